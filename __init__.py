@@ -1,0 +1,1 @@
+"""strom: stateful stream processing in Python on Ray."""

@@ -1,0 +1,1 @@
+"""The leaf everything may import: data model, identifiers, errors, clock, configuration."""

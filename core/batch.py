@@ -1,0 +1,269 @@
+"""The unit of work: an immutable batch of records, columnar or objects, with optional event times.
+
+A `ColumnBatch` wraps one `pyarrow.RecordBatch`; an `ObjectBatch` wraps a list of Python values.
+Both carry `timestamps`: int64 milliseconds since the epoch, one per record, or None when no
+timestamp has been assigned yet. Batches are immutable: nobody writes into one after building it,
+so batches, slices and arrays may be shared between operators without copying.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from .errors import TypeMismatchError
+from .row import Row, row_factory
+
+Timestamps = npt.NDArray[np.int64]
+
+
+class ColumnBatch:
+    """Records as an Arrow record batch. `rows()` views them as `Row` tuples (computed once)."""
+
+    __slots__ = ("_rows", "data", "timestamps")
+
+    def __init__(self, data: pa.RecordBatch, timestamps: Timestamps | None = None) -> None:
+        self.data = data
+        self.timestamps = timestamps
+        self._rows: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return int(self.data.num_rows)
+
+    def __repr__(self) -> str:
+        return f"ColumnBatch({len(self)} rows, {self.data.schema.names})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that this slice of the columns takes on the wire (not the parents' buffers)."""
+        extra = 0 if self.timestamps is None else 8 * len(self)
+        return int(self.data.nbytes) + extra
+
+    def rows(self) -> list[Any]:
+        """The records as `Row`s with this batch's column names."""
+        if self._rows is None:
+            make = row_factory(tuple(self.data.schema.names))
+            columns = [column.to_pylist() for column in self.data.columns]
+            self._rows = make(columns, len(self))
+        return self._rows
+
+    def slice(self, start: int, length: int) -> ColumnBatch:
+        stamps = self.timestamps
+        return ColumnBatch(
+            self.data.slice(start, length),
+            None if stamps is None else stamps[start : start + length],
+        )
+
+    def take(self, indices: npt.NDArray[np.int64]) -> ColumnBatch:
+        stamps = self.timestamps
+        return ColumnBatch(
+            self.data.take(pa.array(indices)), None if stamps is None else stamps[indices]
+        )
+
+    def filter(self, mask: npt.NDArray[np.bool_]) -> ColumnBatch:
+        """The records where `mask` (bool, one per record) is true."""
+        stamps = self.timestamps
+        return ColumnBatch(
+            self.data.filter(pa.array(mask)), None if stamps is None else stamps[mask]
+        )
+
+    def with_timestamps(self, timestamps: Timestamps | None) -> ColumnBatch:
+        return ColumnBatch(self.data, timestamps)
+
+
+class ObjectBatch:
+    """Records as a list of Python values; used where values have no declared schema."""
+
+    __slots__ = ("timestamps", "values")
+
+    def __init__(self, values: list[Any], timestamps: Timestamps | None = None) -> None:
+        self.values = values
+        self.timestamps = timestamps
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"ObjectBatch({len(self)} values)"
+
+    @property
+    def nbytes(self) -> int:
+        """An estimate: 64 bytes per value, and the timestamps."""
+        return len(self.values) * (64 if self.timestamps is None else 72)
+
+    def rows(self) -> list[Any]:
+        return self.values
+
+    def slice(self, start: int, length: int) -> ObjectBatch:
+        stop = start + length
+        stamps = self.timestamps
+        return ObjectBatch(self.values[start:stop], None if stamps is None else stamps[start:stop])
+
+    def take(self, indices: npt.NDArray[np.int64]) -> ObjectBatch:
+        stamps = self.timestamps
+        values = self.values
+        return ObjectBatch(
+            [values[i] for i in indices.tolist()], None if stamps is None else stamps[indices]
+        )
+
+    def filter(self, mask: npt.NDArray[np.bool_]) -> ObjectBatch:
+        return self.take(np.flatnonzero(mask))
+
+    def with_timestamps(self, timestamps: Timestamps | None) -> ObjectBatch:
+        return ObjectBatch(self.values, timestamps)
+
+
+Batch = ColumnBatch | ObjectBatch
+
+
+def concat(batches: Sequence[Batch]) -> Batch:
+    """One batch with the records of all, in order. All must be of one kind and, if columnar, schema.
+
+    Timestamps are kept when every batch has them; mixing batches with and without is an error.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    stamped = [b.timestamps for b in batches if b.timestamps is not None]
+    if stamped and len(stamped) != len(batches):
+        raise ValueError("cannot concatenate batches with and without timestamps")
+    stamps = np.concatenate(stamped) if stamped else None
+    columns = [b.data for b in batches if isinstance(b, ColumnBatch)]
+    if len(columns) == len(batches):
+        return ColumnBatch(pa.concat_batches(columns), stamps)
+    values: list[Any] = []
+    for batch in batches:
+        if isinstance(batch, ColumnBatch):
+            raise ValueError("cannot concatenate columnar and object batches")
+        values.extend(batch.values)
+    return ObjectBatch(values, stamps)
+
+
+def compatible(left: Batch, right: Batch) -> bool:
+    """Whether `concat([left, right])` is allowed."""
+    if (left.timestamps is None) != (right.timestamps is None):
+        return False
+    if isinstance(left, ColumnBatch):
+        return isinstance(right, ColumnBatch) and left.data.schema.equals(right.data.schema)
+    return isinstance(right, ObjectBatch)
+
+
+def to_columns(batch: Batch, schema: pa.Schema | None = None) -> ColumnBatch:
+    """The batch as columns of `schema` (inferred from the values when None).
+
+    Rows may be `Row`s, named tuples, dataclasses or dicts (matched by name) or plain tuples
+    and lists (matched by position; columns f0, f1, ... when inferred). A scalar becomes a single
+    column `value`. Raises TypeMismatchError naming the first value that does not fit.
+    """
+    if isinstance(batch, ColumnBatch):
+        if schema is None or batch.data.schema.equals(schema):
+            return batch
+        return ColumnBatch(_cast(batch.data, schema), batch.timestamps)
+    values = batch.values
+    names = list(schema.names) if schema is not None else _field_names(values)
+    columns = _transpose(values, names)
+    arrays = []
+    for index, column in enumerate(columns):
+        want = schema.field(index).type if schema is not None else None
+        try:
+            arrays.append(pa.array(column, type=want))
+        except (
+            pa.ArrowInvalid,
+            pa.ArrowTypeError,
+            pa.ArrowNotImplementedError,
+            OverflowError,
+            TypeError,
+        ) as error:
+            bad = _first_misfit(column, want)
+            raise TypeMismatchError(
+                f"field '{names[index]}': value {bad!r} does not fit type "
+                f"{want if want is not None else 'inferred from the batch'}: {error}"
+            ) from error
+    fitted = (
+        schema
+        if schema is not None
+        else pa.schema(
+            [pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)]
+        )
+    )
+    return ColumnBatch(pa.RecordBatch.from_arrays(arrays, schema=fitted), batch.timestamps)
+
+
+def _cast(data: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    try:
+        return data.select(schema.names).cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError, ValueError) as error:
+        raise TypeMismatchError(
+            f"columns {data.schema.names} do not fit the declared schema {schema.names}: {error}"
+        ) from error
+
+
+def _field_names(values: list[Any]) -> list[str]:
+    if not values:
+        raise TypeMismatchError("cannot infer columns from an empty batch; declare a schema")
+    first = values[0]
+    if isinstance(first, dict):
+        return list(first)
+    if dataclasses.is_dataclass(first) and not isinstance(first, type):
+        return [f.name for f in dataclasses.fields(first)]
+    fields = getattr(first, "_fields", None)
+    if isinstance(first, tuple) and fields:
+        return list(fields)
+    if isinstance(first, (tuple, list)):
+        return [f"f{i}" for i in range(len(first))]
+    return ["value"]
+
+
+def _transpose(values: list[Any], names: list[str]) -> list[list[Any]]:
+    width = len(names)
+    if not values:
+        return [[] for _ in names]
+    first = values[0]
+    try:
+        if isinstance(first, dict):
+            return [[value[name] for value in values] for name in names]
+        if isinstance(first, (tuple, list)):
+            for value in values:
+                if not isinstance(value, (tuple, list)) or len(value) != width:
+                    raise TypeMismatchError(
+                        f"record {value!r} does not have the {width} fields {names}"
+                    )
+            return [list(column) for column in zip(*values, strict=True)]
+        if dataclasses.is_dataclass(first):
+            return [[getattr(value, name) for value in values] for name in names]
+    except (KeyError, AttributeError, TypeError) as error:
+        raise TypeMismatchError(f"a record lacks one of the fields {names}: {error}") from error
+    if width != 1:
+        raise TypeMismatchError(f"record {first!r} does not have the {width} fields {names}")
+    return [values]
+
+
+def _first_misfit(column: list[Any], want: pa.DataType | None) -> object:
+    for value in column:
+        try:
+            pa.array([value], type=want)
+        except (
+            pa.ArrowInvalid,
+            pa.ArrowTypeError,
+            pa.ArrowNotImplementedError,
+            OverflowError,
+            TypeError,
+        ):
+            return value
+    return column[0] if column else None
+
+
+__all__ = [
+    "Batch",
+    "ColumnBatch",
+    "ObjectBatch",
+    "Row",
+    "Timestamps",
+    "compatible",
+    "concat",
+    "to_columns",
+]

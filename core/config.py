@@ -1,0 +1,114 @@
+"""A job's configuration: few options, typed, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from .errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class NoRestart:
+    """A failure fails the job."""
+
+
+@dataclass(frozen=True)
+class FixedDelayRestart:
+    """Restart at most `attempts` times, waiting `delay` before each."""
+
+    attempts: int = 3
+    delay: timedelta = timedelta(milliseconds=200)
+
+
+@dataclass(frozen=True)
+class ExponentialDelayRestart:
+    """Restart for ever; the delay doubles from `initial` to `maximum` (times `1 +- jitter`) and
+    falls back to `initial` after running for `reset_after` without failure."""
+
+    initial: timedelta = timedelta(milliseconds=200)
+    maximum: timedelta = timedelta(minutes=1)
+    multiplier: float = 2.0
+    jitter: float = 0.1
+    reset_after: timedelta = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class FailureRateRestart:
+    """Restart while no more than `failures` happen within `interval`, waiting `delay` before each."""
+
+    failures: int = 3
+    interval: timedelta = timedelta(minutes=5)
+    delay: timedelta = timedelta(milliseconds=200)
+
+
+RestartStrategy = NoRestart | FixedDelayRestart | ExponentialDelayRestart | FailureRateRestart
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """When and where checkpoints are taken. `interval` None: only the terminal commit of sinks.
+
+    storage: an fsspec URL or path; None keeps checkpoints in the coordinator's memory, which
+    survives the loss of any task but not of the coordinator.
+    """
+
+    interval: timedelta | None = None
+    storage: str | None = None
+    timeout: timedelta = timedelta(minutes=10)
+    min_pause: timedelta = timedelta(0)
+    tolerable_failures: int = 0
+    retained: int = 1
+
+
+@dataclass(frozen=True)
+class ExchangeConfig:
+    """Flow control. In-flight bytes of one channel are at most
+    `(exclusive_buffers + floating_buffers) * buffer_bytes` at the receiver plus one input batch's
+    output at the sender."""
+
+    buffer_bytes: int = 1 << 20
+    min_buffer_bytes: int = 32 << 10
+    exclusive_buffers: int = 2
+    floating_buffers: int = 8
+    buffer_timeout: timedelta = timedelta(milliseconds=10)
+    bind_host: str = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """Everything a job can be told; built by the environment, read-only afterwards."""
+
+    parallelism: int = 1
+    max_parallelism: int = 128
+    batch_size: int = 16384
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    exchange: ExchangeConfig = field(default_factory=ExchangeConfig)
+    restart: RestartStrategy | None = None
+    """None: exponential delay when checkpointing is enabled, else no restart."""
+    chaining: bool = True
+    auto_watermark_interval: timedelta = timedelta(milliseconds=200)
+    cancellation_timeout: timedelta = timedelta(seconds=10)
+    metrics_interval: timedelta = timedelta(milliseconds=500)
+    slot_cpus: float = 1.0
+    job_parameters: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_parallelism <= 32768:
+            raise ConfigurationError(
+                f"max_parallelism must be in 1..32768, is {self.max_parallelism}"
+            )
+        if not 1 <= self.parallelism <= self.max_parallelism:
+            raise ConfigurationError(
+                f"parallelism must be in 1..max_parallelism ({self.max_parallelism}), "
+                f"is {self.parallelism}"
+            )
+        if self.batch_size < 1:
+            raise ConfigurationError(f"batch_size must be at least 1, is {self.batch_size}")
+
+    @property
+    def effective_restart(self) -> RestartStrategy:
+        if self.restart is not None:
+            return self.restart
+        return NoRestart() if self.checkpoint.interval is None else ExponentialDelayRestart()

@@ -1,0 +1,63 @@
+"""What travels in order with batches on each channel.
+
+Control elements cut batches: every record written before an element is delivered before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from .batch import Batch
+from .ids import CheckpointId
+
+MIN_TIMESTAMP: Final = -(2**63)
+"""The watermark before any watermark."""
+
+MAX_TIMESTAMP: Final = 2**63 - 1
+"""The watermark after the last record of a bounded stream: closes every window, fires every timer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """No record with a timestamp <= `timestamp` (ms since the epoch) is expected any more."""
+
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """An idle channel does not hold the watermark back until it turns active again."""
+
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointBarrier:
+    """Separates what belongs to checkpoint `checkpoint_id` from what does not.
+
+    `terminal` marks the barrier behind the last record of a bounded job: its completion commits
+    sinks for good. `timestamp_ms` is when the coordinator triggered it.
+    """
+
+    checkpoint_id: CheckpointId
+    timestamp_ms: int
+    terminal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyMarker:
+    """Passes through the operators at `marked_ms` (source's clock) to measure delay; never overtakes."""
+
+    marked_ms: int
+    source: str
+    subtask: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfData:
+    """The last data element of a channel; only barriers may follow it."""
+
+
+Control = Watermark | StreamStatus | CheckpointBarrier | LatencyMarker | EndOfData
+Element = Batch | Control

@@ -1,0 +1,95 @@
+"""The exception tree.
+
+StromError
+├── ConfigurationError        a setting is missing, contradictory or out of range
+├── GraphError                the program describes no runnable graph
+├── TypeMismatchError         a value does not fit the declared type
+├── SerializationError        a function or value cannot be shipped
+├── OperatorError             user or connector code raised inside an operator
+├── StateError                wrong use of state, or state that cannot be restored
+├── CheckpointError           a checkpoint could not be taken
+│   └── CorruptCheckpointError    a stored checkpoint is torn, truncated or altered
+├── TransportError            a peer went away or spoke nonsense
+│   └── AuthenticationError       a peer could not prove that it belongs to the job
+├── IllegalTransitionError    a protocol state machine was driven wrongly
+├── ResourceError             the cluster cannot give what the job asks for
+├── JobFailedError            the job ended in failure
+└── JobCancelledError         the job was cancelled
+"""
+
+from __future__ import annotations
+
+
+class StromError(Exception):
+    """Base of every error strom raises on purpose."""
+
+
+class ConfigurationError(StromError, ValueError):
+    """A setting is missing, contradictory or out of range."""
+
+
+class GraphError(StromError):
+    """The program describes no runnable graph."""
+
+
+class TypeMismatchError(StromError, TypeError):
+    """A value does not fit the declared type."""
+
+
+class SerializationError(StromError):
+    """A function or value cannot be shipped to a task."""
+
+
+class OperatorError(StromError):
+    """User or connector code raised inside an operator.
+
+    `operator` and `subtask` say where; `cause` is the original error as text with its traceback,
+    so that the error survives the trip through processes that lack the user's exception class.
+    """
+
+    def __init__(self, operator: str, subtask: int, summary: str, cause: str = "") -> None:
+        super().__init__(operator, subtask, summary, cause)
+        self.operator = operator
+        self.subtask = subtask
+        self.summary = summary
+        self.cause = cause
+
+    def __str__(self) -> str:
+        text = f"operator '{self.operator}', subtask {self.subtask}: {self.summary}"
+        return f"{text}\n{self.cause}" if self.cause else text
+
+
+class StateError(StromError):
+    """Wrong use of state, or state that cannot be restored."""
+
+
+class CheckpointError(StromError):
+    """A checkpoint could not be taken."""
+
+
+class CorruptCheckpointError(CheckpointError):
+    """A stored checkpoint is torn, truncated or altered; the message names the file."""
+
+
+class TransportError(StromError):
+    """A peer went away or spoke nonsense."""
+
+
+class AuthenticationError(TransportError):
+    """A peer could not prove that it belongs to the job."""
+
+
+class IllegalTransitionError(StromError):
+    """A protocol state machine was driven wrongly; the message holds the history that led there."""
+
+
+class ResourceError(StromError):
+    """The cluster cannot give what the job asks for."""
+
+
+class JobFailedError(StromError):
+    """The job ended in failure. `__cause__` or the message holds the first cause."""
+
+
+class JobCancelledError(StromError):
+    """The job was cancelled."""

@@ -1,0 +1,123 @@
+"""Key selectors: how a keyed exchange and a keyed operator find the key of each record.
+
+One selector object is used on both sides of the exchange, so both see the same key. A selector
+offers the row face (`keys`) always and the column face (`key_columns`) where keys are columns.
+The key of a record in the row face is the plain Python value; with several key columns, a tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from .batch import Batch, ColumnBatch, to_columns
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class KeySelector(Protocol):
+    """What an exchange partitions by and a keyed operator keys its state by."""
+
+    def keys(self, batch: Batch) -> list[Any]:
+        """The key of each record, in order."""
+        ...
+
+    def key_columns(self, batch: Batch) -> pa.RecordBatch | None:
+        """The key columns, one row per record, or None when keys are not columns."""
+        ...
+
+    def describe(self) -> str:
+        """Short text for `explain()`."""
+        ...
+
+
+@dataclass(frozen=True)
+class ColumnKey:
+    """Key by one or several named columns (fields, for object records with named fields)."""
+
+    names: tuple[str, ...]
+
+    def keys(self, batch: Batch) -> list[Any]:
+        if isinstance(batch, ColumnBatch):
+            return _to_keys(self.key_columns(batch))
+        if len(self.names) == 1:
+            name = self.names[0]
+            return [_field(value, name) for value in batch.values]
+        return [tuple(_field(value, name) for name in self.names) for value in batch.values]
+
+    def key_columns(self, batch: Batch) -> pa.RecordBatch:
+        return to_columns(batch).data.select(list(self.names))
+
+    def describe(self) -> str:
+        return ", ".join(self.names)
+
+
+@dataclass(frozen=True)
+class ExpressionKey:
+    """Key by polars expressions over the record's columns."""
+
+    expressions: tuple[pl.Expr, ...]
+
+    def keys(self, batch: Batch) -> list[Any]:
+        return _to_keys(self.key_columns(batch))
+
+    def key_columns(self, batch: Batch) -> pa.RecordBatch:
+        import polars as pl
+
+        frame = pl.DataFrame(to_columns(batch).data).select(*self.expressions)
+        return (
+            frame.to_arrow().combine_chunks().to_batches()[0]
+            if len(frame)
+            else (pa.RecordBatch.from_pylist([], schema=frame.to_arrow().schema))
+        )
+
+    def describe(self) -> str:
+        return ", ".join(str(e) for e in self.expressions)
+
+
+@dataclass(frozen=True)
+class FunctionKey:
+    """Key by a Python function of the record."""
+
+    function: Callable[[Any], Any]
+
+    def keys(self, batch: Batch) -> list[Any]:
+        return list(map(self.function, batch.rows()))
+
+    def key_columns(self, batch: Batch) -> None:
+        return None
+
+    def describe(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+
+@dataclass(frozen=True)
+class ConstantKey:
+    """Every record has the key 0: a keyed operator over the whole stream (`window_all`)."""
+
+    def keys(self, batch: Batch) -> list[Any]:
+        return [0] * len(batch)
+
+    def key_columns(self, batch: Batch) -> pa.RecordBatch:
+        import numpy as np
+
+        zeros = pa.array(np.zeros(len(batch), dtype=np.int64))
+        return pa.RecordBatch.from_arrays([zeros], names=["__all"])
+
+    def describe(self) -> str:
+        return "all"
+
+
+def _to_keys(columns: pa.RecordBatch) -> list[Any]:
+    lists = [column.to_pylist() for column in columns.columns]
+    return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
+
+
+def _field(value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        return value[name]
+    return getattr(value, name)

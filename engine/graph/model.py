@@ -1,0 +1,202 @@
+"""The three graphs as plain data.
+
+    StreamGraph      one node per operator of the program     (what the user wrote)
+    JobGraph         one vertex per chain of operators         (what is deployed)
+    ExecutionGraph   one subtask per vertex and index, and the channels between subtasks
+
+All are immutable after construction and pickle (user functions by cloudpickle).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ...core.config import JobConfig
+from ...core.ids import ChannelId, OperatorId, TaskId, VertexId
+from ...core.keys import KeySelector
+
+
+@dataclass(frozen=True)
+class Forward:
+    """Subtask i to subtask i; both sides have one parallelism."""
+
+
+@dataclass(frozen=True)
+class Rebalance:
+    """Round-robin over all downstream subtasks, batch by batch."""
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """Round-robin over this subtask's share of the downstream subtasks."""
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """Each record to a random downstream subtask."""
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """Every record to every downstream subtask."""
+
+
+@dataclass(frozen=True)
+class Global:
+    """Everything to subtask 0."""
+
+
+@dataclass(frozen=True)
+class KeyGroups:
+    """By the key's key group."""
+
+    key: KeySelector
+
+
+@dataclass(frozen=True)
+class Custom:
+    """`partition(key, num_partitions)` of the user, on keys from `key`."""
+
+    partition: Callable[[Any, int], int]
+    key: KeySelector
+
+
+Partitioner = Forward | Rebalance | Rescale | Shuffle | Broadcast | Global | KeyGroups | Custom
+
+ChainingStrategy = Literal["always", "head", "never"]
+"""always: may be chained to its input; head: may only start a chain; never: alone."""
+
+
+@dataclass(frozen=True)
+class StreamEdge:
+    """`tag`: None for the main output of `source`, else a side output. `port`: input of `target`."""
+
+    source: int
+    target: int
+    partitioner: Partitioner
+    tag: str | None = None
+    port: int = 0
+
+
+@dataclass(frozen=True)
+class StreamNode:
+    """One operator of the program. `spec` is opaque to the graph (an `api.specs.OperatorSpec`)."""
+
+    id: int
+    operator_id: OperatorId
+    name: str
+    spec: Any
+    parallelism: int
+    max_parallelism: int
+    uid: str | None = None
+    chaining: ChainingStrategy = "always"
+    slot_sharing_group: str = "default"
+    is_source: bool = False
+    is_sink: bool = False
+
+
+@dataclass(frozen=True)
+class StreamGraph:
+    """Nodes in topological order (by id) and the edges between them."""
+
+    name: str
+    nodes: tuple[StreamNode, ...]
+    edges: tuple[StreamEdge, ...]
+    config: JobConfig
+
+
+@dataclass(frozen=True)
+class InnerEdge:
+    """From this chained operator to operator `target` (index within the chain)."""
+
+    target: int
+    tag: str | None = None
+    port: int = 0
+
+
+@dataclass(frozen=True)
+class ChainedOperator:
+    """An operator within a chain; index 0 is the head. `inner`: chained consumers, `outer`: ids of
+    the job edges it feeds."""
+
+    operator_id: OperatorId
+    name: str
+    spec: Any
+    inner: tuple[InnerEdge, ...] = ()
+    outer: tuple[int, ...] = ()
+    is_source: bool = False
+    is_sink: bool = False
+
+
+@dataclass(frozen=True)
+class JobEdge:
+    """Data exchange between two chains; its target is always the head of the target chain."""
+
+    id: int
+    source: VertexId
+    target: VertexId
+    partitioner: Partitioner
+    tag: str | None = None
+    port: int = 0
+
+
+@dataclass(frozen=True)
+class JobVertex:
+    """A chain of operators, run as `parallelism` subtasks. Operators are in topological order."""
+
+    id: VertexId
+    name: str
+    operators: tuple[ChainedOperator, ...]
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str = "default"
+
+    @property
+    def is_source(self) -> bool:
+        return self.operators[0].is_source
+
+
+@dataclass(frozen=True)
+class JobGraph:
+    """Vertices in topological order."""
+
+    name: str
+    vertices: tuple[JobVertex, ...]
+    edges: tuple[JobEdge, ...]
+    config: JobConfig
+
+    def vertex(self, vertex_id: VertexId) -> JobVertex:
+        return next(v for v in self.vertices if v.id == vertex_id)
+
+    def edge(self, edge_id: int) -> JobEdge:
+        return next(e for e in self.edges if e.id == edge_id)
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One subtask-to-subtask stream of one job edge.
+
+    `source_index`: position among this edge's channels at the sender; `target_index`: position
+    among all input channels of the receiver.
+    """
+
+    id: ChannelId
+    edge: int
+    source: TaskId
+    target: TaskId
+    source_index: int
+    target_index: int
+    port: int = 0
+
+
+@dataclass(frozen=True)
+class ExecutionGraph:
+    """Subtasks in topological order, and channels by id."""
+
+    job: JobGraph
+    tasks: tuple[TaskId, ...]
+    channels: tuple[Channel, ...]
+    inputs: dict[TaskId, tuple[Channel, ...]] = field(default_factory=dict)
+    outputs: dict[TaskId, tuple[Channel, ...]] = field(default_factory=dict)

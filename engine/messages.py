@@ -1,0 +1,151 @@
+"""What the job coordinator and its tasks say to each other. All are small and picklable.
+
+Messages between one coordinator and one task arrive in the order sent. Every report carries the
+attempt it belongs to; the coordinator ignores those of former attempts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..checkpoint.handles import SubtaskSnapshot
+from ..core.ids import Attempt, CheckpointId, OperatorId, TaskId
+
+# --- coordinator to task -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TriggerCheckpoint:
+    """Sources only: snapshot and send barrier `checkpoint_id` on."""
+
+    checkpoint_id: CheckpointId
+    timestamp_ms: int
+    terminal: bool = False
+
+
+@dataclass(frozen=True)
+class CheckpointCompleted:
+    checkpoint_id: CheckpointId
+    terminal: bool = False
+    """The job is over once every task has committed: answer with TaskFinished."""
+
+
+@dataclass(frozen=True)
+class CheckpointAborted:
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True)
+class SplitsAssigned:
+    operator: OperatorId
+    splits: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class NoMoreSplits:
+    operator: OperatorId
+
+
+@dataclass(frozen=True)
+class CancelTask:
+    """Stop as soon as possible without finishing."""
+
+
+Mail = (
+    TriggerCheckpoint
+    | CheckpointCompleted
+    | CheckpointAborted
+    | SplitsAssigned
+    | NoMoreSplits
+    | CancelTask
+)
+
+
+# --- task to coordinator -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Report:
+    task: TaskId
+    attempt: Attempt
+
+
+@dataclass(frozen=True)
+class TaskRunning(Report):
+    """Open, restored and wired; data may flow."""
+
+
+@dataclass(frozen=True)
+class TaskDrained(Report):
+    """Every operator has finished; only the terminal commit is left."""
+
+
+@dataclass(frozen=True)
+class TaskFinished(Report):
+    """The terminal commit is done; the task is over."""
+
+
+@dataclass(frozen=True)
+class TaskCancelled(Report):
+    """The task has stopped after CancelTask."""
+
+
+@dataclass(frozen=True)
+class TaskFailed(Report):
+    """The task is over. `error` is the text for the user, `recoverable` False forbids a restart."""
+
+    error: str
+    recoverable: bool = True
+
+
+@dataclass(frozen=True)
+class SplitsRequested(Report):
+    operator: OperatorId
+
+
+@dataclass(frozen=True)
+class CheckpointAcknowledged(Report):
+    """This subtask's part of the checkpoint is durable."""
+
+    checkpoint_id: CheckpointId
+    snapshot: SubtaskSnapshot
+    sync_ms: float = 0.0
+    async_ms: float = 0.0
+    alignment_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class CheckpointDeclined(Report):
+    checkpoint_id: CheckpointId
+    reason: str
+
+
+@dataclass(frozen=True)
+class ValuePublished(Report):
+    """A value for the client (collected results). Values with a key seen before are dropped."""
+
+    operator: OperatorId
+    key: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class MetricsReported(Report):
+    """Cumulative figures of one subtask: per operator records in/out, watermark; exchange bytes."""
+
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+
+TaskReport = (
+    TaskRunning
+    | TaskDrained
+    | TaskFinished
+    | TaskCancelled
+    | TaskFailed
+    | SplitsRequested
+    | CheckpointAcknowledged
+    | CheckpointDeclined
+    | ValuePublished
+    | MetricsReported
+)

@@ -1,0 +1,164 @@
+"""What every running operator is, and what its task gives it.
+
+An operator belongs to one subtask and runs on that task's thread only. Batches are pushed into
+`process`; results are pushed into the `Output`. The call order the task guarantees:
+
+    setup(ctx, out) -> open() -> { process | process_watermark | on_processing_time | ... }*
+      -> finish() -> ... -> close()
+
+State restored from a checkpoint is in `ctx` before `open`. `prepare_snapshot(n)` is called when
+the barrier n is at this operator: everything received before it is processed, nothing after it;
+whatever must be in the checkpoint has to be in `ctx.keyed_state` / `ctx.operator_state` when it returns.
+After `finish()` (end of all inputs) only snapshots and notifications follow.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from ..core.batch import Batch
+from ..core.clock import Clock
+from ..core.config import JobConfig
+from ..core.elements import MIN_TIMESTAMP
+from ..core.ids import KeyGroupRange, OperatorId
+from ..state.backend import KeyedStateBackend
+from ..state.operator_state import OperatorStateBackend
+
+
+class Output(Protocol):
+    """Where an operator's results go: the next operator of the chain, or the exchange. Never blocks."""
+
+    def emit(self, batch: Batch) -> None:
+        """Records to the main output. Empty batches are dropped."""
+        ...
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        """Records to the side output `tag`; dropped if nobody reads it."""
+        ...
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Must never decrease."""
+        ...
+
+    def emit_status(self, active: bool) -> None:
+        """This output turned idle or active."""
+        ...
+
+
+class Metrics(Protocol):
+    """Counters and gauges of one operator's subtask, reported to the coordinator now and then."""
+
+    def count(self, name: str, n: int = 1) -> None: ...
+    def gauge(self, name: str, value: float) -> None: ...
+    def get_count(self, name: str) -> int: ...
+
+
+@dataclass
+class OperatorContext:
+    """What a task gives an operator."""
+
+    operator_id: OperatorId
+    name: str
+    job_id: str
+    job_name: str
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    attempt: int
+    key_groups: KeyGroupRange
+    config: JobConfig
+    clock: Clock
+    keyed_state: KeyedStateBackend
+    operator_state: OperatorStateBackend
+    metrics: Metrics
+    wake_at: Callable[[int], None]
+    """Ask for `on_processing_time` at this time (ms) or soon after; earlier wishes stay valid."""
+    publish: Callable[[str, Any], None]
+    """Send a picklable value to the job's client under a key; a key seen before is dropped."""
+    request_splits: Callable[[], None]
+    """Sources: ask the enumerator for splits; the answer arrives as `add_splits`/`no_more_splits`."""
+    restored: bool
+    """Whether this subtask starts from a checkpoint."""
+
+
+class Operator(ABC):
+    """Base of all operators."""
+
+    ctx: OperatorContext
+    out: Output
+
+    def setup(self, ctx: OperatorContext, out: Output) -> None:
+        self.ctx = ctx
+        self.out = out
+
+    def open(self) -> None:
+        """Create functions, bind state. May emit nothing."""
+
+    @abstractmethod
+    def process(self, batch: Batch, port: int = 0) -> None:
+        """Handle records of input `port` (0 for one-input operators). Never called with an empty batch."""
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Event time reached `timestamp` on all inputs together. Fire what is due, then forward."""
+        self.out.emit_watermark(timestamp)
+
+    def process_status(self, active: bool) -> None:
+        """All inputs together turned idle or active."""
+        self.out.emit_status(active)
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """A time asked for with `ctx.wake_at` has come. May be called early or spuriously."""
+
+    def finish(self) -> None:
+        """All inputs ended (the watermark is at its maximum already). Emit what is left."""
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        """Put into state whatever is kept outside it."""
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Checkpoint `checkpoint_id` is durable. Earlier ones may have been skipped."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Checkpoint `checkpoint_id` will never complete."""
+
+    def close(self) -> None:
+        """Release everything; called exactly once, also on failure and cancel. Must not raise."""
+
+
+class PollStatus(Enum):
+    """What a source operator says after one `poll`."""
+
+    MORE = "more"
+    IDLE = "idle"
+    """Nothing to do until woken by `wake_at` or new splits."""
+    ENDED = "ended"
+    """Every split is read and there will be no more."""
+
+
+class SourceOperator(Operator):
+    """Head of a chain without inputs. `poll` emits at most about one batch per call."""
+
+    @abstractmethod
+    def poll(self) -> PollStatus: ...
+
+    @abstractmethod
+    def add_splits(self, splits: list[Any]) -> None: ...
+
+    @abstractmethod
+    def no_more_splits(self) -> None: ...
+
+    def process(self, batch: Batch, port: int = 0) -> None:
+        raise AssertionError("a source has no input")
+
+
+class EventTime:
+    """Mixin-free helper: the operator's current watermark."""
+
+    __slots__ = ("watermark",)
+
+    def __init__(self) -> None:
+        self.watermark: int = MIN_TIMESTAMP

@@ -1,0 +1,218 @@
+"""The seam between operators and keyed state: one store, a row face and a column face.
+
+Row face: per-record operators set the current key (and namespace) and use `ValueState` and its
+siblings. Column face: kernels turn a batch's keys into dense slots and work on whole accumulator
+columns. Both snapshot into the same `StateTable`s, grouped by key group, so a snapshot taken at one
+parallelism restores at any other, and into any backend.
+
+Namespace: row face, any hashable picklable value (None = no namespace, a window = (start, end));
+column face, an int64 (0 = no namespace; windows use the slice's end).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..core.ids import KeyGroupRange
+from .descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from .faces import AggregatingState, ListState, MapState, ReducingState, ValueState
+
+Slots = npt.NDArray[np.int64]
+
+KEY_GROUP = "__key_group"
+"""First column of every keyed StateTable: int32, ascending."""
+
+
+@dataclass(frozen=True)
+class StateTable:
+    """One state of one operator's subtask, as Arrow. `data` starts with KEY_GROUP (keyed state only).
+
+    `kind` says which face wrote it ("value", "list", "map", "reducing", "aggregating", "timers",
+    "table", "buffer"); `metadata` whatever that face needs to read it back (text only).
+    """
+
+    name: str
+    kind: str
+    data: pa.Table
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+class KeyedSnapshot(ABC):
+    """A point-in-time view, taken synchronously in milliseconds; `tables()` may run on another
+    thread while the backend goes on changing."""
+
+    @abstractmethod
+    def tables(self) -> Iterable[StateTable]:
+        """Encode. Each table is sorted by KEY_GROUP (stable: insertion order within a group)."""
+
+
+@dataclass(frozen=True)
+class AccColumn:
+    """An accumulator column: numpy dtype name and the value of a new slot."""
+
+    name: str
+    dtype: str
+    initial: float | int | bool = 0
+
+
+class ColumnTable(ABC):
+    """Accumulators of one namespace: key -> dense slot, one numpy array per accumulator column."""
+
+    @abstractmethod
+    def slots(self, keys: pa.RecordBatch) -> Slots:
+        """The slot of each row's key (int64, one per row); new keys get the next free slots, in
+        order of first appearance, with initial accumulators. Null keys are keys like any other."""
+
+    @abstractmethod
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """The accumulator array, writable, length >= len(self). Valid until the next `slots()`."""
+
+    @abstractmethod
+    def keys(self) -> pa.RecordBatch:
+        """The keys in slot order, len(self) rows, with the schema given to `table`."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of keys."""
+
+
+class TableState(ABC):
+    """A named family of ColumnTables, one per namespace."""
+
+    @abstractmethod
+    def table(self, namespace: int = 0) -> ColumnTable:
+        """The table of this namespace, made on first use."""
+
+    @abstractmethod
+    def namespaces(self) -> list[int]:
+        """Those that hold a table, ascending."""
+
+    @abstractmethod
+    def drop(self, namespace: int) -> None:
+        """Forget a namespace; not an error if absent."""
+
+
+class BufferState(ABC):
+    """Rows kept as they are, per namespace, each with the key group it belongs to."""
+
+    @abstractmethod
+    def append(
+        self, namespace: int, rows: pa.RecordBatch, key_groups: npt.NDArray[np.int32]
+    ) -> None: ...
+
+    @abstractmethod
+    def get(self, namespace: int) -> tuple[pa.Table, npt.NDArray[np.int32]]:
+        """The rows in the order appended and their key groups; empty if absent."""
+
+    @abstractmethod
+    def replace(
+        self, namespace: int, rows: pa.Table, key_groups: npt.NDArray[np.int32]
+    ) -> None: ...
+    @abstractmethod
+    def namespaces(self) -> list[int]: ...
+    @abstractmethod
+    def drop(self, namespace: int) -> None: ...
+
+
+class TimerQueue(ABC):
+    """Timers (timestamp ms, key, namespace) in time order; a timer registered twice is one timer."""
+
+    @abstractmethod
+    def register(self, timestamp: int, key: Any, namespace: Any = None) -> None: ...
+    @abstractmethod
+    def delete(self, timestamp: int, key: Any, namespace: Any = None) -> None: ...
+    @abstractmethod
+    def peek(self) -> int | None:
+        """The earliest timestamp, None when empty."""
+
+    @abstractmethod
+    def pop_due(self, until: int) -> tuple[int, Any, Any] | None:
+        """Remove and return the earliest timer with timestamp <= until (ties: in order of
+        registration), None when there is none."""
+
+
+class NamespacedState(ABC):
+    """Row-face state with explicit namespace, for window operators: `of(ns)` selects the namespace
+    for the calls that follow, under the current key, and returns the state itself."""
+
+    @abstractmethod
+    def of(self, namespace: Any) -> Any: ...
+
+
+class KeyedStateBackend(ABC):
+    """All keyed state of one operator in one subtask.
+
+    Single-threaded, but for `KeyedSnapshot.tables()`. Asking twice for a name gives the same state;
+    asking for a name with another kind raises StateError naming both kinds.
+    """
+
+    key_groups: KeyGroupRange
+    max_parallelism: int
+
+    @abstractmethod
+    def set_current_key(self, key: Any) -> None: ...
+    @abstractmethod
+    def get_current_key(self) -> Any: ...
+    @abstractmethod
+    def get_state(self, descriptor: ValueStateDescriptor) -> ValueState: ...
+    @abstractmethod
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState: ...
+    @abstractmethod
+    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState: ...
+    @abstractmethod
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState: ...
+    @abstractmethod
+    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState: ...
+    @abstractmethod
+    def namespaced(
+        self,
+        descriptor: ValueStateDescriptor
+        | ListStateDescriptor
+        | MapStateDescriptor
+        | ReducingStateDescriptor
+        | AggregatingStateDescriptor,
+    ) -> NamespacedState:
+        """Like the getters, but the namespace is chosen per call with `.of(namespace)`."""
+
+    @abstractmethod
+    def timers(self, name: str) -> TimerQueue: ...
+    @abstractmethod
+    def table(self, name: str, keys: pa.Schema, columns: Sequence[AccColumn]) -> TableState: ...
+    @abstractmethod
+    def buffer(self, name: str, schema: pa.Schema) -> BufferState: ...
+
+    @abstractmethod
+    def snapshot(self) -> KeyedSnapshot:
+        """The synchronous part of a checkpoint."""
+
+    @abstractmethod
+    def restore(self, tables: Iterable[StateTable]) -> None:
+        """Before first use, once: the tables (possibly several of one name, from several former
+        subtasks), already cut to this subtask's key groups. Decoding a name happens when it is first
+        asked for or snapshotted; state never asked for is carried along into later snapshots."""
+
+
+OperatorStateMode = Literal["split", "union", "broadcast"]
+
+
+@dataclass(frozen=True)
+class OperatorStateTable:
+    """One operator state of one subtask: pickled elements ("split", "union") or one pickled
+    (key, value) pair each ("broadcast")."""
+
+    name: str
+    mode: OperatorStateMode
+    items: tuple[bytes, ...]
