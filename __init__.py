@@ -1,1 +1,193 @@
-"""strom: stateful stream processing in Python on Ray."""
+"""strom: stateful stream processing in Python on Ray.
+
+The public face. Names load their modules on first use, so `import strom` itself costs next to
+nothing. This is also the composition root: it tells the API, which runs nothing, how a host is
+opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .api.host import register_host_opener
+
+# fmt: off
+# isort: off
+if TYPE_CHECKING:
+    from .api.aggregates import (
+        Aggregate as Aggregate, count as count, first as first, last as last, max_ as max_,
+        mean as mean, min_ as min_, sum_ as sum_
+    )
+    from .api.builtin_sinks import (
+        CollectSink as CollectSink, DiscardSink as DiscardSink, PrintSink as PrintSink
+    )
+    from .api.collected import CollectedResults as CollectedResults
+    from .api.connectors import Sink as Sink, Source as Source
+    from .api.data_stream import DataStream as DataStream
+    from .api.environment import StreamExecutionEnvironment as StreamExecutionEnvironment
+    from .api.functions import (
+        AggregateFunction as AggregateFunction, AllWindowFunction as AllWindowFunction,
+        FilterFunction as FilterFunction, FlatMapFunction as FlatMapFunction,
+        Function as Function, KeySelectorFunction as KeySelectorFunction,
+        KeyedProcessFunction as KeyedProcessFunction, MapFunction as MapFunction,
+        Partitioner as Partitioner, ProcessAllWindowFunction as ProcessAllWindowFunction,
+        ProcessFunction as ProcessFunction, ProcessWindowFunction as ProcessWindowFunction,
+        ReduceFunction as ReduceFunction, RuntimeContext as RuntimeContext,
+        TimerService as TimerService, WindowFunction as WindowFunction
+    )
+    from .api.host import (
+        Host as Host, JobClient as JobClient, JobExecutionResult as JobExecutionResult,
+        JobStatus as JobStatus
+    )
+    from .api.keyed_stream import KeyedStream as KeyedStream
+    from .api.output_tag import OutputTag as OutputTag
+    from .api.restart import RestartStrategies as RestartStrategies
+    from .api.sink_stream import DataStreamSink as DataStreamSink
+    from .api.time import Duration as Duration, Time as Time
+    from .api.time_domain import TimeDomain as TimeDomain
+    from .api.triggers import (
+        ContinuousEventTimeTrigger as ContinuousEventTimeTrigger,
+        ContinuousProcessingTimeTrigger as ContinuousProcessingTimeTrigger,
+        CountTrigger as CountTrigger, EventTimeTrigger as EventTimeTrigger,
+        NeverTrigger as NeverTrigger, ProcessingTimeTrigger as ProcessingTimeTrigger,
+        PurgingTrigger as PurgingTrigger, Trigger as Trigger, TriggerContext as TriggerContext,
+        TriggerResult as TriggerResult
+    )
+    from .api.types import TypeInfo as TypeInfo, Types as Types
+    from .api.watermarks import (
+        TimestampAssigner as TimestampAssigner, WatermarkGenerator as WatermarkGenerator,
+        WatermarkStrategy as WatermarkStrategy
+    )
+    from .api.windowed_stream import (
+        AllWindowedStream as AllWindowedStream, WindowedStream as WindowedStream
+    )
+    from .api.windows import (
+        CountSlidingWindowAssigner as CountSlidingWindowAssigner,
+        CountTumblingWindowAssigner as CountTumblingWindowAssigner, CountWindow as CountWindow,
+        DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows,
+        DynamicProcessingTimeSessionWindows as DynamicProcessingTimeSessionWindows,
+        EventTimeSessionWindows as EventTimeSessionWindows, GlobalWindow as GlobalWindow,
+        GlobalWindows as GlobalWindows, MergingWindowAssigner as MergingWindowAssigner,
+        ProcessingTimeSessionWindows as ProcessingTimeSessionWindows,
+        SessionWindowTimeGapExtractor as SessionWindowTimeGapExtractor,
+        SlidingEventTimeWindows as SlidingEventTimeWindows,
+        SlidingProcessingTimeWindows as SlidingProcessingTimeWindows, TimeWindow as TimeWindow,
+        TumblingEventTimeWindows as TumblingEventTimeWindows,
+        TumblingProcessingTimeWindows as TumblingProcessingTimeWindows, Window as Window,
+        WindowAssigner as WindowAssigner
+    )
+    from .core.config import (
+        CheckpointConfig as CheckpointConfig, ExchangeConfig as ExchangeConfig,
+        ExponentialDelayRestart as ExponentialDelayRestart,
+        FailureRateRestart as FailureRateRestart, FixedDelayRestart as FixedDelayRestart,
+        JobConfig as JobConfig, NoRestart as NoRestart
+    )
+    from .core.errors import (
+        AuthenticationError as AuthenticationError, CheckpointError as CheckpointError,
+        ConfigurationError as ConfigurationError, ConnectorError as ConnectorError,
+        CorruptCheckpointError as CorruptCheckpointError, GraphError as GraphError,
+        IllegalTransitionError as IllegalTransitionError, JobCancelledError as JobCancelledError,
+        JobFailedError as JobFailedError, OperatorError as OperatorError,
+        ResourceError as ResourceError, SerializationError as SerializationError,
+        StateError as StateError, StromError as StromError, TransportError as TransportError,
+        TypeMismatchError as TypeMismatchError
+    )
+    from .core.row import Row as Row
+    from .state.descriptors import (
+        AggregatingStateDescriptor as AggregatingStateDescriptor,
+        ListStateDescriptor as ListStateDescriptor, MapStateDescriptor as MapStateDescriptor,
+        ReducingStateDescriptor as ReducingStateDescriptor,
+        ValueStateDescriptor as ValueStateDescriptor
+    )
+    from .state.faces import (
+        AggregatingState as AggregatingState, ListState as ListState, MapState as MapState,
+        ReducingState as ReducingState, ValueState as ValueState
+    )
+# isort: on
+# fmt: on
+
+_PUBLIC = {
+    "api.aggregates": "Aggregate count first last max_ mean min_ sum_",
+    "api.builtin_sinks": "CollectSink DiscardSink PrintSink",
+    "api.collected": "CollectedResults",
+    "api.connectors": "Sink Source",
+    "api.data_stream": "DataStream",
+    "api.environment": "StreamExecutionEnvironment",
+    "api.functions": (
+        "AggregateFunction AllWindowFunction FilterFunction FlatMapFunction Function "
+        "KeySelectorFunction KeyedProcessFunction MapFunction Partitioner "
+        "ProcessAllWindowFunction ProcessFunction ProcessWindowFunction ReduceFunction "
+        "RuntimeContext TimerService WindowFunction"
+    ),
+    "api.host": "Host JobClient JobExecutionResult JobStatus",
+    "api.keyed_stream": "KeyedStream",
+    "api.output_tag": "OutputTag",
+    "api.restart": "RestartStrategies",
+    "api.sink_stream": "DataStreamSink",
+    "api.time": "Duration Time",
+    "api.time_domain": "TimeDomain",
+    "api.triggers": (
+        "ContinuousEventTimeTrigger ContinuousProcessingTimeTrigger CountTrigger "
+        "EventTimeTrigger NeverTrigger ProcessingTimeTrigger PurgingTrigger Trigger "
+        "TriggerContext TriggerResult"
+    ),
+    "api.types": "TypeInfo Types",
+    "api.watermarks": "TimestampAssigner WatermarkGenerator WatermarkStrategy",
+    "api.windowed_stream": "AllWindowedStream WindowedStream",
+    "api.windows": (
+        "CountSlidingWindowAssigner CountTumblingWindowAssigner CountWindow "
+        "DynamicEventTimeSessionWindows DynamicProcessingTimeSessionWindows "
+        "EventTimeSessionWindows GlobalWindow GlobalWindows MergingWindowAssigner "
+        "ProcessingTimeSessionWindows SessionWindowTimeGapExtractor SlidingEventTimeWindows "
+        "SlidingProcessingTimeWindows TimeWindow TumblingEventTimeWindows "
+        "TumblingProcessingTimeWindows Window WindowAssigner"
+    ),
+    "core.config": (
+        "CheckpointConfig ExchangeConfig ExponentialDelayRestart FailureRateRestart "
+        "FixedDelayRestart JobConfig NoRestart"
+    ),
+    "core.errors": (
+        "AuthenticationError CheckpointError ConfigurationError ConnectorError "
+        "CorruptCheckpointError GraphError IllegalTransitionError JobCancelledError "
+        "JobFailedError OperatorError ResourceError SerializationError StateError StromError "
+        "TransportError TypeMismatchError"
+    ),
+    "core.row": "Row",
+    "state.descriptors": (
+        "AggregatingStateDescriptor ListStateDescriptor MapStateDescriptor "
+        "ReducingStateDescriptor ValueStateDescriptor"
+    ),
+    "state.faces": "AggregatingState ListState MapState ReducingState ValueState",
+}
+"""Module -> the public names it holds; the imports above say the same to type checkers."""
+
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names.split()}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def _open_host(name: str, options: Mapping[str, Any]) -> Host:
+    from .engine import hosts
+
+    host: Host = hosts.open_host(name, **options)
+    return host
+
+
+register_host_opener(_open_host)
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        module = _MODULE_OF.get(name)
+        if module is None:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        from importlib import import_module
+
+        value = getattr(import_module(f".{module}", __name__), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -87,6 +87,8 @@ class JobConfig:
     exchange: ExchangeConfig = field(default_factory=ExchangeConfig)
     restart: RestartStrategy | None = None
     """None: exponential delay when checkpointing is enabled, else no restart."""
+    restore_from: str | None = None
+    """A checkpoint folder `<root>/<job>/chk-<n>` to start from, at any parallelism."""
     chaining: bool = True
     auto_watermark_interval: timedelta = timedelta(milliseconds=200)
     cancellation_timeout: timedelta = timedelta(seconds=10)

@@ -6,6 +6,7 @@ StromError
 ├── TypeMismatchError         a value does not fit the declared type
 ├── SerializationError        a function or value cannot be shipped
 ├── OperatorError             user or connector code raised inside an operator
+├── ConnectorError            a connector cannot read or write what it was pointed at
 ├── StateError                wrong use of state, or state that cannot be restored
 ├── CheckpointError           a checkpoint could not be taken
 │   └── CorruptCheckpointError    a stored checkpoint is torn, truncated or altered
@@ -57,6 +58,11 @@ class OperatorError(StromError):
     def __str__(self) -> str:
         text = f"operator '{self.operator}', subtask {self.subtask}: {self.summary}"
         return f"{text}\n{self.cause}" if self.cause else text
+
+
+class ConnectorError(StromError):
+    """A connector cannot read or write what it was pointed at; the message names the file (or
+    topic), the cause, and what to do."""
 
 
 class StateError(StromError):

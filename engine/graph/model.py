@@ -95,6 +95,7 @@ class StreamNode:
     slot_sharing_group: str = "default"
     is_source: bool = False
     is_sink: bool = False
+    description: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ class ChainedOperator:
     outer: tuple[int, ...] = ()
     is_source: bool = False
     is_sink: bool = False
+    description: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,348 @@
+"""When checkpoints are triggered, complete, fail and go: the protocol of one job's checkpoints.
+
+Pure: the job master feeds events in with the time, and carries out the returned actions in order.
+One checkpoint at a time. A checkpoint passes through
+
+    trigger -> collecting acknowledgements -> storing (host publishes manifest) -> completed
+                   |  decline, timeout, restart   |  store failed
+                   +----------> aborted <---------+
+
+A checkpoint that is being stored neither times out nor is aborted by a restart: its manifest may
+be published already, so only the host's answer says what became of it. Whoever restores must wait
+while `storing` is true, else it might pick the checkpoint before, and the sinks would have
+committed more than the state knows.
+
+The files of an aborted checkpoint are discarded at once, and again when the next one completes: a
+task that had not heard of the abort may have written more of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from ..core.config import CheckpointConfig
+from ..core.errors import ConfigurationError, IllegalTransitionError
+from ..core.ids import CheckpointId, TaskId
+from .coordinator_types import (
+    Abort,
+    Action,
+    Actions,
+    CheckpointStatistics,
+    Complete,
+    Discard,
+    FailJob,
+    PendingCheckpoint,
+    Store,
+    TickAt,
+    Trigger,
+)
+from .handles import SubtaskSnapshot
+
+Kind = Literal["periodic", "manual", "terminal"]
+Mode = Literal["stopped", "running", "terminal", "closed"]
+"""stopped: no job is running. running: periodic and manual triggers. terminal: nothing but the
+terminal checkpoint is wanted. closed: the terminal checkpoint is complete."""
+
+
+class CheckpointCoordinator:
+    """Decides about the checkpoints of one job; lives as long as the job, over all its restarts."""
+
+    def __init__(
+        self, tasks: Iterable[TaskId], config: CheckpointConfig, highest_id: int = 0
+    ) -> None:
+        """`highest_id`: the highest checkpoint id known to have been used, complete or not."""
+        if config.retained < 1:
+            raise ConfigurationError(f"checkpoints retained must be >= 1, is {config.retained}")
+        if config.interval is not None and config.interval.total_seconds() <= 0:
+            raise ConfigurationError(f"checkpoint interval must be > 0, is {config.interval}")
+        self._tasks = frozenset(tasks)
+        self._interval_ms = (
+            None if config.interval is None else max(1, int(config.interval.total_seconds() * 1000))
+        )
+        self._timeout_ms = int(config.timeout.total_seconds() * 1000)
+        self._pause_ms = int(config.min_pause.total_seconds() * 1000)
+        self._tolerable = config.tolerable_failures
+        self._retained = config.retained
+        self._mode: Mode = "stopped"
+        self._last_id = highest_id
+        """Only grows; the next checkpoint takes the id after it."""
+        self._pending: PendingCheckpoint | None = None
+        self._scheduled_ms: int | None = None
+        """When the next periodic checkpoint is due, before regarding the pause. None: never."""
+        self._pause_until_ms = 0
+        """No periodic checkpoint before this time."""
+        self._manual_wanted = False
+        self._completed: list[CheckpointId] = []
+        """Kept, ascending; the last `retained` of them are complete."""
+        self._leftovers: list[CheckpointId] = []
+        """Aborted or rejected ones, to be discarded (again) when the next one completes."""
+        self._consecutive_failures = 0
+        """Failed since the last completed one or restart; at most `tolerable` while running."""
+        self._statistics = CheckpointStatistics()
+
+    @property
+    def storing(self) -> bool:
+        """Whether the host owes an answer to a Store."""
+        return self._pending is not None and self._pending.storing
+
+    @property
+    def pending(self) -> PendingCheckpoint | None:
+        return self._pending
+
+    @property
+    def last_id(self) -> CheckpointId:
+        """The highest id used so far."""
+        return CheckpointId(self._last_id)
+
+    @property
+    def retained(self) -> tuple[CheckpointId, ...]:
+        """The checkpoints that are kept, ascending."""
+        return tuple(self._completed)
+
+    def statistics(self) -> CheckpointStatistics:
+        return self._statistics
+
+    # --- life of the job ---------------------------------------------------------------------
+
+    def start(self, now_ms: int) -> Actions:
+        """Every task of a new attempt runs."""
+        self._expect("start", self._mode == "stopped", "already started")
+        self._mode = "running"
+        self._consecutive_failures = 0
+        if self._interval_ms is not None:
+            self._scheduled_ms = now_ms + self._interval_ms
+        return self._with_tick([])
+
+    def on_job_restart(self) -> Actions:
+        """The attempt failed, or the job is being stopped: no task will acknowledge any more."""
+        actions: list[Action] = []
+        if self._pending is not None and not self._pending.storing:
+            self._give_up(actions, "the job is being restarted or stopped")
+        self._mode = "stopped"
+        self._scheduled_ms = None
+        self._manual_wanted = False
+        return tuple(actions)
+
+    def on_restored(
+        self, checkpoint_id: CheckpointId | None, stored: Iterable[CheckpointId], highest_id: int
+    ) -> None:
+        """The job starts (again) from `checkpoint_id`, None: from the beginning.
+
+        stored: what the storage holds of this job. Newer ones were found to be unusable and go with
+        the next completion, older ones are kept as long as retention allows.
+        `highest_id`: no checkpoint gets an id up to this.
+        """
+        self._expect("on_restored", self._mode == "stopped", "still running")
+        self._expect("on_restored", self._pending is None, "a checkpoint is pending")
+        floor = 0 if checkpoint_id is None else checkpoint_id
+        found = set(stored)
+        self._leftovers = sorted({c for c in found if c > floor} | set(self._leftovers))
+        self._completed = sorted({c for c in found if c <= floor} - set(self._leftovers))
+        self._last_id = max(self._last_id, highest_id, floor)
+        self._statistics = self._statistics.restored(checkpoint_id)
+
+    def on_tick(self, now_ms: int) -> Actions:
+        """Some time passed. May be called at any time, any number of times."""
+        actions: list[Action] = []
+        pending = self._pending
+        if pending is not None and not pending.storing and self._deadline(pending) <= now_ms:
+            missing = sorted(map(str, self._tasks - pending.acknowledged.keys()))
+            reason = f"not acknowledged within {self._timeout_ms} ms by {', '.join(missing)}"
+            self._failed(actions, reason, now_ms)
+        self._trigger_due(actions, now_ms)
+        return self._with_tick(actions)
+
+    # --- triggers ----------------------------------------------------------------------------
+
+    def trigger(self, now_ms: int, kind: Kind = "manual") -> Actions:
+        """Take a checkpoint now, or as soon as the pending one is over."""
+        if kind == "terminal":
+            return self.trigger_terminal(now_ms)
+        self._expect("trigger", self._mode == "running", f"mode is {self._mode}")
+        if kind == "manual":
+            self._manual_wanted = True
+        else:
+            self._scheduled_ms = now_ms
+        actions: list[Action] = []
+        self._trigger_due(actions, now_ms)
+        return self._with_tick(actions)
+
+    def trigger_terminal(self, now_ms: int) -> Actions:
+        """All data is processed: take the last checkpoint.
+
+        Waits for the pending one (its uploads are not thrown away), then triggers without pause.
+        If it fails tolerably it is taken again.
+        """
+        self._expect("trigger_terminal", self._mode == "running", f"mode is {self._mode}")
+        self._mode = "terminal"
+        self._scheduled_ms = None
+        self._pause_until_ms = now_ms
+        actions: list[Action] = []
+        self._trigger_due(actions, now_ms)
+        return self._with_tick(actions)
+
+    # --- answers of tasks and host -----------------------------------------------------------
+
+    def on_acknowledge(
+        self, task: TaskId, checkpoint_id: CheckpointId, snapshot: SubtaskSnapshot, now_ms: int
+    ) -> Actions:
+        """`task` made its part durable. Late and repeated ones are ignored."""
+        self._check_known("on_acknowledge", task, checkpoint_id)
+        pending = self._collecting(checkpoint_id)
+        if pending is None or task in pending.acknowledged:
+            return ()
+        pending.acknowledged[task] = snapshot
+        if len(pending.acknowledged) < len(self._tasks):
+            return ()
+        pending.storing = True
+        return self._with_tick([Store(pending)])
+
+    def on_decline(
+        self, task: TaskId, checkpoint_id: CheckpointId, reason: str, now_ms: int
+    ) -> Actions:
+        """`task` cannot take its part."""
+        self._check_known("on_decline", task, checkpoint_id)
+        if self._collecting(checkpoint_id) is None:
+            return ()
+        actions: list[Action] = []
+        self._failed(actions, f"declined by {task}: {reason}", now_ms)
+        self._trigger_due(actions, now_ms)
+        return self._with_tick(actions)
+
+    def on_stored(self, checkpoint_id: CheckpointId, now_ms: int) -> Actions:
+        """The host published the manifest: the checkpoint is complete, whatever happens next."""
+        pending = self._stored("on_stored", checkpoint_id)
+        self._pending = None
+        self._consecutive_failures = 0
+        self._completed.append(checkpoint_id)
+        self._statistics = self._statistics.completed_one(pending, now_ms)
+        actions: list[Action] = [Complete(checkpoint_id, pending.terminal)]
+        while len(self._completed) > self._retained:
+            actions.append(Discard(self._completed.pop(0)))
+        actions += [Discard(left) for left in self._leftovers]
+        self._leftovers.clear()
+        if pending.terminal and self._mode == "terminal":
+            self._mode = "closed"
+        self._pause_until_ms = max(self._pause_until_ms, now_ms + self._pause_ms)
+        self._trigger_due(actions, now_ms, after_success=True)
+        return self._with_tick(actions)
+
+    def on_store_failed(self, checkpoint_id: CheckpointId, why: str, now_ms: int) -> Actions:
+        """The host could not publish the manifest, and nothing of it is visible."""
+        self._stored("on_store_failed", checkpoint_id)
+        actions: list[Action] = []
+        reason = f"the manifest could not be stored: {why}"
+        if self._mode == "stopped":
+            self._give_up(actions, reason)
+        else:
+            self._failed(actions, reason, now_ms)
+        self._trigger_due(actions, now_ms)
+        return self._with_tick(actions)
+
+    # --- time --------------------------------------------------------------------------------
+
+    def next_tick_ms(self) -> int | None:
+        """When `on_tick` has something to do, None when only other events matter."""
+        if self._pending is not None:
+            return None if self._pending.storing else self._deadline(self._pending)
+        if self._mode == "terminal":
+            return self._pause_until_ms
+        if self._mode == "running" and self._scheduled_ms is not None:
+            return max(self._scheduled_ms, self._pause_until_ms)
+        return None
+
+    def validate(self) -> None:
+        """Assert the invariants of the fields."""
+        assert self._completed == sorted(set(self._completed)), self._completed
+        assert all(c <= self._last_id for c in [*self._completed, *self._leftovers])
+        assert not set(self._completed) & set(self._leftovers)
+        if self._mode != "running":
+            assert self._scheduled_ms is None
+            assert not self._manual_wanted
+        pending = self._pending
+        if pending is None:
+            return
+        assert pending.checkpoint_id == self._last_id
+        assert set(pending.acknowledged) <= self._tasks
+        assert pending.storing == (set(pending.acknowledged) == self._tasks)
+        assert pending.storing or self._mode in ("running", "terminal")
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _trigger_due(self, actions: list[Action], now_ms: int, after_success: bool = False) -> None:
+        if self._pending is not None or any(isinstance(a, FailJob) for a in actions):
+            return
+        if self._mode == "terminal":
+            if after_success or self._pause_until_ms <= now_ms:
+                self._begin(actions, now_ms, terminal=True)
+        elif self._mode == "running" and (self._manual_wanted or self._periodic_due(now_ms)):
+            self._begin(actions, now_ms, terminal=False)
+
+    def _periodic_due(self, now_ms: int) -> bool:
+        due = self._scheduled_ms
+        return due is not None and max(due, self._pause_until_ms) <= now_ms
+
+    def _begin(self, actions: list[Action], now_ms: int, terminal: bool) -> None:
+        self._last_id += 1
+        checkpoint_id = CheckpointId(self._last_id)
+        self._pending = PendingCheckpoint(checkpoint_id, now_ms, terminal)
+        self._manual_wanted = False
+        if self._scheduled_ms is not None and self._interval_ms is not None:
+            self._scheduled_ms = now_ms + self._interval_ms
+        self._statistics = self._statistics.triggered_one(checkpoint_id)
+        actions.append(Trigger(checkpoint_id, now_ms, terminal))
+
+    def _failed(self, actions: list[Action], reason: str, now_ms: int) -> None:
+        """The pending checkpoint failed by itself: counts against the tolerable failures."""
+        checkpoint_id = self._give_up(actions, reason)
+        self._consecutive_failures += 1
+        self._pause_until_ms = max(self._pause_until_ms, now_ms + self._pause_ms)
+        if self._consecutive_failures > self._tolerable:
+            actions.append(
+                FailJob(
+                    f"checkpoint {checkpoint_id} failed: {reason} ({self._consecutive_failures} "
+                    f"failures in a row, tolerable are {self._tolerable})"
+                )
+            )
+
+    def _give_up(self, actions: list[Action], reason: str) -> CheckpointId:
+        assert self._pending is not None
+        checkpoint_id = self._pending.checkpoint_id
+        self._pending = None
+        self._leftovers.append(checkpoint_id)
+        self._statistics = self._statistics.failed_one(f"checkpoint {checkpoint_id}: {reason}")
+        actions += [Abort(checkpoint_id, reason), Discard(checkpoint_id)]
+        return checkpoint_id
+
+    def _deadline(self, pending: PendingCheckpoint) -> int:
+        return pending.timestamp_ms + self._timeout_ms
+
+    def _collecting(self, checkpoint_id: CheckpointId) -> PendingCheckpoint | None:
+        pending = self._pending
+        if pending is None or pending.storing or pending.checkpoint_id != checkpoint_id:
+            return None
+        return pending
+
+    def _stored(self, event: str, checkpoint_id: CheckpointId) -> PendingCheckpoint:
+        pending = self._pending
+        if pending is None or not pending.storing or pending.checkpoint_id != checkpoint_id:
+            self._expect(event, False, f"checkpoint {checkpoint_id} is not being stored")
+        assert pending is not None
+        return pending
+
+    def _check_known(self, event: str, task: TaskId, checkpoint_id: CheckpointId) -> None:
+        self._expect(event, task in self._tasks, f"{task} is not a task of this job")
+        known = checkpoint_id <= self._last_id
+        self._expect(event, known, f"checkpoint {checkpoint_id} was never triggered")
+
+    def _with_tick(self, actions: list[Action]) -> Actions:
+        tick = self.next_tick_ms()
+        return (*actions, TickAt(tick)) if tick is not None else tuple(actions)
+
+    def _expect(self, event: str, holds: bool, why: str) -> None:
+        if not holds:
+            raise IllegalTransitionError(
+                f"checkpoint coordinator: {event}: {why}; mode {self._mode}, last id "
+                f"{self._last_id}, pending {self._pending}, completed {self._completed}"
+            )

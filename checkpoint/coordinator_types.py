@@ -1,0 +1,118 @@
+"""What the checkpoint coordinator asks of its host, and the figures it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ..core.ids import CheckpointId, TaskId
+from .handles import SubtaskSnapshot
+
+
+@dataclass
+class PendingCheckpoint:
+    """A checkpoint on its way. `storing` from the last acknowledgement on."""
+
+    checkpoint_id: CheckpointId
+    timestamp_ms: int
+    terminal: bool = False
+    acknowledged: dict[TaskId, SubtaskSnapshot] = field(default_factory=dict)
+    storing: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files acknowledged so far."""
+        return sum(snapshot.size for snapshot in self.acknowledged.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Snapshot the enumerators and tell all source tasks."""
+
+    checkpoint_id: CheckpointId
+    timestamp_ms: int
+    terminal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Every task acknowledged: publish the manifest, then answer on_stored or on_store_failed."""
+
+    checkpoint: PendingCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The checkpoint is durable: tell all tasks."""
+
+    checkpoint_id: CheckpointId
+    terminal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The checkpoint will never complete: tell all tasks."""
+
+    checkpoint_id: CheckpointId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Delete all files of the checkpoint; there may be none."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class FailJob:
+    """More checkpoints failed in a row than are tolerable."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TickAt:
+    """Call on_tick at this time (ms) or soon after; replaces the wish before."""
+
+    time_ms: int
+
+
+Action = Trigger | Store | Complete | Abort | Discard | FailJob | TickAt
+Actions = tuple[Action, ...]
+
+
+@dataclass(frozen=True)
+class CheckpointStatistics:
+    """Figures since the job was created. Durations: ms from trigger to completion; sizes: bytes.
+
+    `failed` counts all that were triggered and will never complete, also those a restart ended.
+    """
+
+    triggered: int = 0
+    completed: int = 0
+    failed: int = 0
+    in_progress: CheckpointId | None = None
+    latest_completed: CheckpointId | None = None
+    restored_from: CheckpointId | None = None
+    last_duration_ms: int | None = None
+    last_size: int | None = None
+    last_failure: str | None = None
+
+    def triggered_one(self, checkpoint_id: CheckpointId) -> CheckpointStatistics:
+        return replace(self, triggered=self.triggered + 1, in_progress=checkpoint_id)
+
+    def completed_one(self, checkpoint: PendingCheckpoint, now_ms: int) -> CheckpointStatistics:
+        return replace(
+            self,
+            completed=self.completed + 1,
+            in_progress=None,
+            latest_completed=checkpoint.checkpoint_id,
+            last_duration_ms=now_ms - checkpoint.timestamp_ms,
+            last_size=checkpoint.size,
+        )
+
+    def failed_one(self, reason: str) -> CheckpointStatistics:
+        return replace(self, failed=self.failed + 1, in_progress=None, last_failure=reason)
+
+    def restored(self, checkpoint_id: CheckpointId | None) -> CheckpointStatistics:
+        return replace(self, restored_from=checkpoint_id)

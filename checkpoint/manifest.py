@@ -1,0 +1,166 @@
+"""The manifest: what a checkpoint consists of. A checkpoint exists once its manifest does.
+
+JSON, so that a person or another tool can read it. The manifest carries a checksum over its own
+content (in a canonical encoding, so white space does not matter) besides those of the data files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import xxhash
+
+from ..core.errors import CorruptCheckpointError
+from ..core.ids import CheckpointId, OperatorId
+from . import manifest_json
+from .handles import FileHandle, OperatorSnapshot, SubtaskSnapshot
+
+FORMAT_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class OperatorShape:
+    """How an operator was run when the checkpoint was taken."""
+
+    operator: OperatorId
+    name: str
+    parallelism: int
+    max_parallelism: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A complete checkpoint. `enumerators`: pickled state of each source's enumerator."""
+
+    job_id: str
+    job_name: str
+    checkpoint_id: CheckpointId
+    timestamp_ms: int
+    operators: tuple[OperatorShape, ...]
+    subtasks: tuple[SubtaskSnapshot, ...]
+    enumerators: Mapping[OperatorId, bytes] = field(default_factory=dict)
+    terminal: bool = False
+
+    def shape(self, operator: OperatorId) -> OperatorShape | None:
+        return next((s for s in self.operators if s.operator == operator), None)
+
+    def snapshots(self, operator: OperatorId) -> list[OperatorSnapshot]:
+        """Those of the operator's subtasks, in order of their index."""
+        found = [
+            (subtask.task.subtask, snapshot)
+            for subtask in self.subtasks
+            for snapshot in subtask.operators
+            if snapshot.operator == operator
+        ]
+        return [snapshot for _, snapshot in sorted(found, key=lambda pair: pair[0])]
+
+    def files(self) -> Iterator[FileHandle]:
+        """Every data file."""
+        for subtask in self.subtasks:
+            for snapshot in subtask.operators:
+                yield from (keyed.file for keyed in snapshot.keyed)
+                if snapshot.operator_state is not None:
+                    yield snapshot.operator_state.file
+
+    @property
+    def size(self) -> int:
+        """Bytes of all data files."""
+        return sum(handle.size for handle in self.files())
+
+
+def unmatched(manifest: Manifest, operators: Iterable[OperatorId]) -> list[OperatorId]:
+    """Operators with state in the checkpoint that are not among the job's `operators`.
+
+    Restoring without them loses their state: the caller raises StateError unless that is allowed.
+    """
+    known = set(operators)
+    stateful = {
+        snapshot.operator
+        for subtask in manifest.subtasks
+        for snapshot in subtask.operators
+        if snapshot.keyed or snapshot.operator_state is not None
+    }
+    return sorted((stateful | set(manifest.enumerators)) - known)
+
+
+def encode(manifest: Manifest) -> bytes:
+    """As JSON text."""
+    body = {
+        "job_id": manifest.job_id,
+        "job_name": manifest.job_name,
+        "checkpoint_id": manifest.checkpoint_id,
+        "timestamp_ms": manifest.timestamp_ms,
+        "terminal": manifest.terminal,
+        "operators": [
+            {
+                "operator": shape.operator,
+                "name": shape.name,
+                "parallelism": shape.parallelism,
+                "max_parallelism": shape.max_parallelism,
+            }
+            for shape in manifest.operators
+        ],
+        "subtasks": [manifest_json.subtask_to_json(s) for s in manifest.subtasks],
+        "enumerators": {
+            operator: manifest_json.bytes_to_json(state)
+            for operator, state in manifest.enumerators.items()
+        },
+    }
+    document = {"format": FORMAT_VERSION, "checksum": _checksum(body), "body": body}
+    return json.dumps(document, indent=1, sort_keys=True).encode()
+
+
+def decode(data: bytes, where: str) -> Manifest:
+    """From JSON text. `where` names the file in the CorruptCheckpointError of a bad one."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptCheckpointError(
+            f"{where}: not JSON ({len(data)} bytes, torn or truncated?): {error}"
+        ) from error
+    reader = manifest_json.Reader(document, where)
+    version = reader.integer("format")
+    if version != FORMAT_VERSION:
+        raise CorruptCheckpointError(
+            f"{where}: format version {version}, this strom reads version {FORMAT_VERSION}"
+        )
+    expected, body = reader.text("checksum"), reader.record("body")
+    found = _checksum(body.value)
+    if found != expected:
+        raise CorruptCheckpointError(
+            f"{where}: the manifest was altered: checksum {found}, recorded is {expected}"
+        )
+    return _from_body(body)
+
+
+def _from_body(body: manifest_json.Reader) -> Manifest:
+    return Manifest(
+        job_id=body.text("job_id"),
+        job_name=body.text("job_name"),
+        checkpoint_id=CheckpointId(body.integer("checkpoint_id")),
+        timestamp_ms=body.integer("timestamp_ms"),
+        operators=tuple(_shape(shape) for shape in body.records("operators")),
+        subtasks=tuple(manifest_json.subtask(s) for s in body.records("subtasks")),
+        enumerators={
+            OperatorId(operator): manifest_json.bytes_from_json(text, body.where)
+            for operator, text in body.texts("enumerators").items()
+        },
+        terminal=body.flag("terminal"),
+    )
+
+
+def _shape(reader: manifest_json.Reader) -> OperatorShape:
+    return OperatorShape(
+        OperatorId(reader.text("operator")),
+        reader.text("name"),
+        reader.integer("parallelism"),
+        reader.integer("max_parallelism"),
+    )
+
+
+def _checksum(body: Any) -> str:
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return str(xxhash.xxh64_hexdigest(canonical.encode()))

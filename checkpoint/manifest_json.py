@@ -1,0 +1,159 @@
+"""Handles to JSON and back. Reading trusts nothing: each field is checked for presence and type."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, NoReturn, TypeVar
+
+from ..core.errors import CorruptCheckpointError
+from ..core.ids import OperatorId, TaskId, VertexId
+from .handles import FileHandle, KeyedHandle, OperatorHandle, OperatorSnapshot, SubtaskSnapshot
+from .names import check_handle_path
+
+T = TypeVar("T")
+
+Json = dict[str, Any]
+
+
+class Reader:
+    """A JSON object and where it is from; each method reads one field or raises
+    CorruptCheckpointError naming file and field."""
+
+    __slots__ = ("value", "where")
+
+    def __init__(self, value: Any, where: str) -> None:
+        if not isinstance(value, dict):
+            raise CorruptCheckpointError(f"{where}: found {type(value).__name__}, expected object")
+        self.value: Json = value
+        self.where = where
+
+    def text(self, name: str) -> str:
+        return self._get(name, str)
+
+    def integer(self, name: str) -> int:
+        return self._get(name, int)
+
+    def flag(self, name: str) -> bool:
+        return self._get(name, bool)
+
+    def items(self, name: str) -> list[Any]:
+        return self._get(name, list)
+
+    def record(self, name: str) -> Reader:
+        return Reader(self._get(name, dict), f"{self.where}: {name}")
+
+    def record_or_none(self, name: str) -> Reader | None:
+        return None if self.value.get(name, 0) is None else self.record(name)
+
+    def records(self, name: str) -> list[Reader]:
+        return [
+            Reader(item, f"{self.where}: {name}[{index}]")
+            for index, item in enumerate(self.items(name))
+        ]
+
+    def texts(self, name: str) -> dict[str, str]:
+        """An object whose values are all text."""
+        found: Json = self._get(name, dict)
+        for key, value in found.items():
+            if not isinstance(value, str):
+                self.fail(f"'{name}.{key}' is {type(value).__name__}, expected str")
+        return found
+
+    def fail(self, why: str) -> NoReturn:
+        raise CorruptCheckpointError(f"{self.where}: {why}")
+
+    def _get(self, name: str, kind: type[T]) -> T:
+        if name not in self.value:
+            self.fail(f"field '{name}' is missing")
+        value = self.value[name]
+        if type(value) is not kind:
+            self.fail(f"field '{name}' is {type(value).__name__}, expected {kind.__name__}")
+        return value
+
+
+def bytes_to_json(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def bytes_from_json(text: str, where: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise CorruptCheckpointError(f"{where}: bad base64: {error}") from error
+
+
+def subtask_to_json(snapshot: SubtaskSnapshot) -> Json:
+    return {
+        "vertex": snapshot.task.vertex,
+        "subtask": snapshot.task.subtask,
+        "operators": [_operator_to_json(operator) for operator in snapshot.operators],
+    }
+
+
+def subtask(reader: Reader) -> SubtaskSnapshot:
+    task = TaskId(VertexId(reader.text("vertex")), reader.integer("subtask"))
+    return SubtaskSnapshot(task, tuple(_operator(o) for o in reader.records("operators")))
+
+
+def _operator_to_json(snapshot: OperatorSnapshot) -> Json:
+    state = snapshot.operator_state
+    return {
+        "operator": snapshot.operator,
+        "keyed": [_keyed_to_json(keyed) for keyed in snapshot.keyed],
+        "operator_state": None if state is None else _file_to_json(state.file),
+    }
+
+
+def _operator(reader: Reader) -> OperatorSnapshot:
+    state = reader.record_or_none("operator_state")
+    return OperatorSnapshot(
+        OperatorId(reader.text("operator")),
+        tuple(_keyed(keyed) for keyed in reader.records("keyed")),
+        None if state is None else OperatorHandle(_file(state)),
+    )
+
+
+def _keyed_to_json(handle: KeyedHandle) -> Json:
+    return {
+        "name": handle.name,
+        "kind": handle.kind,
+        "file": _file_to_json(handle.file),
+        "groups": [list(group) for group in handle.groups],
+        "metadata": handle.metadata,
+    }
+
+
+def _keyed(reader: Reader) -> KeyedHandle:
+    groups = []
+    for group in reader.items("groups"):
+        if not (isinstance(group, list) and [type(n) for n in group] == [int, int, int]):
+            reader.fail(f"key group entry {group!r} is not (key group, first row, rows)")
+        groups.append((group[0], group[1], group[2]))
+    return KeyedHandle(
+        reader.text("name"),
+        reader.text("kind"),
+        _file(reader.record("file")),
+        tuple(groups),
+        dict(reader.texts("metadata")),
+    )
+
+
+def _file_to_json(handle: FileHandle) -> Json:
+    inline = handle.inline
+    return {
+        "path": handle.path,
+        "size": handle.size,
+        "checksum": handle.checksum,
+        **({} if inline is None else {"inline": bytes_to_json(inline)}),
+    }
+
+
+def _file(reader: Reader) -> FileHandle:
+    inline = reader.text("inline") if "inline" in reader.value else None
+    return FileHandle(
+        check_handle_path(reader.text("path"), reader.where),
+        reader.integer("size"),
+        reader.text("checksum"),
+        None if inline is None else bytes_from_json(inline, reader.where),
+    )

@@ -1,0 +1,199 @@
+"""Where checkpoints are kept: what every storage promises, and the one in memory.
+
+A checkpoint becomes visible by the publication of its manifest, which comes last and is atomic.
+Until then its files are leftovers that nobody reads. Nothing is believed when read: sizes and
+checksums are compared, and what does not agree raises CorruptCheckpointError naming file, expected
+and found. What cannot be read or written (permissions, disk full, network) is a CheckpointError.
+
+Tasks call `write_file` and `read_file`, from any process and thread; the coordinator's host
+calls the rest.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import xxhash
+
+from ..core.errors import CheckpointError, ConfigurationError, CorruptCheckpointError
+from ..core.ids import CheckpointId
+from .handles import FileHandle
+from .manifest import Manifest
+from .names import check_file_name, check_handle_path, check_job_id, folder_name
+
+Data: TypeAlias = "bytes | pa.Buffer"
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A checkpoint that cannot be restored from, and why."""
+
+    checkpoint_id: CheckpointId
+    reason: str
+
+
+@dataclass(frozen=True)
+class Latest:
+    """The newest valid checkpoint if there is one, the newer ones found unusable (newest first),
+    and the ids of everything in the storage, ascending."""
+
+    manifest: Manifest | None
+    rejected: tuple[Rejected, ...] = ()
+    ids: tuple[CheckpointId, ...] = ()
+
+    @property
+    def highest_id(self) -> int:
+        """The highest id used by any checkpoint, complete or not; 0 if there is none."""
+        return max(self.ids, default=0)
+
+
+class CheckpointStorage(ABC):
+    """The checkpoints of one job."""
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = check_job_id(job_id)
+
+    @abstractmethod
+    def write_file(self, checkpoint_id: CheckpointId, name: str, data: Data) -> FileHandle:
+        """Make `data` durable as a file of a checkpoint not yet published. `name` has no slash
+        and is written once. Raises CheckpointError; then nothing of the file is left."""
+
+    @abstractmethod
+    def read_file(self, checkpoint_id: CheckpointId, handle: FileHandle) -> pa.Buffer:
+        """The bytes of a file, found to have the size and checksum of its handle."""
+
+    @abstractmethod
+    def publish(self, manifest: Manifest) -> None:
+        """Make the checkpoint visible, atomically, after all its files. Raises CheckpointError;
+        then it is not visible."""
+
+    @abstractmethod
+    def list(self) -> tuple[CheckpointId, ...]:
+        """All checkpoints of which anything exists, published or not, ascending."""
+
+    @abstractmethod
+    def load(self, checkpoint_id: CheckpointId) -> Manifest:
+        """The manifest, checked against its own checksum, data files not looked at."""
+
+    @abstractmethod
+    def delete(self, checkpoint_id: CheckpointId) -> None:
+        """Remove a checkpoint, manifest first. Not an error if there is none."""
+
+    def verify(self, manifest: Manifest) -> None:
+        """Read every data file; CorruptCheckpointError for the first that is not as recorded."""
+        for handle in manifest.files():
+            self.read_file(manifest.checkpoint_id, handle)
+
+    def latest_valid(self, validate: bool = True, after: int = 0) -> Latest:
+        """The newest usable checkpoint with an id above `after`.
+
+        validate: read the data files too, not only the manifest. Corrupt ones are passed over and
+        reported; a storage that cannot be read raises CheckpointError (going back to an older
+        checkpoint because the disk is away for a second would be a silent guess).
+        """
+        ids = self.list()
+        rejected: list[Rejected] = []
+        manifest: Manifest | None = None
+        for checkpoint_id in reversed([c for c in ids if c > after]):
+            try:
+                manifest = self.load(checkpoint_id)
+                if validate:
+                    self.verify(manifest)
+                break
+            except CorruptCheckpointError as error:
+                manifest = None
+                rejected.append(Rejected(checkpoint_id, str(error)))
+        return Latest(manifest, tuple(rejected), ids)
+
+
+class MemoryStorage(CheckpointStorage):
+    """Checkpoints in this process: files travel inline in their handles, manifests stay here.
+
+    Every process may have its own instance for `write_file` and `read_file`; published checkpoints
+    live in the coordinator's.
+    """
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(job_id)
+        self._manifests: dict[CheckpointId, Manifest] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks get a storage to write through, not everything stored so far."""
+        return {"job_id": self.job_id, "_manifests": {}}
+
+    def write_file(self, checkpoint_id: CheckpointId, name: str, data: Data) -> FileHandle:
+        inline = data if isinstance(data, bytes) else data.to_pybytes()
+        return FileHandle(check_file_name(name), len(inline), checksum(inline), inline)
+
+    def read_file(self, checkpoint_id: CheckpointId, handle: FileHandle) -> pa.Buffer:
+        where = f"memory:{self.job_id}/{folder_name(checkpoint_id)}/{handle.path}"
+        if handle.inline is None:
+            raise CorruptCheckpointError(f"{where}: the handle holds no bytes")
+        return checked(handle.inline, handle, where)
+
+    def publish(self, manifest: Manifest) -> None:
+        check_manifest(manifest, manifest.checkpoint_id, f"memory:{self.job_id}")
+        if manifest.checkpoint_id in self._manifests:
+            raise CheckpointError(f"checkpoint {manifest.checkpoint_id} is published already")
+        self._manifests[manifest.checkpoint_id] = manifest
+
+    def list(self) -> tuple[CheckpointId, ...]:
+        return tuple(sorted(self._manifests))
+
+    def load(self, checkpoint_id: CheckpointId) -> Manifest:
+        try:
+            return self._manifests[checkpoint_id]
+        except KeyError:
+            raise CorruptCheckpointError(
+                f"memory:{self.job_id}/{folder_name(checkpoint_id)}: never published"
+            ) from None
+
+    def delete(self, checkpoint_id: CheckpointId) -> None:
+        self._manifests.pop(checkpoint_id, None)
+
+
+def open_storage(location: str | None, job_id: str) -> CheckpointStorage:
+    """The storage at an fsspec URL or path; None: in memory.
+
+    Raises ConfigurationError for a URL nobody understands. Creates nothing yet.
+    """
+    if location is None:
+        return MemoryStorage(job_id)
+    import fsspec
+
+    from .file_storage import FileStorage
+
+    try:
+        filesystem, root = fsspec.core.url_to_fs(location)
+    except (ValueError, ImportError) as error:
+        raise ConfigurationError(f"checkpoint storage '{location}': {error}") from error
+    return FileStorage(filesystem, root, job_id)
+
+
+def checksum(data: Data) -> str:
+    """xxh64, 16 hex digits."""
+    return str(xxhash.xxh64_hexdigest(data))
+
+
+def checked(data: bytes, handle: FileHandle, where: str) -> pa.Buffer:
+    """The bytes as a buffer if they are those of `handle`; `where` names them in the error."""
+    check_handle_path(handle.path, where)
+    if len(data) != handle.size:
+        raise CorruptCheckpointError(f"{where}: expected {handle.size} bytes, found {len(data)}")
+    found = checksum(data)
+    if found != handle.checksum:
+        raise CorruptCheckpointError(f"{where}: expected xxh64 {handle.checksum}, found {found}")
+    return pa.py_buffer(data)
+
+
+def check_manifest(manifest: Manifest, checkpoint_id: CheckpointId, where: str) -> None:
+    """That a manifest is the one of `checkpoint_id` and all its paths stay in its folder."""
+    if manifest.checkpoint_id != checkpoint_id:
+        raise CorruptCheckpointError(
+            f"{where}: holds checkpoint {manifest.checkpoint_id}, expected {checkpoint_id}"
+        )
+    for handle in manifest.files():
+        check_handle_path(handle.path, where)

@@ -1,0 +1,41 @@
+"""The states of a job and which may follow which."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class JobStatus(StrEnum):
+    """Where a job is in its life. `CREATED` lasts until every task of the first attempt runs."""
+
+    CREATED = "CREATED"
+    RUNNING = "RUNNING"
+    RESTARTING = "RESTARTING"
+    FAILING = "FAILING"
+    FAILED = "FAILED"
+    CANCELLING = "CANCELLING"
+    CANCELED = "CANCELED"
+    FINISHED = "FINISHED"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the job is over for good."""
+        return not TRANSITIONS[self]
+
+
+TRANSITIONS: Final[dict[JobStatus, frozenset[JobStatus]]] = {
+    JobStatus.CREATED: frozenset(
+        {JobStatus.RUNNING, JobStatus.RESTARTING, JobStatus.FAILING, JobStatus.CANCELLING}
+    ),
+    JobStatus.RUNNING: frozenset(
+        {JobStatus.RESTARTING, JobStatus.FAILING, JobStatus.CANCELLING, JobStatus.FINISHED}
+    ),
+    JobStatus.RESTARTING: frozenset({JobStatus.RUNNING, JobStatus.FAILING, JobStatus.CANCELLING}),
+    JobStatus.FAILING: frozenset({JobStatus.FAILED, JobStatus.CANCELLING}),
+    JobStatus.CANCELLING: frozenset({JobStatus.CANCELED}),
+    JobStatus.FAILED: frozenset(),
+    JobStatus.CANCELED: frozenset(),
+    JobStatus.FINISHED: frozenset(),
+}
+"""From each state, the states that may follow."""

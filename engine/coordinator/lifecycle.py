@@ -1,0 +1,93 @@
+"""Which steps a job master goes through, and which status the job has meanwhile, as tables."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import Final
+
+from ...core.errors import IllegalTransitionError
+from ...core.job_status import TRANSITIONS, JobStatus
+
+
+class Step(Enum):
+    """What the job master waits for."""
+
+    NEW = "new"
+    LOADING = "loading"
+    DEPLOYING = "deploying"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    WAITING = "waiting"
+    ENDED = "ended"
+
+
+STEPS: Final[dict[Step, frozenset[Step]]] = {
+    Step.NEW: frozenset({Step.LOADING, Step.WAITING}),
+    Step.LOADING: frozenset({Step.DEPLOYING, Step.WAITING}),
+    Step.DEPLOYING: frozenset({Step.RUNNING, Step.STOPPING}),
+    Step.RUNNING: frozenset({Step.STOPPING, Step.ENDED}),
+    Step.STOPPING: frozenset({Step.WAITING}),
+    Step.WAITING: frozenset({Step.LOADING, Step.ENDED}),
+    Step.ENDED: frozenset(),
+}
+"""From each step, the steps that may follow."""
+
+STATUSES: Final[dict[Step, frozenset[JobStatus]]] = {
+    Step.NEW: frozenset({JobStatus.CREATED}),
+    Step.LOADING: frozenset({JobStatus.CREATED, JobStatus.RESTARTING}),
+    Step.DEPLOYING: frozenset({JobStatus.CREATED, JobStatus.RESTARTING}),
+    Step.RUNNING: frozenset({JobStatus.RUNNING}),
+    Step.STOPPING: frozenset({JobStatus.RESTARTING, JobStatus.FAILING, JobStatus.CANCELLING}),
+    Step.WAITING: frozenset({JobStatus.RESTARTING, JobStatus.FAILING, JobStatus.CANCELLING}),
+    Step.ENDED: frozenset({JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED}),
+}
+"""In each step, the statuses a job may have."""
+
+_HISTORY: Final = 40
+
+
+class Lifecycle:
+    """Step and status of one job; refuses what the tables do not allow, with what led there."""
+
+    def __init__(self, job_name: str) -> None:
+        self._job_name = job_name
+        self._history: deque[str] = deque(maxlen=_HISTORY)
+        self.step = Step.NEW
+        """Changed by `go` only."""
+        self.status = JobStatus.CREATED
+        """Changed by `move` only."""
+
+    @property
+    def deployed(self) -> bool:
+        """Whether the tasks of the current attempt are meant to run."""
+        return self.step in (Step.DEPLOYING, Step.RUNNING)
+
+    def move(self, status: JobStatus) -> None:
+        """Change the status; nothing happens if the job has it already."""
+        if status is self.status:
+            return
+        if status not in TRANSITIONS[self.status]:
+            raise self.illegal(f"cannot become {status}")
+        self.record(f"{self.status} -> {status}")
+        self.status = status
+
+    def go(self, step: Step) -> None:
+        """Change the step."""
+        if step not in STEPS[self.step]:
+            raise self.illegal(f"cannot step to {step.value}")
+        self.step = step
+
+    def record(self, event: str) -> None:
+        """Remember an event for the message of an illegal transition."""
+        self._history.append(event)
+
+    def illegal(self, why: str) -> IllegalTransitionError:
+        return IllegalTransitionError(
+            f"job '{self._job_name}': {why}; status {self.status}, step {self.step.value}; "
+            f"events: {list(self._history)}"
+        )
+
+    def validate(self) -> None:
+        """Assert that step and status fit together. For use between events."""
+        assert self.status in STATUSES[self.step], (self.status, self.step)

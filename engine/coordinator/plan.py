@@ -1,0 +1,42 @@
+"""What the job master needs to know of a job's graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...checkpoint.manifest import OperatorShape
+from ...core.config import JobConfig
+from ...core.errors import GraphError
+from ...core.ids import OperatorId, TaskId
+from ..graph.model import ExecutionGraph
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """One job, the same in all attempts. `sources`: the tasks that checkpoints are triggered at;
+    `names`: of all operators, for messages."""
+
+    job_id: str
+    job_name: str
+    config: JobConfig
+    tasks: tuple[TaskId, ...]
+    sources: tuple[TaskId, ...]
+    shapes: tuple[OperatorShape, ...]
+    names: Mapping[OperatorId, str]
+
+
+def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
+    """Raises GraphError for a graph without sources: it would never do or end anything."""
+    job = graph.job
+    source_vertices = {vertex.id for vertex in job.vertices if vertex.is_source}
+    sources = tuple(task for task in graph.tasks if task.vertex in source_vertices)
+    if not sources:
+        raise GraphError(f"job '{job.name}' has no source")
+    shapes = tuple(
+        OperatorShape(operator.operator_id, operator.name, v.parallelism, v.max_parallelism)
+        for v in job.vertices
+        for operator in v.operators
+    )
+    names = {shape.operator: shape.name for shape in shapes}
+    return JobPlan(job_id, job.name, job.config, graph.tasks, sources, shapes, names)

@@ -1,0 +1,128 @@
+"""Whether and when a failed job starts again. Pure: time and randomness are passed in."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from datetime import timedelta
+from typing import Protocol
+
+from ...core.config import (
+    ExponentialDelayRestart,
+    FailureRateRestart,
+    FixedDelayRestart,
+    NoRestart,
+    RestartStrategy,
+)
+from ...core.errors import ConfigurationError
+
+
+class RestartPolicy(Protocol):
+    """The memory of one job's failures. Times are ms, never going back."""
+
+    def on_failure(self, now_ms: int) -> int | None:
+        """The job failed: how many ms to wait before starting again, None: do not."""
+        ...
+
+    def on_stable(self, now_ms: int) -> None:
+        """The job reached RUNNING."""
+        ...
+
+
+class NoRestartPolicy:
+    """Never again."""
+
+    def on_failure(self, now_ms: int) -> int | None:
+        return None
+
+    def on_stable(self, now_ms: int) -> None:
+        """Changes nothing."""
+
+
+class FixedDelayPolicy:
+    """A number of restarts for the whole life of the job."""
+
+    def __init__(self, strategy: FixedDelayRestart) -> None:
+        self._delay_ms = _ms(strategy.delay, "delay")
+        self._left = strategy.attempts
+        """Restarts still allowed; only shrinks."""
+
+    def on_failure(self, now_ms: int) -> int | None:
+        if self._left <= 0:
+            return None
+        self._left -= 1
+        return self._delay_ms
+
+    def on_stable(self, now_ms: int) -> None:
+        """Changes nothing: the attempts are not given back."""
+
+
+class ExponentialDelayPolicy:
+    """Waits longer from failure to failure, until the job has run well for a while."""
+
+    def __init__(self, strategy: ExponentialDelayRestart, rng: random.Random) -> None:
+        if strategy.multiplier < 1 or not 0 <= strategy.jitter < 1:
+            raise ConfigurationError(
+                f"exponential restart needs multiplier >= 1 and 0 <= jitter < 1, has "
+                f"{strategy.multiplier} and {strategy.jitter}"
+            )
+        self._initial_ms = _ms(strategy.initial, "initial")
+        self._maximum_ms = _ms(strategy.maximum, "maximum")
+        self._reset_after_ms = _ms(strategy.reset_after, "reset_after")
+        self._multiplier = strategy.multiplier
+        self._jitter = strategy.jitter
+        self._rng = rng
+        self._next_ms = float(self._initial_ms)
+        """The next delay before jitter; between the initial and the maximum one."""
+        self._running_since: int | None = None
+        """When the job last reached RUNNING, None since the failure after that."""
+
+    def on_failure(self, now_ms: int) -> int | None:
+        since, self._running_since = self._running_since, None
+        if since is not None and now_ms - since >= self._reset_after_ms:
+            self._next_ms = self._initial_ms
+        delay = min(self._next_ms, self._maximum_ms)
+        self._next_ms = min(delay * self._multiplier, self._maximum_ms)
+        return round(delay * self._rng.uniform(1 - self._jitter, 1 + self._jitter))
+
+    def on_stable(self, now_ms: int) -> None:
+        self._running_since = now_ms
+
+
+class FailureRatePolicy:
+    """Restarts while failures stay rare."""
+
+    def __init__(self, strategy: FailureRateRestart) -> None:
+        self._allowed = strategy.failures
+        self._interval_ms = _ms(strategy.interval, "interval")
+        self._delay_ms = _ms(strategy.delay, "delay")
+        self._failures: deque[int] = deque()
+        """Times of the failures within the interval before the latest one, ascending."""
+
+    def on_failure(self, now_ms: int) -> int | None:
+        self._failures.append(now_ms)
+        while self._failures[0] < now_ms - self._interval_ms:
+            self._failures.popleft()
+        return self._delay_ms if len(self._failures) <= self._allowed else None
+
+    def on_stable(self, now_ms: int) -> None:
+        """Changes nothing: only the rate counts."""
+
+
+def make_policy(strategy: RestartStrategy, rng: random.Random) -> RestartPolicy:
+    """The running policy for a configured strategy; `rng` draws the jitter."""
+    match strategy:
+        case NoRestart():
+            return NoRestartPolicy()
+        case FixedDelayRestart():
+            return FixedDelayPolicy(strategy)
+        case ExponentialDelayRestart():
+            return ExponentialDelayPolicy(strategy, rng)
+        case FailureRateRestart():
+            return FailureRatePolicy(strategy)
+
+
+def _ms(duration: timedelta, name: str) -> int:
+    if duration < timedelta(0):
+        raise ConfigurationError(f"restart {name} must not be negative, is {duration}")
+    return int(duration.total_seconds() * 1000)

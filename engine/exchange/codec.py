@@ -1,0 +1,178 @@
+"""Batches to frames and back.
+
+Columns travel as Arrow's encapsulated record batch message: the schema goes once per channel and
+again when it changes, and the receiver's arrays point into the received bytes. Arrow's own message
+was measured against gathering the column buffers (`sendmsg` without a copy): its one copy costs
+5 µs for 100 KB and 43 µs for 1.5 MB; collecting three columns by hand costs 15 µs in any case.
+
+Values without a schema travel as one pickled list, by cloudpickle where plain pickle cannot.
+Timestamps go in front as raw int64. Unpickling runs code, so it is for authenticated peers only.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...core.batch import Batch, ColumnBatch, ObjectBatch, Timestamps
+from ...core.elements import Element
+from ...core.errors import SerializationError, TransportError
+from .compaction import compacted, shape_of
+from .wire import HAS_TIMESTAMPS, MAX_PAYLOAD, Frame, Kind, decode_control, header, pad, small_frame
+
+Parts = list[Any]
+"""Bytes-like pieces of one or more frames, to be sent one after another."""
+
+
+class ChannelEncoder:
+    """The writing end of one channel: remembers which schema the receiver has."""
+
+    __slots__ = ("_channel", "_schema")
+
+    def __init__(self, channel: int) -> None:
+        self._channel = channel
+        self._schema: pa.Schema | None = None
+        """What the last SCHEMA frame said; None before the first."""
+
+    def encode(self, batch: Batch) -> tuple[Kind, Parts]:
+        """The payload of the batch's frame. SerializationError names a value that cannot travel."""
+        if isinstance(batch, ObjectBatch):
+            kind, body = Kind.OBJECTS, pad(pickle_values(batch.values))
+        elif shape_of(batch.data.schema) == "dictionaries":
+            kind, body = Kind.STREAM, _as_stream(compacted(batch.data))
+        else:
+            kind, body = Kind.COLUMNS, compacted(batch.data).serialize()
+        stamps = batch.timestamps
+        if stamps is None:
+            return kind, [body]
+        return kind, [np.ascontiguousarray(stamps, dtype="<i8"), body]
+
+    def frames(self, batch: Batch, kind: Kind, payload: Parts, backlog: int) -> Parts:
+        """Everything to send for a payload of `encode`, in order."""
+        size = sum(memoryview(part).nbytes for part in payload)
+        if size > MAX_PAYLOAD:
+            raise SerializationError(
+                f"channel {self._channel}: a batch of {len(batch)} rows takes {size} bytes, "
+                f"at most {MAX_PAYLOAD} can be sent; make its records smaller"
+            )
+        flags = 0 if batch.timestamps is None else HAS_TIMESTAMPS
+        start = header(kind, size, self._channel, backlog, len(batch), flags)
+        parts: Parts = [start, *payload]
+        if kind is Kind.COLUMNS and isinstance(batch, ColumnBatch):
+            schema = batch.data.schema
+            if self._schema is not schema and not self._knows(schema):
+                self._schema = schema
+                announced = schema.serialize().to_pybytes()
+                parts.insert(0, small_frame(Kind.SCHEMA, announced, self._channel))
+        return parts
+
+    def _knows(self, schema: pa.Schema) -> bool:
+        return self._schema is not None and self._schema.equals(schema, check_metadata=True)
+
+
+class ChannelDecoder:
+    """The reading end of one channel. Frames pass `admit` as they arrive, `decode` when polled."""
+
+    __slots__ = ("_schema",)
+
+    def __init__(self) -> None:
+        self._schema: pa.Schema | None = None
+
+    def admit(self, frame: Frame) -> bool:
+        """Note what the frame says about the channel; whether it holds an element to deliver."""
+        if frame.kind is Kind.SCHEMA:
+            try:
+                self._schema = pa.ipc.read_schema(pa.py_buffer(frame.payload))
+            except (pa.ArrowInvalid, OSError) as error:
+                raise TransportError(f"schema cannot be read: {error}") from error
+            return False
+        if frame.kind is Kind.COLUMNS:
+            if self._schema is None:
+                raise TransportError("columns arrived before their schema")
+            frame.schema = self._schema
+        return True
+
+
+def decode(frame: Frame) -> Element:
+    """The element of an admitted frame. Columns and timestamps point into its payload."""
+    if frame.kind is Kind.CONTROL:
+        return decode_control(frame.payload)
+    buffer = pa.py_buffer(frame.payload)
+    stamps: Timestamps | None = None
+    if frame.flags & HAS_TIMESTAMPS:
+        stamps = np.frombuffer(buffer, dtype="<i8", count=frame.rows)
+        buffer = buffer.slice(8 * frame.rows)
+    batch = _decode_batch(frame, buffer, stamps)
+    if len(batch) != frame.rows:
+        raise TransportError(f"frame announces {frame.rows} rows and holds {len(batch)}")
+    return batch
+
+
+def _decode_batch(frame: Frame, buffer: pa.Buffer, stamps: Timestamps | None) -> Batch:
+    if frame.kind is Kind.OBJECTS:
+        return ObjectBatch(unpickle_values(buffer), stamps)
+    try:
+        if frame.kind is Kind.COLUMNS:
+            data = pa.ipc.read_record_batch(buffer, frame.schema)
+        else:
+            with pa.ipc.open_stream(buffer) as reader:
+                data = reader.read_next_batch()
+        data.validate()
+    except (pa.ArrowException, OSError, StopIteration, ValueError) as error:
+        raise TransportError(f"record batch cannot be read: {error}") from error
+    return ColumnBatch(data, stamps)
+
+
+def _as_stream(data: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, data.schema) as writer:
+        writer.write_batch(data)
+    return sink.getvalue()
+
+
+def pickle_values(values: list[Any]) -> bytes:
+    """What the main program defines goes by value: the receiver has another main program."""
+    try:
+        data = pickle.dumps(values, protocol=5)
+        if b"__main__" not in data:
+            return data
+    except Exception:
+        pass  # cloudpickle can do more, and says what it cannot
+    import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps(values, protocol=5))
+    except Exception as error:
+        culprit = _first_unpicklable(values)
+        raise SerializationError(
+            f"a record of type {type(culprit).__module__}.{type(culprit).__qualname__} cannot be "
+            f"sent to another task ({error}); make it picklable or map it to plain data before"
+        ) from error
+
+
+def _first_unpicklable(values: list[Any]) -> Any:
+    import cloudpickle
+
+    for value in values:
+        try:
+            cloudpickle.dumps(value, protocol=5)
+        except Exception:
+            return value
+    return values
+
+
+def unpickle_values(data: Any) -> list[Any]:
+    """Only for bytes from an authenticated peer."""
+    try:
+        values = pickle.loads(data)
+    except Exception as error:
+        raise SerializationError(
+            f"records cannot be read ({type(error).__name__}: {error}); their classes must be "
+            "importable where the receiving task runs"
+        ) from error
+    if not isinstance(values, list):
+        raise TransportError(f"an object frame holds a {type(values).__name__}, not a list")
+    return values

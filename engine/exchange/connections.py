@@ -1,0 +1,199 @@
+"""The two directions of data between a pair of tasks, over one stream each.
+
+`OutgoingConnection` carries this task's buffers to one receiver and takes credits;
+`IncomingConnection` does the reverse. Both live for one attempt. They do not know the selector: the
+endpoint tells them when to read, and looks at `stream.pending` to learn whether to wait for room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ...core.batch import ColumnBatch, ObjectBatch
+from ...core.config import ExchangeConfig
+from ...core.errors import TransportError
+from ...core.ids import TaskId
+from ..graph.model import Channel
+from .codec import ChannelDecoder, ChannelEncoder
+from .gate import Gate
+from .metering import OUTGOING_LIMIT, Traffic, frame_limit
+from .sender import Departure, SenderLink
+from .stream import FrameStream
+from .wire import (
+    BUFFERS,
+    Frame,
+    Kind,
+    control_frame,
+    credit_frame,
+    decode_control,
+    decode_credits,
+    header,
+    small_frame,
+)
+
+
+class OutgoingConnection:
+    """To one receiver. Exists before its stream does: until then everything waits in `link`."""
+
+    def __init__(self, link: SenderLink, config: ExchangeConfig, traffic: Traffic) -> None:
+        self.peer = link.peer
+        self.link = link
+        self.stream: FrameStream | None = None
+        """None before the receiver has accepted, and again once the connection is over."""
+        self.over = False
+        """The receiver closed in good order; nothing more needs to be sent."""
+        self._encoders: dict[int, ChannelEncoder] = {}
+        self._limit = frame_limit(config)
+        self._traffic = traffic
+
+    def send(self) -> bool:
+        """Hand the socket what it takes of what credit allows; whether anything moved."""
+        stream = self.stream
+        if stream is None:
+            if self.over:
+                self.link.discard()
+            return False
+        moved = False
+        while True:
+            self._fill(stream)
+            if not stream.pending:
+                return moved
+            moved |= stream.flush()
+            if stream.pending:
+                return moved  # the socket is full
+
+    def _fill(self, stream: FrameStream) -> None:
+        while stream.pending < OUTGOING_LIMIT:
+            departure = self.link.take()
+            if departure is None:
+                break
+            self._queue(stream, departure)
+
+    def _queue(self, stream: FrameStream, departure: Departure) -> None:
+        channel = departure.sender.channel.id
+        element = departure.element
+        if element is None:
+            stream.queue([header(Kind.BACKLOG, 0, channel, departure.backlog)])
+        elif isinstance(element, (ColumnBatch, ObjectBatch)):
+            self._queue_buffer(stream, departure, element)
+        else:
+            stream.queue([control_frame(channel, element)])
+
+    def _queue_buffer(
+        self, stream: FrameStream, departure: Departure, batch: ColumnBatch | ObjectBatch
+    ) -> None:
+        channel = departure.sender.channel.id
+        encoder = self._encoders.get(channel)
+        if encoder is None:
+            encoder = self._encoders[channel] = ChannelEncoder(channel)
+        kind, payload = encoder.encode(batch)
+        size = sum(memoryview(part).nbytes for part in payload)
+        if size > self._limit and len(batch) > 1:
+            departure.sender.put_back(batch, size)
+            return
+        stream.queue(encoder.frames(batch, kind, payload, departure.backlog))
+        self._traffic.bytes_sent += size
+        self._traffic.buffers_sent += 1
+
+    def receive(self, frame: Frame) -> None:
+        """A frame from the receiver: credits, or its goodbye."""
+        if frame.kind is Kind.CREDIT:
+            for channel, count in decode_credits(frame.payload):
+                sender = self.link.senders.get(channel)
+                if sender is None:
+                    raise TransportError(f"credit for channel {channel}, which does not go there")
+                sender.ledger.on_credit(count)
+        elif frame.kind is Kind.CLOSE:
+            if not self.finished:
+                raise TransportError("it closed before the end of the data")
+            self.over = True
+        else:
+            raise TransportError(f"unexpected {frame.kind.name} frame from a receiver")
+
+    @property
+    def finished(self) -> bool:
+        """Everything up to the end of the data has been handed to the stream."""
+        return self.link.finished
+
+    @property
+    def drained(self) -> bool:
+        return self.over or (self.link.empty and (self.stream is None or not self.stream.pending))
+
+
+class IncomingConnection:
+    """From one sender, which may write only to the channels that are its own."""
+
+    def __init__(
+        self,
+        peer: TaskId,
+        stream: FrameStream,
+        gate: Gate,
+        channels: Sequence[Channel],
+        traffic: Traffic,
+    ) -> None:
+        self.peer = peer
+        self.stream: FrameStream | None = stream
+        self.over = False
+        """The sender closed in good order."""
+        self._gate = gate
+        self._inputs = {c.id: (c.target_index, ChannelDecoder()) for c in channels}
+        self._channel_ids = {c.target_index: c.id for c in channels}
+        self._traffic = traffic
+        exclusive = gate.ledger.exclusive
+        self.grant([(channel.target_index, exclusive) for channel in channels])
+
+    def grant(self, grants: list[tuple[int, int]]) -> None:
+        """Credits for channels of this sender, by gate index; sent with the next `send`."""
+        if self.stream is not None:
+            ids = self._channel_ids
+            self.stream.queue([credit_frame([(ids[index], count) for index, count in grants])])
+
+    def send(self) -> bool:
+        return self.stream is not None and bool(self.stream.pending) and self.stream.flush()
+
+    def receive(self, frame: Frame) -> None:
+        """A frame from the sender: goes to the gate as it is."""
+        if frame.kind is Kind.CLOSE:
+            if not self.finished:
+                raise TransportError("it closed before the end of the data")
+            self.over = True
+            return
+        known = self._inputs.get(frame.channel)
+        if known is None:
+            raise TransportError(f"it wrote to channel {frame.channel}, which is not its own")
+        index, decoder = known
+        if frame.kind in BUFFERS:
+            decoder.admit(frame)
+            self._traffic.bytes_received += frame.length
+            self._traffic.buffers_received += 1
+            self._gate.deliver_buffer(index, frame, frame.length, frame.backlog)
+        elif frame.kind is Kind.CONTROL:
+            self._gate.deliver_control(index, decode_control(frame.payload))
+        elif frame.kind is Kind.BACKLOG:
+            self._gate.on_backlog(index, frame.backlog)
+        elif frame.kind is Kind.SCHEMA:
+            decoder.admit(frame)
+        else:
+            raise TransportError(f"unexpected {frame.kind.name} frame from a sender")
+
+    @property
+    def finished(self) -> bool:
+        """The end of the data has arrived on every channel."""
+        return all(map(self._gate.finished, self._channel_ids))
+
+
+Connection = OutgoingConnection | IncomingConnection
+
+
+def say_goodbye(connection: Connection) -> None:
+    """Close in good order if the data is complete, else abruptly, which the peer reports."""
+    stream = connection.stream
+    if stream is None:
+        return
+    connection.stream = None
+    try:
+        if connection.finished:
+            stream.queue([small_frame(Kind.CLOSE)])
+            stream.linger()
+    except OSError:
+        pass  # the peer is gone, and its own error says why
+    stream.close()

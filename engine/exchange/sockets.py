@@ -1,0 +1,368 @@
+"""An endpoint between processes: non-blocking sockets on the task's own thread, no other thread.
+
+One connection per pair of tasks carries all channels between them, TCP or, on one node, a unix
+socket. The receiver listens; the sender connects and both prove that
+they belong to the job (`handshake`). Credits flow back on the same connection. Nothing moves outside
+`pump`.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.clock import Clock, SystemClock
+from ...core.config import ExchangeConfig
+from ...core.elements import Element
+from ...core.errors import AuthenticationError, ConfigurationError, TransportError
+from ...core.ids import ChannelId, TaskId
+from ..graph.model import Channel
+from .admission import Arrival, Doorman
+from .codec import decode
+from .connections import Connection, IncomingConnection, OutgoingConnection, say_goodbye
+from .dialing import Dialer
+from .endpoint import ExchangeStatistics, Wiring
+from .gate import Gate
+from .handshake import Hello, Verdict
+from .listener import Listener, SocketAddress
+from .metering import InFlight, Traffic, bound, statistics
+from .sender import ChannelSender, SenderLink
+from .stream import FrameStream
+from .wire import Frame
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+SHORTEST_SECRET = 16
+
+
+class SocketEndpoint:
+    """Implements `Endpoint`. `secret`: the job's, at least 16 random bytes, the same in all tasks.
+
+    Listens from the start, so that its address can be given to peers before it is wired.
+    """
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        config: ExchangeConfig,
+        secret: bytes,
+        clock: Clock | None = None,
+    ) -> None:
+        if len(secret) < SHORTEST_SECRET:
+            raise ConfigurationError(
+                f"the job's secret needs {SHORTEST_SECRET} bytes or more, has {len(secret)}"
+            )
+        self._task = task_id
+        self._config = config
+        self._secret = secret
+        self._clock = clock or SystemClock()
+        self._meter = InFlight()
+        self._traffic = Traffic()
+        self._attempt = -1
+        self._closed = False
+        self._failure: TransportError | None = None
+        """Why a connection broke; every pump raises it until the next `connect`."""
+        self._listener = Listener(config.bind_host)
+        self._selector = selectors.DefaultSelector()
+        self._doorman = Doorman(secret, self._selector, self._clock, self._on_proved)
+        for listening in self._listener.sockets:
+            accept = self._doorman.on_listening(listening)
+            self._selector.register(listening, READ, accept)
+        self._wake_lock = threading.Lock()
+        self._waker, self._woken = socket.socketpair()
+        self._waker.setblocking(False)
+        self._woken.setblocking(False)
+        self._selector.register(self._woken, READ, self._on_woken)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._outputs: dict[ChannelId, ChannelSender] = {}
+        self._outgoing: dict[TaskId, OutgoingConnection] = {}
+        self._dialers: dict[TaskId, Dialer] = {}
+        """For outgoing connections that are not established yet."""
+        self._incoming: dict[TaskId, IncomingConnection] = {}
+        self._expected: dict[TaskId, list[Channel]] = {}
+        """Input channels by sender."""
+        self._gate = Gate((), self._config, _open, self._meter)
+        self._failure = None
+
+    @property
+    def address(self) -> SocketAddress:
+        return self._listener.address
+
+    @property
+    def gate(self) -> Gate:
+        return self._gate
+
+    @property
+    def outputs(self) -> Mapping[ChannelId, ChannelSender]:
+        return self._outputs
+
+    @property
+    def rejected_handshakes(self) -> int:
+        """Connections that could not prove that they belong to the job."""
+        return self._doorman.rejected
+
+    def connect(self, wiring: Wiring) -> None:
+        if self._closed:
+            raise TransportError(f"{self._task}: the endpoint is closed")
+        self._drop_attempt()
+        self._reset()
+        self._attempt = wiring.attempt
+        self._gate = Gate(wiring.inputs, self._config, _open, self._meter)
+        for channel in wiring.inputs:
+            self._expected.setdefault(channel.source, []).append(channel)
+        for channel in wiring.outputs:
+            self._add_output(channel, wiring)
+        for arrival in self._doorman.parked():
+            self._on_proved(arrival)
+
+    def _add_output(self, channel: Channel, wiring: Wiring) -> None:
+        peer = channel.target
+        connection = self._outgoing.get(peer)
+        if connection is None:
+            if peer not in wiring.peers:
+                raise ConfigurationError(f"{self._task}: no address given for receiver {peer}")
+            link = SenderLink(peer, self._clock.monotonic)
+            connection = OutgoingConnection(link, self._config, self._traffic)
+            self._outgoing[peer] = connection
+            self._dialers[peer] = self._dial(peer, wiring.peers[peer])
+        sender = ChannelSender(channel, self._config, connection.link, self._meter)
+        connection.link.senders[channel.id] = sender
+        self._outputs[channel.id] = sender
+
+    def _dial(self, peer: TaskId, address: SocketAddress) -> Dialer:
+        hello = Hello(self._attempt, self._task, peer)
+        return Dialer(
+            hello,
+            address,
+            self._secret,
+            self._selector,
+            self._clock,
+            self._on_connected,
+            self._on_unreachable,
+        )
+
+    def _on_connected(self, dialer: Dialer, connected: socket.socket) -> None:
+        peer = dialer.hello.receiver
+        del self._dialers[peer]
+        self._start(self._outgoing[peer], FrameStream(connected, self._meter))
+
+    def _on_unreachable(self, dialer: Dialer, reason: AuthenticationError | str) -> None:
+        peer = dialer.hello.receiver
+        del self._dialers[peer]
+        if isinstance(reason, AuthenticationError):
+            self._fail(AuthenticationError(f"{self._task}: {reason}"))
+        else:
+            self._fail(TransportError(f"{self._task}: receiver {peer} is unreachable: {reason}"))
+
+    def _on_proved(self, arrival: Arrival) -> None:
+        """Let a proved sender in, turn it away, or leave it parked until this task is wired."""
+        hello = arrival.hello
+        assert hello is not None
+        if hello.receiver != self._task:
+            self._doorman.turn_away(arrival, Verdict.MISDIRECTED)
+        elif hello.attempt < self._attempt:
+            self._doorman.turn_away(arrival, Verdict.STALE)
+        elif hello.attempt == self._attempt:
+            if hello.sender not in self._expected:
+                self._doorman.turn_away(arrival, Verdict.MISDIRECTED)
+            elif hello.sender in self._incoming:
+                self._doorman.turn_away(arrival, Verdict.DUPLICATE)
+            else:
+                self._admit(arrival, hello.sender)
+
+    def _admit(self, arrival: Arrival, sender: TaskId) -> None:
+        self._doorman.release(arrival)
+        stream = FrameStream(arrival.socket, self._meter)
+        stream.queue([arrival.handshake.answer(Verdict.ACCEPTED)])
+        connection = IncomingConnection(
+            sender, stream, self._gate, self._expected[sender], self._traffic
+        )
+        self._incoming[sender] = connection
+        self._start(connection, stream)
+
+    def _start(self, connection: Connection, stream: FrameStream) -> None:
+        connection.stream = stream
+        self._selector.register(
+            stream.socket, READ, lambda mask: self._on_ready(connection, stream, mask)
+        )
+
+    def _on_ready(self, connection: Connection, stream: FrameStream, mask: int) -> bool:
+        if connection.stream is not stream:
+            return False  # dropped earlier in this turn
+        try:
+            if mask & READ:
+                for frame in stream.receive():
+                    connection.receive(frame)
+                if connection.over or stream.eof:
+                    self._on_end(connection)
+        except (OSError, TransportError) as error:
+            self._on_broken(connection, error)
+        return True
+
+    def _on_end(self, connection: Connection) -> None:
+        if connection.over:
+            self._hang_up(connection)
+        else:
+            self._on_broken(connection, "it hung up before the end of the data")
+
+    def _on_broken(self, connection: Connection, reason: object) -> None:
+        self._hang_up(connection)
+        role = "receiver" if isinstance(connection, OutgoingConnection) else "sender"
+        self._fail(
+            TransportError(f"{self._task}: connection to {role} {connection.peer} broke: {reason}")
+        )
+
+    def _hang_up(self, connection: Connection) -> None:
+        if connection.stream is not None:
+            self._selector.unregister(connection.stream.socket)
+            connection.stream.close()
+            connection.stream = None
+
+    def _fail(self, error: TransportError) -> None:
+        self._failure = self._failure or error
+
+    def pump(self, timeout: float) -> bool:
+        if self._closed:
+            raise TransportError(f"{self._task}: the endpoint is closed")
+        moved = self._send()
+        wait = 0.0 if moved or self._failure else self._patience(timeout)
+        for key, mask in self._selector.select(wait):
+            moved |= key.data(mask)
+        for dialer in list(self._dialers.values()):
+            moved |= dialer.tick()
+        self._doorman.tick()
+        moved |= self._send()
+        if self._failure is not None:
+            raise self._failure
+        return moved
+
+    def _patience(self, timeout: float) -> float:
+        """How long to wait for sockets: not beyond the next thing that time alone brings."""
+        if timeout <= 0:
+            return 0.0
+        now = self._clock.monotonic()
+        waits = [timeout]
+        waits += [dialer.due() - now for dialer in self._dialers.values()]
+        if (stranger := self._doorman.due()) is not None:
+            waits.append(stranger - now)
+        if (flush := self.next_flush()) is not None:
+            waits.append(flush)
+        return max(0.0, min(waits))
+
+    def _send(self) -> bool:
+        moved = self._return_credits()
+        for outgoing in self._outgoing.values():
+            if outgoing.link.active or (outgoing.stream is not None and outgoing.stream.pending):
+                moved |= self._move(outgoing)
+        for incoming in self._incoming.values():
+            if incoming.stream is not None and incoming.stream.pending:
+                moved |= self._move(incoming)
+        return moved
+
+    def _move(self, connection: Connection) -> bool:
+        stream = connection.stream
+        try:
+            moved = connection.send()
+        except OSError as error:
+            if stream is not None:
+                self._on_ready(connection, stream, READ)  # its goodbye may be waiting
+            if connection.stream is not None:
+                self._on_broken(connection, error)
+            return True
+        if stream is not None:
+            self._watch(connection, stream)
+        return moved
+
+    def _watch(self, connection: Connection, stream: FrameStream) -> None:
+        """Ask for room in the socket exactly while something waits for it."""
+        wanted = READ | WRITE if stream.pending else READ
+        if self._selector.get_key(stream.socket).events != wanted:
+            self._selector.modify(
+                stream.socket, wanted, lambda mask: self._on_ready(connection, stream, mask)
+            )
+
+    def _return_credits(self) -> bool:
+        grants = self._gate.take_grants()
+        if not grants:
+            return False
+        by_sender: dict[TaskId, list[tuple[int, int]]] = {}
+        for index, count in grants.items():
+            sender = self._gate.channels[index].source
+            by_sender.setdefault(sender, []).append((index, count))
+        for sender, share in by_sender.items():
+            self._incoming[sender].grant(share)
+        return True
+
+    def next_flush(self) -> float | None:
+        """As for every endpoint; None also while a partly filled buffer waits for the peer."""
+        waits = [
+            wait
+            for c in self._outgoing.values()
+            if c.stream is not None and not c.stream.pending
+            if (wait := c.link.due_in()) is not None
+        ]
+        return min(waits, default=None)
+
+    def flush(self) -> None:
+        for sender in self._outputs.values():
+            sender.close_buffer()
+
+    def drained(self) -> bool:
+        return all(connection.drained for connection in self._outgoing.values())
+
+    def _on_woken(self, mask: int) -> bool:
+        try:
+            while self._woken.recv(4096):
+                pass
+        except BlockingIOError:
+            pass
+        return True
+
+    def wake(self) -> None:
+        with self._wake_lock:
+            if not self._closed:
+                try:
+                    self._waker.send(b"\0")
+                except BlockingIOError:
+                    pass  # enough is in the pipe to wake it
+
+    def statistics(self) -> ExchangeStatistics:
+        writes = [sender.largest_write for sender in self._outputs.values()]
+        limit = bound(self._config, len(self._gate.channels), writes, len(self._outgoing))
+        return statistics(self._traffic, self._meter, limit)
+
+    def _drop_attempt(self) -> None:
+        """End all connections, in good order where the data is complete."""
+        for dialer in self._dialers.values():
+            dialer.close()
+        for connection in (*self._outgoing.values(), *self._incoming.values()):
+            if connection.stream is not None:
+                self._selector.unregister(connection.stream.socket)
+                say_goodbye(connection)
+        for outgoing in self._outgoing.values():
+            outgoing.link.discard()
+        self._gate.discard()
+
+    def close(self) -> None:
+        """Idempotent. Leaves no socket and no file."""
+        with self._wake_lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._drop_attempt()
+        self._doorman.close()
+        self._listener.close()
+        self._selector.close()
+        self._waker.close()
+        self._woken.close()
+
+
+def _open(item: Any) -> Element:
+    if isinstance(item, Frame):
+        return decode(item)
+    element: Element = item
+    return element

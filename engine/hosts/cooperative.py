@@ -1,0 +1,122 @@
+"""All tasks of one job and its driver in one thread, each a unit that does one step at a time.
+
+The local host and the simulator differ only in who steps which unit when, and in the clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...core.clock import Clock
+from ...core.config import ExchangeConfig
+from ...core.ids import Attempt, TaskId
+from ..exchange.endpoint import Endpoint, Wiring
+from ..exchange.inprocess import InProcessNetwork
+from ..messages import CancelTask, Mail, TaskFailed, TaskReport
+from ..task.background import Background
+from ..task.deployment import TaskDeployment
+from ..task.task import Task
+from .driver import JobDriver
+
+MakeBackground = Callable[[str], Background]
+
+
+@dataclass
+class RunningTask:
+    """A task, its endpoint and its background, all of one attempt."""
+
+    task: Task
+    endpoint: Endpoint
+    background: Background
+
+    def drop(self) -> None:
+        """Take it away without a word."""
+        self.task.abandon()
+        self.endpoint.close()
+
+
+class CooperativeCluster:
+    """Runs the tasks of one job in the caller's thread. Implements the driver's `Cluster`.
+
+    Invariant: all tasks in `tasks` belong to one attempt; a task is in it from its deployment until
+    the whole attempt is stopped or the task crashes.
+    """
+
+    def __init__(self, config: ExchangeConfig, clock: Clock, make_background: MakeBackground):
+        self.tasks: dict[TaskId, RunningTask] = {}
+        self.reports: deque[TaskReport] = deque()
+        self._config = config
+        self._clock = clock
+        self._make_background = make_background
+        self._network = InProcessNetwork(clock)
+        self._stopping: Attempt | None = None
+
+    # --- what the driver asks for ----------------------------------------------------------
+
+    def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
+        endpoints = {d.task: self._network.endpoint(d.task, self._config) for d in deployments}
+        addresses = {task: endpoint.address for task, endpoint in endpoints.items()}
+        for d in deployments:
+            wiring = Wiring(d.attempt, d.inputs, d.outputs, addresses)
+            endpoints[d.task].connect(wiring)
+        for d in deployments:
+            self._start(d, endpoints[d.task])
+
+    def _start(self, d: TaskDeployment, endpoint: Endpoint) -> None:
+        background = self._make_background(d.label)
+        try:
+            task = Task(d, endpoint, self._clock, self.reports.append, background)
+        except Exception as error:
+            background.close()
+            endpoint.close()
+            text = f"task {d.label} could not start: {type(error).__name__}: {error}"
+            self.reports.append(TaskFailed(d.task, d.attempt, text))
+        else:
+            self.tasks[d.task] = RunningTask(task, endpoint, background)
+
+    def cancel_all(self, attempt: Attempt) -> None:
+        for running in self.tasks.values():
+            running.task.post(CancelTask())
+        self._stopping = attempt
+
+    def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:
+        running = self.tasks.get(task)
+        if running is not None and running.task.deployment.attempt == attempt:
+            running.task.post(mail)
+
+    # --- what the loop steps ---------------------------------------------------------------
+
+    def step_driver(self, driver: JobDriver) -> bool:
+        """Hand one report, an answer to `cancel_all`, or a due tick to the driver."""
+        if self.reports:
+            driver.on_report(self.reports.popleft())
+            return True
+        if self._stopping is not None and all(r.task.state.over for r in self.tasks.values()):
+            attempt, self._stopping = self._stopping, None
+            self._drop_all()
+            driver.on_all_stopped(attempt)
+            return True
+        return driver.tick()
+
+    def crash(self, task: TaskId) -> Attempt:
+        """Drop a task as a killed process would; the caller tells the driver."""
+        running = self.tasks.pop(task)
+        running.drop()
+        return running.task.deployment.attempt
+
+    def close(self) -> None:
+        self._drop_all()
+        self.reports.clear()
+
+    def _drop_all(self) -> None:
+        for running in self.tasks.values():
+            running.drop()
+        self.tasks.clear()
+
+    def next_deadline(self) -> float | None:
+        """Seconds until a task has something to do by itself."""
+        known = [r.task.next_deadline() for r in self.tasks.values() if not r.task.state.over]
+        return min((d for d in known if d is not None), default=None)
+

@@ -1,0 +1,200 @@
+"""The job's task actors, as its coordinator sees them: placed, started, watched, stopped.
+
+Runs inside the coordinator actor. Its driver's thread calls the `Cluster` methods; what takes time
+or happens by itself (an actor's death, the end of an attempt) runs on the actor's asyncio loop and
+comes back as an event in the coordinator's inbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from ...core.config import JobConfig
+from ...core.errors import ResourceError
+from ...core.ids import Attempt, TaskId
+from ..graph.model import JobGraph
+from ..messages import Mail
+from ..task.deployment import TaskDeployment
+from .ray_task import TaskActor
+
+PLACEMENT_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class TaskLost:
+    """A task's process died."""
+
+    task: TaskId
+    attempt: Attempt
+    reason: str
+
+
+@dataclass(frozen=True)
+class AllStopped:
+    """No task of the attempt runs any more."""
+
+    attempt: Attempt
+
+
+def slots_of(job: JobGraph) -> dict[TaskId, int]:
+    """The slot of each task. A slot holds one subtask of each vertex of one slot sharing group."""
+    widths: dict[str, int] = {}
+    for vertex in job.vertices:
+        group = vertex.slot_sharing_group
+        widths[group] = max(widths.get(group, 0), vertex.parallelism)
+    start: dict[str, int] = {}
+    total = 0
+    for group, width in widths.items():
+        start[group] = total
+        total += width
+    return {
+        TaskId(v.id, i): start[v.slot_sharing_group] + i
+        for v in job.vertices
+        for i in range(v.parallelism)
+    }
+
+
+class Slots:
+    """A placement group with one bundle per slot."""
+
+    def __init__(self, job: JobGraph) -> None:
+        self._slots = slots_of(job)
+        self._cpus = job.config.slot_cpus
+        self._group: PlacementGroup | None = None
+
+    def reserve(self) -> None:
+        """Wait for the bundles; ResourceError says what the cluster lacks."""
+        if self._group is not None:
+            return
+        count = max(self._slots.values()) + 1
+        group = placement_group([{"CPU": self._cpus}] * count, strategy="PACK")
+        try:
+            ray.get(group.ready(), timeout=PLACEMENT_TIMEOUT_S)
+        except ray.exceptions.GetTimeoutError:
+            remove_placement_group(group)
+            have = ray.cluster_resources().get("CPU", 0)
+            free = ray.available_resources().get("CPU", 0)
+            raise ResourceError(
+                f"the job needs {count} slots of {self._cpus} CPU, the cluster has {have} CPU of "
+                f"which {free} are free: lower the parallelism or slot_cpus, or add nodes"
+            ) from None
+        self._group = group
+
+    def options(self, task: TaskId) -> dict[str, Any]:
+        """Actor options that put the task into its slot. All tasks of a slot share its CPUs."""
+        strategy = PlacementGroupSchedulingStrategy(
+            placement_group=self._group,
+            placement_group_bundle_index=self._slots[task],
+        )
+        return {"num_cpus": 0, "max_restarts": 0, "scheduling_strategy": strategy}
+
+    def release(self) -> None:
+        if self._group is not None:
+            remove_placement_group(self._group)
+            self._group = None
+
+
+class RayCluster:
+    """Implements the driver's `Cluster` with one Ray actor per task.
+
+    Invariant: `_actors` holds every actor that may be alive; an actor leaves it when it is dead or
+    has been killed.
+    """
+
+    def __init__(
+        self,
+        job: JobGraph,
+        secret: bytes,
+        loop: asyncio.AbstractEventLoop,
+        inbox: Callable[[TaskLost | AllStopped], None],
+        coordinator: Any,
+    ) -> None:
+        self._config: JobConfig = job.config
+        self._secret = secret
+        self._loop = loop
+        self._inbox = inbox
+        self._coordinator = coordinator
+        self._slots = Slots(job)
+        self._actors: dict[TaskId, Any] = {}
+        self._attempt = Attempt(0)
+
+    # --- what the driver asks for ----------------------------------------------------------
+
+    def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
+        """Start what is missing, wire all. Raises ResourceError or Ray's errors."""
+        self._attempt = deployments[0].attempt
+        self._slots.reserve()
+        for d in deployments:
+            if d.task not in self._actors:
+                self._create(d.task)
+        prepared = [
+            self._actors[d.task].prepare.remote(d.task, self._config.exchange, self._secret)
+            for d in deployments
+        ]
+        addresses = ray.get(prepared, timeout=START_TIMEOUT_S)
+        by_task = dict(zip((d.task for d in deployments), addresses, strict=True))
+        for d in deployments:
+            peers = {c.target: by_task[c.target] for c in d.outputs}
+            self._actors[d.task].deploy.remote(cloudpickle.dumps(d), peers, self._coordinator)
+
+    def _create(self, task: TaskId) -> None:
+        actor = ray.remote(TaskActor).options(**self._slots.options(task)).remote()
+        self._actors[task] = actor
+        asyncio.run_coroutine_threadsafe(self._watch(task, actor), self._loop)
+
+    async def _watch(self, task: TaskId, actor: Any) -> None:
+        try:
+            await actor.hold.remote()
+        except ray.exceptions.RayError as error:
+            if self._actors.get(task) is actor:
+                del self._actors[task]
+                reason = str(error).strip().splitlines()[0]
+                self._inbox(TaskLost(task, self._attempt, f"its process died: {reason}"))
+
+    def cancel_all(self, attempt: Attempt) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(attempt), self._loop)
+
+    async def _stop(self, attempt: Attempt) -> None:
+        limit = self._config.cancellation_timeout.total_seconds()
+        await asyncio.gather(
+            *(self._stop_one(task, actor, attempt, limit) for task, actor in self._actors.items())
+        )
+        self._inbox(AllStopped(attempt))
+
+    async def _stop_one(self, task: TaskId, actor: Any, attempt: Attempt, limit: float) -> None:
+        """A task that does not stop in time loses its process."""
+        try:
+            await asyncio.wait_for(_as_future(actor.cancel.remote(attempt)), limit)
+        except (asyncio.TimeoutError, ray.exceptions.RayError):
+            if self._actors.get(task) is actor:
+                del self._actors[task]
+            ray.kill(actor, no_restart=True)
+
+    def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:
+        actor = self._actors.get(task)
+        if actor is not None:
+            actor.post.remote(attempt, mail)
+
+    # --- the end ---------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Kill all actors and free the slots."""
+        actors, self._actors = self._actors, {}
+        for actor in actors.values():
+            ray.kill(actor, no_restart=True)
+        self._slots.release()
+
+
+def _as_future(ref: Any) -> asyncio.Future[Any]:
+    future: Future[Any] = ref.future()
+    return asyncio.wrap_future(future)

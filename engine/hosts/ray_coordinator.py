@@ -1,0 +1,142 @@
+"""The job coordinator: a named, detached Ray actor that runs one job's driver.
+
+Calls only put events into an inbox or read published figures; the driver runs on one thread, which
+is the only one that touches it. The actor outlives the program that submitted the job, and ends
+some time after the job did, when no client has asked for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import secrets
+import threading
+import time
+from typing import Any
+
+import cloudpickle
+import ray
+
+from ...core.clock import SystemClock
+from ...core.ids import OperatorId
+from ...core.job_status import JobStatus
+from ..graph.model import JobGraph
+from ..messages import TaskReport
+from .driver import JobDriver, JobOutcome
+from .published import PublishedValues
+from .ray_cluster import AllStopped, RayCluster, TaskLost
+from .ray_task import use_one_thread
+
+NAMESPACE = "strom"
+LINGER_S = 120.0
+"""How long a coordinator stays after its job ended, counted from the last question of a client."""
+
+
+def coordinator_name(job_id: str) -> str:
+    """The actor's name in the namespace `strom`."""
+    return f"strom-job-{job_id}"
+
+
+class Cancel:
+    """Somebody wants the job cancelled."""
+
+
+class JobCoordinator:
+    """Made into a Ray actor by `RayHost`. All methods are coroutines and return at once."""
+
+    def __init__(self, payload: bytes, job_id: str) -> None:
+        use_one_thread()
+        self._graph: JobGraph = cloudpickle.loads(payload)
+        self._job_id = job_id
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._published = PublishedValues()
+        self._outcome: JobOutcome | None = None
+        self._asked = time.monotonic()
+
+    async def start(self) -> None:
+        """Begin; errors of the start come out of the job's result."""
+        loop = asyncio.get_running_loop()
+        me = ray.get_runtime_context().current_actor
+        self._cluster = RayCluster(
+            self._graph, secrets.token_bytes(32), loop, self._inbox.put, me
+        )
+        self._driver = JobDriver(
+            self._graph, self._job_id, SystemClock(), self._cluster, self._published.add
+        )
+        threading.Thread(target=self._run, name="strom-driver", daemon=True).start()
+        loop.create_task(self._leave_when_done(me))
+
+    # --- the driver's thread ---------------------------------------------------------------
+
+    def _run(self) -> None:
+        driver = self._driver
+        try:
+            driver.start()
+            while not driver.ended:
+                self._take(driver)
+                driver.tick()
+        except Exception as error:
+            driver.crashed(error)
+        self._cluster.close()
+        self._outcome = driver.outcome()
+        self._published.close()
+
+    def _take(self, driver: JobDriver) -> None:
+        wait = driver.next_tick_s()
+        try:
+            event = self._inbox.get(timeout=1.0 if wait is None else max(0.0, min(wait, 1.0)))
+        except queue.Empty:
+            return
+        match event:
+            case TaskLost(task, attempt, reason):
+                driver.on_task_lost(task, attempt, reason)
+            case AllStopped(attempt):
+                driver.on_all_stopped(attempt)
+            case Cancel():
+                driver.cancel()
+            case _:
+                driver.on_report(event)
+
+    async def _leave_when_done(self, me: Any) -> None:
+        while self._outcome is None or time.monotonic() - self._asked < LINGER_S:
+            await asyncio.sleep(1.0)
+        ray.kill(me, no_restart=True)
+
+    # --- tasks -----------------------------------------------------------------------------
+
+    async def report(self, report: TaskReport) -> None:
+        """From a task."""
+        self._inbox.put(report)
+
+    # --- clients ---------------------------------------------------------------------------
+
+    async def cancel(self) -> None:
+        self._inbox.put(Cancel())
+
+    async def state(self) -> JobStatus:
+        self._asked = time.monotonic()
+        return self._driver.state
+
+    async def outcome(self, timeout: float) -> JobOutcome | None:
+        """How the job ended; None if it still runs after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while self._outcome is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        self._asked = time.monotonic()
+        return self._outcome
+
+    async def metrics(self) -> dict[str, Any]:
+        self._asked = time.monotonic()
+        return self._driver.metrics()
+
+    async def published(
+        self, operator: OperatorId, start: int, timeout: float
+    ) -> tuple[list[Any], bool]:
+        """Values from `start` on, waiting up to `timeout` seconds for one; and whether that is all."""
+        deadline = time.monotonic() + timeout
+        while True:
+            values, closed = self._published.since(operator, start)
+            if values or closed or time.monotonic() >= deadline:
+                self._asked = time.monotonic()
+                return values, closed
+            await asyncio.sleep(0.005)

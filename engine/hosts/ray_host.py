@@ -1,0 +1,126 @@
+"""The Ray host: starts or joins a cluster, submits a job to a coordinator of its own, follows it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import cloudpickle
+import ray
+
+from ...api.host import JobExecutionResult
+from ...core.errors import JobFailedError
+from ...core.ids import OperatorId
+from ...core.job_status import JobStatus
+from ..graph.model import JobGraph
+from .driver import new_job_id, result_of
+from .ray_cluster import slots_of
+from .ray_coordinator import NAMESPACE, JobCoordinator, coordinator_name
+
+POLL_S = 1.0
+
+
+def connect(num_cpus: int, address: str | None = None) -> None:
+    """Use the cluster this process is in or the one that `ray start` left running, else start one
+    of `num_cpus` logical CPUs that ends with this process."""
+    if ray.is_initialized():
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    common: dict[str, Any] = {"namespace": NAMESPACE, "logging_level": "warning"}
+    try:
+        ray.init(address=address or "auto", **common)
+    except ConnectionError:
+        if address is not None:
+            raise
+        ray.init(num_cpus=num_cpus, include_dashboard=False, **common)
+
+
+class RayJobClient:
+    """Follows one job through its coordinator; works from any process of the cluster."""
+
+    def __init__(self, job_id: str, name: str, coordinator: Any) -> None:
+        self._job_id = job_id
+        self._name = name
+        self._coordinator = coordinator
+
+    @classmethod
+    def attach(cls, job_id: str) -> RayJobClient:
+        """The client of a job submitted elsewhere. ValueError if there is no such job."""
+        return cls(job_id, job_id, ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE))
+
+    def get_job_id(self) -> str:
+        return self._job_id
+
+    def get_job_status(self) -> JobStatus:
+        state: JobStatus = self._ask(self._coordinator.state.remote())
+        return state
+
+    def cancel(self, timeout: timedelta | None = None) -> None:
+        """Stop the job and wait until it has."""
+        self._ask(self._coordinator.cancel.remote())
+        self._wait(timeout)
+
+    def get_job_execution_result(self, timeout: timedelta | None = None) -> JobExecutionResult:
+        """Wait for the end. Raises JobFailedError, JobCancelledError, TimeoutError."""
+        return result_of(self._wait(timeout))
+
+    def _wait(self, timeout: timedelta | None) -> Any:
+        deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        while True:
+            left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
+            outcome = self._ask(self._coordinator.outcome.remote(max(0.0, left)))
+            if outcome is not None:
+                return outcome
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"job '{self._name}' still runs after {timeout}")
+
+    def metrics(self) -> dict[str, Any]:
+        metrics: dict[str, Any] = self._ask(self._coordinator.metrics.remote())
+        return metrics
+
+    def published(self, operator_id: OperatorId) -> Iterator[Any]:
+        position = 0
+        while True:
+            call = self._coordinator.published.remote(operator_id, position, POLL_S)
+            values, closed = self._ask(call)
+            yield from values
+            position += len(values)
+            if closed and not values:
+                return
+
+    def _ask(self, ref: Any) -> Any:
+        try:
+            return ray.get(ref)
+        except ray.exceptions.ActorDiedError as error:
+            raise JobFailedError(
+                f"the coordinator of job '{self._name}' ({self._job_id}) is gone: {error}"
+            ) from error
+
+
+class RayHost:
+    """Runs each job under a coordinator actor of its own."""
+
+    def __init__(self, address: str | None = None, num_cpus: int | None = None) -> None:
+        """`address`: of a running cluster. `num_cpus`: logical CPUs of a cluster started for this
+        program; default: what the job and the machine ask for."""
+        self._address = address
+        self._num_cpus = num_cpus
+
+    def submit(self, graph: JobGraph, job_name: str) -> RayJobClient:
+        slots = max(slots_of(graph).values()) + 1
+        wanted = max(os.cpu_count() or 1, round(slots * graph.config.slot_cpus + 0.5))
+        connect(self._num_cpus or wanted, self._address)
+        job_id = new_job_id()
+        actor = ray.remote(JobCoordinator).options(
+            name=coordinator_name(job_id),
+            namespace=NAMESPACE,
+            lifetime="detached",
+            num_cpus=0,
+            max_restarts=0,
+        )
+        coordinator = actor.remote(cloudpickle.dumps(graph), job_id)
+        ray.get(coordinator.start.remote())
+        return RayJobClient(job_id, job_name, coordinator)

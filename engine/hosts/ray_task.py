@@ -1,0 +1,141 @@
+"""The Ray actor that runs one parallel subtask: control on Ray, data on its own sockets.
+
+The actor's asyncio loop only takes messages; the task's loop runs on one thread of its own. The
+actor and its endpoint outlive an attempt: after a failure elsewhere the same process is given the
+next attempt, so that recovery does not pay for a process start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import cloudpickle
+
+from ...core.clock import SystemClock
+from ...core.config import ExchangeConfig
+from ...core.ids import Attempt, TaskId
+from ..exchange.endpoint import Address, Wiring
+from ..exchange.sockets import SocketEndpoint
+from ..messages import CancelTask, Mail, TaskFailed, TaskReport
+from ..task.background import ThreadBackground
+from ..task.deployment import TaskDeployment
+from ..task.task import Task
+
+REST_S = 0.2
+"""The longest nap of an idle task; mail and input end it earlier."""
+
+
+def use_one_thread() -> None:
+    """Many tasks share a machine: libraries inside a task must not start a pool each."""
+    for name in ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+
+
+class TaskRunner:
+    """One attempt on its own thread."""
+
+    def __init__(self, deployment: TaskDeployment, endpoint: SocketEndpoint, coordinator: Any):
+        self.deployment = deployment
+        self._endpoint = endpoint
+        self._coordinator = coordinator
+        self._task: Task | None = None
+        self._waiting: list[Mail] = []
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(
+            target=self._run, name=f"strom-{deployment.label}", daemon=True
+        )
+
+    def start(self, peers: Mapping[TaskId, Address]) -> None:
+        self._peers = peers
+        self._thread.start()
+
+    def post(self, mail: Mail) -> None:
+        """Thread-safe; mail that arrives before the task exists waits for it."""
+        with self._lock:
+            if self._task is None:
+                self._waiting.append(mail)
+                return
+        self._task.post(mail)
+
+    def join(self, timeout: float) -> bool:
+        """Whether the thread has ended within `timeout` seconds."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _report(self, report: TaskReport) -> None:
+        self._coordinator.report.remote(report)
+
+    def _run(self) -> None:
+        d = self.deployment
+        background = ThreadBackground(d.label)
+        try:
+            self._endpoint.connect(Wiring(d.attempt, d.inputs, d.outputs, self._peers))
+            task = Task(d, self._endpoint, SystemClock(), self._report, background)
+        except Exception as error:
+            background.close()
+            text = f"task {d.label} could not start: {type(error).__name__}: {error}"
+            self._report(TaskFailed(d.task, d.attempt, text))
+            return
+        with self._lock:
+            self._task = task
+            for mail in self._waiting:
+                task.post(mail)
+        while not task.state.over:
+            if not task.step():
+                task.rest(REST_S)
+
+
+class TaskActor:
+    """Made into a Ray actor by the coordinator. All methods are coroutines, so calls from one
+    caller start in the order sent, and none waits for the task's thread."""
+
+    def __init__(self) -> None:
+        use_one_thread()
+        self._endpoint: SocketEndpoint | None = None
+        self._runner: TaskRunner | None = None
+
+    async def prepare(self, task: TaskId, config: ExchangeConfig, secret: bytes) -> Address:
+        """Open the endpoint; returns where peers reach it."""
+        if self._endpoint is None:
+            self._endpoint = SocketEndpoint(task, config, secret, SystemClock())
+        return self._endpoint.address
+
+    async def deploy(
+        self, payload: bytes, peers: Mapping[TaskId, Address], coordinator: Any
+    ) -> None:
+        """Start an attempt; `payload` is a cloudpickled TaskDeployment. The former one has ended."""
+        assert self._endpoint is not None, "deploy before prepare"
+        deployment: TaskDeployment = cloudpickle.loads(payload)
+        self._runner = TaskRunner(deployment, self._endpoint, coordinator)
+        self._runner.start(peers)
+
+    async def post(self, attempt: Attempt, mail: Mail) -> None:
+        """Mail for the running attempt; for any other it is dropped."""
+        runner = self._runner
+        if runner is not None and runner.deployment.attempt == attempt:
+            runner.post(mail)
+
+    async def cancel(self, attempt: Attempt) -> bool:
+        """Ask the attempt to stop and wait until its thread has ended."""
+        runner = self._runner
+        if runner is None or runner.deployment.attempt != attempt:
+            return True
+        runner.post(CancelTask())
+        while not runner.join(0):
+            await asyncio.sleep(0.005)
+        return True
+
+    async def pid(self) -> int:
+        """The worker's process id (shown by the job's status; used to test recovery)."""
+        return os.getpid()
+
+    async def hold(self) -> None:
+        """Never returns: the coordinator sees this call fail when the process dies."""
+        await asyncio.Event().wait()

@@ -1,0 +1,71 @@
+"""Everything a task needs to start, as plain data that travels to wherever it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...checkpoint.manifest import Manifest
+from ...checkpoint.storage import CheckpointStorage
+from ...core.config import JobConfig
+from ...core.ids import Attempt, TaskId
+from ..graph.model import Channel, ExecutionGraph, JobEdge, JobVertex
+
+
+@dataclass(frozen=True)
+class TaskDeployment:
+    """One subtask in one attempt.
+
+    `inputs` are in order of `target_index`, `outputs` by channel id; `edges` are the job edges the
+    chain feeds, `key_groups` the number of key groups of their receivers, by edge id. `restore` is the checkpoint to start from, None for a fresh start; its files are in
+    `restore_storage`, new checkpoints go to `storage`.
+    """
+
+    task: TaskId
+    attempt: Attempt
+    job_id: str
+    job_name: str
+    vertex: JobVertex
+    edges: tuple[JobEdge, ...]
+    key_groups: Mapping[int, int]
+    inputs: tuple[Channel, ...]
+    outputs: tuple[Channel, ...]
+    config: JobConfig
+    storage: CheckpointStorage
+    restore: Manifest | None
+    restore_storage: CheckpointStorage
+
+    @property
+    def label(self) -> str:
+        """`name (2/4)`, as in logs."""
+        return f"{self.vertex.name} ({self.task.subtask + 1}/{self.vertex.parallelism})"
+
+
+def deployment_of(
+    task: TaskId,
+    graph: ExecutionGraph,
+    attempt: Attempt,
+    job_id: str,
+    storage: CheckpointStorage,
+    restore: Manifest | None,
+    restore_storage: CheckpointStorage,
+) -> TaskDeployment:
+    """Cut one task's part out of the execution graph."""
+    job = graph.job
+    vertex = job.vertex(task.vertex)
+    edges = tuple(e for e in job.edges if e.source == vertex.id)
+    return TaskDeployment(
+        task=task,
+        attempt=attempt,
+        job_id=job_id,
+        job_name=job.name,
+        vertex=vertex,
+        edges=edges,
+        key_groups={e.id: job.vertex(e.target).max_parallelism for e in edges},
+        inputs=tuple(sorted(graph.inputs.get(task, ()), key=lambda c: c.target_index)),
+        outputs=tuple(sorted(graph.outputs.get(task, ()), key=lambda c: c.id)),
+        config=job.config,
+        storage=storage,
+        restore=restore,
+        restore_storage=restore_storage,
+    )

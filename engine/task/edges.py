@@ -1,0 +1,53 @@
+"""The sending side of a task: one writer per job edge, over the edge's channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...core.batch import Batch
+from ...core.elements import Control
+from ...core.ids import ChannelId
+from ..exchange.endpoint import OutputChannel
+from ..exchange.partitioners import make_selector
+from ..graph.model import JobEdge
+from .deployment import TaskDeployment
+
+
+class EdgeWriter:
+    """Partitions batches over the channels of one edge."""
+
+    def __init__(self, edge: JobEdge, channels: Sequence[OutputChannel], d: TaskDeployment) -> None:
+        self.edge = edge
+        self._channels = list(channels)
+        self._selector = make_selector(
+            edge.partitioner,
+            len(self._channels),
+            subtask=d.task.subtask,
+            max_parallelism=d.key_groups[edge.id],
+        )
+
+    def emit(self, batch: Batch) -> None:
+        for position, part in self._selector.split(batch):
+            if len(part):
+                self._channels[position].write(part)
+
+    def broadcast(self, element: Control) -> None:
+        for channel in self._channels:
+            channel.write_control(element)
+
+    @property
+    def available(self) -> bool:
+        return all(channel.available for channel in self._channels)
+
+
+def edge_writers(
+    deployment: TaskDeployment, channels: Mapping[ChannelId, OutputChannel]
+) -> dict[int, EdgeWriter]:
+    """A writer per job edge the task feeds, by edge id."""
+    writers: dict[int, EdgeWriter] = {}
+    for edge in deployment.edges:
+        mine = sorted(
+            (c for c in deployment.outputs if c.edge == edge.id), key=lambda c: c.source_index
+        )
+        writers[edge.id] = EdgeWriter(edge, [channels[c.id] for c in mine], deployment)
+    return writers

@@ -1,0 +1,54 @@
+"""Counters and gauges of one operator's subtask: plain integers, read when a report is due."""
+
+from __future__ import annotations
+
+import os
+import resource
+from typing import Any
+
+from ...core.elements import MIN_TIMESTAMP
+
+
+class OperatorMetrics:
+    """Figures of one operator in one subtask, cumulative since the attempt began.
+
+    Invariant: `records_in` and `records_out` never decrease; `watermark` is the last one forwarded.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.records_in = 0
+        self.records_out = 0
+        self.watermark = MIN_TIMESTAMP
+        self._counters: dict[str, int] = {}
+        self._gauges: dict[str, float] = {}
+
+    def count(self, name: str, n: int = 1) -> None:
+        self._counters[name] = self._counters.get(name, 0) + n
+
+    def gauge(self, name: str, value: float) -> None:
+        self._gauges[name] = value
+
+    def get_count(self, name: str) -> int:
+        return self._counters.get(name, 0)
+
+    def snapshot(self) -> dict[str, Any]:
+        """A plain dict for a metrics report."""
+        return {
+            "name": self.name,
+            "records_in": self.records_in,
+            "records_out": self.records_out,
+            "watermark": None if self.watermark == MIN_TIMESTAMP else self.watermark,
+            "counters": dict(self._counters),
+            "gauges": dict(self._gauges),
+        }
+
+
+def process_figures() -> dict[str, Any]:
+    """This process: its id, the most memory it ever held, and the CPU time it has used."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "pid": os.getpid(),
+        "peak_rss_bytes": usage.ru_maxrss * 1024,
+        "cpu_s": usage.ru_utime + usage.ru_stime,
+    }

@@ -1,0 +1,48 @@
+"""Processing-time wishes of a task's operators: a heap, and nothing that sleeps."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+
+class Wakeups:
+    """Callbacks by due time (ms). Invariant: `_pending` holds exactly the (time, index) in the heap."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int]] = []
+        self._pending: set[tuple[int, int]] = set()
+        self._callbacks: list[Callable[[int], None]] = []
+
+    def register(self, callback: Callable[[int], None]) -> Callable[[int], None]:
+        """A `wake_at(ms)` function that makes `callback(now_ms)` run at that time."""
+        index = len(self._callbacks)
+        self._callbacks.append(callback)
+
+        def wake_at(timestamp_ms: int) -> None:
+            wish = (timestamp_ms, index)
+            if wish not in self._pending:
+                self._pending.add(wish)
+                heapq.heappush(self._heap, wish)
+
+        return wake_at
+
+    def next_due(self) -> int | None:
+        return self._heap[0][0] if self._heap else None
+
+    def fire(self, now_ms: int) -> bool:
+        """Run what is due; wishes for the past made meanwhile wait for the next call."""
+        if not self._heap or self._heap[0][0] > now_ms:
+            return False
+        due: list[int] = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            wish = heapq.heappop(self._heap)
+            self._pending.discard(wish)
+            if wish[1] not in due:
+                due.append(wish[1])
+        for index in due:
+            self._callbacks[index](now_ms)
+        return True
+
+    def validate(self) -> None:
+        assert set(self._heap) == self._pending, (self._heap, self._pending)

@@ -1,0 +1,1 @@
+"""Watching jobs: the live view of a terminal."""

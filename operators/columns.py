@@ -1,0 +1,142 @@
+"""Arrow columns to the two number types of the kernels, and back.
+
+Integers, booleans, dates, times, timestamps and durations are held as int64, floats as float64; the
+way back restores the column's type exactly. Other types are not numbers: `storage` is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..core.batch import ColumnBatch
+from ..core.errors import TypeMismatchError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Bools = npt.NDArray[np.bool_]
+Storage = Literal["int64", "float64"]
+
+NO_NULLS: Bools = np.empty(0, dtype=np.bool_)
+"""The validity of a column without nulls, as kernels take it."""
+
+
+def storage(kind: pa.DataType) -> Storage | None:
+    """The numpy type that holds values of this Arrow type in order, None if none does."""
+    if pa.types.is_floating(kind):
+        return "float64"
+    if pa.types.is_integer(kind) and not kind.equals(pa.uint64()):
+        return "int64"
+    if pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
+        return None if pa.types.is_interval(kind) else "int64"
+    return None
+
+
+def to_numbers(array: pa.Array, held: Storage) -> tuple[npt.NDArray[Any], Bools]:
+    """The column's values (nulls as 0) and validity (NO_NULLS when there are none)."""
+    valid = NO_NULLS
+    if array.null_count:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+    numbers = _to_plain(array, held)
+    if len(valid):
+        numbers = numbers.fill_null(0)
+    values = numbers.to_numpy(zero_copy_only=False)
+    return values if values.flags.aligned else values.copy(), valid
+
+
+def _to_plain(array: pa.Array, held: Storage) -> pa.Array:
+    kind = array.type
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        array = array.cast(pa.int32())
+    return array.cast(pa.int64() if held == "int64" else pa.float64())
+
+
+def from_numbers(values: npt.NDArray[Any], valid: Bools | None, kind: pa.DataType) -> pa.Array:
+    """A column of `kind`; null where `valid` is false. `values` must not be written afterwards."""
+    mask = None if valid is None or valid.all() else ~valid
+    array = pa.array(values, mask=mask)
+    if array.type.equals(kind):
+        return array
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        array = array.cast(pa.int32())
+    return array.cast(kind)
+
+
+def decoded(kind: pa.DataType) -> pa.DataType:
+    """The type without dictionary encoding."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def fit(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
+    """The column as `kind`, the type that an operator's state was made for. Cheap if it is so."""
+    if array.type.equals(kind):
+        return array
+    try:
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TypeMismatchError(
+            f"{what} was {kind} in earlier batches and is {array.type} now ({error}); "
+            "declare a schema upstream so that its type is fixed"
+        ) from error
+
+
+def fit_columns(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns with exactly the types of `schema` (matched by position)."""
+    if columns.schema.equals(schema):
+        return columns
+    arrays = [
+        fit(column, field.type, f"column '{field.name}'")
+        for column, field in zip(columns.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def ranks(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Dense ranks (equal values share one) of values that are not numbers; nulls come last."""
+    try:
+        ranked = pc.rank(array, sort_keys="ascending", tiebreaker="dense")
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise TypeMismatchError(f"values of type {array.type} have no order: {error}") from error
+    return ranked.to_numpy().astype(np.int64)
+
+
+def evaluate(batch: ColumnBatch, expressions: Sequence[str | pl.Expr]) -> list[pa.Array]:
+    """Each column name's or expression's column, one value per record, dictionaries decoded."""
+    data = batch.data
+    found: list[pa.Array | None] = []
+    computed = [(i, e) for i, e in enumerate(expressions) if not isinstance(e, str)]
+    for expression in expressions:
+        if not isinstance(expression, str):
+            found.append(None)
+        elif expression in data.schema.names:
+            found.append(data.column(expression))
+        else:
+            raise TypeMismatchError(f"no column '{expression}' in {data.schema.names}")
+    if computed:
+        for (index, _), column in zip(computed, _compute(data, computed), strict=True):
+            found[index] = column
+    arrays = [a for a in found if a is not None]
+    return [a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in arrays]
+
+
+def _compute(data: pa.RecordBatch, computed: list[tuple[int, pl.Expr]]) -> list[pa.Array]:
+    import polars as pl
+
+    try:
+        frame = pl.DataFrame(data).select(*[e.alias(f"e{i}") for i, e in computed])
+    except pl.exceptions.PolarsError as error:
+        text = ", ".join(str(e) for _, e in computed)
+        raise TypeMismatchError(f"cannot compute {text} on {data.schema.names}: {error}") from error
+    if frame.height != data.num_rows:
+        text = ", ".join(str(e) for _, e in computed)
+        raise TypeMismatchError(
+            f"{text} gives {frame.height} values for {data.num_rows} records: give expressions "
+            "of single records; the aggregate itself folds them"
+        )
+    return [series.to_arrow() for series in frame]

@@ -1,0 +1,133 @@
+"""select, with_columns and filter with polars expressions.
+
+Expressions work on single records: `pl.col("price") * 0.9`. One that folds records together
+(`pl.col("price").sum()`, `pl.len()`) would give an aggregate per batch, which means nothing in a
+stream, and is an error; it is found on an empty frame, once per schema. (Expressions that look at
+neighbours, such as `shift`, see their batch only and cannot be told apart.)
+
+Types are stable from batch to batch, so that the exchange need not send schemas again: polars gives
+text back as `large_string` whatever it was before, and columns that a `with_columns` or `filter`
+does not compute keep their Arrow arrays and types.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..api.specs import ExpressionSpec
+from ..core.batch import Batch, ColumnBatch, to_columns
+from ..core.errors import OperatorError
+from .base import Operator
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class ExpressionOperator(Operator):
+    """Row functions' objects are turned into columns first."""
+
+    def __init__(self, spec: ExpressionSpec) -> None:
+        self._spec = spec
+        self._schema: pa.Schema | None = None
+        """The input schema that `_inputs` and `_computed` were found for."""
+
+    def open(self) -> None:
+        import polars as pl
+
+        self._polars = pl
+        self._text = ", ".join(str(e) for e in self._spec.expressions)
+        self._expressions = list(self._spec.expressions)
+        if self._spec.kind == "filter":
+            self._expressions = [pl.all_horizontal(*self._expressions)]
+
+    def process(self, batch: Batch, port: int = 0) -> None:
+        columns = to_columns(batch)
+        if not columns.data.schema.equals(self._schema):
+            self._prepare(columns.data.schema)
+        match self._spec.kind:
+            case "filter":
+                result = columns.filter(self._mask(columns.data))
+            case "select":
+                computed = self._compute(columns.data)
+                result = ColumnBatch(computed, columns.timestamps)
+            case "with_columns":
+                result = ColumnBatch(self._with_columns(columns.data), columns.timestamps)
+        if len(result):
+            self.out.emit(result)
+
+    def _mask(self, data: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Where all predicates hold; null is no."""
+        holds = self._frame(data).to_series()
+        if holds.dtype != self._polars.Boolean:
+            raise self._error(f"a filter must give Booleans, not {holds.dtype}")
+        mask: npt.NDArray[np.bool_] = holds.fill_null(False).to_numpy()
+        return np.broadcast_to(mask, data.num_rows) if self._constant else mask
+
+    def _compute(self, data: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns that the expressions give, one value per record."""
+        frame = self._frame(data)
+        if frame.height != data.num_rows:
+            if not self._constant:
+                raise self._error(f"gives {frame.height} rows for {data.num_rows} records")
+            frame = frame.select(self._polars.all().repeat_by(data.num_rows).explode())
+        arrays = [series.to_arrow() for series in frame]
+        return pa.RecordBatch.from_arrays(arrays, names=frame.columns)
+
+    def _with_columns(self, data: pa.RecordBatch) -> pa.RecordBatch:
+        computed = self._compute(data)
+        columns = dict(zip(data.schema.names, data.columns, strict=True))
+        columns.update(zip(computed.schema.names, computed.columns, strict=True))
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def _frame(self, data: pa.RecordBatch) -> pl.DataFrame:
+        try:
+            return self._polars.DataFrame(data.select(self._inputs)).select(*self._expressions)
+        except self._polars.exceptions.PolarsError as error:
+            raise self._error(f"{type(error).__name__}: {error}") from error
+
+    def _prepare(self, schema: pa.Schema) -> None:
+        """Check the expressions against this schema and find out which columns they need."""
+        self._inputs = self._needed(schema.names)
+        empty = self._polars.DataFrame(schema.empty_table().select(self._inputs))
+        constants = 0
+        for expression in self._expressions:
+            try:
+                height = empty.select(expression).height
+                if height and not self._is_constant(empty, expression):
+                    raise self._error(
+                        f"{expression} folds the records of a batch into one value; expressions "
+                        "work on single records, aggregates belong into windows"
+                    )
+            except self._polars.exceptions.PolarsError as error:
+                raise self._error(f"{type(error).__name__}: {error}") from error
+            constants += height != 0
+        self._constant = constants == len(self._expressions)
+        self._schema = schema
+
+    def _needed(self, names: list[str]) -> list[str]:
+        """The input columns that the expressions name; all if that cannot be told, or if none."""
+        roots: set[str] = set()
+        for expression in self._expressions:
+            used = expression.meta.root_names()
+            if not used or expression.meta.has_multiple_outputs() or not set(used) <= set(names):
+                return names
+            roots.update(used)
+        return [name for name in names if name in roots]
+
+    def _is_constant(self, empty: pl.DataFrame, expression: pl.Expr) -> bool:
+        """Whether one value for an empty frame stands for every record: no column is used, and two
+        records give the same one value."""
+        if expression.meta.root_names():
+            return False
+        nothing = empty.select(expression)
+        two = empty.clear(2).select(expression)
+        return two.height == 1 and bool(two.equals(nothing))
+
+    def _error(self, what: Any) -> OperatorError:
+        return OperatorError(
+            self.ctx.name, self.ctx.subtask, f"{self._spec.kind}({self._text}): {what}"
+        )

@@ -1,0 +1,180 @@
+"""`BuiltinWindow`: built-in aggregates per (key, window), merged from slices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..api.aggregates import Aggregate
+from ..api.specs import BuiltinWindow
+from ..core.batch import ColumnBatch
+from ..state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
+from .accumulators import Accumulator, Read, make_accumulator
+from .columns import NO_NULLS, decoded, evaluate, fit
+from .kernels import scatter
+from .loose_values import LooseValues
+
+ROWS = "rows"
+"""Accumulator column: records of the key in the slice. Keys with none are not there."""
+
+TARGET = 0
+"""Scratch namespace in which slices are merged; dropped after each use."""
+
+
+class WindowContents(Protocol):
+    """What a sliced window operator keeps per slice and makes of it when a window fires."""
+
+    def inputs(self, batch: ColumnBatch) -> list[pa.Array]:
+        """The columns that are folded, before binding in their own types."""
+        ...
+
+    def layout(self, inputs: list[pa.Array]) -> list[pa.Field]:
+        """Fields describing `inputs`, from which `bind` can be repeated after a restore."""
+        ...
+
+    def bind(self, state: KeyedStateBackend, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
+        """Create state. Once, before all that follow."""
+        ...
+
+    def fold(
+        self, slice_end: int, keys: pa.RecordBatch, inputs: list[pa.Array], number: int
+    ) -> None:
+        """Records of one slice, in order of arrival; the first has sequence number `number`."""
+        ...
+
+    def slices(self) -> list[int]:
+        """Ends of the slices that hold records, ascending."""
+        ...
+
+    def fire(
+        self, slice_ends: list[int], only: pa.RecordBatch | None
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """(keys, results) of the window of these slices, one row per result; all keys or `only`
+        those given (each of which has records in the window, and may occur several times)."""
+        ...
+
+    def drop(self, slice_end: int) -> None: ...
+
+
+class WindowAggregates:
+    """Keeps accumulators per key and slice, in table "slices"."""
+
+    def __init__(self, spec: BuiltinWindow) -> None:
+        self._names = [name for name, _ in spec.aggregates]
+        self._aggregates: list[Aggregate] = [aggregate for _, aggregate in spec.aggregates]
+
+    def inputs(self, batch: ColumnBatch) -> list[pa.Array]:
+        expressions = [a.expression for a in self._aggregates if a.expression is not None]
+        return evaluate(batch, expressions)
+
+    def layout(self, inputs: list[pa.Array]) -> list[pa.Field]:
+        return [pa.field(f"input{i}", decoded(array.type)) for i, array in enumerate(inputs)]
+
+    def bind(self, state: KeyedStateBackend, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
+        self._kinds = [field.type for field in fields]
+        self._parts: list[Accumulator | LooseValues | None] = []
+        columns = [AccColumn(ROWS, "int64")]
+        kinds = iter(self._kinds)
+        made = [
+            None if a.expression is None else make_accumulator(a, f"a{i}", next(kinds))
+            for i, a in enumerate(self._aggregates)
+        ]
+        for accumulator in made:
+            columns.extend(accumulator.columns() if accumulator is not None else [])
+        self._table = state.table("slices", keys, columns)
+        self._scratch = state.table("scratch", keys, columns)
+        kinds = iter(self._kinds)
+        for i, (aggregate, accumulator) in enumerate(zip(self._aggregates, made, strict=True)):
+            kind = None if aggregate.expression is None else next(kinds)
+            if kind is None or accumulator is not None:
+                self._parts.append(accumulator)
+            else:
+                loose = LooseValues(aggregate, f"loose{i}", keys, kind, state, self._scratch)
+                self._parts.append(loose)
+
+    def fold(
+        self, slice_end: int, keys: pa.RecordBatch, inputs: list[pa.Array], number: int
+    ) -> None:
+        table = self._table.table(slice_end)
+        slots = table.slots(keys)
+        scatter.count_into(slots, NO_NULLS, table.column(ROWS))
+        arrays = iter(zip(inputs, self._kinds, strict=True))
+        for part, aggregate in zip(self._parts, self._aggregates, strict=True):
+            if part is None:
+                continue
+            array, kind = next(arrays)
+            array = fit(array, kind, aggregate.describe())
+            if isinstance(part, LooseValues):
+                part.fold(slice_end, keys, slots, array, number)
+            else:
+                part.fold(table, slots, array, number)
+
+    def slices(self) -> list[int]:
+        return self._table.namespaces()
+
+    def drop(self, slice_end: int) -> None:
+        self._table.drop(slice_end)
+        for part in self._parts:
+            if isinstance(part, LooseValues):
+                part.drop(slice_end)
+
+    def fire(
+        self, slice_ends: list[int], only: pa.RecordBatch | None
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        if only is None and len(slice_ends) == 1:
+            return self._read(self._table.table(slice_ends[0]), slice_ends)
+        target = self._scratch.table(TARGET)
+        if only is None:
+            self._merge_all(target, slice_ends)
+        else:
+            target.slots(only)
+            for end in slice_ends:
+                self._merge_some(target, self._table.table(end))
+        result = self._read(target, slice_ends)
+        self._scratch.drop(TARGET)
+        return result
+
+    def _merge_all(self, target: ColumnTable, slice_ends: list[int]) -> None:
+        """All keys of all slices at once: one lookup and one kernel call per column."""
+        sources = [self._table.table(end) for end in slice_ends]
+        keys = pa.concat_batches([source.keys() for source in sources])
+
+        def read(name: str) -> npt.NDArray[Any]:
+            return np.concatenate([source.column(name)[: len(source)] for source in sources])
+
+        self._merge(target, target.slots(keys), read)
+
+    def _merge_some(self, target: ColumnTable, source: ColumnTable) -> None:
+        """The keys of `target` only. Those that the slice lacks are added to it, with no records."""
+        at = source.slots(target.keys())
+        self._merge(target, np.arange(len(at)), lambda name: source.column(name)[at])
+
+    def _merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
+        scatter.add_into(slots, read(ROWS), target.column(ROWS))
+        for part in self._parts:
+            if isinstance(part, Accumulator):
+                part.merge(target, slots, read)
+
+    def _read(
+        self, table: ColumnTable, slice_ends: list[int]
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        rows = table.column(ROWS)[: len(table)].copy()
+        columns = []
+        for part in self._parts:
+            match part:
+                case None:
+                    columns.append(pa.array(rows))
+                case LooseValues():
+                    columns.append(part.result(slice_ends, table))
+                case _:
+                    columns.append(part.result(table))
+        keys = table.keys()
+        results = pa.RecordBatch.from_arrays(columns, names=self._names)
+        if rows.all():
+            return keys, results
+        present = pa.array(rows > 0)
+        return keys.filter(present), results.filter(present)

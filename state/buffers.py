@@ -1,0 +1,139 @@
+"""Rows kept as they are, in memory: chunks per namespace.
+
+Snapshot: `__key_group | namespace | row.<column>...`, one row per row. Batches are immutable, so
+freezing copies lists of references only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..core.errors import StateError, TypeMismatchError
+from .backend import KEY_GROUP, BufferState, StateTable
+
+NAMESPACE, ROW_PREFIX = "namespace", "row."
+
+Groups = npt.NDArray[np.int32]
+
+
+@dataclass
+class _Chunks:
+    """Parallel lists: rows, and the key group of each row."""
+
+    rows: list[pa.Table] = field(default_factory=list)
+    groups: list[Groups] = field(default_factory=list)
+
+
+class MemoryBufferState(BufferState):
+    """Single-threaded. A namespace is present while it holds at least one chunk."""
+
+    def __init__(self, name: str, schema: pa.Schema) -> None:
+        self._name = name
+        self._schema = schema
+        self._spaces: dict[int, _Chunks] = {}
+
+    def append(self, namespace: int, rows: pa.RecordBatch, key_groups: Groups) -> None:
+        self._append(namespace, pa.Table.from_batches([rows]), key_groups)
+
+    def get(self, namespace: int) -> tuple[pa.Table, Groups]:
+        chunks = self._spaces.get(namespace)
+        if chunks is None:
+            return self._schema.empty_table(), np.empty(0, dtype=np.int32)
+        if len(chunks.rows) > 1:
+            chunks.rows = [pa.concat_tables(chunks.rows)]
+            chunks.groups = [np.concatenate(chunks.groups)]
+        return chunks.rows[0], chunks.groups[0]
+
+    def replace(self, namespace: int, rows: pa.Table, key_groups: Groups) -> None:
+        self.drop(namespace)
+        self._append(namespace, rows, key_groups)
+
+    def namespaces(self) -> list[int]:
+        return sorted(self._spaces)
+
+    def drop(self, namespace: int) -> None:
+        self._spaces.pop(namespace, None)
+
+    def check_same(self, schema: pa.Schema) -> None:
+        """Asking again for the name must mean the same columns."""
+        if schema != self._schema:
+            raise StateError(
+                f"buffer state '{self._name}' has columns {self._schema.names} of types "
+                f"{list(map(str, self._schema.types))}; it is asked for with {schema.names} of "
+                f"types {list(map(str, schema.types))}"
+            )
+
+    def freeze(self, name: str) -> BufferFreeze:
+        """The synchronous half of a snapshot."""
+        parts = [
+            (namespace, list(chunks.rows), list(chunks.groups))
+            for namespace, chunks in sorted(self._spaces.items())
+        ]
+        return BufferFreeze(name, parts)
+
+    def restore(self, tables: Iterable[StateTable]) -> None:
+        """Into an empty state. StateError if the columns are not those declared."""
+        for table in tables:
+            stored = table.data.drop_columns([KEY_GROUP, NAMESPACE])
+            stored = stored.rename_columns(
+                [name.removeprefix(ROW_PREFIX) for name in stored.column_names]
+            )
+            if not stored.schema.equals(self._schema):
+                raise StateError(
+                    f"buffer state '{self._name}' was stored with columns "
+                    f"{_text(stored.schema)} and is declared with {_text(self._schema)}: restore "
+                    "it with the columns it was stored with, or give the operator a new uid"
+                )
+            groups = table.data.column(KEY_GROUP).to_numpy()
+            namespaces = table.data.column(NAMESPACE).to_numpy()
+            for namespace in np.unique(namespaces).tolist():
+                chosen = np.flatnonzero(namespaces == namespace)
+                self._append(namespace, stored.take(pa.array(chosen)), groups[chosen])
+
+    def _append(self, namespace: int, rows: pa.Table, key_groups: Groups) -> None:
+        if len(rows) != len(key_groups):
+            raise StateError(
+                f"buffer state '{self._name}': {len(rows)} rows but {len(key_groups)} key groups"
+            )
+        if not len(rows):
+            return
+        if not rows.schema.equals(self._schema):
+            raise TypeMismatchError(
+                f"buffer state '{self._name}': rows have columns {_text(rows.schema)}, declared "
+                f"are {_text(self._schema)}"
+            )
+        chunks = self._spaces.setdefault(namespace, _Chunks())
+        chunks.rows.append(rows)
+        chunks.groups.append(np.array(key_groups, dtype=np.int32))
+
+
+@dataclass(frozen=True)
+class BufferFreeze:
+    """A point in time of a buffer state: (namespace, rows, key groups) of each namespace."""
+
+    name: str
+    parts: list[tuple[int, list[pa.Table], list[Groups]]]
+
+    def table(self, max_parallelism: int) -> StateTable | None:
+        """Encoded, sorted by key group; None if there is nothing."""
+        if not self.parts:
+            return None
+        rows = pa.concat_tables([chunk for _, chunks, _ in self.parts for chunk in chunks])
+        groups = np.concatenate([chunk for _, _, chunks in self.parts for chunk in chunks])
+        namespaces = np.concatenate(
+            [np.full(sum(map(len, chunks)), namespace) for namespace, chunks, _ in self.parts]
+        )
+        names = [KEY_GROUP, NAMESPACE, *(ROW_PREFIX + name for name in rows.column_names)]
+        arrays = [pa.array(groups), pa.array(namespaces, type=pa.int64()), *rows.columns]
+        data = pa.Table.from_arrays(arrays, names=names)
+        order = np.argsort(groups, kind="stable")
+        return StateTable(self.name, "buffer", data.take(pa.array(order)))
+
+
+def _text(schema: pa.Schema) -> str:
+    return "[" + ", ".join(f"{field.name}: {field.type}" for field in schema) + "]"

@@ -1,0 +1,215 @@
+"""The column face in memory: per namespace a key index and one numpy array per accumulator.
+
+Snapshot: `__key_group | namespace | key.<column>... | acc.<accumulator>...`, one row per key and
+namespace. Dictionary-encoded key columns are stored plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..core.errors import StateError, TypeMismatchError
+from .backend import KEY_GROUP, AccColumn, ColumnTable, Slots, StateTable, TableState
+from .key_groups import key_groups_of
+from .key_index import CompositeIndex, Frozen
+
+_FIRST_CAPACITY = 512
+
+NAMESPACE, KEY_PREFIX, ACC_PREFIX = "namespace", "key.", "acc."
+
+
+class MemoryColumnTable(ColumnTable):
+    """Invariants: every array in `_columns` is at least len(self) long; entries at and beyond
+    len(self) are initial unless a caller wrote there."""
+
+    def __init__(self, name: str, schema: pa.Schema, accumulators: Sequence[AccColumn]) -> None:
+        self._name = name
+        self._schema = schema
+        self._types = list(schema.types)
+        self._accumulators = accumulators
+        self._index = CompositeIndex(schema)
+        self._columns = {
+            acc.name: np.full(_FIRST_CAPACITY, acc.initial, dtype=acc.dtype) for acc in accumulators
+        }
+        self._capacity = _FIRST_CAPACITY
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def slots(self, keys: pa.RecordBatch) -> Slots:
+        columns = keys.columns
+        if [column.type for column in columns] != self._types:
+            columns = _fitted(self._name, keys, self._schema)
+        slots = self._index.upsert(columns)
+        if len(self._index) > self._capacity:
+            self._grow()
+        return slots
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise StateError(
+                f"table state '{self._name}' has no accumulator '{name}', only "
+                f"{sorted(self._columns)}"
+            ) from None
+
+    def keys(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(self._index.freeze()(), schema=self._schema)
+
+    def freeze(self) -> tuple[Frozen, dict[str, npt.NDArray[Any]]]:
+        """Keys to be made later, and copies of the accumulators."""
+        count = len(self)
+        copies = {name: array[:count].copy() for name, array in self._columns.items()}
+        return self._index.freeze(), copies
+
+    def _grow(self) -> None:
+        while self._capacity < len(self._index):
+            self._capacity *= 2
+        for acc in self._accumulators:
+            old = self._columns[acc.name]
+            new = np.empty(self._capacity, dtype=acc.dtype)
+            new[: len(old)] = old
+            new[len(old) :] = acc.initial
+            self._columns[acc.name] = new
+
+
+class MemoryTableState(TableState):
+    """All namespaces of one table state. Single-threaded."""
+
+    def __init__(self, name: str, schema: pa.Schema, accumulators: Sequence[AccColumn]) -> None:
+        self._name = name
+        self._schema = schema
+        self._accumulators = tuple(accumulators)
+        self._tables: dict[int, MemoryColumnTable] = {}
+
+    def table(self, namespace: int = 0) -> MemoryColumnTable:
+        table = self._tables.get(namespace)
+        if table is None:
+            table = MemoryColumnTable(self._name, self._schema, self._accumulators)
+            self._tables[namespace] = table
+        return table
+
+    def namespaces(self) -> list[int]:
+        return sorted(self._tables)
+
+    def drop(self, namespace: int) -> None:
+        self._tables.pop(namespace, None)
+
+    def check_same(self, schema: pa.Schema, accumulators: Sequence[AccColumn]) -> None:
+        """Asking again for the name must mean the same table."""
+        if schema != self._schema or tuple(accumulators) != self._accumulators:
+            raise StateError(
+                f"table state '{self._name}' has keys {_text(self._schema)} and accumulators "
+                f"{list(self._accumulators)}; it is asked for with keys {_text(schema)} and "
+                f"accumulators {list(accumulators)}"
+            )
+
+    def freeze(self, name: str) -> TableFreeze:
+        """The synchronous half of a snapshot."""
+        parts = [(n, *self._tables[n].freeze()) for n in self.namespaces() if len(self._tables[n])]
+        return TableFreeze(name, self._schema, self._accumulators, parts)
+
+    def restore(self, tables: Iterable[StateTable]) -> None:
+        """Into an empty state. StateError if keys or accumulators are not those declared."""
+        for table in tables:
+            self._check_stored(table.data.schema)
+            namespaces = table.data.column(NAMESPACE).to_numpy()
+            for namespace in np.unique(namespaces).tolist():
+                rows = table.data.take(pa.array(np.flatnonzero(namespaces == namespace)))
+                self._fill(self.table(namespace), rows.combine_chunks())
+
+    def _fill(self, table: MemoryColumnTable, rows: pa.Table) -> None:
+        keys = rows.select([KEY_PREFIX + name for name in self._schema.names])
+        batch = pa.RecordBatch.from_arrays(
+            [column.combine_chunks() for column in keys.columns], names=self._schema.names
+        )
+        slots = table.slots(batch)
+        for acc in self._accumulators:
+            stored = rows.column(ACC_PREFIX + acc.name).to_numpy()
+            table.column(acc.name)[slots] = stored.astype(acc.dtype, copy=False)
+
+    def _check_stored(self, stored: pa.Schema) -> None:
+        declared = _stored_schema(self._schema, self._accumulators)
+        for prefix, what in ((KEY_PREFIX, "keys"), (ACC_PREFIX, "accumulators")):
+            old, new = _fields(stored, prefix), _fields(declared, prefix)
+            same = old == new if what == "keys" else sorted(old) == sorted(new)
+            if not same:
+                raise StateError(
+                    f"table state '{self._name}' was stored with {what} {_join(old)} and is "
+                    f"declared with {what} {_join(new)}: restore it with the {what} it was stored "
+                    "with, or give the operator a new uid"
+                )
+
+
+@dataclass(frozen=True)
+class TableFreeze:
+    """A point in time of a table state: (namespace, keys, accumulators) of each namespace."""
+
+    name: str
+    schema: pa.Schema
+    accumulators: tuple[AccColumn, ...]
+    parts: list[tuple[int, Frozen, dict[str, npt.NDArray[Any]]]]
+
+    def table(self, max_parallelism: int) -> StateTable | None:
+        """Encoded, sorted by key group; None if there is nothing."""
+        if not self.parts:
+            return None
+        schema = _stored_schema(self.schema, self.accumulators)
+        pieces, groups = [], []
+        for namespace, frozen, columns in self.parts:
+            keys = pa.RecordBatch.from_arrays(frozen(), schema=self.schema)
+            groups.append(key_groups_of(keys, max_parallelism))
+            arrays = [pa.array(groups[-1]), pa.array(np.full(len(keys), namespace, np.int64))]
+            arrays += [_plain(column) for column in keys.columns]
+            arrays += [pa.array(columns[acc.name]) for acc in self.accumulators]
+            pieces.append(pa.Table.from_arrays(arrays, schema=schema))
+        order = np.argsort(np.concatenate(groups), kind="stable")
+        return StateTable(self.name, "table", pa.concat_tables(pieces).take(pa.array(order)))
+
+
+def _stored_schema(schema: pa.Schema, accumulators: Sequence[AccColumn]) -> pa.Schema:
+    fields = [pa.field(KEY_GROUP, pa.int32()), pa.field(NAMESPACE, pa.int64())]
+    for field in schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        fields.append(pa.field(KEY_PREFIX + field.name, kind))
+    for acc in accumulators:
+        fields.append(pa.field(ACC_PREFIX + acc.name, pa.from_numpy_dtype(np.dtype(acc.dtype))))
+    return pa.schema(fields)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _fields(schema: pa.Schema, prefix: str) -> list[tuple[str, str]]:
+    names = [field for field in schema if field.name.startswith(prefix)]
+    return [(field.name.removeprefix(prefix), str(field.type)) for field in names]
+
+
+def _join(fields: list[tuple[str, str]]) -> str:
+    return "[" + ", ".join(f"{name}: {kind}" for name, kind in fields) + "]"
+
+
+def _text(schema: pa.Schema) -> str:
+    return _join([(field.name, str(field.type)) for field in schema])
+
+
+def _fitted(name: str, keys: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
+    """Key columns of other but convertible types, as those declared."""
+    try:
+        if keys.num_columns != len(schema):
+            raise pa.ArrowInvalid(f"{keys.num_columns} columns instead of {len(schema)}")
+        pairs = zip(keys.columns, schema.types, strict=True)
+        return [column.cast(kind) for column, kind in pairs]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TypeMismatchError(
+            f"table state '{name}': keys {_text(keys.schema)} do not fit the declared keys "
+            f"{_text(schema)}: {error}"
+        ) from error

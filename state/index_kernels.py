@@ -1,0 +1,221 @@
+"""Hash indexes from keys to dense slots, compiled: open addressing with linear probing.
+
+Imported on the first columnar use only. A table is a flat array of pairs: (key, slot + 1) for
+words, (hash, slot + 1) for bytes; 0 in the second place marks a free cell. The number of cells is a
+power of two, at most half of them used, so probing ends. One pair shares a cache line: a lookup
+among millions of words costs one miss. Among millions of byte keys it costs three in a row (cell,
+extent, bytes), so these are looked up in blocks that touch all cells, then all extents, then all
+bytes: the misses of a block overlap.
+
+The insert kernels work on `batch[start:]` and return where they stopped: at the end, or at the
+first key they had no room for; the caller makes room and calls again. `state` is int64[3]: the
+number of slots given out, the slot of null (-1: none yet), and scratch. `valid` is empty when
+nothing is null.
+
+The sequential definition of every kernel is a dict, in tests/state/test_index.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+
+from .hash_kernels import I64, U64, fresh, frozen, load8
+
+COUNT, NULL_SLOT, SCRATCH = 0, 1, 2
+_BLOCK = 32
+
+_C1 = np.uint64(0x9E3779B97F4A7C15)
+_C2 = np.uint64(0xD6E8FEB86659FD93)
+
+U8 = types.uint8
+BOOL = types.boolean
+
+
+@njit(inline="always")
+def _home(word, shift):  # type: ignore[no-untyped-def]
+    """The cell at which probing for a word starts: the top bits of a mixed product."""
+    h = np.uint64(word) * _C1
+    h ^= h >> np.uint64(32)
+    return np.int64((h * _C2) >> np.uint64(shift))
+
+
+@njit(inline="always")
+def _null_slot(state):  # type: ignore[no-untyped-def]
+    if state[NULL_SLOT] < 0:
+        state[NULL_SLOT] = state[COUNT]
+        state[COUNT] += 1
+    return state[NULL_SLOT]
+
+
+@njit(
+    I64(fresh(I64), I64, frozen(I64), frozen(BOOL), I64, fresh(I64), fresh(I64), fresh(I64)),
+    cache=True,
+)
+def upsert_words(table, shift, batch, valid, start, state, keys, out):  # type: ignore[no-untyped-def]
+    """out[i] = slot of batch[i]; new keys go to keys[slot]. Returns where it stopped.
+
+    `shift` = 64 - log2(cells). There is room for len(keys) slots.
+    """
+    mask = np.int64(table.shape[0] // 2 - 1)
+    room = keys.shape[0]
+    count = state[COUNT]
+    nullable = valid.shape[0] > 0
+    for i in range(start, batch.shape[0]):
+        if nullable and not valid[i]:
+            if state[NULL_SLOT] < 0 and count >= room:
+                state[COUNT] = count
+                return i
+            state[COUNT] = count
+            out[i] = _null_slot(state)
+            count = state[COUNT]
+            continue
+        word = batch[i]
+        cell = _home(word, shift)
+        while True:
+            slot = table[2 * cell + 1]
+            if slot == 0:
+                if count >= room:
+                    state[COUNT] = count
+                    return i
+                table[2 * cell] = word
+                table[2 * cell + 1] = count + 1
+                keys[count] = word
+                out[i] = count
+                count += 1
+                break
+            if table[2 * cell] == word:
+                out[i] = slot - 1
+                break
+            cell = (cell + 1) & mask
+    state[COUNT] = count
+    return batch.shape[0]
+
+
+@njit(types.void(fresh(I64), I64, frozen(I64), I64, I64), cache=True)
+def rebuild_words(table, shift, keys, count, null_slot):  # type: ignore[no-untyped-def]
+    """Fill an empty table with keys[:count]."""
+    mask = np.int64(table.shape[0] // 2 - 1)
+    for slot in range(count):
+        if slot == null_slot:
+            continue
+        cell = _home(keys[slot], shift)
+        while table[2 * cell + 1] != 0:
+            cell = (cell + 1) & mask
+        table[2 * cell] = keys[slot]
+        table[2 * cell + 1] = slot + 1
+
+
+@njit(inline="always")
+def _same(arena, at, data, start, length):  # type: ignore[no-untyped-def]
+    """Whether two byte ranges are equal."""
+    i = 0
+    while i + 8 <= length:
+        if load8(arena, at + i) != load8(data, start + i):
+            return False
+        i += 8
+    while i < length:
+        if arena[at + i] != data[start + i]:
+            return False
+        i += 1
+    return True
+
+
+@njit
+def _touch(table, shift, hashed, start, stop, ends, arena, slots):  # type: ignore[no-untyped-def]
+    """Bring into cache what looking up hashed[start:stop] will read; returns what it read."""
+    for i in range(start, stop):
+        cell = np.int64(hashed[i] >> np.uint64(shift))
+        slots[i - start] = max(np.int64(0), np.int64(table[2 * cell + 1]) - 1)
+    last = arena.shape[0] - 1
+    for j in range(stop - start):
+        slots[j] = min(ends[slots[j]], last)
+    read = 0
+    for j in range(stop - start):
+        read += arena[slots[j]]
+    return read
+
+
+@njit(
+    I64(
+        fresh(U64),
+        I64,
+        frozen(U64),
+        frozen(U8),
+        frozen(I64),
+        frozen(BOOL),
+        I64,
+        fresh(I64),
+        fresh(U64),
+        fresh(U8),
+        fresh(I64),
+        fresh(I64),
+    ),
+    cache=True,
+)
+def upsert_bytes(  # type: ignore[no-untyped-def]
+    table, shift, hashed, data, offsets, valid, start, state, hashes, arena, ends, out
+):
+    """out[i] = slot of data[offsets[i]:offsets[i + 1]], whose hash is hashed[i]; equal means equal
+    bytes.
+
+    A new key's bytes are appended to `arena` as arena[ends[slot]:ends[slot + 1]], its hash to
+    `hashes`. Returns where it stopped, for want of a slot or of arena.
+    """
+    mask = np.int64(table.shape[0] // 2 - 1)
+    room = hashes.shape[0]
+    nullable = valid.shape[0] > 0
+    slots = np.empty(_BLOCK, dtype=np.int64)
+    touched = start
+    for i in range(start, out.shape[0]):
+        if i == touched:
+            touched = min(i + _BLOCK, out.shape[0])
+            state[SCRATCH] = _touch(table, shift, hashed, i, touched, ends, arena, slots)
+        count = state[COUNT]
+        if nullable and not valid[i]:
+            if state[NULL_SLOT] < 0:
+                if count >= room:
+                    return i
+                ends[count + 1] = ends[count]
+            out[i] = _null_slot(state)
+            continue
+        at = offsets[i]
+        length = offsets[i + 1] - at
+        h = hashed[i]
+        cell = np.int64(h >> np.uint64(shift))
+        while True:
+            slot = np.int64(table[2 * cell + 1]) - 1
+            if slot < 0:
+                begin = ends[count]
+                if count >= room or begin + length > arena.shape[0]:
+                    return i
+                table[2 * cell] = h
+                table[2 * cell + 1] = np.uint64(count + 1)
+                hashes[count] = h
+                for b in range(length):
+                    arena[begin + b] = data[at + b]
+                ends[count + 1] = begin + length
+                out[i] = count
+                state[COUNT] = count + 1
+                break
+            if table[2 * cell] == h:
+                begin = ends[slot]
+                if ends[slot + 1] - begin == length and _same(arena, begin, data, at, length):
+                    out[i] = slot
+                    break
+            cell = (cell + 1) & mask
+    return out.shape[0]
+
+
+@njit(types.void(fresh(U64), I64, frozen(U64), I64, I64), cache=True)
+def rebuild_bytes(table, shift, hashes, count, null_slot):  # type: ignore[no-untyped-def]
+    """Fill an empty table with the keys whose hashes are hashes[:count]."""
+    mask = np.int64(table.shape[0] // 2 - 1)
+    for slot in range(count):
+        if slot == null_slot:
+            continue
+        cell = np.int64(hashes[slot] >> np.uint64(shift))
+        while table[2 * cell + 1] != 0:
+            cell = (cell + 1) & mask
+        table[2 * cell] = hashes[slot]
+        table[2 * cell + 1] = np.uint64(slot + 1)

@@ -1,0 +1,185 @@
+"""The row face in memory: one dict per namespace, from key to what is stored under it.
+
+Stored per kind: value, the value; list, a list; map, a dict; reducing, the reduction so far;
+aggregating, the accumulator. A key is absent rather than stored empty. No call hashes a key more
+than the dict does: key groups matter only to snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from ..core.errors import StateError
+from .backend import NamespacedState
+from .faces import AggregatingState, ListState, MapState, ReducingState, ValueState
+
+Spaces = dict[Any, dict[Any, Any]]
+"""namespace -> key -> stored. `None` is always present, any other only while not empty."""
+
+
+class NoKey:
+    """Stands for the key before the first one is set: using it as a key says so."""
+
+    def __hash__(self) -> int:
+        raise StateError("keyed state was used outside the processing of a record: no current key")
+
+
+class CurrentKey:
+    """The cell all states of a backend read the current key from."""
+
+    __slots__ = ("key",)
+
+    def __init__(self) -> None:
+        self.key: Any = NoKey()
+
+
+Self = TypeVar("Self", bound="_RowState")
+
+
+class _RowState(NamespacedState):
+    """One view of a state: bound to a namespace, moved to another one by `of`.
+
+    Invariant: `_data` is `_spaces[_namespace]`, or an empty dict that is not in there (yet).
+    """
+
+    def __init__(self, cell: CurrentKey, spaces: Spaces) -> None:
+        self._cell = cell
+        self._spaces = spaces
+        self._namespace: Any = None
+        self._data = spaces.setdefault(None, {})
+
+    def of(self: Self, namespace: Any) -> Self:
+        self._namespace = namespace
+        data = self._spaces.get(namespace)
+        self._data = {} if data is None else data
+        return self
+
+    def clear(self) -> None:
+        data = self._data
+        data.pop(self._cell.key, None)
+        if not data and self._namespace is not None:
+            self._spaces.pop(self._namespace, None)
+
+    def _store(self, stored: Any) -> None:
+        data = self._data
+        if not data:
+            data = self._data = self._spaces.setdefault(self._namespace, data)
+        data[self._cell.key] = stored
+
+
+class MemoryValueState(_RowState, ValueState):
+    def value(self) -> Any:
+        return self._data.get(self._cell.key)
+
+    def update(self, value: Any) -> None:
+        data = self._data
+        if value is None:
+            self.clear()
+        elif data:
+            data[self._cell.key] = value
+        else:
+            self._store(value)
+
+
+class MemoryListState(_RowState, ListState):
+    def get(self) -> Iterator[Any]:
+        return iter(list(self._data.get(self._cell.key, ())))
+
+    def add(self, value: Any) -> None:
+        stored = self._data.get(self._cell.key)
+        if stored is None:
+            self._store([value])
+        else:
+            stored.append(value)
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        added = list(values)
+        stored = self._data.get(self._cell.key)
+        if stored is not None:
+            stored.extend(added)
+        elif added:
+            self._store(added)
+
+    def update(self, values: Iterable[Any]) -> None:
+        replaced = list(values)
+        if replaced:
+            self._store(replaced)
+        else:
+            self.clear()
+
+
+class MemoryMapState(_RowState, MapState):
+    def _entries(self) -> dict[Any, Any]:
+        return self._data.get(self._cell.key) or {}
+
+    def get(self, key: Any) -> Any:
+        return self._entries().get(key)
+
+    def put(self, key: Any, value: Any) -> None:
+        stored = self._data.get(self._cell.key)
+        if stored is None:
+            self._store({key: value})
+        else:
+            stored[key] = value
+
+    def put_all(self, dict_value: dict[Any, Any]) -> None:
+        stored = self._data.get(self._cell.key)
+        if stored is not None:
+            stored.update(dict_value)
+        elif dict_value:
+            self._store(dict(dict_value))
+
+    def remove(self, key: Any) -> None:
+        stored = self._data.get(self._cell.key)
+        if stored is not None:
+            stored.pop(key, None)
+            if not stored:
+                self.clear()
+
+    def contains(self, key: Any) -> bool:
+        return key in self._entries()
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return list(self._entries().items())
+
+    def keys(self) -> Iterable[Any]:
+        return list(self._entries())
+
+    def values(self) -> Iterable[Any]:
+        return list(self._entries().values())
+
+    def is_empty(self) -> bool:
+        return not self._entries()
+
+
+class MemoryReducingState(_RowState, ReducingState):
+    def __init__(self, cell: CurrentKey, spaces: Spaces, function: Any) -> None:
+        super().__init__(cell, spaces)
+        self._reduce = getattr(function, "reduce", function)
+
+    def get(self) -> Any:
+        return self._data.get(self._cell.key)
+
+    def add(self, value: Any) -> None:
+        so_far = self._data.get(self._cell.key, _ABSENT)
+        self._store(value if so_far is _ABSENT else self._reduce(so_far, value))
+
+
+class MemoryAggregatingState(_RowState, AggregatingState):
+    def __init__(self, cell: CurrentKey, spaces: Spaces, function: Any) -> None:
+        super().__init__(cell, spaces)
+        self._function = function
+
+    def get(self) -> Any:
+        accumulator = self._data.get(self._cell.key, _ABSENT)
+        return None if accumulator is _ABSENT else self._function.get_result(accumulator)
+
+    def add(self, value: Any) -> None:
+        accumulator = self._data.get(self._cell.key, _ABSENT)
+        if accumulator is _ABSENT:
+            accumulator = self._function.create_accumulator()
+        self._store(self._function.add(value, accumulator))
+
+
+_ABSENT = object()

@@ -1,0 +1,237 @@
+"""Scripted sequences for the checkpoint protocol. Times are ms."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from strom.checkpoint.coordinator import CheckpointCoordinator
+from strom.checkpoint.coordinator_types import (
+    Abort,
+    Complete,
+    Discard,
+    FailJob,
+    Store,
+    TickAt,
+    Trigger,
+)
+from strom.checkpoint.handles import FileHandle, KeyedHandle, OperatorSnapshot, SubtaskSnapshot
+from strom.core.config import CheckpointConfig
+from strom.core.errors import ConfigurationError, IllegalTransitionError
+from strom.core.ids import TaskId
+
+A, B = TaskId("a", 0), TaskId("b", 0)
+
+
+def coordinator(highest: int = 0, **config: Any) -> CheckpointCoordinator:
+    config.setdefault("interval", timedelta(milliseconds=100))
+    config.setdefault("timeout", timedelta(milliseconds=50))
+    return CheckpointCoordinator([A, B], CheckpointConfig(**config), highest)
+
+
+def snapshot(task: TaskId, size: int = 0) -> SubtaskSnapshot:
+    keyed = KeyedHandle("s", "value", FileHandle("f", size, "0" * 16), ())
+    return SubtaskSnapshot(task, (OperatorSnapshot("o", (keyed,)),))
+
+
+def acknowledge_all(c: CheckpointCoordinator, n: int, now: int) -> tuple[Any, ...]:
+    c.on_acknowledge(A, n, snapshot(A, 10), now)
+    return c.on_acknowledge(B, n, snapshot(B, 5), now)
+
+
+def complete(c: CheckpointCoordinator, n: int, now: int) -> tuple[Any, ...]:
+    (store, *_) = acknowledge_all(c, n, now)
+    assert isinstance(store, Store)
+    return c.on_stored(n, now)
+
+
+def test_periodic_checkpoints_one_at_a_time() -> None:
+    c = coordinator()
+    assert c.start(0) == (TickAt(100),)
+    # Early ticks do nothing.
+    assert c.on_tick(99) == (TickAt(100),)
+    assert c.on_tick(100) == (Trigger(1, 100, False), TickAt(150))
+    # Collecting, then storing: the next tick is nobody's business.
+    assert c.on_acknowledge(A, 1, snapshot(A, 10), 110) == ()
+    (store,) = c.on_acknowledge(B, 1, snapshot(B, 5), 120)
+    assert isinstance(store, Store)
+    assert set(store.checkpoint.acknowledged) == {A, B}
+    assert c.storing
+    assert c.on_tick(10_000) == ()
+    # Stored: complete; the next one was due long ago.
+    assert c.on_stored(1, 10_000) == (
+        Complete(1, False),
+        Trigger(2, 10_000, False),
+        TickAt(10_050),
+    )
+    statistics = c.statistics()
+    assert (statistics.triggered, statistics.completed, statistics.failed) == (2, 1, 0)
+    assert (statistics.last_duration_ms, statistics.last_size) == (9_900, 15)
+    assert (statistics.in_progress, statistics.latest_completed) == (2, 1)
+    c.validate()
+
+
+def test_minimum_pause_counts_from_the_end_of_the_one_before() -> None:
+    c = coordinator(min_pause=timedelta(milliseconds=80), timeout=timedelta(seconds=9))
+    c.start(0)
+    c.on_tick(100)
+    # Ends at 190; due again at 200, but the pause lasts until 270.
+    assert complete(c, 1, 190) == (Complete(1, False), TickAt(270))
+    assert c.on_tick(200) == (TickAt(270),)
+    assert c.on_tick(270)[0] == Trigger(2, 270, False)
+
+
+def test_timeout_names_the_missing_tasks_and_fails_the_job_when_not_tolerable() -> None:
+    c = coordinator()
+    c.start(0)
+    c.on_tick(100)
+    c.on_acknowledge(A, 1, snapshot(A), 120)
+    assert c.on_tick(149) == (TickAt(150),)
+    abort, discard, fail, *_ = c.on_tick(150)
+    assert abort == Abort(1, "not acknowledged within 50 ms by b[0]")
+    assert discard == Discard(1)
+    assert isinstance(fail, FailJob)
+    assert "tolerable are 0" in fail.reason
+    # The acknowledgement that comes too late is ignored.
+    assert c.on_acknowledge(B, 1, snapshot(B), 160) == ()
+    c.validate()
+
+
+def test_tolerable_failures_count_in_a_row_and_are_forgiven_by_success() -> None:
+    c = coordinator(tolerable_failures=1)
+    c.start(0)
+    c.on_tick(100)
+    assert c.on_decline(B, 1, "disk", 110)[:2] == (
+        Abort(1, "declined by b[0]: disk"),
+        Discard(1),
+    )
+    # Success forgives; the leftovers of checkpoint 1 go a second time.
+    c.on_tick(200)
+    assert complete(c, 2, 210)[:2] == (Complete(2, False), Discard(1))
+    # Two in a row are too many.
+    c.on_tick(300)
+    assert not any(isinstance(a, FailJob) for a in c.on_decline(A, 3, "x", 310))
+    c.on_tick(400)
+    assert any(isinstance(a, FailJob) for a in c.on_decline(A, 4, "x", 410))
+    assert c.statistics().failed == 3
+    c.validate()
+
+
+def test_a_store_that_fails_is_a_failure_like_others() -> None:
+    c = coordinator(tolerable_failures=5)
+    c.start(0)
+    c.on_tick(100)
+    acknowledge_all(c, 1, 110)
+    reason = "the manifest could not be stored: disk full"
+    assert c.on_store_failed(1, "disk full", 120)[:2] == (Abort(1, reason), Discard(1))
+    assert c.on_tick(200)[0] == Trigger(2, 200, False)
+    with pytest.raises(IllegalTransitionError, match="not being stored"):
+        c.on_stored(1, 210)
+
+
+def test_retention_keeps_the_newest() -> None:
+    c = coordinator(retained=2)
+    c.start(0)
+    discarded = []
+    for n in range(1, 6):
+        c.on_tick(n * 100)
+        actions = complete(c, n, n * 100 + 1)
+        discarded += [a.checkpoint_id for a in actions if isinstance(a, Discard)]
+        c.validate()
+    assert discarded == [1, 2, 3]
+    assert c.retained == (4, 5)
+
+
+def test_restart_aborts_what_is_collected_and_keeps_what_is_stored() -> None:
+    c = coordinator(tolerable_failures=0)
+    # Collecting when the job restarts: aborted, not counted as a failure of checkpointing.
+    c.start(0)
+    c.on_tick(100)
+    assert c.on_job_restart() == (
+        Abort(1, "the job is being restarted or stopped"),
+        Discard(1),
+    )
+    assert c.on_tick(1000) == ()
+    # Storing when the job restarts: the answer decides.
+    c.on_restored(None, [], 0)
+    c.start(2000)
+    c.on_tick(2100)
+    acknowledge_all(c, 2, 2110)
+    assert c.on_job_restart() == ()
+    assert c.storing
+    with pytest.raises(IllegalTransitionError, match="pending"):
+        c.on_restored(None, [], 0)
+    assert c.on_stored(2, 2120) == (Complete(2, False), Discard(1))
+    # Ids go on after the restart.
+    c.on_restored(2, [2], 2)
+    c.start(3000)
+    assert c.on_tick(3100)[0] == Trigger(3, 3100, False)
+    c.validate()
+
+
+def test_ids_continue_above_everything_in_storage() -> None:
+    c = coordinator()
+    # 5 restored, 6 and 7 corrupt or torn, 3 from before: all there in the storage.
+    c.on_restored(5, [3, 5, 6, 7], 7)
+    c.start(0)
+    assert c.on_tick(100)[0] == Trigger(8, 100, False)
+    actions = complete(c, 8, 110)
+    assert sorted(a.checkpoint_id for a in actions if isinstance(a, Discard)) == [3, 5, 6, 7]
+    assert c.retained == (8,)
+    assert c.statistics().restored_from == 5
+
+
+def test_terminal_checkpoint_triggers_at_once_without_interval() -> None:
+    c = coordinator(interval=None)
+    assert c.start(0) == ()
+    assert c.on_tick(10_000) == ()
+    assert c.trigger_terminal(20_000) == (Trigger(1, 20_000, True), TickAt(20_050))
+    # Complete: nothing is ever triggered again.
+    assert complete(c, 1, 20_010) == (Complete(1, True),)
+    assert c.on_tick(10**9) == ()
+    c.validate()
+
+
+def test_terminal_checkpoint_waits_for_the_running_one_but_not_for_the_pause() -> None:
+    c = coordinator(min_pause=timedelta(seconds=5))
+    c.start(0)
+    c.on_tick(5000)
+    assert c.trigger_terminal(5010) == (TickAt(5050),)
+    assert complete(c, 1, 5020) == (Complete(1, False), Trigger(2, 5020, True), TickAt(5070))
+
+
+def test_terminal_checkpoint_is_repeated_after_a_tolerable_failure() -> None:
+    c = coordinator(interval=None, tolerable_failures=1, min_pause=timedelta(milliseconds=30))
+    c.start(0)
+    c.trigger_terminal(100)
+    assert c.on_tick(150)[2:] == (TickAt(180),)
+    assert c.on_tick(180) == (Trigger(2, 180, True), TickAt(230))
+    assert any(isinstance(a, FailJob) for a in c.on_tick(230))
+
+
+def test_manual_trigger_ignores_pause_and_queues_behind_the_pending_one() -> None:
+    c = coordinator(min_pause=timedelta(seconds=60))
+    c.start(0)
+    assert c.trigger(10)[0] == Trigger(1, 10, False)
+    assert c.trigger(20) == (TickAt(60),)
+    assert complete(c, 1, 30)[1] == Trigger(2, 30, False)
+    assert complete(c, 2, 40) == (Complete(2, False), TickAt(60_040))
+    with pytest.raises(IllegalTransitionError, match="mode is stopped"):
+        coordinator().trigger(0)
+
+
+def test_nonsense_is_refused() -> None:
+    c = coordinator()
+    c.start(0)
+    with pytest.raises(IllegalTransitionError, match="never triggered"):
+        c.on_acknowledge(A, 1, snapshot(A), 0)
+    with pytest.raises(IllegalTransitionError, match="not a task of this job"):
+        c.on_decline(TaskId("z", 9), 0, "", 0)
+    with pytest.raises(IllegalTransitionError, match="already started"):
+        c.start(1)
+    with pytest.raises(ConfigurationError, match="retained"):
+        coordinator(retained=0)
+    with pytest.raises(ConfigurationError, match="interval"):
+        coordinator(interval=timedelta(0))
