@@ -1,4 +1,4 @@
-"""Session windows: a record opens a window of one gap, windows that overlap or touch grow together."""
+"""Session windows: a record opens a window of one gap; windows that overlap or touch become one."""
 
 from __future__ import annotations
 

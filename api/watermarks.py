@@ -2,10 +2,11 @@
 
 A strategy is configuration; each subtask (or source split) builds its own runtime from it.
 
-    WatermarkStrategy.for_bounded_out_of_orderness(timedelta(seconds=4)).with_timestamp_assigner("ts")
+    slack = timedelta(seconds=4)
+    WatermarkStrategy.for_bounded_out_of_orderness(slack).with_timestamp_assigner("ts")
 
-Watermarks of `for_bounded_out_of_orderness(d)` are `greatest timestamp - d - 1`: a record is in time
-if it is at most `d` older than the newest one before it.
+Watermarks of `for_bounded_out_of_orderness(d)` are `greatest timestamp - d - 1`: a record is in
+time if it is at most `d` older than the newest one before it.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class WindowAssigner(ABC):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssignerContext
     ) -> Collection[Window]:
-        """The windows of `element`. `timestamp` is its event time (MIN_TIMESTAMP if it has none)."""
+        """The windows of `element`. `timestamp`: its event time, MIN_TIMESTAMP if it has none."""
 
     @abstractmethod
     def get_default_trigger(self, env: Any = None) -> Trigger:

@@ -1,1 +1,1 @@
-
+"""Benchmarks, each a command that prints one JSON line: `python -m benchmarks NAME --json`."""

@@ -48,7 +48,7 @@ class ColumnBatch:
         """The records as `Row`s with this batch's column names."""
         if self._rows is None:
             make = row_factory(tuple(self.data.schema.names))
-            columns = [column.to_pylist() for column in self.data.columns]
+            columns = [_to_list(column) for column in self.data.columns]
             self._rows = make(columns, len(self))
         return self._rows
 
@@ -191,6 +191,13 @@ def to_columns(batch: Batch, schema: pa.Schema | None = None) -> ColumnBatch:
         )
     )
     return ColumnBatch(pa.RecordBatch.from_arrays(arrays, schema=fitted), batch.timestamps)
+
+
+def _to_list(column: pa.Array) -> list[Any]:
+    """Python values; maps, at any depth, as dicts."""
+    nested = pa.types.is_nested(column.type)
+    values: list[Any] = column.to_pylist(maps_as_pydicts="strict") if nested else column.to_pylist()
+    return values
 
 
 def _cast(data: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -76,7 +76,8 @@ def extract_timestamps(batch: Batch, assigner: Any) -> Timestamps:
         series = pl.DataFrame(to_columns(batch).data).select(assigner).to_series()
         if len(series) != len(batch):
             raise TypeMismatchError(
-                f"timestamp expression {assigner} gave {len(series)} values for {len(batch)} records"
+                f"timestamp expression {assigner} gave {len(series)} values for {len(batch)} "
+                "records"
             )
         return _to_millis(series.to_arrow(), f"timestamp expression {assigner}")
     if callable(assigner):

@@ -3,7 +3,7 @@
 Expressions work on single records: `pl.col("price") * 0.9`. One that folds records together
 (`pl.col("price").sum()`, `pl.len()`) would give an aggregate per batch, which means nothing in a
 stream, and is an error; it is found on an empty frame, once per schema. (Expressions that look at
-neighbours, such as `shift`, see their batch only and cannot be told apart.)
+neighbours, such as `shift` or `x - x.mean()`, see their batch only and cannot be told apart.)
 
 Types are stable from batch to batch, so that the exchange need not send schemas again: polars gives
 text back as `large_string` whatever it was before, and columns that a `with_columns` or `filter`
@@ -46,7 +46,7 @@ class ExpressionOperator(Operator):
 
     def process(self, batch: Batch, port: int = 0) -> None:
         columns = to_columns(batch)
-        if not columns.data.schema.equals(self._schema):
+        if self._schema is None or not columns.data.schema.equals(self._schema):
             self._prepare(columns.data.schema)
         match self._spec.kind:
             case "filter":

@@ -23,7 +23,7 @@ Pairs = tuple[tuple[Namespace, Namespace], ...]
 
 @dataclass(frozen=True)
 class Merge:
-    """`windows` have become `result`: fold the contents under `sources` into those under `target`."""
+    """`windows` became `result`: fold the contents under `sources` into those under `target`."""
 
     result: Any
     windows: tuple[Any, ...]
@@ -58,7 +58,6 @@ class MergingWindows:
         self._assigner.merge_windows([*self._state_of, window], groups)
         result = window
         merges = []
-        self.changed = True
         for merged, members in groups.found:
             if window in members:
                 result = merged
@@ -67,6 +66,7 @@ class MergingWindows:
                 merges.append(merge)
         if result not in self._state_of:
             self._state_of[result] = to_namespace(result)
+            self.changed = True
         return result, merges
 
     def state_of(self, window: Any) -> Namespace | None:
@@ -93,6 +93,7 @@ class MergingWindows:
         """Put `members` (all with state) under `result`; None if nothing is to be done."""
         if not members or members == [result]:
             return None
+        self.changed = True
         states = [self._state_of.pop(member) for member in members]
         self._state_of[result] = states[0]
         gone = tuple(member for member in members if member != result)

@@ -46,7 +46,9 @@ class ReduceOperator(Operator):
 
 def _no_result(key: object, before: object, value: object) -> TypeMismatchError:
     if before is None:
-        return TypeMismatchError(f"cannot reduce None (key {key!r}): filter such records out before")
+        return TypeMismatchError(
+            f"cannot reduce None (key {key!r}): filter such records out before"
+        )
     return TypeMismatchError(
         f"the reduce function returned None for key {key!r}, from {before!r} and {value!r}"
     )

@@ -50,7 +50,7 @@ class OperatorMetricGroup:
 
 
 class OperatorRuntimeContext:
-    """The RuntimeContext of every row function. `keyed`: state of the current key may be asked for."""
+    """The RuntimeContext of row functions. `keyed`: it may ask for state of the current key."""
 
     def __init__(self, ctx: OperatorContext, keyed: bool) -> None:
         self._ctx = ctx

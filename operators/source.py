@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import logging
 import math
+from datetime import timedelta
 from typing import Any
 
 from ..api.connectors import Emit, NeedSplit, Polled, ReaderContext, SourceReader, Wait
 from ..api.specs import SourceSpec
+from ..api.watermarks import WatermarkStrategy
 from ..core.batch import Batch
 from ..core.elements import MAX_TIMESTAMP
 from ..core.errors import OperatorError
@@ -206,10 +208,9 @@ def _wait_until(polled: Polled) -> float | None:
     return math.inf
 
 
-def _milliseconds(interval: Any) -> int:
+def _milliseconds(interval: timedelta) -> int:
     return max(1, round(interval.total_seconds() * 1000))
 
 
-def _idleness_ms(strategy: Any) -> int | None:
-    idleness = getattr(strategy, "idleness", None)
-    return None if idleness is None else _milliseconds(idleness)
+def _idleness_ms(strategy: WatermarkStrategy) -> int | None:
+    return None if strategy.idleness is None else _milliseconds(strategy.idleness)

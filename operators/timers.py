@@ -1,8 +1,8 @@
 """Timers of a keyed operator: two queues in keyed state, the watermark, and the task's alarm clock.
 
-A processing-time timer at T fires once the clock shows T + 1 or more, as in Flink: the millisecond T
-itself is over then, so a window that ends with T is complete, and a timer set for "now" fires later
-rather than at once.
+A processing-time timer at T fires once the clock shows T + 1 or more, as in Flink: the millisecond
+T itself is over then, so a window that ends with T is complete, and a timer set for "now" fires
+later rather than at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The watermark valve: many input channels, one event time (the rules of Flink's StatusWatermarkValve).
+"""The watermark valve: many input channels, one event time (Flink's StatusWatermarkValve's rules).
 
 The valve's time is the minimum over the channels that are active and aligned, and never goes back.
 An idle channel holds nobody back. One that comes back from idle may have fallen behind; it counts
@@ -44,7 +44,7 @@ class WatermarkValve:
         """The last status given out: whether any channel is active."""
 
     def on_watermark(self, index: int, timestamp: int) -> list[Action]:
-        """Channel `index` sent a watermark. Ignored while the channel is idle or if it goes back."""
+        """Channel `index` sent a watermark. Ignored if the channel is idle or the watermark old."""
         channel = self._open_channel(index)
         if not channel.active or timestamp <= channel.watermark:
             return []

@@ -17,7 +17,7 @@ from ..core.errors import TypeMismatchError
 
 
 class BatchGenerator(Protocol):
-    """One stream's generator. Watermarks may come out of order; whoever sends them keeps the max."""
+    """One stream's generator. Watermarks may go back; whoever sends them keeps the greatest."""
 
     def on_batch(self, batch: Batch) -> int | None:
         """See a non-empty batch; the greatest punctuated watermark in it, or None."""

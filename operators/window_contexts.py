@@ -32,15 +32,16 @@ class PrefixedStates:
     def __init__(self, state: KeyedStateBackend, prefix: str) -> None:
         self._state = state
         self._prefix = prefix
-        self._known: dict[StateDescriptor, Any] = {}
+        self._known: dict[str, tuple[Any, Any]] = {}
 
     def of(self, descriptor: Any, namespace: Namespace) -> Any:
         """The current key's state under `namespace`; valid until the next call for this name."""
-        state = self._known.get(descriptor)
-        if state is None:
+        kind, state = self._known.get(descriptor.name, (None, None))
+        if kind is not type(descriptor):
             renamed = copy.copy(descriptor)
             object.__setattr__(renamed, "name", f"{self._prefix}{descriptor.name}")
-            state = self._known[descriptor] = self._state.namespaced(renamed)
+            state = self._state.namespaced(renamed)
+            self._known[descriptor.name] = (type(descriptor), state)
         return state.of(namespace)
 
 
@@ -58,7 +59,9 @@ class AssignerContext:
 class TriggerWindow:
     """TriggerContext and OnMergeContext."""
 
-    def __init__(self, state: KeyedStateBackend, timers: Timers, group: OperatorMetricGroup) -> None:
+    def __init__(
+        self, state: KeyedStateBackend, timers: Timers, group: OperatorMetricGroup
+    ) -> None:
         self._states = PrefixedStates(state, "trigger:")
         self._timers = timers
         self._group = group
@@ -141,7 +144,11 @@ class ProcessContext:
     """ProcessWindowFunction.Context."""
 
     def __init__(
-        self, state: KeyedStateBackend, timers: Timers, runtime: OperatorRuntimeContext, merging: bool
+        self,
+        state: KeyedStateBackend,
+        timers: Timers,
+        runtime: OperatorRuntimeContext,
+        merging: bool,
     ) -> None:
         self._timers = timers
         self._runtime = runtime

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from .collector import Collector
-from .runtime_context import OperatorRuntimeContext
 from .user_function import UserFunction
 from .window_contexts import ProcessContext
 from .window_namespace import to_namespace
@@ -87,8 +86,3 @@ def _shape(function: UserFunction, keyed: bool, context: ProcessContext) -> Call
     if keyed:
         return call
     return lambda key, window, contents: call(window, contents)
-
-
-def open_all(functions: Sequence[UserFunction], runtime: OperatorRuntimeContext) -> None:
-    for function in functions:
-        function.open(runtime)

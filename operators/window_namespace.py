@@ -1,9 +1,9 @@
 """Windows as state namespaces: plain tuples, which any backend stores and any tool can read.
 
-    TimeWindow(start, end)  (start, end)
-    CountWindow(id)         (id,)
-    GlobalWindow            ("global",)
-    any other               the window itself
+TimeWindow(start, end)  (start, end)
+CountWindow(id)         (id,)
+GlobalWindow            ("global",)
+any other               the window itself
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The column face in memory: per namespace a key index and one numpy array per accumulator.
 
 Snapshot: `__key_group | namespace | key.<column>... | acc.<accumulator>...`, one row per key and
-namespace. Dictionary-encoded key columns are stored plain.
+namespace. Dictionary-encoded and view key columns are stored plain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from ..core.errors import StateError, TypeMismatchError
 from .backend import KEY_GROUP, AccColumn, ColumnTable, Slots, StateTable, TableState
 from .key_groups import key_groups_of
-from .key_index import CompositeIndex, Frozen
+from .key_index import CompositeIndex, Frozen, as_declared, storage_type
 
 _FIRST_CAPACITY = 512
 
@@ -46,6 +46,10 @@ class MemoryColumnTable(ColumnTable):
         columns = keys.columns
         if [column.type for column in columns] != self._types:
             columns = _fitted(self._name, keys, self._schema)
+        return self.upsert(columns)
+
+    def upsert(self, columns: list[pa.Array]) -> Slots:
+        """`slots` for key columns of the declared types or of their storage types."""
         slots = self._index.upsert(columns)
         if len(self._index) > self._capacity:
             self._grow()
@@ -61,7 +65,9 @@ class MemoryColumnTable(ColumnTable):
             ) from None
 
     def keys(self) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(self._index.freeze()(), schema=self._schema)
+        pairs = zip(self._index.freeze()(), self._types, strict=True)
+        columns = [as_declared(column, kind) for column, kind in pairs]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def freeze(self) -> tuple[Frozen, dict[str, npt.NDArray[Any]]]:
         """Keys to be made later, and copies of the accumulators."""
@@ -127,10 +133,7 @@ class MemoryTableState(TableState):
 
     def _fill(self, table: MemoryColumnTable, rows: pa.Table) -> None:
         keys = rows.select([KEY_PREFIX + name for name in self._schema.names])
-        batch = pa.RecordBatch.from_arrays(
-            [column.combine_chunks() for column in keys.columns], names=self._schema.names
-        )
-        slots = table.slots(batch)
+        slots = table.upsert([column.combine_chunks() for column in keys.columns])
         for acc in self._accumulators:
             stored = rows.column(ACC_PREFIX + acc.name).to_numpy()
             table.column(acc.name)[slots] = stored.astype(acc.dtype, copy=False)
@@ -164,10 +167,10 @@ class TableFreeze:
         schema = _stored_schema(self.schema, self.accumulators)
         pieces, groups = [], []
         for namespace, frozen, columns in self.parts:
-            keys = pa.RecordBatch.from_arrays(frozen(), schema=self.schema)
+            keys = pa.RecordBatch.from_arrays(frozen(), names=self.schema.names)
             groups.append(key_groups_of(keys, max_parallelism))
             arrays = [pa.array(groups[-1]), pa.array(np.full(len(keys), namespace, np.int64))]
-            arrays += [_plain(column) for column in keys.columns]
+            arrays += keys.columns
             arrays += [pa.array(columns[acc.name]) for acc in self.accumulators]
             pieces.append(pa.Table.from_arrays(arrays, schema=schema))
         order = np.argsort(np.concatenate(groups), kind="stable")
@@ -177,15 +180,10 @@ class TableFreeze:
 def _stored_schema(schema: pa.Schema, accumulators: Sequence[AccColumn]) -> pa.Schema:
     fields = [pa.field(KEY_GROUP, pa.int32()), pa.field(NAMESPACE, pa.int64())]
     for field in schema:
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        fields.append(pa.field(KEY_PREFIX + field.name, kind))
+        fields.append(pa.field(KEY_PREFIX + field.name, storage_type(field.type)))
     for acc in accumulators:
         fields.append(pa.field(ACC_PREFIX + acc.name, pa.from_numpy_dtype(np.dtype(acc.dtype))))
     return pa.schema(fields)
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _fields(schema: pa.Schema, prefix: str) -> list[tuple[str, str]]:

@@ -37,7 +37,7 @@ from .key_words import from_words, is_words, to_words
 
 Slots = npt.NDArray[np.int64]
 Frozen = Callable[[], list[pa.Array]]
-"""Makes the key columns in slot order; may run on another thread."""
+"""Makes the key columns, of their storage types, in slot order; may run on another thread."""
 
 _FIRST_SLOTS = 512
 _ALL_VALID = np.empty(0, dtype=np.bool_)
@@ -56,7 +56,8 @@ class ColumnIndex(ABC):
 
     @abstractmethod
     def freeze(self) -> Callable[[], pa.Array]:
-        """The values of the slots given out so far, made when called; may run on another thread."""
+        """The values of the slots given out so far, of the storage type, made when called; may run
+        on another thread."""
 
 
 class WordIndex(ColumnIndex):
@@ -162,11 +163,12 @@ class BytesIndex(ColumnIndex):
         count, null_slot = map(int, self._state[:2])
         ends = self._ends[: count + 1]
         arena = self._arena[: ends[-1]]
+        kind = storage_type(self._kind)
 
         def values() -> pa.Array:
             buffers = [_null_bitmap(count, null_slot), pa.py_buffer(ends), pa.py_buffer(arena)]
             wide = pa.Array.from_buffers(self._wide, count, buffers)
-            return wide if self._kind == self._wide else wide.cast(self._kind)
+            return wide if kind == self._wide else wide.cast(kind)
 
         return values
 
@@ -227,18 +229,18 @@ class DictionaryIndex(ColumnIndex):
     """A dictionary column: its values' index, asked for the distinct values only."""
 
     def __init__(self, kind: pa.DictionaryType) -> None:
-        self._kind = kind
         self._values = make_column_index(kind.value_type)
 
     def __len__(self) -> int:
         return len(self._values)
 
     def upsert(self, column: pa.Array) -> Slots:
-        return upsert_distinct(column, self._values.upsert)
+        if pa.types.is_dictionary(column.type):
+            return upsert_distinct(column, self._values.upsert)
+        return self._values.upsert(column)
 
     def freeze(self) -> Callable[[], pa.Array]:
-        values = self._values.freeze()
-        return lambda: values().dictionary_encode().cast(self._kind)
+        return self._values.freeze()
 
 
 class CompositeIndex:
@@ -278,6 +280,23 @@ class CompositeIndex:
             return [parts[0]().take(pa.array(codes)), *reversed(backwards)]
 
         return columns
+
+
+def storage_type(kind: pa.DataType) -> pa.DataType:
+    """The type that keys of type `kind` are kept as: dictionaries as their values, views as plain
+    text or bytes (Arrow cannot gather views)."""
+    if pa.types.is_dictionary(kind):
+        return storage_type(kind.value_type)
+    if kind == pa.string_view():
+        return pa.large_string()
+    return pa.large_binary() if kind == pa.binary_view() else kind
+
+
+def as_declared(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column of the storage type of `kind`, as `kind`."""
+    if column.type == kind:
+        return column
+    return (column.dictionary_encode() if pa.types.is_dictionary(kind) else column).cast(kind)
 
 
 def make_column_index(kind: pa.DataType) -> ColumnIndex:

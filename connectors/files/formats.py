@@ -132,8 +132,9 @@ class TextFormat(FileFormat):
         self, split: FileSplit, schema: pa.Schema, batch_size: int
     ) -> Generator[pa.RecordBatch, None, None]:
         path = split.path
-        if self.may_be_empty and size_of(path, self.options) == 0:
-            return
+        with naming("read", path, self.hint):
+            if self.may_be_empty and size_of(path, self.options) == 0:
+                return
         try:
             with naming("read", path, self.hint), closing(self._open(path, schema)) as reader:
                 self.check(path, self.select(path, _plain(reader.schema)), schema)

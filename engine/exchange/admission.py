@@ -1,7 +1,7 @@
 """Who may come in: the accepting side's handshakes, and what happens to strangers.
 
-Until a peer has proved itself only the handshake's fixed messages are read from it, a few bytes at a
-time. Whoever says anything else, or takes too long, is dropped and counted; the job does not notice.
+Until a peer has proved itself only the handshake's fixed messages are read from it, a few bytes at
+a time. Whoever says anything else, or takes too long, is dropped and counted, unnoticed by the job.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import selectors
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from ...core.clock import Clock
@@ -56,8 +57,8 @@ class Arrival:
 class Doorman:
     """Accepts, lets peers prove themselves, and hands those that did to `proved(arrival)`.
 
-    That callee either takes the socket (`release`), answers and drops it (`turn_away`), or leaves it
-    parked for a later attempt, to come back from `parked()`.
+    That callee either takes the socket (`release`), answers and drops it (`turn_away`), or leaves
+    it parked for a later attempt, to come back from `parked()`.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Doorman:
         self._selector = selector
         self._clock = clock
         self._proved = proved
-        self._strangers: dict[Arrival, None] = {}
+        self.strangers: dict[Arrival, None] = {}
         """Unproved, oldest first; all are in the selector."""
         self._parked: dict[Arrival, None] = {}
         """Proved and waiting for this endpoint to be wired; all are in the selector."""
@@ -94,12 +95,12 @@ class Doorman:
         tune(connection)
         deadline = self._clock.monotonic() + HANDSHAKE_DEADLINE_S
         arrival = Arrival(connection, self._secret, deadline)
-        self._strangers[arrival] = None
+        self.strangers[arrival] = None
         self._selector.register(
             connection, selectors.EVENT_READ, lambda mask: self._on_ready(arrival)
         )
-        if len(self._strangers) > MOST_STRANGERS:
-            self._reject(next(iter(self._strangers)))
+        if len(self.strangers) > MOST_STRANGERS:
+            self._reject(next(iter(self.strangers)))
 
     def _on_ready(self, arrival: Arrival) -> bool:
         if arrival in self._parked:
@@ -112,7 +113,7 @@ class Doorman:
             self._reject(arrival)
             return True
         if arrival.hello is not None:
-            del self._strangers[arrival]
+            del self.strangers[arrival]
             self._parked[arrival] = None
             self._proved(arrival)
         return True
@@ -129,31 +130,29 @@ class Doorman:
     def turn_away(self, arrival: Arrival, verdict: Verdict) -> None:
         """Tell a proved peer why it may not come in, and drop it."""
         self.release(arrival)
-        try:
+        with suppress(OSError):  # it may be gone already
             arrival.socket.send(arrival.handshake.answer(verdict))
-        except OSError:
-            pass  # it is gone already
         arrival.socket.close()
 
     def _reject(self, arrival: Arrival) -> None:
         self.rejected += 1
-        del self._strangers[arrival]
+        del self.strangers[arrival]
         self._selector.unregister(arrival.socket)
         arrival.socket.close()
 
     def due(self) -> float | None:
         """When the oldest unproved peer runs out of time."""
-        return next((arrival.deadline for arrival in self._strangers), None)
+        return next((arrival.deadline for arrival in self.strangers), None)
 
     def tick(self) -> None:
         """Drop those that took too long."""
         now = self._clock.monotonic()
-        for arrival in [a for a in self._strangers if a.deadline <= now]:
+        for arrival in [a for a in self.strangers if a.deadline <= now]:
             self._reject(arrival)
 
     def close(self) -> None:
-        for arrival in (*self._strangers, *self._parked):
+        for arrival in (*self.strangers, *self._parked):
             self._selector.unregister(arrival.socket)
             arrival.socket.close()
-        self._strangers.clear()
+        self.strangers.clear()
         self._parked.clear()

@@ -37,8 +37,21 @@ def _layout(schema: pa.Schema) -> tuple[Shape, int]:
     return "plain", bits
 
 
+_latest: list[tuple[pa.Schema, tuple[Shape, int]]] = []
+"""The schema asked for last and its layout: comparing schemas is much cheaper than hashing one."""
+
+
+def _layout_of(schema: pa.Schema) -> tuple[Shape, int]:
+    for known, layout in _latest:
+        if schema.equals(known):
+            return layout
+    layout = _layout(schema)
+    _latest[:] = [(schema, layout)]
+    return layout
+
+
 def shape_of(schema: pa.Schema) -> Shape:
-    return _layout(schema)[0]
+    return _layout_of(schema)[0]
 
 
 def wire_bytes(batch: Batch, object_bytes: float) -> int:
@@ -48,7 +61,7 @@ def wire_bytes(batch: Batch, object_bytes: float) -> int:
         return max(1, int(len(batch) * (object_bytes + stamp)))
     rows = len(batch)
     extra = 0 if batch.timestamps is None else 8 * rows
-    shape, bits = _layout(batch.data.schema)
+    shape, bits = _layout_of(batch.data.schema)
     if bits >= 0:
         return max(1, (bits * rows + 7) // 8 + extra)
     if shape == "views":

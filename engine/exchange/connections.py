@@ -8,10 +8,11 @@ endpoint tells them when to read, and looks at `stream.pending` to learn whether
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 from ...core.batch import ColumnBatch, ObjectBatch
 from ...core.config import ExchangeConfig
 from ...core.errors import TransportError
-from ...core.ids import TaskId
+from ...core.ids import ChannelId, TaskId
 from ..graph.model import Channel
 from .codec import ChannelDecoder, ChannelEncoder
 from .gate import Gate
@@ -157,7 +158,7 @@ class IncomingConnection:
                 raise TransportError("it closed before the end of the data")
             self.over = True
             return
-        known = self._inputs.get(frame.channel)
+        known = self._inputs.get(ChannelId(frame.channel))
         if known is None:
             raise TransportError(f"it wrote to channel {frame.channel}, which is not its own")
         index, decoder = known

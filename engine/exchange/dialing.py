@@ -1,4 +1,4 @@
-"""Reaching a receiver: connect, prove, wait to be accepted; again with growing pauses if it fails."""
+"""Reaching a receiver: connect, prove, wait to be accepted; with growing pauses between tries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import selectors
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from ...core.clock import Clock
 from ...core.errors import AuthenticationError
@@ -105,7 +105,7 @@ class Dialer:
         else:
             self._retry(os.strerror(code))
 
-    def _target(self) -> tuple[int | None, object]:
+    def _target(self) -> tuple[int | None, Any]:
         if self._unix:
             return socket.AF_UNIX, self._address.unix_path
         return None, None

@@ -5,13 +5,13 @@
     sender    -> receiver   HMAC-SHA256(secret, "sender" and all of the above)
     receiver  -> sender     verdict, HMAC-SHA256(secret, "receiver", verdict and all of the above)
 
-The secret is the job's and never travels. Both sides' random bytes are under both proofs, so a recorded
-handshake is worthless; roles are under them, so nobody's proof can be reflected; tasks and attempt are, so
-a proof is good for one pair of tasks in one attempt. The sender proves itself first: a stranger
-learns nothing from a receiver. Messages have fixed layouts and lengths; nothing is unpickled.
+The secret is the job's and never travels. Both sides' random bytes are under both proofs, so a
+recorded handshake is worthless; roles are under them, so nobody's proof can be reflected; tasks and
+attempt are, so a proof is good for one pair of tasks in one attempt. The sender proves itself
+first: a stranger learns nothing from a receiver. Layouts are fixed; nothing is unpickled.
 
 This authenticates peers. It does not encrypt, and does not protect the bytes that follow from
-somebody who can alter traffic on the network between nodes: there, run the job on a private network.
+somebody who can alter traffic between nodes: there, run the job on a private network.
 """
 
 from __future__ import annotations

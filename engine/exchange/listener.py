@@ -1,7 +1,7 @@
 """Where an endpoint can be reached: a TCP port, and a unix socket for peers on the same node.
 
-The unix socket lies in a private directory (mode 0700) that goes with the listener. Peers count as on
-the same node when they run under the same kernel boot with the same view of the file system.
+The unix socket lies in a private directory (mode 0700) that goes with the listener. Peers count as
+on one node when they run under the same kernel boot with the same view of the file system.
 """
 
 from __future__ import annotations

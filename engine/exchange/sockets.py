@@ -2,8 +2,8 @@
 
 One connection per pair of tasks carries all channels between them, TCP or, on one node, a unix
 socket. The receiver listens; the sender connects and both prove that
-they belong to the job (`handshake`). Credits flow back on the same connection. Nothing moves outside
-`pump`.
+they belong to the job (`handshake`). Credits flow back on the same connection. Nothing moves
+outside `pump`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from ...core.clock import Clock, SystemClock
@@ -230,14 +231,23 @@ class SocketEndpoint:
             raise TransportError(f"{self._task}: the endpoint is closed")
         moved = self._send()
         wait = 0.0 if moved or self._failure else self._patience(timeout)
-        for key, mask in self._selector.select(wait):
+        events = self._selector.select(wait)
+        for key, mask in events:
             moved |= key.data(mask)
+        if self._dialers or self._doorman.strangers:
+            moved |= self._tick()
+        if events or wait:
+            moved |= self._send()
+        if self._failure is not None:
+            raise self._failure
+        return moved
+
+    def _tick(self) -> bool:
+        """What is due for connections in the making."""
+        moved = False
         for dialer in list(self._dialers.values()):
             moved |= dialer.tick()
         self._doorman.tick()
-        moved |= self._send()
-        if self._failure is not None:
-            raise self._failure
         return moved
 
     def _patience(self, timeout: float) -> float:
@@ -279,8 +289,10 @@ class SocketEndpoint:
 
     def _watch(self, connection: Connection, stream: FrameStream) -> None:
         """Ask for room in the socket exactly while something waits for it."""
-        wanted = READ | WRITE if stream.pending else READ
-        if self._selector.get_key(stream.socket).events != wanted:
+        blocked = stream.pending > 0
+        if stream.awaits_room != blocked:
+            stream.awaits_room = blocked
+            wanted = READ | WRITE if blocked else READ
             self._selector.modify(
                 stream.socket, wanted, lambda mask: self._on_ready(connection, stream, mask)
             )
@@ -325,10 +337,8 @@ class SocketEndpoint:
     def wake(self) -> None:
         with self._wake_lock:
             if not self._closed:
-                try:
+                with suppress(BlockingIOError):  # enough is in the pipe to wake it
                     self._waker.send(b"\0")
-                except BlockingIOError:
-                    pass  # enough is in the pipe to wake it
 
     def statistics(self) -> ExchangeStatistics:
         writes = [sender.largest_write for sender in self._outputs.values()]
@@ -339,7 +349,8 @@ class SocketEndpoint:
         """End all connections, in good order where the data is complete."""
         for dialer in self._dialers.values():
             dialer.close()
-        for connection in (*self._outgoing.values(), *self._incoming.values()):
+        connections: list[Connection] = [*self._outgoing.values(), *self._incoming.values()]
+        for connection in connections:
             if connection.stream is not None:
                 self._selector.unregister(connection.stream.socket)
                 say_goodbye(connection)

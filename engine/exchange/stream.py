@@ -33,6 +33,8 @@ class FrameStream:
         self.socket = connection
         self.pending = 0
         self.eof = False
+        self.awaits_room = False
+        """Whether the selector reports when the socket takes more."""
         self._out: deque[memoryview] = deque()
         self._meter = meter
         self._reader = FrameReader()

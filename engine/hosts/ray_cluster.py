@@ -8,6 +8,7 @@ comes back as an event in the coordinator's inbox.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -79,8 +80,8 @@ class Slots:
         count = max(self._slots.values()) + 1
         group = placement_group([{"CPU": self._cpus}] * count, strategy="PACK")
         try:
-            ray.get(group.ready(), timeout=PLACEMENT_TIMEOUT_S)
-        except ray.exceptions.GetTimeoutError:
+            wait_for([group.ready()], PLACEMENT_TIMEOUT_S)
+        except TimeoutError:
             remove_placement_group(group)
             have = ray.cluster_resources().get("CPU", 0)
             free = ray.available_resources().get("CPU", 0)
@@ -141,7 +142,7 @@ class RayCluster:
             self._actors[d.task].prepare.remote(d.task, self._config.exchange, self._secret)
             for d in deployments
         ]
-        addresses = ray.get(prepared, timeout=START_TIMEOUT_S)
+        addresses = wait_for(prepared, START_TIMEOUT_S)
         by_task = dict(zip((d.task for d in deployments), addresses, strict=True))
         for d in deployments:
             peers = {c.target: by_task[c.target] for c in d.outputs}
@@ -193,6 +194,14 @@ class RayCluster:
         for actor in actors.values():
             ray.kill(actor, no_restart=True)
         self._slots.release()
+
+
+def wait_for(refs: Sequence[Any], timeout: float) -> list[Any]:
+    """The results, waited for on the driver's thread. (`ray.get` objects to being called in an
+    actor that has an event loop, also beside the loop.)"""
+    deadline = time.monotonic() + timeout
+    futures: list[Future[Any]] = [ref.future() for ref in refs]
+    return [future.result(max(0.0, deadline - time.monotonic())) for future in futures]
 
 
 def _as_future(ref: Any) -> asyncio.Future[Any]:

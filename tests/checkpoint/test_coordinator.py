@@ -217,7 +217,7 @@ def test_manual_trigger_ignores_pause_and_queues_behind_the_pending_one() -> Non
     assert c.trigger(10)[0] == Trigger(1, 10, False)
     assert c.trigger(20) == (TickAt(60),)
     assert complete(c, 1, 30)[1] == Trigger(2, 30, False)
-    assert complete(c, 2, 40) == (Complete(2, False), TickAt(60_040))
+    assert complete(c, 2, 40) == (Complete(2, False), Discard(1), TickAt(60_040))
     with pytest.raises(IllegalTransitionError, match="mode is stopped"):
         coordinator().trigger(0)
 

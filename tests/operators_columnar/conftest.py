@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,11 +112,11 @@ class Task:
 
 
 def rescale(
-    spec: OperatorSpec, snapshots: Sequence[Sequence[StateTable]], parallelism: int
+    make: Callable[[], Operator], snapshots: Sequence[Sequence[StateTable]], parallelism: int
 ) -> list[Task]:
     """New subtasks from the snapshots of the former ones."""
     return [
-        Task(spec, subtask, parallelism, list(_cut(snapshots, subtask, parallelism)))
+        Task(make(), subtask, parallelism, list(_cut(snapshots, subtask, parallelism)))
         for subtask in range(parallelism)
     ]
 

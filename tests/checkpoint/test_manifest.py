@@ -1,0 +1,170 @@
+"""Manifests: text and back, and every way a text can be wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strom.checkpoint.handles import (
+    FileHandle,
+    KeyedHandle,
+    OperatorHandle,
+    OperatorSnapshot,
+    SubtaskSnapshot,
+)
+from strom.checkpoint.manifest import Manifest, OperatorShape, decode, encode, unmatched
+from strom.checkpoint.names import safe_name
+from strom.core.errors import CorruptCheckpointError
+from strom.core.ids import TaskId
+
+names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}", fullmatch=True).filter(
+    lambda name: name != "manifest.json"
+)
+files = st.builds(
+    FileHandle,
+    names,
+    st.integers(0, 2**40),
+    st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
+    st.none() | st.binary(max_size=20),
+)
+groups = st.lists(st.tuples(*[st.integers(0, 2**20)] * 3), max_size=3).map(tuple)
+keyed = st.builds(
+    KeyedHandle,
+    st.text(max_size=9),
+    st.sampled_from(["value", "timers"]),
+    files,
+    groups,
+    st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
+)
+operators = st.builds(
+    OperatorSnapshot,
+    st.text(max_size=9),
+    st.lists(keyed, max_size=2).map(tuple),
+    st.none() | st.builds(OperatorHandle, files),
+)
+subtasks = st.builds(
+    SubtaskSnapshot,
+    st.builds(TaskId, st.text(max_size=9), st.integers(0, 9)),
+    st.lists(operators, max_size=2).map(tuple),
+)
+manifests = st.builds(
+    Manifest,
+    names,
+    st.text(max_size=9),
+    st.integers(1, 2**40),
+    st.integers(0, 2**45),
+    st.lists(
+        st.builds(OperatorShape, st.text(max_size=9), st.text(), st.integers(1, 9), st.just(128)),
+        max_size=2,
+    ).map(tuple),
+    st.lists(subtasks, max_size=3).map(tuple),
+    st.dictionaries(st.text(max_size=9), st.binary(max_size=30), max_size=2),
+    st.booleans(),
+)
+
+
+@given(manifests)
+def test_round_trip(manifest: Manifest) -> None:
+    assert decode(encode(manifest), "m") == manifest
+
+
+FILE = FileHandle("f.arrow", 3, "0123456789abcdef", b"abc")
+EXAMPLE = Manifest(
+    "job",
+    "Job",
+    5,
+    99,
+    (OperatorShape("op", "Sum", 2, 128),),
+    (
+        SubtaskSnapshot(TaskId("v", 1), (OperatorSnapshot("op", (), OperatorHandle(FILE)),)),
+        SubtaskSnapshot(
+            TaskId("v", 0),
+            (OperatorSnapshot("op", (KeyedHandle("s", "value", FILE, ((0, 0, 1),)),)),),
+        ),
+    ),
+    {"src": b"\x00\xff"},
+)
+
+
+def signed(change: Any) -> bytes:
+    """EXAMPLE with its body changed and the checksum made right again."""
+    document = json.loads(encode(EXAMPLE))
+    change(document["body"])
+    canonical = json.dumps(document["body"], sort_keys=True, separators=(",", ":"))
+    document["checksum"] = xxhash.xxh64_hexdigest(canonical.encode())
+    return json.dumps(document).encode()
+
+
+def set_file(field: str, value: Any) -> Any:
+    def change(body: Any) -> None:
+        body["subtasks"][0]["operators"][0]["operator_state"][field] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda b: b.pop("job_name"), r"m: body: field 'job_name' is missing"),
+        (lambda b: b.update(checkpoint_id="5"), "'checkpoint_id' is str, expected int"),
+        (lambda b: b.update(checkpoint_id=True), "'checkpoint_id' is bool, expected int"),
+        (lambda b: b.update(subtasks={}), "'subtasks' is dict, expected list"),
+        (lambda b: b.update(subtasks=[3]), r"subtasks\[0\]: found int, expected object"),
+        (lambda b: b.update(enumerators={"s": 1}), "'enumerators.s' is int"),
+        (lambda b: b.update(enumerators={"s": "%"}), "bad base64"),
+        (set_file("path", "../x"), r"path '\.\./x' leaves"),
+        (set_file("path", "/x"), "leaves"),
+        (set_file("size", 1.5), "'size' is float, expected int"),
+        (
+            lambda b: b["subtasks"][1]["operators"][0]["keyed"][0].update(groups=[[1, 2]]),
+            r"key group entry \[1, 2\]",
+        ),
+        (lambda b: b["subtasks"][0]["operators"][0].pop("operator_state"), "is missing"),
+    ],
+)
+def test_wrong_bodies_name_the_field(change: Any, reason: str) -> None:
+    with pytest.raises(CorruptCheckpointError, match=reason):
+        decode(signed(change), "m")
+
+
+def test_white_space_does_not_matter_but_content_does() -> None:
+    assert decode(signed(lambda body: None), "m") == EXAMPLE
+    altered = encode(EXAMPLE).replace(b'"size": 3', b'"size": 4')
+    with pytest.raises(CorruptCheckpointError, match="was altered: checksum"):
+        decode(altered, "m")
+
+
+@pytest.mark.parametrize("cut", [0, 1, 50, -1])
+def test_torn_text_is_named(cut: int) -> None:
+    with pytest.raises(CorruptCheckpointError, match="where/manifest.json: not JSON"):
+        decode(encode(EXAMPLE)[:cut], "where/manifest.json")
+
+
+def test_other_texts() -> None:
+    with pytest.raises(CorruptCheckpointError, match="format version 2, this strom reads"):
+        decode(encode(EXAMPLE).replace(b'"format": 1', b'"format": 2'), "m")
+    with pytest.raises(CorruptCheckpointError, match="found list, expected object"):
+        decode(b"[]", "m")
+    with pytest.raises(CorruptCheckpointError, match="not JSON"):
+        decode(b"\xff\xfe\x00", "m")
+
+
+def test_questions_to_a_manifest() -> None:
+    assert EXAMPLE.size == 6
+    assert [s.keyed != () for s in EXAMPLE.snapshots("op")] == [True, False]
+    assert EXAMPLE.shape("op") == OperatorShape("op", "Sum", 2, 128)
+    assert EXAMPLE.shape("other") is None
+    assert unmatched(EXAMPLE, ["op", "src"]) == []
+    assert unmatched(EXAMPLE, ["new"]) == ["op", "src"]
+
+
+def test_safe_names_are_distinct() -> None:
+    operators = ["a/b", "a b", "a-b", "ä", "../..", "", "x" * 500]
+    found = [safe_name(operator) for operator in operators]
+    assert len(set(found)) == len(found)
+    assert all("/" not in name and len(name) < 60 for name in found)
