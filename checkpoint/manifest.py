@@ -110,7 +110,7 @@ def encode(manifest: Manifest) -> bytes:
         },
     }
     document = {"format": FORMAT_VERSION, "checksum": _checksum(body), "body": body}
-    return json.dumps(document, indent=1, sort_keys=True).encode()
+    return json.dumps(document, sort_keys=True).encode()
 
 
 def decode(data: bytes, where: str) -> Manifest:

@@ -28,6 +28,7 @@ from ..core.errors import TypeMismatchError
 from ..state.backend import AccColumn, ColumnTable, Slots
 from .columns import NO_NULLS, Storage, from_numbers, storage, to_numbers
 from .kernels import scatter
+from .slices import Int64s
 
 Read = Callable[[str], npt.NDArray[Any]]
 """A source table's accumulator column by name, one entry per entry of `slots`."""
@@ -54,8 +55,8 @@ class Accumulator(ABC):
     def columns(self) -> list[AccColumn]: ...
 
     @abstractmethod
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, number: int) -> None:
-        """Fold one value per entry of `slots`; `number` is the first row's sequence number."""
+    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+        """Fold one value per entry of `slots`; `numbers` are the rows' sequence numbers."""
 
     @abstractmethod
     def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
@@ -75,7 +76,7 @@ class Count(Accumulator):
     def columns(self) -> list[AccColumn]:
         return [AccColumn(self.value, "int64")]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, number: int) -> None:
+    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else NO_NULLS
         scatter.count_into(slots, valid, table.column(self.value))
 
@@ -90,7 +91,7 @@ class Sum(Accumulator):
     def columns(self) -> list[AccColumn]:
         return [AccColumn(self.value, self._held()), AccColumn(self.mark, "bool", False)]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, number: int) -> None:
+    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         self._add(table, slots, *to_numbers(array, self._held()))
 
     def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
@@ -115,7 +116,7 @@ class Mean(Accumulator):
     def columns(self) -> list[AccColumn]:
         return [AccColumn(self.value, "float64", 0.0), AccColumn(self.mark, "int64")]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, number: int) -> None:
+    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         values, valid = to_numbers(array, "float64")
         scatter.mean_into(slots, values, valid, table.column(self.value), table.column(self.mark))
 
@@ -133,7 +134,7 @@ class Extreme(Accumulator):
     def columns(self) -> list[AccColumn]:
         return [AccColumn(self.value, self._held()), AccColumn(self.mark, "bool", False)]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, number: int) -> None:
+    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         self._take(table, slots, *to_numbers(array, self._held()))
 
     def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
@@ -155,9 +156,8 @@ class Arrival(Accumulator):
     def columns(self) -> list[AccColumn]:
         return [AccColumn(self.value, self._held()), AccColumn(self.mark, "int64", -1)]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, number: int) -> None:
+    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         values, valid = to_numbers(array, self._held())
-        numbers = np.arange(number, number + len(slots), dtype=np.int64)
         self._take(table, slots, values, valid, numbers)
 
     def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:

@@ -148,6 +148,9 @@ class ColumnarWindowOperator(Operator):
         if order is not None:
             at = pa.array(order)
             keys, inputs = keys.take(at), [array.take(at) for array in inputs]
+        numbers = np.arange(len(timestamps)) if order is None else order
+        numbers = numbers + self._progress.number
+        self._progress.number += len(timestamps)
         late: list[npt.NDArray[np.int64]] = []
         touched: dict[int, list[pa.RecordBatch]] = {}
         for end, start, stop in runs:
@@ -160,8 +163,7 @@ class ColumnarWindowOperator(Operator):
                 continue
             run = keys.slice(start, stop - start)
             arrays = [array.slice(start, stop - start) for array in inputs]
-            self._contents.fold(end, run, arrays, self._progress.number)
-            self._progress.number += stop - start
+            self._contents.fold(end, run, arrays, numbers[start:stop])
             self._note_due(end, watermark)
             for window in windows:
                 if window - 1 <= watermark < window - 1 + self._lateness:

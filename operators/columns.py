@@ -103,7 +103,8 @@ def ranks(array: pa.Array) -> npt.NDArray[np.int64]:
         ranked = pc.rank(array, sort_keys="ascending", tiebreaker="dense")
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise TypeMismatchError(f"values of type {array.type} have no order: {error}") from error
-    return ranked.to_numpy().astype(np.int64)
+    result: npt.NDArray[np.int64] = ranked.to_numpy().astype(np.int64)
+    return result
 
 
 def evaluate(batch: ColumnBatch, expressions: Sequence[str | pl.Expr]) -> list[pa.Array]:

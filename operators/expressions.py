@@ -61,10 +61,10 @@ class ExpressionOperator(Operator):
 
     def _mask(self, data: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Where all predicates hold; null is no."""
-        holds = self._frame(data).to_series()
-        if holds.dtype != self._polars.Boolean:
-            raise self._error(f"a filter must give Booleans, not {holds.dtype}")
-        mask: npt.NDArray[np.bool_] = holds.fill_null(False).to_numpy()
+        holds = self._frame(data).to_series().fill_null(False)
+        if len(holds) != data.num_rows and not self._constant:
+            raise self._error(f"gives {len(holds)} values for {data.num_rows} records")
+        mask: npt.NDArray[np.bool_] = holds.to_numpy()
         return np.broadcast_to(mask, data.num_rows) if self._constant else mask
 
     def _compute(self, data: pa.RecordBatch) -> pa.RecordBatch:
@@ -105,6 +105,11 @@ class ExpressionOperator(Operator):
             except self._polars.exceptions.PolarsError as error:
                 raise self._error(f"{type(error).__name__}: {error}") from error
             constants += height != 0
+        if self._spec.kind == "filter":
+            for predicate in self._spec.expressions:
+                kind = empty.select(predicate).to_series().dtype
+                if kind not in (self._polars.Boolean, self._polars.Null):
+                    raise self._error(f"{predicate} gives {kind}; a filter must give Booleans")
         self._constant = constants == len(self._expressions)
         self._schema = schema
 

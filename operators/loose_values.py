@@ -19,6 +19,7 @@ from ..state.backend import ColumnTable, KeyedStateBackend, Slots, TableState
 from .columns import ranks
 from .compacting_buffer import CompactingBuffer
 from .kernels import scatter
+from .slices import Int64s
 
 NUMBER = "number"
 VALUE = "value"
@@ -41,17 +42,14 @@ class LooseValues:
         self._keys = keys
         self._scratch = scratch
         key_fields = [pa.field(f"key{i}", f.type) for i, f in enumerate(keys)]
-        self._schema = pa.schema(
-            [*key_fields, pa.field(VALUE, kind), pa.field(NUMBER, pa.int64())]
-        )
+        self._schema = pa.schema([*key_fields, pa.field(VALUE, kind), pa.field(NUMBER, pa.int64())])
         buffer = state.buffer(name, self._schema)
         self._rows = CompactingBuffer(buffer, state.max_parallelism, self._choose)
 
     def fold(
-        self, slice_end: int, keys: pa.RecordBatch, slots: Slots, array: pa.Array, number: int
+        self, slice_end: int, keys: pa.RecordBatch, slots: Slots, array: pa.Array, numbers: Int64s
     ) -> None:
-        """Add a batch's winners. `number` is the first row's sequence number."""
-        numbers = np.arange(number, number + len(array), dtype=np.int64)
+        """Add a batch's winners. `numbers` are the rows' sequence numbers."""
         winners = pa.array(_present(self._winners(slots, array, numbers)))
         chosen = keys.take(winners)
         columns = [*chosen.columns, array.take(winners), pa.array(numbers).take(winners)]

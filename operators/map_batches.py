@@ -102,9 +102,7 @@ def to_record_batch(result: Any) -> pa.RecordBatch | None:
     if isinstance(result, pa.Table):
         return _one_batch(result)
     if isinstance(result, dict):
-        return pa.RecordBatch.from_pydict(
-            {name: _array(values) for name, values in result.items()}
-        )
+        return pa.RecordBatch.from_pydict({name: _array(values) for name, values in result.items()})
     polars, pandas = sys.modules.get("polars"), sys.modules.get("pandas")
     if polars is not None and isinstance(result, polars.DataFrame):
         return _one_batch(result.to_arrow())

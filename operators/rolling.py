@@ -80,4 +80,3 @@ class RollingOperator(Operator):
             from .rolling_columns import RollingColumns
 
             self._face = RollingColumns(self._spec, layout, self.ctx.keyed_state)
-

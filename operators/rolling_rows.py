@@ -1,8 +1,7 @@
 """The row face of rolling aggregates: per-record Python over a value state.
 
-State is read and written once per distinct key of a batch; between that the batch's keys live in a
-dict, which is what makes it fast. Records are tuples and lists (fields by position, or f0, f1, ...),
-`Row`s and named tuples (position or name), dicts and dataclasses (name), or scalars (field 0 or
+State is read and written once per distinct key of a batch; between that the batch's keys live in
+a dict, which is what makes it fast. Records are tuples and lists (position, or f0, f1, ...), `Row`s and named tuples (position or name), dicts and dataclasses (name), or scalars (field 0 or
 "value").
 """
 
@@ -44,8 +43,8 @@ class RollingRows:
         if self._by:
             held = self._hold(keys, values, records)
             return self._as_input(batch, held)
-        results = self._sum(keys, values) if self._spec.kind == "sum" else self._extreme(keys, values)
-        return self._as_input(batch, replace(records, results))
+        fold = self._sum if self._spec.kind == "sum" else self._extreme
+        return self._as_input(batch, replace(records, fold(keys, values)))
 
     def _as_input(self, batch: Batch, records: list[Any]) -> Batch:
         """The records in the kind of the batch they came from."""
@@ -78,7 +77,7 @@ class RollingRows:
 
     def _sum(self, keys: list[Any], values: list[Any]) -> list[Any]:
         sums = {key: stored[0] for key, stored in self._load(keys, (None,)).items()}
-        results = []
+        results: list[Any] = []
         add = results.append
         for key, value in zip(keys, values, strict=True):
             total = sums[key]
@@ -97,7 +96,7 @@ class RollingRows:
     def _extreme(self, keys: list[Any], values: list[Any]) -> list[Any]:
         extremes = {key: stored[0] for key, stored in self._load(keys, (None,)).items()}
         better = _larger if self._largest else _smaller
-        results = []
+        results: list[Any] = []
         for key, value in zip(keys, values, strict=True):
             best = extremes[key]
             if value is not None and (best is None or better(value, best)):
@@ -184,8 +183,6 @@ def _positional(record: Any, at: int) -> tuple[Callable[[list[Any]], list[Any]],
             return [[*r[:at], v, *r[at + 1 :]] for r, v in pairs]
         whole = slice(None)
         make = tuple.__new__
-        return [
-            make(kind, (*get(r, whole)[:at], v, *get(r, whole)[at + 1 :])) for r, v in pairs
-        ]
+        return [make(kind, (*get(r, whole)[:at], v, *get(r, whole)[at + 1 :])) for r, v in pairs]
 
     return read, replace

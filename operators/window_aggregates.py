@@ -17,6 +17,7 @@ from .accumulators import Accumulator, Read, make_accumulator
 from .columns import NO_NULLS, decoded, evaluate, fit
 from .kernels import scatter
 from .loose_values import LooseValues
+from .slices import Int64s
 
 ROWS = "rows"
 """Accumulator column: records of the key in the slice. Keys with none are not there."""
@@ -41,9 +42,9 @@ class WindowContents(Protocol):
         ...
 
     def fold(
-        self, slice_end: int, keys: pa.RecordBatch, inputs: list[pa.Array], number: int
+        self, slice_end: int, keys: pa.RecordBatch, inputs: list[pa.Array], numbers: Int64s
     ) -> None:
-        """Records of one slice, in order of arrival; the first has sequence number `number`."""
+        """Records of one slice, in order of arrival, and their sequence numbers."""
         ...
 
     def slices(self) -> list[int]:
@@ -97,7 +98,7 @@ class WindowAggregates:
                 self._parts.append(loose)
 
     def fold(
-        self, slice_end: int, keys: pa.RecordBatch, inputs: list[pa.Array], number: int
+        self, slice_end: int, keys: pa.RecordBatch, inputs: list[pa.Array], numbers: Int64s
     ) -> None:
         table = self._table.table(slice_end)
         slots = table.slots(keys)
@@ -109,9 +110,9 @@ class WindowAggregates:
             array, kind = next(arrays)
             array = fit(array, kind, aggregate.describe())
             if isinstance(part, LooseValues):
-                part.fold(slice_end, keys, slots, array, number)
+                part.fold(slice_end, keys, slots, array, numbers)
             else:
-                part.fold(table, slots, array, number)
+                part.fold(table, slots, array, numbers)
 
     def slices(self) -> list[int]:
         return self._table.namespaces()
@@ -149,7 +150,7 @@ class WindowAggregates:
         self._merge(target, target.slots(keys), read)
 
     def _merge_some(self, target: ColumnTable, source: ColumnTable) -> None:
-        """The keys of `target` only. Those that the slice lacks are added to it, with no records."""
+        """The keys of `target` only. The slice gets those that it lacks, with no records."""
         at = source.slots(target.keys())
         self._merge(target, np.arange(len(at)), lambda name: source.column(name)[at])
 

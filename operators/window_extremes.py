@@ -22,6 +22,7 @@ from ..state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
 from .columns import fit, ranks, storage, to_numbers
 from .compacting_buffer import CompactingBuffer
 from .kernels import scatter
+from .slices import Int64s
 
 NUMBER = "number"
 VALUE, SEEN = "value", "seen"
@@ -60,7 +61,7 @@ class WindowExtremes:
         self._rows = CompactingBuffer(buffer, state.max_parallelism, self._choose)
 
     def fold(
-        self, slice_end: int, keys: pa.RecordBatch, inputs: list[pa.Array], number: int
+        self, slice_end: int, keys: pa.RecordBatch, inputs: list[pa.Array], numbers: Int64s
     ) -> None:
         if self._names != self._output.names:
             raise TypeMismatchError(
@@ -77,10 +78,8 @@ class WindowExtremes:
             return
         at = pa.array(chosen)
         kept = keys.take(at)
-        columns = [*kept.columns, *(array.take(at) for array in fitted), pa.array(chosen + number)]
-        self._rows.append(
-            slice_end, pa.RecordBatch.from_arrays(columns, schema=self._schema), kept
-        )
+        columns = [*kept.columns, *(array.take(at) for array in fitted), pa.array(numbers[chosen])]
+        self._rows.append(slice_end, pa.RecordBatch.from_arrays(columns, schema=self._schema), kept)
 
     def slices(self) -> list[int]:
         return self._table.namespaces()
@@ -100,9 +99,7 @@ class WindowExtremes:
             held.select([f"c{i}" for i in range(len(self._output))]), self._output
         )
 
-    def _choose(
-        self, rows: pa.Table, only: pa.RecordBatch | None = None
-    ) -> npt.NDArray[np.int64]:
+    def _choose(self, rows: pa.Table, only: pa.RecordBatch | None = None) -> npt.NDArray[np.int64]:
         """The rows that hold their key's extreme, of all keys or `only` those given."""
         table = self._scratch.table(NUMBERING)
         limit = 0

@@ -87,16 +87,12 @@ class WindowProgress:
             return self.watermark
         return max(self.watermark, int(self._floors.max()))
 
-    def split(
-        self, keys: pa.RecordBatch
-    ) -> Iterator[tuple[int, npt.NDArray[np.int64] | None]]:
-        """The rows by how far their key groups have fired: (watermark, row indices or None = all)."""
+    def split(self, keys: pa.RecordBatch) -> Iterator[tuple[int, npt.NDArray[np.int64] | None]]:
+        """Rows by how far their key groups have fired: (watermark, row indices or None = all)."""
         if self._floors is None:
             yield self.watermark, None
             return
-        fired = np.maximum(
-            self._floors[key_groups_of(keys, self._max_parallelism)], self.watermark
-        )
+        fired = np.maximum(self._floors[key_groups_of(keys, self._max_parallelism)], self.watermark)
         for watermark in np.unique(fired).tolist():
             yield watermark, np.flatnonzero(fired == watermark)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ..core.errors import StateError, TypeMismatchError
 from .backend import KEY_GROUP, BufferState, StateTable
+from .key_groups import group_order
 
 NAMESPACE, ROW_PREFIX = "namespace", "row."
 
@@ -131,7 +132,7 @@ class BufferFreeze:
         names = [KEY_GROUP, NAMESPACE, *(ROW_PREFIX + name for name in rows.column_names)]
         arrays = [pa.array(groups), pa.array(namespaces, type=pa.int64()), *rows.columns]
         data = pa.Table.from_arrays(arrays, names=names)
-        order = np.argsort(groups, kind="stable")
+        order = group_order(groups)
         return StateTable(self.name, "buffer", data.take(pa.array(order)))
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from ..core.errors import StateError
 from ..core.ids import KeyGroupRange
 from .backend import KEY_GROUP, StateTable
 from .encoding import PICKLE, decode, pickled
+from .key_groups import group_order
 
 
 def check_restored(table: StateTable, key_groups: KeyGroupRange, known: str | None) -> None:
@@ -51,7 +51,7 @@ def join(tables: Sequence[StateTable]) -> StateTable:
             f"{[part.schema.names for part in parts]}"
         )
     data = pa.concat_tables(parts)
-    order = np.argsort(data.column(KEY_GROUP).to_numpy(), kind="stable")
+    order = group_order(data.column(KEY_GROUP).to_numpy())
     return StateTable(first.name, first.kind, data.take(pa.array(order)), metadata)
 
 

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from ..core.errors import StateError, TypeMismatchError
 from .backend import KEY_GROUP, AccColumn, ColumnTable, Slots, StateTable, TableState
-from .key_groups import key_groups_of
-from .key_index import CompositeIndex, Frozen, as_declared, storage_type
+from .column_index import storage_type
+from .key_groups import group_order, key_groups_of
+from .key_index import CompositeIndex, Frozen, as_declared
 
 _FIRST_CAPACITY = 512
 
@@ -173,7 +174,7 @@ class TableFreeze:
             arrays += keys.columns
             arrays += [pa.array(columns[acc.name]) for acc in self.accumulators]
             pieces.append(pa.Table.from_arrays(arrays, schema=schema))
-        order = np.argsort(np.concatenate(groups), kind="stable")
+        order = group_order(np.concatenate(groups))
         return StateTable(self.name, "table", pa.concat_tables(pieces).take(pa.array(order)))
 
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 from .backend import KEY_GROUP, StateTable
 from .encoding import PICKLE, decode, encode, immutable
 from .hashing import stable_hash
+from .key_groups import group_order, key_groups_of
 from .pickling import dumps
 from .row_states import Spaces
 
@@ -35,13 +36,14 @@ _VECTORISED_FROM = 4096
 class RowFreeze:
     """A point in time of one row-face state.
 
-    `keys[i]` is in the namespace `namespaces[i]` and owns `lengths[i]` consecutive entries of
-    `values` and, for maps, `map_keys`. Values are bytes already if `values_pickled`.
+    The first `namespaces[0][1]` keys are in the namespace `namespaces[0][0]`, and so on. `keys[i]`
+    owns `lengths[i]` consecutive entries of `values` and, for maps, `map_keys`. Values are bytes
+    already if `values_pickled`.
     """
 
     name: str
     kind: str
-    namespaces: list[Any]
+    namespaces: list[tuple[Any, int]]
     keys: list[Any]
     lengths: npt.NDArray[np.int64]
     map_keys: list[Any] | None
@@ -53,12 +55,14 @@ class RowFreeze:
         if not self.keys:
             return None
         what = f"state '{self.name}'"
-        groups = groups_of_keys(self.keys, max_parallelism)
+        keys = encode(self.keys, f"key of {what}")
+        groups = groups_of_keys(self.keys, *keys, max_parallelism)
         owner = np.repeat(np.arange(len(self.keys)), self.lengths)
-        order = np.argsort(groups[owner], kind="stable")
+        order = group_order(groups[owner])
         rows = owner[order]
-        columns = {NAMESPACE: (encode(self.namespaces, f"namespace of {what}"), rows)}
-        columns[KEY] = (encode(self.keys, f"key of {what}"), rows)
+        spans = np.repeat(np.arange(len(self.namespaces)), [n for _, n in self.namespaces])
+        namespaces = encode([namespace for namespace, _ in self.namespaces], f"namespace of {what}")
+        columns = {NAMESPACE: (namespaces, spans[rows]), KEY: (keys, rows)}
         if self.map_keys is not None:
             columns[MAP_KEY] = (encode(self.map_keys, f"map key of {what}"), order)
         columns[VALUE] = (self._encoded_values(), order)
@@ -77,11 +81,11 @@ class RowFreeze:
 
 def freeze(name: str, kind: str, spaces: Spaces) -> RowFreeze:
     """Copy what is needed to encode the state later, while it goes on changing."""
-    namespaces: list[Any] = []
+    namespaces: list[tuple[Any, int]] = []
     keys: list[Any] = []
     stored: list[Any] = []
     for namespace, data in spaces.items():
-        namespaces.extend([namespace] * len(data))
+        namespaces.append((namespace, len(data)))
         keys.extend(data)
         stored.extend(data.values())
     lengths = np.ones(len(keys), dtype=np.int64)
@@ -123,16 +127,12 @@ def thaw(tables: Iterable[StateTable]) -> Spaces:
     return spaces
 
 
-def groups_of_keys(keys: list[Any], max_parallelism: int) -> npt.NDArray[np.int32]:
-    """The key group of each key: int32."""
-    if len(keys) >= _VECTORISED_FROM:
-        types = set(map(type, keys))
-        if len(types) == 1 and types <= {int, str, float, bytes}:
-            column, encoding = encode(keys, "key")
-            if encoding != PICKLE:
-                from .key_groups import key_groups_of
-
-                batch = pa.RecordBatch.from_arrays([column], names=[KEY])
-                return key_groups_of(batch, max_parallelism)
+def groups_of_keys(
+    keys: list[Any], column: pa.Array, encoding: str, max_parallelism: int
+) -> npt.NDArray[np.int32]:
+    """The key group of each key: int32. `column` and `encoding` are the keys encoded."""
+    if len(keys) >= _VECTORISED_FROM and encoding != PICKLE:
+        batch = pa.RecordBatch.from_arrays([column], names=[KEY])
+        return key_groups_of(batch, max_parallelism)
     groups = (stable_hash(key) % max_parallelism for key in keys)
     return np.fromiter(groups, dtype=np.int32, count=len(keys))

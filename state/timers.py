@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from .backend import KEY_GROUP, StateTable, TimerQueue
 from .encoding import decode, encode
+from .key_groups import group_order
 from .row_tables import groups_of_keys
 
 Timer = tuple[int, Any, Any]
@@ -120,9 +120,9 @@ class TimerFreeze:
             return None
         timestamps, keys, namespaces = map(list, zip(*self.timers, strict=True))
         what = f"timers '{self.name}'"
-        groups = groups_of_keys(keys, max_parallelism)
-        order = np.argsort(groups, kind="stable")
         key_column, key_encoding = encode(keys, f"key of {what}")
+        groups = groups_of_keys(keys, key_column, key_encoding, max_parallelism)
+        order = group_order(groups)
         namespace_column, namespace_encoding = encode(namespaces, f"namespace of {what}")
         data = pa.table(
             {

@@ -97,16 +97,18 @@ class NexmarkSource(Source):
 
     def create_reader(self, context: ReaderContext) -> NumberReader:
         rare = RARE_KIND_CHUNK if self.kind in ("person", "auction") else 1
-        return NumberReader(context, self.generator(), context.batch_size * rare, self._pace)
+        generate = self.generator()
+        generate([(0, 50)])  # Compiles, or loads, the kernels while the subtask opens.
+        return NumberReader(context, generate, context.batch_size * rare, self._pace)
 
     def generator(self) -> Callable[[Runs], Batch]:
         """The function from event numbers to a batch; loads the compiled kernels."""
         from . import nexmark_kernels as kernels
-        from .nexmark_events import COLUMNS, NexmarkStrings
+        from .nexmark_events import COLUMNS, strings_of
         from .nexmark_strings import seed_of
 
         seed = seed_of(self.seed)
-        strings = NexmarkStrings(seed)
+        strings = strings_of(seed)
         names = list(self.columns)
 
         def numbers_of(runs: Runs, first: int, last: int) -> Int64s:

@@ -7,7 +7,7 @@ The formulas are Beam's generator's; `extra` pads an event to its kind's mean si
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,7 @@ _HASH_COLUMNS = {"person": 100, "auction": 200, "bid": 300}
 
 
 class NexmarkStrings:
-    """The tables and pools of one seed; about 2 MB, made once per reader."""
+    """The tables and pools of one seed; about 2 MB, never changed. Use `strings_of`."""
 
     def __init__(self, seed: np.uint64) -> None:
         self.letters = StringPool(seed, 1, space_every=0)
@@ -56,6 +56,12 @@ class NexmarkStrings:
         self.digits = StringTable([f"{i:04d}" for i in range(10_000)])
         self.cities = StringTable(CITIES)
         self.states = StringTable(STATES)
+
+
+@lru_cache(maxsize=4)
+def strings_of(seed: np.uint64) -> NexmarkStrings:
+    """Shared by the readers of one process, because making them takes a while."""
+    return NexmarkStrings(seed)
 
 
 class EventColumns:

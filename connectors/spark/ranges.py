@@ -10,9 +10,11 @@ Spark that died and came back reads the same rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import unquote
 
 from ...core.errors import ConfigurationError
 
@@ -35,7 +37,8 @@ class ParquetRead:
 
 @dataclass(frozen=True)
 class ParquetSplit:
-    """The rows in [`lower`, `upper`) of the total order (None: no bound), all found in `files`.
+    """The rows in [`lower`, `upper`) of the total order (None: no bound), all found in `files`
+    (URL-encoded, as Spark names them).
 
     `rows` is how many there are, `position` how many of them have been emitted."""
 
@@ -59,7 +62,7 @@ def plan(spark: Any, read: ParquetRead, schema: Any) -> list[ParquetSplit]:
     null sort key or an unknown column."""
     from pyspark.sql import functions as f
 
-    frame = _input(spark, read, [read.path], schema)
+    frame = _input(spark, read, [_literal_path(read.path)], schema)
     _check_columns(frame.columns, read)
     keys = [*(_encoded(frame, name) for name in read.sort_by), f.col(_FILE), f.col(_ROW)]
     names = [f"k{i}" for i in range(len(keys))]
@@ -73,14 +76,15 @@ def plan(spark: Any, read: ParquetRead, schema: Any) -> list[ParquetSplit]:
 
 def input_schema(spark: Any, read: ParquetRead) -> Any:
     """Spark's idea of the whole input's columns. Reads pass it, so that no split infers its own."""
-    return spark.read.parquet(read.path).schema
+    return spark.read.parquet(_literal_path(read.path)).schema
 
 
 def read_split(spark: Any, read: ParquetRead, split: ParquetSplit, schema: Any) -> Any:
     """The rows of a split that are not emitted yet, in order, as a Spark frame of one partition."""
     from pyspark.sql import functions as f
 
-    frame = _input(spark, read, split.files, schema)
+    files = [_literal_path(unquote(file)) for file in split.files]
+    frame = _input(spark, read, files, schema)
     names = [*read.sort_by, _FILE, _ROW]
     kinds = dict(frame.dtypes)
     if split.lower is not None:
@@ -92,6 +96,11 @@ def read_split(spark: Any, read: ParquetRead, split: ParquetSplit, schema: Any) 
     ordered = frame.coalesce(1).sortWithinPartitions(*names)
     columns = read.columns or [c for c in frame.columns if c not in (_FILE, _ROW)]
     return ordered.select(*columns)
+
+
+def _literal_path(path: str) -> str:
+    """Spark reads every path as a pattern."""
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
 
 
 def _input(spark: Any, read: ParquetRead, paths: Sequence[str], schema: Any) -> Any:

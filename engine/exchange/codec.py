@@ -86,7 +86,7 @@ class ChannelDecoder:
         if frame.kind is Kind.SCHEMA:
             try:
                 self._schema = pa.ipc.read_schema(pa.py_buffer(frame.payload))
-            except (pa.ArrowInvalid, OSError) as error:
+            except (pa.ArrowException, OSError, EOFError, ValueError) as error:
                 raise TransportError(f"schema cannot be read: {error}") from error
             return False
         if frame.kind is Kind.COLUMNS:
@@ -121,7 +121,7 @@ def _decode_batch(frame: Frame, buffer: pa.Buffer, stamps: Timestamps | None) ->
             with pa.ipc.open_stream(buffer) as reader:
                 data = reader.read_next_batch()
         data.validate()
-    except (pa.ArrowException, OSError, StopIteration, ValueError) as error:
+    except (pa.ArrowException, OSError, EOFError, StopIteration, ValueError) as error:
         raise TransportError(f"record batch cannot be read: {error}") from error
     return ColumnBatch(data, stamps)
 

@@ -8,13 +8,16 @@ travel whole. Both are rebuilt here when they carry much more than their own row
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.batch import Batch, ColumnBatch
+
+INLINE: Final = 12
+"""Bytes of the longest string that a view holds itself."""
 
 Shape = Literal["plain", "views", "dictionaries"]
 
@@ -76,18 +79,29 @@ def compacted(data: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_compact(c) for c in data.columns], schema=data.schema)
 
 
+def take_column(array: Any, indices: Any) -> Any:
+    """`array.take(indices)`, also for views, for which Arrow has no such kernel."""
+    kind = array.type
+    if not _contains(kind, _is_flat_view):
+        return array.take(indices)
+    return array.cast(_without_views(kind)).take(indices).cast(kind)
+
+
 def _compact(array: Any) -> Any:
     kind = array.type
     if pa.types.is_dictionary(kind):
         return _compact_dictionary(array)
     if not _contains(kind, _is_view):
         return array
-    if _is_flat_view(kind) and array.get_total_buffer_size() <= 2 * _own_bytes(array) + 4096:
+    if _is_flat_view(kind) and array.get_total_buffer_size() <= 2 * _own_bytes(array) + 1024:
         return array
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         return _compact_list_view(array)
     try:
-        return array.cast(_without_views(kind)).cast(kind)
+        plain = array.cast(_without_views(kind))
+        if pa.types.is_nested(kind):  # the cast of a sliced list keeps what lies before the slice
+            plain = plain.take(pa.array(np.arange(len(plain))))
+        return plain.cast(kind)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         return array  # correct as it is, only larger than it need be
 
@@ -118,9 +132,13 @@ def _compact_list_view(array: Any) -> Any:
 
 def _own_bytes(array: Any) -> int:
     """Bytes of the array's own rows, also where it shares its data buffers."""
-    if _is_flat_view(array.type):
-        return 16 * len(array) + (pc.sum(pc.binary_length(array)).as_py() or 0)
-    return int(array.nbytes)
+    if not _is_flat_view(array.type) or not len(array):
+        return int(array.nbytes)
+    views = np.frombuffer(array.buffers()[1], dtype="<i4", count=4 * (array.offset + len(array)))
+    lengths = views[4 * array.offset :: 4]  # a view is (length, ...): up to 12 bytes lie within it
+    if array.null_count:
+        lengths = lengths[array.is_valid().to_numpy(zero_copy_only=False)]
+    return 16 * len(array) + int(lengths[lengths > INLINE].sum(dtype=np.int64))
 
 
 def _bits(kind: pa.DataType) -> int:
@@ -151,9 +169,9 @@ def _contains(kind: pa.DataType, test: Any) -> bool:
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(kind):
-        return pa.large_string()
+        return pa.string()
     if pa.types.is_binary_view(kind):
-        return pa.large_binary()
+        return pa.binary()
     if pa.types.is_list(kind):
         return pa.list_(_plain_field(kind.value_field))
     if pa.types.is_large_list(kind):

@@ -30,6 +30,7 @@ from ..graph.model import (
     Rescale,
     Shuffle,
 )
+from .compaction import take_column
 
 Split = list[tuple[int, Batch]]
 """Channel positions and their share of a batch; no position twice, no empty batch."""
@@ -199,7 +200,7 @@ def reordered(batch: Batch, order: npt.NDArray[np.int64]) -> Batch:
             columns.append(_take_plain(column, width, order))
         else:
             indices = pa.array(order) if indices is None else indices
-            columns.append(column.take(indices))
+            columns.append(take_column(column, indices))
     stamps = None if batch.timestamps is None else batch.timestamps[order]
     return ColumnBatch(pa.RecordBatch.from_arrays(columns, schema=batch.data.schema), stamps)
 

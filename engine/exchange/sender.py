@@ -21,6 +21,9 @@ from .compaction import wire_bytes
 from .credits import SenderLedger
 from .metering import InFlight
 
+ROUNDING_S = 1e-6
+"""Float seconds are this inexact far from their origin; a buffer so close to its time is due."""
+
 FIRST_OBJECT_BYTES = 64.0
 """Guess at the size of one object value until some have been encoded."""
 
@@ -130,7 +133,8 @@ class ChannelSender:
         """Seconds until the open buffer is due; None if empty or if it waits for credit."""
         if not self._open.batches or not self.ledger.credit:
             return None
-        return self._open_since + self._timeout - now
+        wait = self._open_since + self._timeout - now
+        return wait if wait > ROUNDING_S else 0.0
 
     def take(self, now: float) -> Departure | None:
         """The next thing that may leave, now removed from here; None when nothing may."""
@@ -166,7 +170,7 @@ class ChannelSender:
         """Whether the open buffer is worth a frame, or due. Without credit it keeps growing."""
         buffer = self._open
         return bool(buffer.batches) and (
-            buffer.size >= self._minimum or now - self._open_since >= self._timeout
+            buffer.size >= self._minimum or self._open_since + self._timeout - now <= ROUNDING_S
         )
 
     def put_back(self, batch: Batch, encoded: int) -> None:

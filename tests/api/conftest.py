@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-
 from strom.api.environment import StreamExecutionEnvironment
 from strom.api.host import JobExecutionResult, JobMetrics, JobStatus
 from strom.core.errors import JobCancelledError, JobFailedError

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
 from strom.api import host as host_module
 from strom.api.environment import StreamExecutionEnvironment
 from strom.api.host import JobStatus, open_host, register_host_opener

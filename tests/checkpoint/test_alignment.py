@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from strom.checkpoint.alignment import Abandon, Align, BarrierAligner, Block, UnblockAll
 from strom.core.elements import CheckpointBarrier
 from strom.core.errors import ConfigurationError, IllegalTransitionError

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-
 from strom.checkpoint.coordinator import CheckpointCoordinator
 from strom.checkpoint.coordinator_types import (
     Abort,

@@ -9,7 +9,6 @@ import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
-
 from strom.checkpoint.handles import (
     FileHandle,
     KeyedHandle,
@@ -141,7 +140,7 @@ def test_white_space_does_not_matter_but_content_does() -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 50, -1])
 def test_torn_text_is_named(cut: int) -> None:
-    with pytest.raises(CorruptCheckpointError, match="where/manifest.json: not JSON"):
+    with pytest.raises(CorruptCheckpointError, match=r"where/manifest\.json: not JSON"):
         decode(encode(EXAMPLE)[:cut], "where/manifest.json")
 
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from strom.checkpoint.manifest import Manifest, OperatorShape
 from strom.checkpoint.snapshot_io import group_offsets, read_operator, write_subtask
 from strom.checkpoint.storage import CheckpointStorage, MemoryStorage, open_storage

@@ -6,12 +6,11 @@ import errno
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-
 from strom.checkpoint.file_storage import FileStorage
 from strom.checkpoint.handles import FileHandle, OperatorHandle, OperatorSnapshot, SubtaskSnapshot
 from strom.checkpoint.manifest import Manifest, OperatorShape
@@ -26,8 +25,8 @@ class OtherMemory(MemoryFileSystem):  # type: ignore[misc]
     """A filesystem without atomic put, of its own."""
 
     protocol = "test-memory"
-    store: dict[str, Any] = {}
-    pseudo_dirs = [""]
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
 
 
 def manifest(n: int, *handles: FileHandle) -> Manifest:
@@ -191,7 +190,7 @@ def test_disk_full_at_publish_leaves_nothing_visible(
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CheckpointError, match="cannot publish .*No space left"):
+    with pytest.raises(CheckpointError, match=r"cannot publish .*No space left"):
         local.publish(manifest(1, handle))
     assert sorted(p.name for p in (tmp_path / "job" / "chk-1").iterdir()) == ["f.arrow"]
     assert local.latest_valid().manifest is None
@@ -201,7 +200,7 @@ class FailingMemory(OtherMemory):
     """Fails every move or put with the given error; counts what is left behind."""
 
     protocol = "test-failing"
-    store: dict[str, Any] = {}
+    store: ClassVar[dict[str, Any]] = {}
     error: Exception = OSError(errno.ENOSPC, "No space left on device")
 
     def mv(self, *args: Any, **kwargs: Any) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
 from strom.api.connectors import (
     Emit,
     EnumeratorContext,
@@ -96,12 +95,12 @@ class Run:
         return [row for batches in self.batches for batch in batches for row in batch.rows()]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run() -> Callable[..., Run]:
     return Run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def writer_context() -> Callable[..., WriterContext]:
     def make(
         subtask: int = 0,

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from strom.api.connectors import Emit, ReaderContext, Wait
 from strom.connectors.datagen import DataGenSource
 from strom.connectors.datagen.reader import Pace
@@ -146,10 +145,12 @@ def test_wrong_settings() -> None:
             DataGenSource(numbers, **kwargs)  # type: ignore[arg-type]
 
 
-def paced(clock: VirtualClock, rate: float, splits: int, count: int | None = None) -> Any:
+def paced(
+    clock: VirtualClock, rate: float, splits: int, count: int | None = None, block: int = 50
+) -> Any:
     source = DataGenSource(numbers, count, rate=rate, block=1)
     reader = source.create_reader(ReaderContext("op", 0, 1, 1000, clock))
-    reader.add_splits(make_splits(count, splits, 1, contiguous=False))
+    reader.add_splits(make_splits(count, splits, block, contiguous=False))
     return reader
 
 
@@ -171,7 +172,7 @@ def read_for(reader: Any, clock: VirtualClock, span_ms: int) -> list[tuple[int, 
             return seen
 
 
-@pytest.mark.parametrize("rate", [3, 100, 12_345, 1_000_000])
+@pytest.mark.parametrize("rate", [3, 100, 12_345, 90_000])
 @pytest.mark.parametrize("splits", [1, 3])
 def test_the_rate_holds(rate: int, splits: int) -> None:
     clock = VirtualClock()
@@ -204,11 +205,9 @@ def test_pacing_survives_a_restore() -> None:
     splits = reader.snapshot()
     assert splits[0].position == before == 100
     clock.advance_ms(3_600_000)
-    again = paced(clock, 100, 0 or 1)
     restored = DataGenSource(numbers, rate=100, block=1).create_reader(
         ReaderContext("op", 0, 1, 1000, clock)
     )
-    del again
     restored.add_splits(splits)
     assert isinstance(restored.poll(), Wait)
     after = sum(n for _, n in read_for(restored, clock, 1000))
@@ -217,7 +216,7 @@ def test_pacing_survives_a_restore() -> None:
 
 def test_a_paced_bounded_source_ends_on_time() -> None:
     clock = VirtualClock()
-    reader = paced(clock, 10, 2, count=7)
+    reader = paced(clock, 10, 2, count=7, block=1)
     seen = read_for(reader, clock, 60_000)
     assert sum(n for _, n in seen) == 7
     assert clock.now_ms() - 1_000_000_000_000 <= 1000

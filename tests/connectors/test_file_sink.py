@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from strom.connectors.files import FileSink, FileSource, ParquetSink
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.errors import ConfigurationError, ConnectorError, TypeMismatchError
@@ -48,7 +47,7 @@ def test_invisible_until_committed(tmp_path: Path, writer_context: Any) -> None:
     assert [c.rows for c in committables] == [3]
     writer.commit(committables)
     assert published(tmp_path) == [1, 2, 3]
-    assert [p.name for p in tmp_path.glob("part*")][0].startswith("part-my_sink-2-7-0-")
+    assert next(tmp_path.glob("part*")).name.startswith("part-my_sink-2-7-0-")
     assert [c.size for c in committables] == [p.stat().st_size for p in tmp_path.glob("part*")]
 
 
@@ -215,7 +214,7 @@ def test_changing_columns_are_an_error(tmp_path: Path, writer_context: Any) -> N
     writer = ParquetSink(tmp_path).create_writer(writer_context())
     writer.write(batch(1))
     other = pa.RecordBatch.from_pydict({"m": [1]})
-    with pytest.raises(TypeMismatchError, match="m: int64.*n: int64"):
+    with pytest.raises(TypeMismatchError, match=r"m: int64.*n: int64"):
         writer.write(ColumnBatch(other))
     writer.close()
 

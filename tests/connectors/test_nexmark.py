@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from strom.api.connectors import ReaderContext
 from strom.connectors.datagen import NexmarkSource, nexmark_kernels
 from strom.connectors.datagen.nexmark_schemas import ALL_SCHEMA, SCHEMAS
@@ -167,7 +166,9 @@ def test_channels_and_urls(bids: Any) -> None:
     cold = {name: n for name, n in channel.items() if name not in hot}
     assert len(cold) > 9990
     assert all(name.startswith("channel-") for name in cold)
-    pairs = set(zip(bids.column("channel").to_pylist(), bids.column("url").to_pylist()))
+    pairs = set(
+        zip(bids.column("channel").to_pylist(), bids.column("url").to_pylist(), strict=True)
+    )
     assert len(pairs) == len(channel), "a channel has one URL"
     with_id = [url for name, url in pairs if name not in hot and "&channel_id=" in url]
     assert len(with_id) / len(cold) == pytest.approx(0.9, abs=0.02)
@@ -311,7 +312,8 @@ def test_describing_a_source_loads_no_compiler() -> None:
 
     code = (
         "import sys, pickle; from strom.connectors.datagen import NexmarkSource;"
-        "pickle.dumps(NexmarkSource(10)); NexmarkSource(10).schema; assert 'numba' not in sys.modules"
+        "pickle.dumps(NexmarkSource(10)); NexmarkSource(10).schema;"
+        "assert 'numba' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

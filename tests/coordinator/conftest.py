@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-
 from strom.core.config import CheckpointConfig, JobConfig, RestartStrategy
 from strom.core.ids import TaskId
 from strom.engine.graph.model import ChainedOperator, ExecutionGraph, JobGraph, JobVertex

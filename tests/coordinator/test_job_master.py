@@ -9,7 +9,6 @@ from typing import Any
 
 import cloudpickle
 import pytest
-
 from strom.api.connectors import SplitEnumerator
 from strom.checkpoint.handles import (
     FileHandle,

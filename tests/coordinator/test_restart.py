@@ -6,7 +6,6 @@ import random
 from datetime import timedelta
 
 import pytest
-
 from strom.core.config import (
     ExponentialDelayRestart,
     FailureRateRestart,

@@ -21,6 +21,7 @@ from strom.core.elements import (
 from strom.core.errors import SerializationError, TransportError
 from strom.core.ids import CheckpointId
 from strom.engine.exchange.codec import ChannelDecoder, ChannelEncoder, decode
+from strom.engine.exchange.partitioners import reordered
 from strom.engine.exchange.wire import (
     HEADER,
     MAGIC,
@@ -96,7 +97,7 @@ def test_columns_round_trip_and_slices_do_not_ship_their_parent(
     whole = ColumnBatch(
         pa.record_batch({"x": column}), np.arange(2000, dtype=np.int64) if stamped else None
     )
-    for part in (whole, whole.slice(100, 10), whole.take(np.array([5, 3, 1999]))):
+    for part in (whole, whole.slice(100, 10), reordered(whole, np.array([5, 3, 1999]))):
         got, size = through(part)
         assert isinstance(got, ColumnBatch)
         assert got.data.schema.equals(part.data.schema)
@@ -131,7 +132,7 @@ def test_columns_are_read_in_place() -> None:
     batch = ColumnBatch(pa.record_batch({"a": np.arange(100_000)}))
     encoder, decoder = ChannelEncoder(1), ChannelDecoder()
     frames = read(to_bytes(encoder.frames(batch, *encoder.encode(batch), 0)))
-    frame = [f for f in frames if decoder.admit(f)][0]
+    frame = next(f for f in frames if decoder.admit(f))
     element = decode(frame)
     assert isinstance(element, ColumnBatch)
     start = frame.payload.address
@@ -161,7 +162,7 @@ def test_what_pickle_cannot_do_cloudpickle_does() -> None:
 
 def test_an_unpicklable_record_is_named_by_its_type() -> None:
     generator = (i for i in range(3))
-    with pytest.raises(SerializationError, match="builtins.generator"):
+    with pytest.raises(SerializationError, match=r"builtins\.generator"):
         through(ObjectBatch([1, generator, 2]))
 
 
@@ -182,7 +183,10 @@ def test_control_elements_round_trip(element: Any) -> None:
     assert decode(frame) == element
 
 
-@given(sizes=st.lists(st.integers(0, 30_000).map(lambda n: n * 8), max_size=6), step=st.integers(24, 200_000))
+@given(
+    sizes=st.lists(st.integers(0, 30_000).map(lambda n: n * 8), max_size=6),
+    step=st.integers(24, 200_000),
+)
 @settings(max_examples=40, deadline=None)
 def test_frames_survive_any_fragmentation(sizes: list[int], step: int) -> None:
     frames = [(i, np.random.default_rng(i).bytes(size)) for i, size in enumerate(sizes)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from strom.core.config import JobConfig
 from strom.core.errors import GraphError
 from strom.core.ids import OperatorId, TaskId, VertexId

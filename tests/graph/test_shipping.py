@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
 from strom.core.config import JobConfig
 from strom.core.errors import SerializationError
 from strom.core.keys import FunctionKey

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
 from strom.core.config import JobConfig
 from strom.core.errors import GraphError
 from strom.engine.graph.model import Broadcast, Forward, Rebalance, StreamGraph
@@ -92,7 +91,11 @@ def test_node_numbers_are_dense_and_topological_whatever_the_creation_ids() -> N
     for node in program.nodes.values():
         node.id = node.id * 10 + 7
     graph = build_stream_graph(reversed(program.nodes.values()), "test", JobConfig())
-    assert [(node.id, node.name) for node in graph.nodes] == [(0, "read"), (1, "work"), (2, "write")]
+    assert [(node.id, node.name) for node in graph.nodes] == [
+        (0, "read"),
+        (1, "work"),
+        (2, "write"),
+    ]
     assert all(edge.source < edge.target for edge in graph.edges)
 
 
@@ -213,9 +216,7 @@ def test_parallelism_over_max_parallelism() -> None:
 def test_forward_between_different_parallelisms() -> None:
     program = Program()
     program.op("read", parallelism=2)
-    program.op(
-        "write", Input(program.nodes["read"], None, Forward()), parallelism=3, is_sink=True
-    )
+    program.op("write", Input(program.nodes["read"], None, Forward()), parallelism=3, is_sink=True)
     with pytest.raises(GraphError, match=r"'read' \(parallelism 2\) to 'write' \(parallelism 3\)"):
         program.build()
 

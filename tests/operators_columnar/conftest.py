@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
 from strom.api.specs import OperatorSpec
 from strom.core.batch import Batch
 from strom.core.clock import VirtualClock

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from strom.api.aggregates import count, first, last, max_, mean, min_, sum_
 from strom.api.functions import AggregateFunction
 from strom.api.output_tag import OutputTag
@@ -190,12 +189,12 @@ def late_records(tasks: list[Any]) -> list[str]:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     ASSIGNERS,
     st.sampled_from([0, 0, 5, 12]),
-    st.lists(STEP, max_size=8),
-    st.lists(STEP, max_size=8),
+    st.lists(STEP, max_size=6),
+    st.lists(STEP, max_size=6),
     st.sampled_from([0, 0, 7]),
 )
 def test_aggregates_equal_the_model_across_a_rescale(
@@ -214,8 +213,7 @@ def test_aggregates_equal_the_model_across_a_rescale(
         fired = [(r.k, r.window_end) for task in tasks for r in task.out.rows()]
         assert len(fired) == len(set(fired)), "a window fired twice"
     for task in new:
-        assert task.ctx.keyed_state.table is not None
-        assert all("slices" != t.name for t in task.snapshot()), "state left behind"
+        assert all(t.name != "slices" for t in task.snapshot()), "state left behind"
 
 
 def spec_operator(spec: WindowSpec) -> Any:
@@ -223,12 +221,12 @@ def spec_operator(spec: WindowSpec) -> Any:
     return lambda: make_columnar_window(spec)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     ASSIGNERS,
     st.sampled_from([0, 8]),
-    st.lists(STEP, max_size=8),
-    st.lists(STEP, max_size=8),
+    st.lists(STEP, max_size=6),
+    st.lists(STEP, max_size=6),
     st.sampled_from(["v", "f", "s"]),
     st.sampled_from(["min", "max"]),
     st.booleans(),
@@ -300,13 +298,14 @@ def test_windows_fire_in_order_before_the_watermark(bench: Any) -> None:
     assert task.out.events[-1] == 8
     task.operator.process_watermark(20)
     ends = [e if isinstance(e, int) else e.rows()[0].window_end for e in task.out.events]
-    assert ends == [5, 8, 10, 15, 20, 20] or ends == [5, 8, 10, 15, 20]
+    assert ends == [5, 8, 10, 15, 20, 20]
     assert [(r.k, r.window_end, r.n) for r in task.out.rows()] == [
         (1, 5, 2),
         (1, 10, 2),
         (2, 10, 1),
         (2, 15, 1),
         (1, 15, 1),
+        (1, 20, 1),
     ]
 
 
@@ -338,7 +337,9 @@ def test_constant_and_computed_keys(bench: Any) -> None:
     task.operator.process_watermark(MAX_TIMESTAMP)
     assert task.out.dicts() == [{"window_start": 0, "window_end": 10, "n": 2, "s": 30}]
     parity = ExpressionKey(((pl.col("k") % 2).alias("odd"),))
-    task = bench.task(make_columnar_window(spec_of(TumblingEventTimeWindows(10), COUNT, key=parity)))
+    task = bench.task(
+        make_columnar_window(spec_of(TumblingEventTimeWindows(10), COUNT, key=parity))
+    )
     task.operator.process(simple((1, 10, 1), (3, 20, 4), (2, 5, 5)))
     task.operator.process_watermark(MAX_TIMESTAMP)
     assert [(r.odd, r.s) for r in task.out.rows()] == [(1, 30), (0, 5)]
@@ -368,6 +369,33 @@ def test_result_types(bench: Any) -> None:
         "string",
         "string",
     )
+
+
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows(10), SlidingEventTimeWindows(10, 5)])
+@pytest.mark.parametrize("kind", ["min", "max"])
+def test_buffers_are_compacted(bench: Any, assigner: Any, kind: Any) -> None:
+    """Steadily rising (or falling) values make every record a candidate for a while."""
+    words = [f"{n:05d}" for n in range(15000)]
+    aggregate = (min_ if kind == "min" else max_)("s")
+    functions = (
+        ExtremeWindow("v", kind, False),
+        ExtremeWindow("s", kind, True),
+        BuiltinWindow((("s", aggregate),)),
+    )
+    for function in functions:
+        task = bench.task(make_columnar_window(spec_of(assigner, function)))
+        for start in range(0, 15000, 1000):
+            values = range(start, start + 1000)
+            values = values if kind == "max" else range(14999 - start, 13999 - start, -1)
+            data = {"k": [v % 400 for v in values], "v": values, "s": [words[v] for v in values]}
+            stamps = np.array([1 + 5 * (v % 2) for v in values], dtype=np.int64)
+            task.operator.process(ColumnBatch(pa.record_batch(data), stamps))
+        held = sum(len(t.data) for t in task.snapshot() if t.kind == "buffer")
+        assert held < 12000
+        task.operator.process_watermark(MAX_TIMESTAMP)
+        whole = [row for row in task.out.rows() if row.window_end == 10]
+        extremes = range(14600, 15000) if kind == "max" else range(400)
+        assert sorted(row.s for row in whole) == [words[v] for v in extremes]
 
 
 def test_large_firings_are_chunked(bench: Any) -> None:
@@ -400,7 +428,7 @@ def test_errors_say_what_is_wrong(bench: Any) -> None:
         task.operator.process(batch_of([(("a", 1, 1.0, None, True, "x"), 1)]))
     twice = BuiltinWindow((("k", count()),))
     task = bench.task(make_columnar_window(spec_of(TumblingEventTimeWindows(10), twice)))
-    with pytest.raises(GraphError, match="'the operator'.*'k'"):
+    with pytest.raises(GraphError, match=r"'the operator'.*'k'"):
         task.operator.process(simple((1, 1, 1)))
     task = bench.task(make_columnar_window(spec))
     task.operator.process(simple((1, 2**62, 1)))

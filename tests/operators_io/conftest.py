@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from strom.core.clock import VirtualClock
 from strom.core.config import JobConfig
 from strom.core.ids import KeyGroupRange, OperatorId

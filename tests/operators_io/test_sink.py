@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from strom.api.specs import SinkSpec
 from strom.core.batch import ObjectBatch
 from strom.core.errors import OperatorError
@@ -163,7 +162,7 @@ def test_a_failing_deferred_prepare_names_the_operator_every_time(start: Any) ->
     first, second = setup.snapshot(1), setup.snapshot(2)
     for snapshot in (first, second):
         with pytest.raises(
-            OperatorError, match="'my operator', subtask 3: .*checkpoint 1 .*no space left"
+            OperatorError, match=r"'my operator', subtask 3: .*checkpoint 1 .*no space left"
         ):
             snapshot.tables()
     assert writer.made_on == [writer.made_on[0]]

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from strom.api.connectors import Emit, Wait
 from strom.api.specs import SourceSpec
 from strom.api.watermarks import WatermarkGenerator, WatermarkStrategy
@@ -247,5 +246,5 @@ def test_a_wrong_poll_result_is_named(start: Any, reader: Any) -> None:
 
     setup = start(source(reader))
     reader.script.append("batch")
-    with pytest.raises(OperatorError, match="my operator.*'batch', not Emit"):
+    with pytest.raises(OperatorError, match=r"my operator.*'batch', not Emit"):
         setup.operator.poll()

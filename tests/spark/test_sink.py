@@ -186,14 +186,3 @@ def test_blocks_leave_the_store_after_writing(
     until(lambda: objects_in_store() <= before, "the blocks are released")
     it.commit(committables)
     assert published(tmp_path) == list(range(40_000))
-
-
-def test_writing_survives_the_loss_of_the_gateway(tmp_path: Path, gateway: Any) -> None:
-    import ray
-
-    it = writer(SparkParquetSink(str(tmp_path)))
-    write(it, rows(0))
-    prepared = it.prepare_commit(1)
-    ray.kill(gateway, no_restart=False)
-    it.commit(prepared())
-    assert published(tmp_path) == list(range(100))

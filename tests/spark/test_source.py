@@ -151,18 +151,3 @@ def test_an_input_that_changes_under_the_job_is_noticed(until: Any, input_folder
     pq.write_table(everything(input_folder).slice(0, 400), input_folder / "part-0.parquet")
     with pytest.raises(OperatorError, match="planned with 3000 rows and now has 2900"):
         driver.all()
-
-
-def test_reading_survives_the_loss_of_the_gateway(
-    until: Any, input_folder: Path, gateway: Any
-) -> None:
-    import ray
-
-    source = SparkParquetSource(str(input_folder), sort_by="at", rows_per_split=1500)
-    driver = Driver(until, source)
-    emits = [driver.next()]
-    former = ray.get(gateway.statistics.remote())["pid"]
-    ray.kill(gateway, no_restart=False)
-    emits += driver.all()
-    assert table(emits)["id"].to_pylist() == table(Driver(until, source).all())["id"].to_pylist()  # type: ignore[arg-type]
-    assert ray.get(gateway.statistics.remote())["pid"] != former

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import StateError
+from strom.state.column_index import BytesIndex, WordIndex
 from strom.state.index_kernels import upsert_bytes, upsert_words
-from strom.state.key_index import BytesIndex, CompositeIndex, WordIndex, as_declared, hashable
+from strom.state.key_index import CompositeIndex, as_declared, hashable
 
 SMALL = {
     "int64": (pa.int64(), st.integers(-3, 3)),

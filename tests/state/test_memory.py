@@ -22,8 +22,10 @@ from strom.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from strom.state.encoding import encode
 from strom.state.key_groups import key_group, range_for
 from strom.state.memory import MemoryKeyedStateBackend
+from strom.state.row_tables import _VECTORISED_FROM, groups_of_keys
 
 GROUPS = 16
 VALUE = ValueStateDescriptor("v")
@@ -314,9 +316,7 @@ def test_restore_twice_is_an_error() -> None:
 
 
 def test_keys_are_grouped_alike_one_by_one_and_vectorised() -> None:
-    from strom.state.row_tables import _VECTORISED_FROM, groups_of_keys
-
     for keys in (list(range(-10, 5000)), [f"k{i}" for i in range(5000)], [2**70] * 5000):
         assert len(keys) >= _VECTORISED_FROM
         expected = [key_group(key, 128) for key in keys]
-        assert groups_of_keys(keys, 128).tolist() == expected
+        assert groups_of_keys(keys, *encode(keys, "key"), 128).tolist() == expected

@@ -1,0 +1,288 @@
+"""Sockets: strangers, liars, threads, and what is left behind."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exchange_kit import SECRET, batch, channel, settle, take_all, task, wire
+from strom.core.batch import ColumnBatch
+from strom.core.clock import SystemClock, VirtualClock
+from strom.core.config import ExchangeConfig
+from strom.core.elements import EndOfData, Watermark
+from strom.core.errors import AuthenticationError, ConfigurationError, TransportError
+from strom.core.ids import ChannelId
+from strom.engine.exchange.admission import HANDSHAKE_DEADLINE_S, MOST_STRANGERS
+from strom.engine.exchange.dialing import CONNECT_DEADLINE_S
+from strom.engine.exchange.endpoint import Wiring
+from strom.engine.exchange.handshake import (
+    Hello,
+    ReceiverHandshake,
+    SenderHandshake,
+    Verdict,
+)
+from strom.engine.exchange.sockets import SocketEndpoint
+from strom.engine.exchange.wire import HEADER, MAGIC, Kind, small_frame
+
+A, B = task("a"), task("b")
+LINK = channel(0, A, B, 0)
+N1, N2 = b"1" * 32, b"2" * 32
+
+
+def handshake(sender_secret: bytes, receiver_secret: bytes) -> tuple[Any, Any]:
+    s = SenderHandshake(sender_secret, Hello(3, A, B), N1)
+    r = ReceiverHandshake(receiver_secret, N2)
+    data = s.start()
+    while r.needed:
+        piece, data = data[: r.needed], data[r.needed :]
+        answer = r.receive(piece)
+        data += s.receive(answer) if answer else b""
+    return s, r
+
+
+def test_both_sides_prove_themselves() -> None:
+    s, r = handshake(SECRET, SECRET)
+    assert r.hello == Hello(3, A, B)
+    s.receive(r.answer(Verdict.ACCEPTED))
+    assert s.verdict is Verdict.ACCEPTED
+    assert s.needed == 0
+
+
+def test_neither_side_accepts_another_secret() -> None:
+    with pytest.raises(AuthenticationError, match="secret"):
+        handshake(b"x" * 32, SECRET)
+    s, r = handshake(SECRET, SECRET)
+    answer = r.answer(Verdict.STALE)
+    with pytest.raises(AuthenticationError, match=r"b\[0\]"):
+        s.receive(bytes([Verdict.ACCEPTED]) + answer[1:])  # the verdict is under the proof
+
+
+def test_a_recorded_proof_is_worthless() -> None:
+    s = SenderHandshake(SECRET, Hello(3, A, B), N1)
+    recorded = s.receive(N2)
+    r = ReceiverHandshake(SECRET, b"3" * 32)
+    hello = s.start()
+    r.receive(hello[: r.needed])
+    r.receive(hello[12:])
+    with pytest.raises(AuthenticationError):
+        r.receive(recorded)
+
+
+@pytest.fixture
+def pair() -> Any:
+    """Two wired endpoints on a virtual clock."""
+    clock = VirtualClock()
+    config = ExchangeConfig()
+    a, b = (SocketEndpoint(t, config, SECRET, clock) for t in (A, B))
+    wire(1, {A: a, B: b}, [LINK])
+    settle(a, b)
+    yield a, b, clock
+    a.close()
+    b.close()
+
+
+def stranger(endpoint: SocketEndpoint, unix: bool = False) -> socket.socket:
+    address = endpoint.address
+    if unix:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(address.unix_path)
+    else:
+        connection = socket.create_connection((address.host, address.port))
+    connection.settimeout(5)
+    return connection
+
+
+def still_works(a: Any, b: Any) -> None:
+    a.outputs[LINK.id].write(batch(0, 2))
+    a.flush()
+    settle(a, b)
+    assert take_all(b) == [(0, [0, 1])]
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(Path(os.environ["BOMB"])),)
+
+
+@pytest.mark.parametrize("unix", [False, True])
+def test_strangers_get_nothing_in(
+    pair: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unix: bool
+) -> None:
+    a, b, _ = pair
+    monkeypatch.setenv("BOMB", str(tmp_path / "exploded"))
+    bomb = pickle.dumps([Bomb()])
+    bomb += bytes(-len(bomb) % 8)
+    frame = HEADER.pack(MAGIC, Kind.OBJECTS, 0, 0, 0, 1, len(bomb)) + bomb
+    liar = SenderHandshake(b"not the secret of this job", Hello(1, A, B), N1).start()
+    attacks = [
+        os.urandom(5000),
+        frame,
+        b"\0" * 100,
+        liar + b"\0" * 32 + frame,
+        b"GET / HTTP/1.1\r\n\r\n",
+    ]
+    for number, attack in enumerate(attacks, 1):
+        with stranger(b, unix) as connection:
+            connection.sendall(attack)
+            settle(a, b)
+            assert b.rejected_handshakes == number
+            received = connection.recv(4096) if attack.startswith(liar) else b""
+            assert len(received) <= 32  # at most a challenge, never a proof
+    assert take_all(b) == []
+    assert not (tmp_path / "exploded").exists()
+    still_works(a, b)
+
+
+def test_a_replayed_conversation_gets_nothing_in(pair: Any) -> None:
+    a, b, _ = pair
+    recorded = SenderHandshake(SECRET, Hello(1, A, B), N1)
+    said = [recorded.start(), recorded.receive(N2)]  # to another challenge than today's
+    with stranger(b) as connection:
+        connection.sendall(b"".join(said) + small_frame(Kind.CONTROL, b"\x05"))
+        settle(a, b)
+    assert b.rejected_handshakes == 1
+    assert take_all(b) == []
+    still_works(a, b)
+
+
+def test_the_silent_are_dropped_in_time_and_the_many_push_each_other_out(pair: Any) -> None:
+    a, b, clock = pair
+    crowd = [stranger(b, unix=True) for _ in range(MOST_STRANGERS + 5)]
+    settle(a, b)
+    assert b.rejected_handshakes == 5
+    still_works(a, b)
+    clock.advance_ms(int(HANDSHAKE_DEADLINE_S * 1000) + 1)
+    settle(a, b)
+    assert b.rejected_handshakes == MOST_STRANGERS + 5
+    for connection in crowd:
+        connection.close()
+    still_works(a, b)
+
+
+def test_a_proved_peer_may_write_only_to_its_own_channels(pair: Any) -> None:
+    a, b, _ = pair
+    stream = next(iter(a._outgoing.values())).stream
+    stream.queue([small_frame(Kind.CONTROL, b"\x05", channel=77)])
+    stream.flush()
+    with pytest.raises(TransportError, match=r"a\[0\].*channel 77"):
+        settle(b)
+
+
+def test_a_wrong_secret_never_connects() -> None:
+    clock = VirtualClock()
+    a = SocketEndpoint(A, ExchangeConfig(), b"y" * 32, clock)
+    b = SocketEndpoint(B, ExchangeConfig(), SECRET, clock)
+    wire(1, {A: a, B: b}, [LINK])
+    settle(a, b)
+    assert b.rejected_handshakes >= 1
+    a.outputs[LINK.id].write_control(Watermark(1))
+    clock.advance_ms(int(CONNECT_DEADLINE_S * 1000))
+    with pytest.raises(TransportError, match=r"receiver b\[0\] is unreachable.*hung up"):
+        settle(a, b)
+    assert take_all(b) == []
+    a.close()
+    b.close()
+    with pytest.raises(ConfigurationError, match="16 bytes"):
+        SocketEndpoint(A, ExchangeConfig(), b"short")
+
+
+def test_an_absent_receiver_is_retried_until_the_deadline() -> None:
+    clock = VirtualClock()
+    a = SocketEndpoint(A, ExchangeConfig(), SECRET, clock)
+    gone = SocketEndpoint(B, ExchangeConfig(), SECRET, clock)
+    address = gone.address
+    gone.close()
+    a.connect(Wiring(1, [], [LINK], {B: address}))
+    for _ in range(25):
+        a.pump(0)
+        clock.advance_ms(1000)
+    clock.advance_ms(10_000)
+    with pytest.raises(TransportError, match=r"b\[0\] is unreachable.*[Rr]efused"):
+        a.pump(0)
+    a.close()
+
+
+def test_wake_ends_a_wait_from_another_thread() -> None:
+    endpoint = SocketEndpoint(A, ExchangeConfig(), SECRET, SystemClock())
+    threading.Timer(0.05, endpoint.wake).start()
+    assert endpoint.pump(30.0)
+    endpoint.close()
+    endpoint.wake()
+
+
+def test_close_leaves_no_descriptor_and_no_file() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    ends = {t: SocketEndpoint(t, ExchangeConfig(), SECRET) for t in (A, B)}
+    paths = [Path(e.address.unix_path) for e in ends.values()]
+    wire(1, ends, [LINK])
+    settle(*ends.values())
+    with stranger(ends[B]):
+        settle(*ends.values())
+        for end in ends.values():
+            end.close()
+            end.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert not any(path.parent.exists() for path in paths)
+
+
+def test_the_unix_socket_is_private() -> None:
+    endpoint = SocketEndpoint(A, ExchangeConfig(), SECRET)
+    assert Path(endpoint.address.unix_path).parent.stat().st_mode & 0o777 == 0o700
+    endpoint.close()
+
+
+@pytest.mark.parametrize("rows", [10, 3000, 200_000])
+def test_two_threads_exchange_everything_within_bounds(rows: int) -> None:
+    config = ExchangeConfig(buffer_bytes=64 << 10, min_buffer_bytes=4 << 10)
+    ends = {t: SocketEndpoint(t, config, SECRET) for t in (A, B)}
+    wire(1, ends, [LINK])
+    count = 60
+    errors: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            a = ends[A]
+            out = a.outputs[ChannelId(0)]
+            for i in range(count):
+                out.write(batch(i * rows, rows))
+                out.write_control(Watermark((i + 1) * rows))
+                while not out.available:
+                    a.pump(1.0)
+            out.write_control(EndOfData())
+            while not a.drained():
+                a.pump(1.0)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    b = ends[B]
+    seen, marks = 0, 0
+    while True:
+        polled = b.gate.poll()
+        if polled is None:
+            b.pump(5.0)
+            continue
+        _, element = polled
+        if isinstance(element, EndOfData):
+            break
+        if isinstance(element, Watermark):
+            assert element.timestamp == seen
+            marks += 1
+        else:
+            assert isinstance(element, ColumnBatch)
+            first = element.data.column(0)[0].as_py()
+            assert first == seen
+            seen += len(element)
+    thread.join(10)
+    assert not errors
+    assert (seen, marks) == (count * rows, count)
+    for end in ends.values():
+        figures = end.statistics()
+        assert figures.peak_in_flight_bytes <= figures.bound_bytes
+        end.close()

@@ -1,0 +1,732 @@
+"""The row window operator: timelines first, then random streams against a naive model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strom.api.aggregates import count, first, last, max_, mean, sum_
+from strom.api.functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from strom.api.output_tag import OutputTag
+from strom.api.specs import (
+    AggregateWindow,
+    BuiltinWindow,
+    ExtremeWindow,
+    ProcessWindow,
+    ReduceWindow,
+    WindowSpec,
+)
+from strom.api.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EventTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+    TriggerResult,
+)
+from strom.api.windows import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from strom.core.batch import ColumnBatch
+from strom.core.elements import MAX_TIMESTAMP, Watermark
+from strom.core.errors import GraphError, StateError, TypeMismatchError
+from strom.core.keys import ColumnKey, ConstantKey, FunctionKey
+from strom.operators.row_windows import RowWindowOperator
+from strom.state.descriptors import ReducingStateDescriptor, ValueStateDescriptor
+from strom.testing.operator_harness import OperatorHarness
+
+KEY = FunctionKey(lambda record: record[0])
+LATE = OutputTag("late")
+
+
+class Listing(ProcessWindowFunction):
+    """(key, start, end, values)"""
+
+    def process(self, key, context, elements):
+        window = context.window()
+        yield key, window.start, window.end, [value for _, value in elements]
+
+
+def listing(assigner, **options):
+    return WindowSpec(KEY, assigner, ProcessWindow(Listing()), **options)
+
+
+def push(harness, *events):
+    """events: (key, timestamp); the value is the timestamp."""
+    harness.push(list(events), timestamps=[ts for _, ts in events])
+
+
+def test_tumbling_windows_fire_in_order_when_the_watermark_passes_their_last_millisecond():
+    #  ts   -3 | 1    4 | 5        10
+    #       [-5,0)  [0,5)  [5,10)  [10,15)
+    harness = OperatorHarness(listing(TumblingEventTimeWindows.of(5)))
+    push(harness, ("a", 5), ("a", 1), ("b", 4), ("a", -3), ("a", 10))
+    harness.watermark(-2)
+    assert harness.take_outputs() == []
+    harness.watermark(4)
+    assert harness.stamped_outputs() == [
+        (("a", -5, 0, [-3]), -1),
+        (("a", 0, 5, [1]), 4),
+        (("b", 0, 5, [4]), 4),
+    ]
+    harness.take_outputs()
+    harness.watermark(MAX_TIMESTAMP)
+    assert harness.take_outputs() == [("a", 5, 10, [5]), ("a", 10, 15, [10])]
+
+
+def test_firings_of_one_watermark_come_as_one_batch_before_the_watermark():
+    harness = OperatorHarness(listing(TumblingEventTimeWindows.of(5)))
+    push(harness, ("a", 1), ("b", 2), ("a", 7))
+    harness.watermark(20)
+    batch, mark = harness.output.elements
+    assert len(batch) == 3
+    assert mark == Watermark(20)
+
+
+def test_offset_and_negative_timestamps():
+    harness = OperatorHarness(listing(TumblingEventTimeWindows.of(10, 3)))
+    push(harness, ("a", -8), ("a", -7), ("a", 2), ("a", 3))
+    harness.watermark(MAX_TIMESTAMP)
+    assert harness.outputs() == [
+        ("a", -17, -7, [-8]),
+        ("a", -7, 3, [-7, 2]),
+        ("a", 3, 13, [3]),
+    ]
+
+
+def test_sliding_windows_hold_each_record_several_times():
+    #          0  1  2  3  4  5  6  7
+    #  [-2,2)  x  x
+    #  [0,4)   x  x  x  x
+    #  [2,6)         x  x  x  x
+    harness = OperatorHarness(listing(SlidingEventTimeWindows.of(4, 2)))
+    push(harness, ("a", 1), ("a", 3))
+    harness.watermark(MAX_TIMESTAMP)
+    assert harness.outputs() == [
+        ("a", -2, 2, [1]),
+        ("a", 0, 4, [1, 3]),
+        ("a", 2, 6, [3]),
+    ]
+
+
+def test_late_records_are_counted_or_sent_to_the_side():
+    harness = OperatorHarness(listing(TumblingEventTimeWindows.of(5)))
+    harness.watermark(4)
+    push(harness, ("a", 4), ("a", 5), ("b", 0))
+    harness.watermark(9)
+    assert harness.outputs() == [("a", 5, 10, [5])]
+    assert harness.metrics.get_count("late_records_dropped") == 2
+
+    harness = OperatorHarness(listing(TumblingEventTimeWindows.of(5), late_tag=LATE))
+    harness.watermark(4)
+    push(harness, ("a", 4), ("a", 5), ("b", 0))
+    assert harness.side_outputs("late") == [("a", 4), ("b", 0)]
+    assert harness.output.side["late"][0].timestamps.tolist() == [4, 0]
+    assert harness.metrics.get_count("late_records_dropped") == 0
+
+
+def test_late_columns_stay_columns():
+    spec = WindowSpec(
+        ColumnKey(("k",)), TumblingEventTimeWindows.of(5), ReduceWindow(max), late_tag=LATE
+    )
+    harness = OperatorHarness(spec)
+    harness.watermark(4)
+    data = pa.RecordBatch.from_pydict({"k": ["a", "b"], "v": [1, 2]})
+    harness.push(ColumnBatch(data, np.array([2, 8])))
+    (late,) = harness.output.side["late"]
+    assert isinstance(late, ColumnBatch)
+    assert late.data.to_pydict() == {"k": ["a"], "v": [1]}
+
+
+def test_allowed_lateness_fires_again_per_late_record_and_then_forgets():
+    #  watermark    4         7          8
+    #  [0,5)        fire      fire again  cleared (4 + 4 <= 8)
+    spec = listing(TumblingEventTimeWindows.of(5), allowed_lateness_ms=4)
+    harness = OperatorHarness(spec)
+    push(harness, ("a", 1))
+    harness.watermark(4)
+    assert harness.take_outputs() == [("a", 0, 5, [1])]
+    harness.watermark(7)
+    push(harness, ("a", 2), ("a", 3))
+    assert harness.take_outputs() == [("a", 0, 5, [1, 2]), ("a", 0, 5, [1, 2, 3])]
+    harness.watermark(8)
+    push(harness, ("a", 4))
+    assert harness.take_outputs() == []
+    assert harness.metrics.get_count("late_records_dropped") == 1
+    assert state_names(harness) == set()
+
+
+def state_names(harness):
+    """Names of keyed states that hold something, but for the operator's progress."""
+    names = {table.name for table in harness.snapshot().keyed if table.data.num_rows}
+    return names - {"__window_progress"}
+
+
+def test_sessions_merge_out_of_order():
+    #   0    5    10   15   20   25
+    #   a         c              e      gap 5
+    #        b                          joins a and c, for windows that touch merge
+    harness = OperatorHarness(listing(EventTimeSessionWindows.with_gap(5)))
+    push(harness, ("k", 0), ("k", 10), ("k", 25))
+    push(harness, ("k", 5))
+    harness.watermark(13)
+    assert harness.outputs() == []
+    harness.watermark(14)
+    assert harness.take_outputs() == [("k", 0, 15, [0, 10, 5])]
+    harness.watermark(MAX_TIMESTAMP)
+    assert harness.take_outputs() == [("k", 25, 30, [25])]
+    assert state_names(harness) == set()
+
+
+def test_session_reduce_counts_every_record_once_after_merges():
+    spec = WindowSpec(
+        KEY, EventTimeSessionWindows.with_gap(5), ReduceWindow(lambda a, b: (a[0], a[1] + b[1]))
+    )
+    harness = OperatorHarness(spec)
+    harness.push([("k", 1), ("k", 10), ("k", 100)], timestamps=[0, 12, 6])
+    harness.push([("k", 1000)], timestamps=[3])
+    harness.watermark(MAX_TIMESTAMP)
+    assert harness.stamped_outputs() == [(("k", 1101), 10), (("k", 10), 16)]
+
+
+def test_late_record_joins_a_session_that_is_still_open():
+    harness = OperatorHarness(listing(EventTimeSessionWindows.with_gap(5)))
+    push(harness, ("k", 10))
+    harness.watermark(12)
+    push(harness, ("k", 6), ("k", 3))  # 6 merges with the open session, 3 then with that
+    push(harness, ("j", 3))  # late: nothing is open for j
+    harness.watermark(20)
+    assert harness.outputs() == [("k", 3, 15, [10, 6, 3])]
+    assert harness.metrics.get_count("late_records_dropped") == 1
+
+
+def test_dynamic_gaps():
+    assigner = EventTimeSessionWindows.with_dynamic_gap(lambda record: record[2])
+    spec = WindowSpec(KEY, assigner, ProcessWindow(Listing3()))
+    harness = OperatorHarness(spec)
+    harness.push([("k", 0, 3), ("k", 2, 10), ("k", 8, 4), ("k", 13, 1)], timestamps=[0, 2, 8, 13])
+    harness.watermark(MAX_TIMESTAMP)
+    assert harness.outputs() == [(0, 12, 3), (13, 14, 1)]
+    with pytest.raises(TypeMismatchError, match="gap of a record"):
+        harness.push([("k", 0, 0)], timestamps=[0])
+
+
+class Listing3(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        yield context.window().start, context.window().end, len(elements)
+
+
+def test_processing_time_windows_use_the_clock():
+    harness = OperatorHarness(listing(TumblingProcessingTimeWindows.of(10)), start_ms=3)
+    push(harness, ("a", 1))
+    harness.advance_processing_time(9)
+    push(harness, ("a", 2))
+    assert harness.outputs() == []
+    harness.advance_processing_time(10)
+    assert harness.stamped_outputs() == [(("a", 0, 10, [1, 2]), 9)]
+    push(harness, ("a", 3))
+    harness.finish()
+    assert harness.outputs()[1:] == [("a", 10, 20, [3])]
+
+
+def test_processing_time_sessions():
+    harness = OperatorHarness(listing(ProcessingTimeSessionWindows.with_gap(10)))
+    push(harness, ("a", 1))
+    harness.advance_processing_time(8)
+    push(harness, ("a", 2))
+    harness.advance_processing_time(17)
+    assert harness.outputs() == []
+    harness.advance_processing_time(18)
+    assert harness.outputs() == [("a", 0, 18, [1, 2])]
+    assert state_names(harness) == set()
+
+
+def values(spec, events, finish=True):
+    harness = OperatorHarness(spec)
+    for event in events:
+        harness.push([event], timestamps=[event[1]])
+    if finish:
+        harness.watermark(MAX_TIMESTAMP)
+    return harness.outputs()
+
+
+class Values(WindowFunction):
+    def apply(self, key, window, inputs):
+        return [[value for _, value in inputs]]
+
+
+def test_count_trigger_keeps_and_purging_drops():
+    events = [("a", n) for n in range(5)]
+    keep = WindowSpec(KEY, GlobalWindows.create(), ProcessWindow(Values()), CountTrigger.of(2))
+    assert values(keep, events) == [[0, 1], [0, 1, 2, 3]]
+    purge = PurgingTrigger.of(CountTrigger.of(2))
+    drop = WindowSpec(KEY, GlobalWindows.create(), ProcessWindow(Values()), purge)
+    assert values(drop, events) == [[0, 1], [2, 3]]
+
+
+def test_global_windows_never_fire_by_default():
+    assert values(WindowSpec(KEY, GlobalWindows(), ProcessWindow(Values())), [("a", 1)]) == []
+
+
+def test_count_windows():
+    events = [("a", n) for n in range(7)] + [("b", 0)]
+    tumbling = WindowSpec(KEY, CountTumblingWindowAssigner.of(3), ProcessWindow(Values()))
+    assert values(tumbling, events) == [[0, 1, 2], [3, 4, 5]]
+    sliding = WindowSpec(KEY, CountSlidingWindowAssigner.of(4, 2), ProcessWindow(Values()))
+    assert values(sliding, events) == [[0, 1, 2, 3], [2, 3, 4, 5]]
+
+
+def test_count_trigger_over_merging_sessions():
+    spec = WindowSpec(
+        KEY, EventTimeSessionWindows.with_gap(5), ProcessWindow(Values()), CountTrigger.of(3)
+    )
+    assert values(spec, [("a", 0), ("a", 8), ("a", 4)]) == [[0, 8, 4]]
+
+
+def test_continuous_event_time_trigger():
+    #  window [0, 20), fires at 5, 10, 15 and at its end
+    trigger = ContinuousEventTimeTrigger.of(5)
+    harness = OperatorHarness(listing(TumblingEventTimeWindows.of(20), trigger=trigger))
+    push(harness, ("a", 1))
+    harness.watermark(5)
+    push(harness, ("a", 7))
+    harness.watermark(11)
+    assert [row[3] for row in harness.take_outputs()] == [[1], [1, 7]]
+    harness.watermark(MAX_TIMESTAMP)
+    assert [stamp for _, stamp in harness.stamped_outputs()] == [19, 19]
+    assert state_names(harness) == set()
+
+
+def test_continuous_event_time_trigger_on_a_global_window_ends():
+    trigger = ContinuousEventTimeTrigger.of(5)
+    spec = WindowSpec(KEY, GlobalWindows(), ProcessWindow(Values()), trigger)
+    assert values(spec, [("a", 1)]) == [[1], [1]]
+
+
+def test_continuous_processing_time_trigger():
+    trigger = ContinuousProcessingTimeTrigger.of(5)
+    spec = WindowSpec(KEY, GlobalWindows(), ProcessWindow(Values()), trigger)
+    harness = OperatorHarness(spec, start_ms=2)
+    push(harness, ("a", 1))
+    harness.advance_processing_time(11)
+    assert harness.outputs() == [[1], [1]]
+
+
+class Averages(AggregateFunction):
+    def create_accumulator(self):
+        return [0, 0]
+
+    def add(self, value, accumulator):
+        accumulator[0] += value[1]
+        accumulator[1] += 1
+        return accumulator
+
+    def get_result(self, accumulator):
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, a, b):
+        return [a[0] + b[0], a[1] + b[1]]
+
+
+class WithKey(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        (element,) = elements
+        yield key, element
+        yield OutputTag("side"), element
+
+
+def test_aggregate_with_window_function_and_side_output():
+    spec = WindowSpec(KEY, TumblingEventTimeWindows.of(10), AggregateWindow(Averages(), WithKey()))
+    harness = OperatorHarness(spec)
+    push(harness, ("a", 1), ("a", 4), ("b", 7))
+    harness.watermark(9)
+    assert harness.outputs() == [("a", 2.5), ("b", 7.0)]
+    assert harness.side_outputs("side") == [2.5, 7.0]
+
+
+def test_aggregate_without_window_function():
+    spec = WindowSpec(KEY, EventTimeSessionWindows.with_gap(5), AggregateWindow(Averages()))
+    assert values(spec, [("a", 0), ("a", 8), ("a", 4)]) == [4.0]
+
+
+class AllProcess(ProcessAllWindowFunction):
+    def process(self, context, elements):
+        yield context.window().start, sorted(elements)
+
+
+class AllApply(AllWindowFunction):
+    def apply(self, window, inputs):
+        return [(window.start, sorted(inputs))]
+
+
+@pytest.mark.parametrize(
+    "function", [AllProcess(), AllApply(), lambda window, inputs: [(window.start, sorted(inputs))]]
+)
+def test_windows_over_the_whole_stream(function):
+    spec = WindowSpec(
+        ConstantKey(), TumblingEventTimeWindows.of(5), ProcessWindow(function), keyed=False
+    )
+    assert values(spec, [("a", 1), ("b", 2), ("a", 6)]) == [
+        (0, [("a", 1), ("b", 2)]),
+        (5, [("a", 6)]),
+    ]
+
+
+class Stateful(ProcessWindowFunction):
+    """Counts firings of the window and of the key."""
+
+    def process(self, key, context, elements):
+        firings = []
+        for store in (context.window_state(), context.global_state()):
+            state = store.get_state(ValueStateDescriptor("firings"))
+            state.update((state.value() or 0) + 1)
+            firings.append(state.value())
+        yield context.window().start, *firings
+
+    def clear(self, context):
+        context.window_state().get_state(ValueStateDescriptor("firings")).clear()
+
+
+def test_window_state_and_global_state():
+    assigner = TumblingEventTimeWindows.of(5)
+    spec = WindowSpec(KEY, assigner, ProcessWindow(Stateful()), allowed_lateness_ms=10)
+    harness = OperatorHarness(spec)
+    push(harness, ("a", 1), ("a", 6))
+    harness.watermark(9)
+    push(harness, ("a", 2))
+    assert harness.outputs() == [(0, 1, 1), (5, 1, 2), (0, 2, 3)]
+    harness.watermark(MAX_TIMESTAMP)
+    assert state_names(harness) == {"firings"}  # of the key; those of the windows are cleared
+
+
+def test_window_state_with_sessions_is_refused():
+    spec = WindowSpec(KEY, EventTimeSessionWindows.with_gap(5), ProcessWindow(Stateful()))
+    with pytest.raises(StateError, match="merging"):
+        values(spec, [("a", 1)])
+
+
+class NoMerge(Trigger):
+    def on_element(self, element, timestamp, window, ctx):
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time, window, ctx):
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time, window, ctx):
+        return TriggerResult.CONTINUE
+
+    def clear(self, window, ctx):
+        pass
+
+
+def test_sessions_refuse_a_trigger_that_cannot_merge():
+    with pytest.raises(GraphError, match="NoMerge"):
+        RowWindowOperator(listing(EventTimeSessionWindows.with_gap(5), trigger=NoMerge()))
+
+
+def test_a_record_without_timestamp_is_an_error():
+    harness = OperatorHarness(listing(TumblingEventTimeWindows.of(5)))
+    with pytest.raises(TypeMismatchError, match="without timestamp"):
+        harness.push([("a", 1)])
+
+
+def columns(rows, schema, stamps):
+    data = pa.RecordBatch.from_pylist(
+        [dict(zip(schema.names, r, strict=True)) for r in rows], schema
+    )
+    return ColumnBatch(data, np.array(stamps, dtype=np.int64))
+
+
+SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int32())])
+
+
+def test_builtin_aggregates_over_sessions():
+    aggregates = (
+        ("n", count()),
+        ("total", sum_("v")),
+        ("top", max_("v")),
+        ("avg", mean("v")),
+        ("one", first("v")),
+        ("end", last("v")),
+    )
+    spec = WindowSpec(
+        ColumnKey(("k",)), EventTimeSessionWindows.with_gap(5), BuiltinWindow(aggregates)
+    )
+    harness = OperatorHarness(spec)
+    rows = [("a", 1), ("a", None), ("a", 5), ("b", None)]
+    harness.push(columns(rows, SCHEMA, [0, 8, 4, 3]))
+    harness.watermark(MAX_TIMESTAMP)
+    (batch,) = harness.batches()
+    assert batch.data.to_pylist() == [
+        {
+            "k": "b",
+            "window_start": 3,
+            "window_end": 8,
+            "n": 1,
+            "total": None,
+            "top": None,
+            "avg": None,
+            "one": None,
+            "end": None,
+        },
+        {
+            "k": "a",
+            "window_start": 0,
+            "window_end": 13,
+            "n": 3,
+            "total": 6,
+            "top": 5,
+            "avg": 3.0,
+            "one": 1,
+            "end": 5,
+        },
+    ]
+    kinds = [str(kind) for kind in batch.data.schema.types]
+    assert kinds == [
+        "string",
+        "int64",
+        "int64",
+        "int64",
+        "int64",
+        "int32",
+        "double",
+        "int32",
+        "int32",
+    ]
+    assert batch.timestamps.tolist() == [7, 12]
+
+
+def test_types_of_builtin_results_survive_a_restore():
+    spec = WindowSpec(
+        ColumnKey(("k",)), EventTimeSessionWindows.with_gap(5), BuiltinWindow((("m", max_("v")),))
+    )
+    harness = OperatorHarness(spec)
+    harness.push(columns([("a", None)], SCHEMA, [0]))
+    restored = OperatorHarness(spec, restored=harness.snapshot())
+    restored.watermark(MAX_TIMESTAMP)
+    (batch,) = restored.batches()
+    assert [str(kind) for kind in batch.data.schema.types] == ["string", "int64", "int64", "int32"]
+
+
+@pytest.mark.parametrize(
+    ("ties", "expected"), [(True, [(5, 0, 13), (5, 0, 13)]), (False, [(5, 0, 13)])]
+)
+def test_extreme_over_sessions(ties, expected):
+    spec = WindowSpec(
+        ColumnKey(("k",)), EventTimeSessionWindows.with_gap(5), ExtremeWindow("v", "max", ties)
+    )
+    harness = OperatorHarness(spec)
+    harness.push(columns([("a", 5), ("a", 3), ("a", 5), ("a", None)], SCHEMA, [0, 8, 4, 2]))
+    harness.watermark(MAX_TIMESTAMP)
+    assert [tuple(row)[1:] for row in harness.outputs()] == expected
+    assert harness.batches()[0].data.schema.names == ["k", "v", "window_start", "window_end"]
+
+
+def test_builtin_with_a_function_key_and_object_records():
+    spec = WindowSpec(KEY, EventTimeSessionWindows.with_gap(5), BuiltinWindow((("s", sum_("f1")),)))
+    harness = OperatorHarness(spec)
+    push(harness, ("a", 1), ("a", 3))
+    harness.watermark(MAX_TIMESTAMP)
+    assert harness.outputs() == [("a", 1, 8, 4)]
+
+
+def test_many_firings_are_cut_into_batches():
+    from strom.core.config import JobConfig
+
+    harness = OperatorHarness(
+        listing(TumblingEventTimeWindows.of(5)), config=JobConfig(batch_size=10)
+    )
+    push(harness, *[(key, 1) for key in range(25)])
+    harness.watermark(10)
+    assert [len(batch) for batch in harness.batches()] == [10, 10, 5]
+
+
+# --- random streams -------------------------------------------------------------------------
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from("ab"), st.integers(-30, 60)),
+        st.integers(-30, 70),  # a watermark
+    ),
+    max_size=40,
+)
+
+
+def naive(events, windows_of, lateness):
+    """One firing per window when the watermark passes it, one more per late record; rescans all."""
+    held, fired, out, dropped = {}, [], [], 0
+    now = -(2**63)
+    for event in [*events, MAX_TIMESTAMP]:
+        if isinstance(event, int):
+            now, before = max(now, event), now
+            due = [(end, order, key, start) for (key, start, end), (order, _) in held.items()]
+            for end, _, key, start in sorted(due):
+                if before < end - 1 <= now:
+                    out.append((key, start, end, list(held[key, start, end][1])))
+            held = {w: v for w, v in held.items() if w[2] - 1 + lateness > now}
+            continue
+        key, ts = event
+        alive = [(s, e) for s, e in windows_of(ts) if e - 1 + lateness > now]
+        for start, end in alive:
+            held.setdefault((key, start, end), (len(fired), []))[1].append(ts)
+            fired.append(None)
+            if end - 1 <= now:
+                out.append((key, start, end, list(held[key, start, end][1])))
+        if not alive and ts + lateness <= now:
+            dropped += 1
+    return out, dropped
+
+
+def run(spec, events, cuts=()):
+    """Outputs and number of dropped records, restoring from a snapshot at each cut."""
+    harness = OperatorHarness(spec)
+    outputs, dropped = [], 0
+    for index, event in enumerate([*events, MAX_TIMESTAMP]):
+        if index in cuts:
+            outputs += harness.outputs()
+            dropped += harness.metrics.get_count("late_records_dropped")
+            harness = OperatorHarness(spec, restored=harness.snapshot(), attempt=index)
+        if isinstance(event, int):
+            if event > harness.output.watermark:
+                harness.watermark(event)
+        else:
+            push(harness, event)
+    outputs += harness.outputs()
+    assert state_names(harness) == set()
+    return outputs, dropped + harness.metrics.get_count("late_records_dropped")
+
+
+@settings(max_examples=60, deadline=None)
+@given(EVENTS, st.sampled_from([(10, 10, 0), (7, 3, 1), (4, 6, -2)]), st.sampled_from([0, 5]))
+def test_aligned_windows_match_the_model(events, shape, lateness):
+    size, slide, offset = shape
+    assigner = SlidingEventTimeWindows.of(size, slide, offset)
+
+    def windows_of(ts):
+        starts = range(ts - size - abs(offset) - slide, ts + 1)
+        found = [s for s in starts if (s - offset) % slide == 0 and s <= ts < s + size]
+        return [(s, s + size) for s in reversed(found)]
+
+    spec = listing(assigner, allowed_lateness_ms=lateness)
+    assert run(spec, events) == naive(events, windows_of, lateness)
+
+
+def naive_sessions(events, gap):
+    """Sessions that never see late records: sort and split."""
+    out = []
+    for key in "ab":
+        group = []
+        for ts in [*sorted(ts for k, ts in events if k == key), None]:
+            if group and (ts is None or ts > group[-1] + gap):
+                out.append((key, group[0], group[-1] + gap, group))
+                group = []
+            group.append(ts)
+    return sorted(out)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(-30, 60)), max_size=30),
+    st.integers(1, 9),
+)
+def test_sessions_match_the_model(events, gap):
+    outputs, _ = run(listing(EventTimeSessionWindows.with_gap(gap)), events)
+    assert sorted((k, s, e, sorted(v)) for k, s, e, v in outputs) == naive_sessions(events, gap)
+
+
+SPECS = {
+    "tumbling": listing(TumblingEventTimeWindows.of(10)),
+    "late": listing(SlidingEventTimeWindows.of(8, 4), allowed_lateness_ms=6),
+    "sessions": listing(EventTimeSessionWindows.with_gap(6), allowed_lateness_ms=6),
+    "aggregate": WindowSpec(
+        KEY, EventTimeSessionWindows.with_gap(6), AggregateWindow(Averages(), WithKey())
+    ),
+    "count": WindowSpec(KEY, CountSlidingWindowAssigner.of(4, 2), ProcessWindow(Values())),
+    "continuous": listing(
+        TumblingEventTimeWindows.of(20), trigger=ContinuousEventTimeTrigger.of(4)
+    ),
+    "builtin": WindowSpec(
+        KEY,
+        EventTimeSessionWindows.with_gap(6),
+        BuiltinWindow((("n", count()), ("one", first("f1")), ("end", last("f1")))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in SPECS if name != "count"])
+@settings(max_examples=25, deadline=None)
+@given(EVENTS, st.sets(st.integers(0, 40), max_size=3))
+def test_a_restore_anywhere_changes_nothing(name, events, cuts):
+    assert run(SPECS[name], events, cuts) == run(SPECS[name], events)
+
+
+@settings(max_examples=25, deadline=None)
+@given(EVENTS, st.sets(st.integers(0, 40), max_size=3))
+def test_a_restore_anywhere_keeps_counts(events, cuts):
+    def outputs(cuts):
+        harness, found = OperatorHarness(SPECS["count"]), []
+        for index, event in enumerate(events):
+            if index in cuts:
+                found += harness.outputs()
+                harness = OperatorHarness(SPECS["count"], restored=harness.snapshot())
+            if not isinstance(event, int):
+                push(harness, event)
+        return found + harness.outputs()
+
+    assert outputs(cuts) == outputs(())
+
+
+def test_one_batch_gives_what_record_by_record_gives():
+    rng = np.random.default_rng(5)
+    events = [
+        ("ab"[k], int(ts))
+        for k, ts in zip(rng.integers(0, 2, 300), rng.integers(0, 500, 300), strict=True)
+    ]
+    for spec in (SPECS["tumbling"], SPECS["late"], SPECS["sessions"], SPECS["builtin"]):
+        whole = OperatorHarness(spec)
+        push(whole, *events)
+        whole.watermark(MAX_TIMESTAMP)
+        single = OperatorHarness(spec)
+        for event in events:
+            push(single, event)
+        single.watermark(MAX_TIMESTAMP)
+        assert whole.outputs() == single.outputs()
+
+
+def test_default_trigger_equals_event_time_trigger():
+    events = [("a", 1), ("a", 3), ("b", 12)]
+    plain = listing(TumblingEventTimeWindows.of(5))
+    explicit = listing(TumblingEventTimeWindows.of(5), trigger=EventTimeTrigger.create())
+    assert values(plain, events) == values(explicit, events)
+
+
+def test_trigger_states_of_one_name_are_kept_apart_from_the_functions():
+    class Noisy(Stateful):
+        def process(self, key, context, elements):
+            state = context.global_state().get_reducing_state(
+                ReducingStateDescriptor("count", lambda a, b: a + b)
+            )
+            state.add(100)
+            yield state.get(), len(elements)
+
+        def clear(self, context):
+            pass
+
+    spec = WindowSpec(KEY, GlobalWindows(), ProcessWindow(Noisy()), CountTrigger.of(2))
+    assert values(spec, [("a", n) for n in range(4)]) == [(100, 2), (200, 4)]
