@@ -23,7 +23,12 @@ if TYPE_CHECKING:
         CollectSink as CollectSink, DiscardSink as DiscardSink, PrintSink as PrintSink
     )
     from .api.collected import CollectedResults as CollectedResults
-    from .api.connectors import Sink as Sink, Source as Source
+    from .api.connectors import (
+        Emit as Emit, EnumeratorContext as EnumeratorContext, NeedSplit as NeedSplit,
+        ReaderContext as ReaderContext, Sink as Sink, SinkWriter as SinkWriter, Source as
+        Source, SourceReader as SourceReader, SplitEnumerator as SplitEnumerator, Wait as
+        Wait, WriterContext as WriterContext
+    )
     from .api.data_stream import DataStream as DataStream
     from .api.environment import StreamExecutionEnvironment as StreamExecutionEnvironment
     from .api.functions import (
@@ -111,7 +116,10 @@ _PUBLIC = {
     "api.aggregates": "Aggregate count first last max_ mean min_ sum_",
     "api.builtin_sinks": "CollectSink DiscardSink PrintSink",
     "api.collected": "CollectedResults",
-    "api.connectors": "Sink Source",
+    "api.connectors": (
+        "Emit EnumeratorContext NeedSplit ReaderContext Sink SinkWriter Source SourceReader "
+        "SplitEnumerator Wait WriterContext"
+    ),
     "api.data_stream": "DataStream",
     "api.environment": "StreamExecutionEnvironment",
     "api.functions": (

@@ -49,7 +49,8 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to read now; ask again at `until_ms` (processing time), or after new splits if None."""
+    """Nothing to read now; ask again at `until_ms` (processing time), or after new splits if
+    None."""
 
     until_ms: int | None
 

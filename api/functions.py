@@ -127,7 +127,8 @@ class AggregateFunction(Function, ABC):
 
 
 class ProcessFunction(Function, ABC):
-    """Per-record logic. Results are yielded; `yield OutputTag(...), value` goes to a side output."""
+    """Per-record logic. Results are yielded; `yield OutputTag(...), value` goes to a side
+    output."""
 
     class Context(Protocol):
         def timestamp(self) -> int | None: ...

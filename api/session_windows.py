@@ -27,14 +27,16 @@ class SessionWindowTimeGapExtractor(ABC):
         """The gap in milliseconds, greater than 0."""
 
 
-class _Sessions(MergingWindowAssigner):
+class SessionWindowAssigner(MergingWindowAssigner):
+    """Merges exactly the windows that overlap or touch."""
+
     def merge_windows(
         self, windows: Iterable[Any], callback: MergingWindowAssigner.MergeCallback
     ) -> None:
         TimeWindow.merge_windows(windows, callback)
 
 
-class _EventTime(_Sessions):
+class _EventTime(SessionWindowAssigner):
     def get_default_trigger(self, env: Any = None) -> Trigger:
         return EventTimeTrigger()
 
@@ -42,7 +44,7 @@ class _EventTime(_Sessions):
         return True
 
 
-class _ProcessingTime(_Sessions):
+class _ProcessingTime(SessionWindowAssigner):
     def get_default_trigger(self, env: Any = None) -> Trigger:
         return ProcessingTimeTrigger()
 
@@ -51,7 +53,7 @@ class _ProcessingTime(_Sessions):
 
 
 @dataclass(frozen=True)
-class _FixedGap(_Sessions):
+class _FixedGap(SessionWindowAssigner):
     gap: int
 
     def __post_init__(self) -> None:
@@ -64,7 +66,7 @@ class _FixedGap(_Sessions):
 
 
 @dataclass(frozen=True)
-class _DynamicGap(_Sessions):
+class _DynamicGap(SessionWindowAssigner):
     extractor: Any
 
     def gap_of(self, element: Any) -> int:

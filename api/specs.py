@@ -1,6 +1,7 @@
 """Operators as plain data: what the API records and what `operators/` builds running code from.
 
-A spec holds the user's functions as they were given; it is pickled (cloudpickle) into the job graph.
+A spec holds the user's functions as they were given; it is pickled (cloudpickle) into the job
+graph.
 """
 
 from __future__ import annotations
@@ -137,7 +138,8 @@ class AggregateWindow:
 
 @dataclass(frozen=True)
 class ProcessWindow:
-    """`function`: ProcessWindowFunction or WindowFunction (ProcessAll/All when the stream is not keyed)."""
+    """`function`: ProcessWindowFunction or WindowFunction (ProcessAll/All when the stream is not
+    keyed)."""
 
     function: Any
 
@@ -165,7 +167,8 @@ WindowFunctionSpec = ReduceWindow | AggregateWindow | ProcessWindow | BuiltinWin
 
 @dataclass(frozen=True)
 class WindowSpec(OperatorSpec):
-    """A keyed window operator; `window_all` uses `ConstantKey` at parallelism 1 and `keyed` False."""
+    """A keyed window operator; `window_all` uses `ConstantKey` at parallelism 1 and `keyed`
+    False."""
 
     key: KeySelector
     assigner: WindowAssigner

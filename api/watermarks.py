@@ -91,7 +91,7 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Any) -> WatermarkStrategy:
-        """Records are at most `max_out_of_orderness` (timedelta, ms, Duration) late."""
+        """Records are at most `max_out_of_orderness` (timedelta, ms or PyFlink Time) late."""
         delay = to_millis(max_out_of_orderness, "max_out_of_orderness")
         return WatermarkStrategy(BoundedOutOfOrderness(delay))
 
@@ -120,7 +120,7 @@ class WatermarkStrategy:
         return replace(self, timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Any) -> WatermarkStrategy:
-        """This strategy, turning idle after `idle_timeout` (timedelta, ms, Duration)."""
+        """This strategy, turning idle after `idle_timeout` (timedelta, ms or PyFlink Time)."""
         timeout = to_millis(idle_timeout, "idle_timeout")
         if timeout <= 0:
             raise ConfigurationError(f"the idle timeout must be > 0 ms, is {timeout}")

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
 from strom import Sink, SinkWriter
 from strom.connectors.datagen import DataGenSource
 

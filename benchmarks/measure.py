@@ -1,6 +1,7 @@
 """Run one workload and say what it took.
 
-`seconds` runs from the moment every task is up to the end of the job: the first records, just-in-time
+`seconds` runs from the moment every task is up to the end of the job: the first records,
+just-in-time
 loading of kernels, the last windows and the terminal commit are in, process starts are not. CPU and
 memory are those of strom's own processes (the tasks'), each at its peak.
 """

@@ -20,7 +20,8 @@ TIMEOUT_S = 60.0
 
 
 def measure_recovery(kills: int, parallelism: int) -> dict[str, Any]:
-    """SIGKILL a task's process, again and again; seconds from the signal until records flow again."""
+    """SIGKILL a task's process, again and again; seconds from the signal until records flow
+    again."""
     times = []
     with tempfile.TemporaryDirectory(prefix="strom-bench-") as folder:
         env = environment(Setting("recovery", 0, parallelism, "ray", 0.5), folder)

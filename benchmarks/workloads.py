@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import polars as pl
-
 from strom import (
     DataStream,
     DiscardSink,

@@ -21,7 +21,8 @@ class FileHandle:
 
 @dataclass(frozen=True)
 class KeyedHandle:
-    """One keyed StateTable in an Arrow IPC file. `groups`: (key group, first row, rows), ascending."""
+    """One keyed StateTable in an Arrow IPC file. `groups`: (key group, first row, rows),
+    ascending."""
 
     name: str
     kind: str
@@ -32,7 +33,8 @@ class KeyedHandle:
 
 @dataclass(frozen=True)
 class OperatorHandle:
-    """All operator state of one operator's subtask in one Arrow IPC file (columns: name, mode, item)."""
+    """All operator state of one operator's subtask in one Arrow IPC file (columns: name, mode,
+    item)."""
 
     file: FileHandle
 

@@ -122,7 +122,8 @@ Batch = ColumnBatch | ObjectBatch
 
 
 def concat(batches: Sequence[Batch]) -> Batch:
-    """One batch with the records of all, in order. All must be of one kind and, if columnar, schema.
+    """One batch with the records of all, in order. All must be of one kind and, if columnar,
+    schema.
 
     Timestamps are kept when every batch has them; mixing batches with and without is an error.
     """

@@ -36,7 +36,8 @@ class ExponentialDelayRestart:
 
 @dataclass(frozen=True)
 class FailureRateRestart:
-    """Restart while no more than `failures` happen within `interval`, waiting `delay` before each."""
+    """Restart while no more than `failures` happen within `interval`, waiting `delay` before
+    each."""
 
     failures: int = 3
     interval: timedelta = timedelta(minutes=5)

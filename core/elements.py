@@ -15,7 +15,8 @@ MIN_TIMESTAMP: Final = -(2**63)
 """The watermark before any watermark."""
 
 MAX_TIMESTAMP: Final = 2**63 - 1
-"""The watermark after the last record of a bounded stream: closes every window, fires every timer."""
+"""The watermark after the last record of a bounded stream: closes every window, fires every
+timer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class CheckpointBarrier:
 
 @dataclass(frozen=True, slots=True)
 class LatencyMarker:
-    """Passes through the operators at `marked_ms` (source's clock) to measure delay; never overtakes."""
+    """Passes through the operators at `marked_ms` (source's clock) to measure delay; never
+    overtakes."""
 
     marked_ms: int
     source: str

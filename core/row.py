@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import _tuplegetter  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Any, ClassVar
 
 
@@ -57,7 +57,7 @@ class Row(tuple[Any, ...]):
         return zip(self._fields, self, strict=True)
 
 
-@lru_cache(maxsize=None)
+@cache
 def row_class(fields: tuple[str, ...]) -> type[Row]:
     """The `Row` subclass for these field names."""
     members: dict[str, Any] = {"__slots__": (), "_fields": fields}

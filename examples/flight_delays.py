@@ -25,7 +25,6 @@ import flight_reference
 import polars as pl
 import pyarrow.parquet as pq
 import ray
-
 from strom import (
     JobClient,
     OutputTag,

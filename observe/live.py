@@ -87,7 +87,8 @@ class LiveView:
             while not client.get_job_status().is_terminal:
                 view.show(client.metrics())
 
-    Messages given to `say` scroll above the table. Without a terminal it prints a line now and then.
+    Messages given to `say` scroll above the table. Without a terminal it prints a line now and
+    then.
     """
 
     def __init__(

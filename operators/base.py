@@ -8,7 +8,8 @@ An operator belongs to one subtask and runs on that task's thread only. Batches 
 
 State restored from a checkpoint is in `ctx` before `open`. `prepare_snapshot(n)` is called when
 the barrier n is at this operator: everything received before it is processed, nothing after it;
-whatever must be in the checkpoint has to be in `ctx.keyed_state` / `ctx.operator_state` when it returns.
+whatever must be in the checkpoint has to be in `ctx.keyed_state` / `ctx.operator_state` when it
+returns.
 After `finish()` (end of all inputs) only snapshots and notifications follow.
 """
 
@@ -30,7 +31,8 @@ from ..state.operator_state import OperatorStateBackend
 
 
 class Output(Protocol):
-    """Where an operator's results go: the next operator of the chain, or the exchange. Never blocks."""
+    """Where an operator's results go: the next operator of the chain, or the exchange. Never
+    blocks."""
 
     def emit(self, batch: Batch) -> None:
         """Records to the main output. Empty batches are dropped."""
@@ -80,7 +82,8 @@ class OperatorContext:
     publish: Callable[[str, Any], None]
     """Send a picklable value to the job's client under a key; a key seen before is dropped."""
     request_splits: Callable[[], None]
-    """Sources: ask the enumerator for splits; the answer arrives as `add_splits`/`no_more_splits`."""
+    """Sources: ask the enumerator for splits; the answer arrives as
+    `add_splits`/`no_more_splits`."""
     restored: bool
     """Whether this subtask starts from a checkpoint."""
 
@@ -100,7 +103,8 @@ class Operator(ABC):
 
     @abstractmethod
     def process(self, batch: Batch, port: int = 0) -> None:
-        """Handle records of input `port` (0 for one-input operators). Never called with an empty batch."""
+        """Handle records of input `port` (0 for one-input operators). Never called with an empty
+        batch."""
 
     def process_watermark(self, timestamp: int) -> None:
         """Event time reached `timestamp` on all inputs together. Fire what is due, then forward."""

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..api.session_windows import SessionWindowAssigner
 from ..api.windows import MergingWindowAssigner
 from .window_namespace import Namespace, to_namespace, to_window
 
@@ -46,6 +47,9 @@ class MergingWindows:
 
     def __init__(self, assigner: MergingWindowAssigner, pairs: Pairs | None) -> None:
         self._assigner = assigner
+        self._by_overlap = type(assigner).merge_windows is SessionWindowAssigner.merge_windows
+        """Only windows that overlap or touch a new one can merge with it: none else is looked
+        at."""
         self._state_of = {to_window(window): state for window, state in pairs or ()}
         self.changed = False
         """Whether `pairs()` differs from what was given."""
@@ -54,8 +58,16 @@ class MergingWindows:
         """Add a window: the window it is part of now, and what has to be merged for that."""
         if window in self._state_of:
             return window, []
+        if self._by_overlap:
+            near = [w for w in self._state_of if w.start <= window.end and w.end >= window.start]
+            if not near:
+                self._state_of[window] = to_namespace(window)
+                self.changed = True
+                return window, []
+        else:
+            near = list(self._state_of)
         groups = _Groups()
-        self._assigner.merge_windows([*self._state_of, window], groups)
+        self._assigner.merge_windows([*near, window], groups)
         result = window
         merges = []
         for merged, members in groups.found:

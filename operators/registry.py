@@ -1,4 +1,5 @@
-"""From spec to running operator. Modules load on first use, so that a task pays only for what it runs."""
+"""From spec to running operator. Modules load on first use, so that a task pays only for what it
+runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The row face of rolling aggregates: per-record Python over a value state.
 
 State is read and written once per distinct key of a batch; between that the batch's keys live in
-a dict, which is what makes it fast. Records are tuples and lists (position, or f0, f1, ...), `Row`s and named tuples (position or name), dicts and dataclasses (name), or scalars (field 0 or
-"value").
+a dict, which is what makes it fast. Records are tuples and lists (position, or f0, f1, ...), `Row`s
+and named tuples (position or name), dicts and dataclasses (name), or scalars (field 0 or "value").
 """
 
 from __future__ import annotations

@@ -80,6 +80,8 @@ class RowWindowOperator(Operator):
         self._functions = logic.functions
         self._armed: set[tuple[Any, Namespace]] = set()
         """(key, window) whose timers were set while handling this batch."""
+        self._open_windows: dict[Any, MergingWindows] = {}
+        """Merging windows by key while handling a batch, written to state at its end."""
 
     def process(self, batch: Batch, port: int = 0) -> None:
         if self._columnar and self._progress.layout is None and isinstance(batch, ColumnBatch):
@@ -95,6 +97,10 @@ class RowWindowOperator(Operator):
             set_current_key(key)
             if not add(key, value, stamp) and self._is_late(stamp + self._lateness):
                 late.append(index)
+        for key, windows in self._open_windows.items():
+            set_current_key(key)
+            self._keep(windows)
+        self._open_windows.clear()
         if late:
             self._send_late(batch, late)
         self._emitter.flush()
@@ -134,7 +140,9 @@ class RowWindowOperator(Operator):
 
     def _add_merging(self, key: Any, value: Any, stamp: int) -> bool:
         """`_add` for windows that grow together."""
-        windows = self._merging_windows()
+        windows = self._open_windows.get(key)
+        if windows is None:
+            windows = self._open_windows[key] = self._merging_windows()
         taken = False
         for window in self._assigner.assign_windows(value, stamp, self._context):
             actual, merges = windows.add(window)
@@ -147,7 +155,6 @@ class RowWindowOperator(Operator):
             held_at = windows.state_of(actual)
             self._contents.add(held_at, value)
             self._added(key, value, stamp, actual, to_namespace(actual), held_at)
-        self._keep(windows)
         return taken
 
     def _added(

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.elements import MIN_TIMESTAMP
+from ..core.errors import StateError
 from ..core.ids import KeyGroupRange
 from ..state.backend import KeyedStateBackend
 from ..state.key_groups import key_groups_of
@@ -57,7 +58,7 @@ class WindowProgress:
         self.number = max(rows.column("number").to_pylist())
         layouts = rows.column("layout").drop_null().unique().to_pylist()
         if layouts:
-            self.layout = pa.ipc.read_schema(pa.py_buffer(layouts[0]))
+            self.layout = _the_one([pa.ipc.read_schema(pa.py_buffer(b)) for b in layouts])
         self.advance(int(floors[owned_groups(self._groups)].min()))
 
     def save(self) -> None:
@@ -104,3 +105,20 @@ class WindowProgress:
             self._floors[key_groups_of(keys, self._max_parallelism)] < window_end - 1
         )
         return fired
+
+
+def _the_one(layouts: list[pa.Schema]) -> pa.Schema:
+    """The layout that the former subtasks agree on. StateError naming two that differ."""
+    for other in layouts[1:]:
+        if not other.equals(layouts[0], check_metadata=True):
+            raise StateError(
+                "the former subtasks keep state of different layouts, "
+                f"[{_text(layouts[0])}] and [{_text(other)}]: their first records had different "
+                "types; declare a schema upstream, so that all records are of one kind"
+            )
+    return layouts[0]
+
+
+def _text(layout: pa.Schema) -> str:
+    columns = ", ".join(f"{field.name}: {field.type}" for field in layout)
+    return columns or "records as Python objects"

@@ -38,7 +38,8 @@ KEY_GROUP = "__key_group"
 
 @dataclass(frozen=True)
 class StateTable:
-    """One state of one operator's subtask, as Arrow. `data` starts with KEY_GROUP (keyed state only).
+    """One state of one operator's subtask, as Arrow. `data` starts with KEY_GROUP (keyed state
+    only).
 
     `kind` says which face wrote it ("value", "list", "map", "reducing", "aggregating", "timers",
     "table", "buffer"); `metadata` whatever that face needs to read it back (text only).
@@ -128,7 +129,8 @@ class BufferState(ABC):
 
 
 class TimerQueue(ABC):
-    """Timers (timestamp ms, key, namespace) in time order; a timer registered twice is one timer."""
+    """Timers (timestamp ms, key, namespace) in time order; a timer registered twice is one
+    timer."""
 
     @abstractmethod
     def register(self, timestamp: int, key: Any, namespace: Any = None) -> None: ...
@@ -201,7 +203,8 @@ class KeyedStateBackend(ABC):
     @abstractmethod
     def restore(self, tables: Iterable[StateTable]) -> None:
         """Before first use, once: the tables (possibly several of one name, from several former
-        subtasks), already cut to this subtask's key groups. Decoding a name happens when it is first
+        subtasks), already cut to this subtask's key groups. Decoding a name happens when it is
+        first
         asked for or snapshotted; state never asked for is carried along into later snapshots."""
 
 

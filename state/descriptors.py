@@ -37,7 +37,8 @@ class MapStateDescriptor(StateDescriptor):
 
 @dataclass(frozen=True)
 class ReducingStateDescriptor(StateDescriptor):
-    """One value per key into which `reduce_function(a, b)` (or a ReduceFunction) folds each addition."""
+    """One value per key into which `reduce_function(a, b)` (or a ReduceFunction) folds each
+    addition."""
 
     reduce_function: Callable[[Any, Any], Any] | Any = None
 

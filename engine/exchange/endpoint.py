@@ -35,7 +35,8 @@ class Wiring:
 
 @dataclass(frozen=True)
 class ExchangeStatistics:
-    """Bytes are payload bytes. `in_flight_bytes`: queued here, at the input and the outputs together;
+    """Bytes are payload bytes. `in_flight_bytes`: queued here, at the input and the outputs
+    together;
     `peak_in_flight_bytes` its maximum so far; `bound_bytes`: what the configuration allows."""
 
     bytes_sent: int
@@ -108,7 +109,8 @@ class Endpoint(Protocol):
         ...
 
     def next_flush(self) -> float | None:
-        """Seconds (may be <= 0) until a partly filled buffer must leave, None when all are empty."""
+        """Seconds (may be <= 0) until a partly filled buffer must leave, None when all are
+        empty."""
         ...
 
     def flush(self) -> None:

@@ -71,7 +71,8 @@ ChainingStrategy = Literal["always", "head", "never"]
 
 @dataclass(frozen=True)
 class StreamEdge:
-    """`tag`: None for the main output of `source`, else a side output. `port`: input of `target`."""
+    """`tag`: None for the main output of `source`, else a side output. `port`: input of
+    `target`."""
 
     source: int
     target: int

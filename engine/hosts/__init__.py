@@ -1,4 +1,5 @@
-"""The hosts: one local process, Ray, the simulator. One task code, one driver, three places to run."""
+"""The hosts: one local process, Ray, the simulator. One task code, one driver, three places to
+run."""
 
 from __future__ import annotations
 

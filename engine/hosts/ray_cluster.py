@@ -176,7 +176,7 @@ class RayCluster:
         """A task that does not stop in time loses its process."""
         try:
             await asyncio.wait_for(_as_future(actor.cancel.remote(attempt)), limit)
-        except (asyncio.TimeoutError, ray.exceptions.RayError):
+        except (TimeoutError, ray.exceptions.RayError):
             if self._actors.get(task) is actor:
                 del self._actors[task]
             ray.kill(actor, no_restart=True)

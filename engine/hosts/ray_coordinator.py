@@ -64,7 +64,7 @@ class JobCoordinator:
             self._graph, self._job_id, SystemClock(), self._cluster, self._published.add
         )
         threading.Thread(target=self._run, name="strom-driver", daemon=True).start()
-        loop.create_task(self._leave_when_done(me))
+        self._leaving = loop.create_task(self._leave_when_done(me))
 
     # --- the driver's thread ---------------------------------------------------------------
 
@@ -132,7 +132,8 @@ class JobCoordinator:
     async def published(
         self, operator: OperatorId, start: int, timeout: float
     ) -> tuple[list[Any], bool]:
-        """Values from `start` on, waiting up to `timeout` seconds for one; and whether that is all."""
+        """Values from `start` on, waiting up to `timeout` seconds for one; and whether that is
+        all."""
         deadline = time.monotonic() + timeout
         while True:
             values, closed = self._published.since(operator, start)

@@ -1,4 +1,5 @@
-"""The Ray host: starts or joins a cluster, submits a job to a coordinator of its own, follows it."""
+"""The Ray host: starts or joins a cluster, submits a job to a coordinator of its own, follows
+it."""
 
 from __future__ import annotations
 

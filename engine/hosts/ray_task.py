@@ -110,7 +110,8 @@ class TaskActor:
     async def deploy(
         self, payload: bytes, peers: Mapping[TaskId, Address], coordinator: Any
     ) -> None:
-        """Start an attempt; `payload` is a cloudpickled TaskDeployment. The former one has ended."""
+        """Start an attempt; `payload` is a cloudpickled TaskDeployment. The former one has
+        ended."""
         assert self._endpoint is not None, "deploy before prepare"
         deployment: TaskDeployment = cloudpickle.loads(payload)
         self._runner = TaskRunner(deployment, self._endpoint, coordinator)

@@ -121,7 +121,7 @@ class Simulation:
 
     def _sweep(self, units: list[Callable[[], bool]]) -> None:
         """Nothing seems to happen: let each unit step once, and if none has work, let time pass."""
-        if any([unit() for unit in units]):
+        if sum(unit() for unit in units):
             return
         wishes = [self._cluster.next_deadline(), self._driver.next_tick_s()]
         known = [w for w in wishes if w is not None]

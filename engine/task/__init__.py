@@ -1,1 +1,2 @@
-"""One task: a chain of operators, its input gate and outputs, and the mailbox loop that runs them."""
+"""One task: a chain of operators, its input gate and outputs, and the mailbox loop that runs
+them."""

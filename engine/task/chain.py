@@ -7,7 +7,7 @@ operator they come from, so that they name it; that costs one `try` per operator
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 

@@ -17,7 +17,8 @@ class TaskDeployment:
     """One subtask in one attempt.
 
     `inputs` are in order of `target_index`, `outputs` by channel id; `edges` are the job edges the
-    chain feeds, `key_groups` the number of key groups of their receivers, by edge id. `restore` is the checkpoint to start from, None for a fresh start; its files are in
+    chain feeds, `key_groups` the number of key groups of their receivers, by edge id. `restore` is
+    the checkpoint to start from, None for a fresh start; its files are in
     `restore_storage`, new checkpoints go to `storage`.
     """
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 
 class Wakeups:
-    """Callbacks by due time (ms). Invariant: `_pending` holds exactly the (time, index) in the heap."""
+    """Callbacks by due time (ms). Invariant: `_pending` holds exactly the (time, index) in the
+    heap."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int]] = []

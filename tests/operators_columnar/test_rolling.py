@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.specs import RollingSpec
 from strom.core.batch import ColumnBatch, ObjectBatch
-from strom.core.errors import TypeMismatchError
+from strom.core.errors import StateError, TypeMismatchError
 from strom.core.keys import ColumnKey, FunctionKey
 from strom.core.row import Row
 from strom.operators.rolling import make_rolling
@@ -161,3 +161,24 @@ def test_errors(bench: Any, key: Any) -> None:
     task = bench.task(RollingSpec(key=key, kind="sum", field="v"))
     with pytest.raises(TypeMismatchError, match="int64"):
         task.operator.process(columns([(1, 2**62, 1), (1, 2**62, 1)], False))
+
+
+def test_subtasks_that_chose_different_faces_cannot_be_merged(bench: Any) -> None:
+    spec = RollingSpec(key=ColumnKey(("k",)), kind="sum", field="v")
+    tasks = [bench.task(make_rolling(spec), i, 2) for i in range(2)]
+    tasks[0].operator.process(columns([(1, 1, 1)], False))
+    tasks[1].operator.process(ObjectBatch([{"k": 2, "v": 1, "n": 1}]))
+    with pytest.raises(StateError, match="Python objects"):
+        bench.rescale(lambda: make_rolling(spec), [task.snapshot() for task in tasks], 1)
+
+
+def test_a_bound_operator_converts_batches_of_the_other_kind(bench: Any) -> None:
+    spec = RollingSpec(key=ColumnKey(("k",)), kind="sum", field="v")
+    task = bench.task(make_rolling(spec))
+    task.operator.process(columns([(1, 1, 1)], False))
+    task.operator.process(ObjectBatch([{"k": 1, "v": 4, "n": 2}]))
+    assert task.out.rows() == [(1, 1, 1), (1, 5, 2)]
+    task = bench.task(make_rolling(spec))
+    task.operator.process(ObjectBatch([{"k": 1, "v": 4, "n": 2}]))
+    task.operator.process(columns([(1, 1, 1)], False))
+    assert task.out.rows() == [{"k": 1, "v": 4, "n": 2}, (1, 5, 1)]
