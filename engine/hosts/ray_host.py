@@ -31,12 +31,15 @@ def connect(num_cpus: int, address: str | None = None) -> None:
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     common: dict[str, Any] = {"namespace": NAMESPACE, "logging_level": "warning"}
+    if address is not None:
+        ray.init(address=address, **common)
+        return
     try:
-        ray.init(address=address or "auto", **common)
-    except ConnectionError:
-        if address is not None:
-            raise
         ray.init(num_cpus=num_cpus, include_dashboard=False, **common)
+    except ValueError:
+        # There is a cluster to join (RAY_ADDRESS or `ray start`), whose size is its own. Not
+        # address="auto": that would also join the private cluster of any other program.
+        ray.init(**common)
 
 
 class RayJobClient:
