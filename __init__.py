@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from .api.functions import (
         AggregateFunction as AggregateFunction, AllWindowFunction as AllWindowFunction,
         FilterFunction as FilterFunction, FlatMapFunction as FlatMapFunction,
-        Function as Function, KeySelectorFunction as KeySelectorFunction,
+        Function as Function, KeySelector as KeySelector,
+        KeySelectorFunction as KeySelectorFunction,
         KeyedProcessFunction as KeyedProcessFunction, MapFunction as MapFunction,
         Partitioner as Partitioner, ProcessAllWindowFunction as ProcessAllWindowFunction,
         ProcessFunction as ProcessFunction, ProcessWindowFunction as ProcessWindowFunction,
@@ -82,6 +83,9 @@ if TYPE_CHECKING:
         TumblingProcessingTimeWindows as TumblingProcessingTimeWindows, Window as Window,
         WindowAssigner as WindowAssigner
     )
+    from .core.batch import (
+        Batch as Batch, ColumnBatch as ColumnBatch, ObjectBatch as ObjectBatch
+    )
     from .core.config import (
         CheckpointConfig as CheckpointConfig, ExchangeConfig as ExchangeConfig,
         ExponentialDelayRestart as ExponentialDelayRestart,
@@ -124,7 +128,7 @@ _PUBLIC = {
     "api.environment": "StreamExecutionEnvironment",
     "api.functions": (
         "AggregateFunction AllWindowFunction FilterFunction FlatMapFunction Function "
-        "KeySelectorFunction KeyedProcessFunction MapFunction Partitioner "
+        "KeySelector KeySelectorFunction KeyedProcessFunction MapFunction Partitioner "
         "ProcessAllWindowFunction ProcessFunction ProcessWindowFunction ReduceFunction "
         "RuntimeContext TimerService WindowFunction"
     ),
@@ -151,6 +155,7 @@ _PUBLIC = {
         "SlidingProcessingTimeWindows TimeWindow TumblingEventTimeWindows "
         "TumblingProcessingTimeWindows Window WindowAssigner"
     ),
+    "core.batch": "Batch ColumnBatch ObjectBatch",
     "core.config": (
         "CheckpointConfig ExchangeConfig ExponentialDelayRestart FailureRateRestart "
         "FixedDelayRestart JobConfig NoRestart"

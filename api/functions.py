@@ -103,6 +103,10 @@ class KeySelectorFunction(Function, ABC):
     def get_key(self, value: Any) -> Any: ...
 
 
+KeySelector = KeySelectorFunction
+"""PyFlink's name."""
+
+
 class Partitioner(Function, ABC):
     @abstractmethod
     def partition(self, key: Any, num_partitions: int) -> int: ...

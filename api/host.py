@@ -31,7 +31,7 @@ class JobExecutionResult:
     net_runtime_ms: float
     checkpoints: int = 0
     restarts: int = 0
-    metrics: JobMetrics = field(default_factory=dict)
+    metrics: JobMetrics = field(default_factory=dict, repr=False)
 
     def get_job_id(self) -> str:
         return self.job_id

@@ -62,7 +62,7 @@ class ColumnBatch:
     def take(self, indices: npt.NDArray[np.int64]) -> ColumnBatch:
         stamps = self.timestamps
         return ColumnBatch(
-            self.data.take(pa.array(indices)), None if stamps is None else stamps[indices]
+            _take(self.data, pa.array(indices)), None if stamps is None else stamps[indices]
         )
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> ColumnBatch:
@@ -199,6 +199,22 @@ def _to_list(column: pa.Array) -> list[Any]:
     nested = pa.types.is_nested(column.type)
     values: list[Any] = column.to_pylist(maps_as_pydicts="strict") if nested else column.to_pylist()
     return values
+
+
+def _take(data: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
+    """Arrow has no `take` for views of strings and binaries: these go the way of their plain type."""
+    try:
+        return data.take(indices)
+    except pa.ArrowNotImplementedError:
+        columns = [_take_column(column, indices) for column in data.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=data.schema)
+
+
+def _take_column(column: pa.Array, indices: pa.Array) -> pa.Array:
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    if column.type not in plain:
+        return column.take(indices)
+    return column.cast(plain[column.type]).take(indices).cast(column.type)
 
 
 def _cast(data: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from .batch import Batch, ColumnBatch, to_columns
+from .row import Row
 
 if TYPE_CHECKING:
     import polars as pl
@@ -118,6 +119,6 @@ def _to_keys(columns: pa.RecordBatch) -> list[Any]:
 
 
 def _field(value: Any, name: str) -> Any:
-    if isinstance(value, dict):
+    if isinstance(value, (dict, Row)):
         return value[name]
     return getattr(value, name)

@@ -57,12 +57,16 @@ class Row(tuple[Any, ...]):
         return zip(self._fields, self, strict=True)
 
 
+_RESERVED = frozenset({"as_dict", "replace", *dir(object), "__getitem__", "__slots__", "_fields"})
+"""Field names that are reached as `row["name"]` only; `count` and `index` are fields if present."""
+
+
 @cache
 def row_class(fields: tuple[str, ...]) -> type[Row]:
     """The `Row` subclass for these field names."""
     members: dict[str, Any] = {"__slots__": (), "_fields": fields}
     for index, name in enumerate(fields):
-        if name.isidentifier() and not hasattr(Row, name):
+        if name.isidentifier() and name not in _RESERVED:
             members[name] = _tuplegetter(index, f"Field {index}")
     return type("Row", (Row,), members)
 

@@ -41,7 +41,7 @@ class ExpressionOperator(Operator):
         self._polars = pl
         self._text = ", ".join(str(e) for e in self._spec.expressions)
         self._expressions = list(self._spec.expressions)
-        if self._spec.kind == "filter":
+        if self._spec.kind == "filter" and len(self._expressions) > 1:
             self._expressions = [pl.all_horizontal(*self._expressions)]
 
     def process(self, batch: Batch, port: int = 0) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..api.session_windows import SessionWindowAssigner
-from ..api.windows import MergingWindowAssigner
+from ..api.windows import MergingWindowAssigner, TimeWindow
 from .window_namespace import Namespace, to_namespace, to_window
 
 Pairs = tuple[tuple[Namespace, Namespace], ...]
@@ -24,10 +24,12 @@ Pairs = tuple[tuple[Namespace, Namespace], ...]
 
 @dataclass(frozen=True)
 class Merge:
-    """`windows` became `result`: fold the contents under `sources` into those under `target`."""
+    """`windows` became `result`: fold the contents under `sources` into those under `target`.
 
-    result: Any
-    windows: tuple[Any, ...]
+    All are namespaces; `windows` leaves out `result` itself."""
+
+    result: Namespace
+    windows: tuple[Namespace, ...]
     target: Namespace
     sources: tuple[Namespace, ...]
 
@@ -43,70 +45,75 @@ class _Groups:
 
 
 class MergingWindows:
-    """window -> state window; no two windows share a state window, none overlap."""
+    """window -> state window, as namespaces; no two windows share a state window, none can merge."""
 
     def __init__(self, assigner: MergingWindowAssigner, pairs: Pairs | None) -> None:
         self._assigner = assigner
         self._by_overlap = type(assigner).merge_windows is SessionWindowAssigner.merge_windows
-        """Only windows that overlap or touch a new one can merge with it: none else is looked
-        at."""
-        self._state_of = {to_window(window): state for window, state in pairs or ()}
+        """Whether windows merge exactly if they overlap or touch: the common case, done here."""
+        self._state_of: dict[Namespace, Namespace] = dict(pairs or ())
         self.changed = False
         """Whether `pairs()` differs from what was given."""
 
     def add(self, window: Any) -> tuple[Any, list[Merge]]:
         """Add a window: the window it is part of now, and what has to be merged for that."""
-        if window in self._state_of:
+        added = to_namespace(window)
+        if added in self._state_of:
             return window, []
         if self._by_overlap:
-            near = [w for w in self._state_of if w.start <= window.end and w.end >= window.start]
-            if not near:
-                self._state_of[window] = to_namespace(window)
-                self.changed = True
-                return window, []
-        else:
-            near = list(self._state_of)
+            return self._add_session(window, added)
         groups = _Groups()
-        self._assigner.merge_windows([*near, window], groups)
+        self._assigner.merge_windows([*map(to_window, self._state_of), window], groups)
         result = window
         merges = []
         for merged, members in groups.found:
             if window in members:
                 result = merged
-            merge = self._combine(merged, [m for m in members if m in self._state_of])
-            if merge is not None:
-                merges.append(merge)
-        if result not in self._state_of:
-            self._state_of[result] = to_namespace(result)
-            self.changed = True
+            known = [ns for ns in map(to_namespace, members) if ns in self._state_of]
+            merges += self._combine(to_namespace(merged), known)
+        self._ensure(to_namespace(result))
         return result, merges
 
-    def state_of(self, window: Any) -> Namespace | None:
+    def state_of(self, namespace: Namespace) -> Namespace | None:
         """Where the window's contents are; None if it is not in flight."""
-        return self._state_of.get(window)
+        return self._state_of.get(namespace)
 
-    def retire(self, window: Any) -> None:
+    def retire(self, namespace: Namespace) -> None:
         """The window is over."""
-        if self._state_of.pop(window, None) is not None:
+        if self._state_of.pop(namespace, None) is not None:
             self.changed = True
 
     def pairs(self) -> Pairs:
-        return tuple((to_namespace(window), state) for window, state in self._state_of.items())
+        return tuple(self._state_of.items())
 
     def validate(self) -> None:
         """Assert the invariants."""
         states = list(self._state_of.values())
         assert len(set(states)) == len(states)
         groups = _Groups()
-        self._assigner.merge_windows(list(self._state_of), groups)
+        self._assigner.merge_windows(list(map(to_window, self._state_of)), groups)
         assert not groups.found
 
-    def _combine(self, result: Any, members: list[Any]) -> Merge | None:
-        """Put `members` (all with state) under `result`; None if nothing is to be done."""
+    def _add_session(self, window: Any, added: Namespace) -> tuple[Any, list[Merge]]:
+        start, end = added
+        near = sorted(ns for ns in self._state_of if ns[0] <= end and ns[1] >= start)
+        if not near:
+            self._ensure(added)
+            return window, []
+        cover = (min(start, near[0][0]), max(end, near[-1][1]))
+        return TimeWindow(*cover), self._combine(cover, near)
+
+    def _combine(self, result: Namespace, members: list[Namespace]) -> list[Merge]:
+        """Put `members`, all in flight, under `result`; nothing to do if they are just that."""
         if not members or members == [result]:
-            return None
+            return []
         self.changed = True
         states = [self._state_of.pop(member) for member in members]
         self._state_of[result] = states[0]
         gone = tuple(member for member in members if member != result)
-        return Merge(result, gone, states[0], tuple(states[1:]))
+        return [Merge(result, gone, states[0], tuple(states[1:]))]
+
+    def _ensure(self, namespace: Namespace) -> None:
+        if namespace not in self._state_of:
+            self._state_of[namespace] = namespace
+            self.changed = True

@@ -81,7 +81,8 @@ class RowWindowOperator(Operator):
         self._armed: set[tuple[Any, Namespace]] = set()
         """(key, window) whose timers were set while handling this batch."""
         self._open_windows: dict[Any, MergingWindows] = {}
-        """Merging windows by key while handling a batch, written to state at its end."""
+        """Merging windows by key, while a batch or the timers of one advance are handled; written
+        to state at its end, so empty in between."""
 
     def process(self, batch: Batch, port: int = 0) -> None:
         if self._columnar and self._progress.layout is None and isinstance(batch, ColumnBatch):
@@ -97,26 +98,26 @@ class RowWindowOperator(Operator):
             set_current_key(key)
             if not add(key, value, stamp) and self._is_late(stamp + self._lateness):
                 late.append(index)
-        for key, windows in self._open_windows.items():
-            set_current_key(key)
-            self._keep(windows)
-        self._open_windows.clear()
+        self._keep_merging_windows()
         if late:
             self._send_late(batch, late)
         self._emitter.flush()
 
     def process_watermark(self, timestamp: int) -> None:
         self._timers.advance_watermark(timestamp, self._on_event_timer)
+        self._keep_merging_windows()
         self._progress.advance(timestamp)
         self._emitter.flush()
         self.out.emit_watermark(timestamp)
 
     def on_processing_time(self, now_ms: int) -> None:
         self._timers.advance_clock(now_ms, self._on_processing_timer)
+        self._keep_merging_windows()
         self._emitter.flush()
 
     def finish(self) -> None:
         self._timers.drain_processing(self._on_processing_timer)
+        self._keep_merging_windows()
         self._emitter.flush()
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
@@ -140,21 +141,20 @@ class RowWindowOperator(Operator):
 
     def _add_merging(self, key: Any, value: Any, stamp: int) -> bool:
         """`_add` for windows that grow together."""
-        windows = self._open_windows.get(key)
-        if windows is None:
-            windows = self._open_windows[key] = self._merging_windows()
+        windows = self._merging_windows(key)
         taken = False
         for window in self._assigner.assign_windows(value, stamp, self._context):
             actual, merges = windows.add(window)
             for merge in merges:
                 self._merge(merge)
+            namespace = to_namespace(actual)
             if self._is_late(self._end_of_life(actual)):
-                windows.retire(actual)
+                windows.retire(namespace)
                 continue
             taken = True
-            held_at = windows.state_of(actual)
+            held_at = windows.state_of(namespace)
             self._contents.add(held_at, value)
-            self._added(key, value, stamp, actual, to_namespace(actual), held_at)
+            self._added(key, value, stamp, actual, namespace, held_at)
         return taken
 
     def _added(
@@ -186,22 +186,23 @@ class RowWindowOperator(Operator):
             register(end, namespace)
 
     def _merge(self, merge: Merge) -> None:
-        result = to_namespace(merge.result)
-        if self._is_late(self._end_of_life(merge.result)):
+        result = to_window(merge.result)
+        if self._is_late(self._end_of_life(result)):
             raise StateError(
-                f"operator '{self.ctx.name}' merged windows into {merge.result}, which is over at "
+                f"operator '{self.ctx.name}' merged windows into {result}, which is over at "
                 f"watermark {self._timers.watermark}: a merging assigner must not shrink windows"
             )
-        gone = [to_namespace(window) for window in merge.windows]
         key = self.ctx.keyed_state.get_current_key()
-        self._window.select(result, gone)
-        self._trigger.on_merge(merge.result, self._window)
-        for window, namespace in zip(merge.windows, gone, strict=True):
+        self._window.select(merge.result, merge.windows)
+        self._trigger.on_merge(result, self._window)
+        for namespace in merge.windows:
+            window = to_window(namespace)
             self._window.select(namespace)
             self._trigger.clear(window, self._window)
             self._delete_clean_up(window, namespace)
             self._armed.discard((key, namespace))
-        self._contents.merge(merge.target, merge.sources)
+        if merge.sources:
+            self._contents.merge(merge.target, merge.sources)
 
     def _on_event_timer(self, time: int, key: Any, namespace: Namespace) -> None:
         self._on_timer(time, key, namespace, self._trigger.on_event_time, self._event_time)
@@ -213,8 +214,8 @@ class RowWindowOperator(Operator):
         self, time: int, key: Any, namespace: Namespace, ask: Any, may_clear: bool
     ) -> None:
         window = to_window(namespace)
-        windows = self._merging_windows() if self._merging else None
-        held_at = namespace if windows is None else windows.state_of(window)
+        windows = self._merging_windows(key) if self._merging else None
+        held_at = namespace if windows is None else windows.state_of(namespace)
         if held_at is None:
             return  # a timer of a window that has been merged into another since
         self._window.select(namespace)
@@ -227,8 +228,7 @@ class RowWindowOperator(Operator):
             self._trigger.clear(window, self._window)
             self._emitter.clear(window)
             if windows is not None:
-                windows.retire(window)
-                self._keep(windows)
+                windows.retire(namespace)
 
     def _act(self, result: TriggerResult, key: Any, window: Any, held_at: Namespace) -> None:
         if result.is_fire():
@@ -257,12 +257,20 @@ class RowWindowOperator(Operator):
             rows = np.array(late, dtype=np.int64)
             self.out.emit_side(self._spec.late_tag.tag_id, batch.take(rows))
 
-    def _merging_windows(self) -> MergingWindows:
-        assert self._sessions is not None
-        assert isinstance(self._assigner, MergingWindowAssigner)
-        return MergingWindows(self._assigner, self._sessions.value())
-
-    def _keep(self, windows: MergingWindows) -> None:
-        if windows.changed:
+    def _merging_windows(self, key: Any) -> MergingWindows:
+        """Those of the current key."""
+        windows = self._open_windows.get(key)
+        if windows is None:
             assert self._sessions is not None
-            self._sessions.update(windows.pairs() or None)
+            assert isinstance(self._assigner, MergingWindowAssigner)
+            windows = MergingWindows(self._assigner, self._sessions.value())
+            self._open_windows[key] = windows
+        return windows
+
+    def _keep_merging_windows(self) -> None:
+        for key, windows in self._open_windows.items():
+            if windows.changed:
+                assert self._sessions is not None
+                self.ctx.keyed_state.set_current_key(key)
+                self._sessions.update(windows.pairs() or None)
+        self._open_windows.clear()

@@ -1,15 +1,18 @@
 """Where an endpoint can be reached: a TCP port, and a unix socket for peers on the same node.
 
-The unix socket lies in a private directory (mode 0700) that goes with the listener. Peers count as
-on one node when they run under the same kernel boot with the same view of the file system.
+The unix socket lies in a private directory (mode 0700) that goes with the listener; what a killed
+process left behind is swept by the next listener of the same user. Peers count as on one node when
+they run under the same kernel boot with the same view of the file system.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
 import tempfile
+import time
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -19,6 +22,12 @@ from ...core.errors import TransportError
 BACKLOG: Final = 1024
 SOCKET_BUFFER: Final = 1 << 20
 """Bytes asked of the kernel per direction; what is in them is covered by credit as well."""
+
+
+PREFIX: Final = "strom-exchange-"
+SOCKET_NAME: Final = "socket"
+STALE_AFTER_S: Final = 60.0
+"""A younger directory may be one whose owner is just about to listen."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +69,9 @@ class Listener:
         """The path, or None where the platform or the length of its temporary path forbids it."""
         if not hasattr(socket, "AF_UNIX"):
             return None
-        self._directory = tempfile.mkdtemp(prefix="strom-")
-        path = os.path.join(self._directory, "exchange")
+        sweep()
+        self._directory = tempfile.mkdtemp(prefix=PREFIX)
+        path = os.path.join(self._directory, SOCKET_NAME)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listening.bind(path)
@@ -84,6 +94,27 @@ class Listener:
             listening.close()
         self.sockets.clear()
         self._remove_directory()
+
+
+def sweep() -> None:
+    """Remove this user's directories whose socket nobody listens on any more."""
+    for entry in os.scandir(tempfile.gettempdir()):
+        if not entry.name.startswith(PREFIX):
+            continue
+        with contextlib.suppress(OSError):
+            status = entry.stat(follow_symlinks=False)
+            old = time.time() - status.st_mtime > STALE_AFTER_S
+            if old and status.st_uid == os.getuid() and _is_dead(entry.path):
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_dead(directory: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(os.path.join(directory, SOCKET_NAME))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return True
+        return False
 
 
 def _listen_tcp(host: str) -> socket.socket:

@@ -34,12 +34,16 @@ class SimulationPlan:
     """What happens to the job besides its own work.
 
     `crashes`: this many tasks crash, each at a random step of the first `crash_window` steps.
+    `coordinator_crashes`: this often the coordinator and all tasks crash, each from a random step
+    of the same window on; half of the times right behind the next checkpoint's publication, before
+    anybody was told of it. A new coordinator starts on the same storage.
     `crash_after_checkpoints`: a random task crashes right after each of the first so many completed
     checkpoints. `stop_after_checkpoint`: everything is dropped, for good, once so many completed.
     """
 
     seed: int = 0
     crashes: int = 0
+    coordinator_crashes: int = 0
     crash_window: int = 2000
     crash_after_checkpoints: int = 0
     stop_after_checkpoint: int | None = None

@@ -44,7 +44,6 @@ def gateway() -> Iterator[Any]:
         include_dashboard=False,
         log_to_driver=False,
         object_store_memory=200 << 20,
-        _node_ip_address="127.0.0.1",
     )
     try:
         with spark_session() as handle:

@@ -1,0 +1,92 @@
+"""How a pipeline under test is turned into a job, and how the job's output is read.
+
+A probe serves one run, which may take several jobs (stopped, and continued at another parallelism):
+each asks for a graph of its own, all write to the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..api.builtin_sinks import CollectSink
+from ..api.data_stream import DataStream
+from ..api.environment import StreamExecutionEnvironment
+from ..api.sink_stream import DataStreamSink
+from ..core.config import JobConfig
+from ..core.ids import OperatorId
+from ..engine.graph.model import JobGraph
+from ..engine.graph.operator_ids import uid_operator_id
+
+End = DataStream | DataStreamSink
+"""A stream, which will be collected, or a sink that publishes lists of records by itself."""
+
+Build = Callable[[StreamExecutionEnvironment], "End | Mapping[str, End]"]
+"""Writes the pipeline into the environment and returns the stream whose records are compared, or
+several by name."""
+
+BuildFiles = Callable[[StreamExecutionEnvironment, Path], None]
+"""Writes the pipeline with its sinks, which write into the folder."""
+
+Published = Mapping[OperatorId, Iterable[Any]]
+"""What sinks sent to the client: lists of records, by operator."""
+
+
+class Probe(Protocol):
+    """One pipeline in one run."""
+
+    sinks: Mapping[str, OperatorId]
+    """The operators whose published values `output` needs; known once there is a graph."""
+
+    def graph(self, config: JobConfig) -> JobGraph: ...
+
+    def output(self, published: Published) -> list[Any]:
+        """Every record of the output. With several streams, pairs of name and record."""
+        ...
+
+
+class CollectProbe:
+    """Collects what `build` returns."""
+
+    def __init__(self, build: Build) -> None:
+        self._build = build
+        self.sinks: dict[str, OperatorId] = {}
+
+    def graph(self, config: JobConfig) -> JobGraph:
+        env = StreamExecutionEnvironment.get_execution_environment(config)
+        built = self._build(env)
+        ends = built if isinstance(built, Mapping) else {"": built}
+        for name, end in ends.items():
+            uid = f"collect-{name}"
+            sink = end if isinstance(end, DataStreamSink) else end.sink_to(CollectSink())
+            sink.name(f"Sink: Collect {name}".strip()).uid(uid)
+            self.sinks[name] = uid_operator_id(uid)
+        return env.get_job_graph("equivalence")
+
+    def output(self, published: Published) -> list[Any]:
+        records: list[Any] = []
+        for name, operator in self.sinks.items():
+            for values in published.get(operator, ()):
+                records += [(name, value) for value in values] if name else values
+        return records
+
+
+class FileProbe:
+    """Runs a pipeline whose sinks write into `folder`; `read` gives the committed records."""
+
+    def __init__(
+        self, build: BuildFiles, read: Callable[[Path], list[Any]], folder: Path
+    ) -> None:
+        self._build = build
+        self._read = read
+        self._folder = folder
+        self.sinks: dict[str, OperatorId] = {}
+
+    def graph(self, config: JobConfig) -> JobGraph:
+        env = StreamExecutionEnvironment.get_execution_environment(config)
+        self._build(env, self._folder)
+        return env.get_job_graph("equivalence")
+
+    def output(self, published: Published) -> list[Any]:
+        return self._read(self._folder)
