@@ -68,9 +68,11 @@ class ColumnBatch:
     def filter(self, mask: npt.NDArray[np.bool_]) -> ColumnBatch:
         """The records where `mask` (bool, one per record) is true."""
         stamps = self.timestamps
-        return ColumnBatch(
-            self.data.filter(pa.array(mask)), None if stamps is None else stamps[mask]
-        )
+        try:
+            data = self.data.filter(pa.array(mask))
+        except pa.ArrowNotImplementedError:
+            data = _take(self.data, pa.array(np.flatnonzero(mask)))
+        return ColumnBatch(data, None if stamps is None else stamps[mask])
 
     def with_timestamps(self, timestamps: Timestamps | None) -> ColumnBatch:
         return ColumnBatch(self.data, timestamps)
@@ -202,7 +204,7 @@ def _to_list(column: pa.Array) -> list[Any]:
 
 
 def _take(data: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
-    """Arrow has no `take` for views of strings and binaries: these go the way of their plain type."""
+    """Arrow cannot `take` views of strings and binaries: they go by way of their plain type."""
     try:
         return data.take(indices)
     except pa.ArrowNotImplementedError:

@@ -45,7 +45,7 @@ class _Groups:
 
 
 class MergingWindows:
-    """window -> state window, as namespaces; no two windows share a state window, none can merge."""
+    """window -> state window, as namespaces; no two share a state window, no two can merge."""
 
     def __init__(self, assigner: MergingWindowAssigner, pairs: Pairs | None) -> None:
         self._assigner = assigner
