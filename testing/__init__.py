@@ -1,1 +1,19 @@
+"""What tests of jobs need: the equivalence harness, the operator harness, the simulator's plan, a
+clock that stands still."""
 
+from __future__ import annotations
+
+from ..core.clock import VirtualClock
+from ..engine.hosts.simulator import SimulationError, SimulationPlan
+from .equivalence import Difference, Ways, assert_equivalent
+from .operator_harness import OperatorHarness
+
+__all__ = [
+    "Difference",
+    "OperatorHarness",
+    "SimulationError",
+    "SimulationPlan",
+    "VirtualClock",
+    "Ways",
+    "assert_equivalent",
+]

@@ -2,72 +2,126 @@
 
     whole        local host, parallelism 1, no checkpoints            the reference
     checkpointed local host, parallelism 2, checkpoints all the time
-    crashed      simulator, parallelism 2, a random task crashes after each of several checkpoints
+    crashed      simulator, parallelism 2: a random task crashes after each of several checkpoints,
+                 others at random steps, the coordinator and everything with it once
     rescaled     simulator, parallelism 2, stopped after a checkpoint; its checkpoint continued at 3
     ray          Ray actors, parallelism 2, checkpoints (when asked for)
 
-Outputs are compared as multisets: the order across parallel subtasks is nobody's promise.
+Outputs are compared as multisets: the order across parallel subtasks is nobody's promise. A harness
+that never interrupts anything proves nothing, so it is an error if no seed's crash, or no seed's
+stop, came while there was a checkpoint to go back to and input left to read.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ..api.data_stream import DataStream
-from ..api.environment import StreamExecutionEnvironment
+from ..api.host import open_host
 from ..checkpoint.storage import open_storage
 from ..core.config import CheckpointConfig, ExponentialDelayRestart, JobConfig
-from ..core.ids import OperatorId
-from ..engine.graph.model import JobGraph
+from ..core.job_status import JobStatus
 from ..engine.hosts.driver import new_job_id
 from ..engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
-
-Build = Callable[[StreamExecutionEnvironment], DataStream]
-"""Writes the pipeline into the environment and returns the stream whose records are compared."""
+from .probes import Build, BuildFiles, CollectProbe, FileProbe, Probe
 
 RESTART = ExponentialDelayRestart(initial=timedelta(milliseconds=20), maximum=timedelta(seconds=1))
+WATERMARK_INTERVAL = timedelta(milliseconds=1)
+"""Short, so that event time advances while a short pipeline runs, not only at its end."""
+
+NewProbe = Callable[[], AbstractContextManager[Probe]]
+"""A probe for one run, with what it needs on disk."""
 
 
 @dataclass(frozen=True)
 class Ways:
-    """How much of each way to run."""
+    """How much of each way to run.
+
+    crashes: tasks that crash right after a checkpoint; anytime: as many at random steps of the first
+    `crash_window`; coordinator: the coordinator crashes once as well. local: run on the local host,
+    checkpointed; off for pipelines whose output depends on which real millisecond it is.
+    insist: it is an error if nothing was interrupted; off for pipelines that are over at once.
+    """
 
     seeds: Sequence[int] = range(4)
-    crashes: int = 3
-    checkpoint_interval: timedelta = timedelta(milliseconds=5)
+    crashes: int = 2
+    anytime: int = 1
+    coordinator: bool = True
+    crash_window: int = 400
+    checkpoint_interval: timedelta = timedelta(milliseconds=1)
     batch_size: int = 7
+    local: bool = True
     ray: bool = False
+    insist: bool = True
 
 
 class Difference(AssertionError):
     """A way of running gave another output; the message names the way and what differs."""
 
 
+class NothingProven(AssertionError):
+    """All outputs agree, but no run was interrupted."""
+
+
 def assert_equivalent(
     build: Build, expected: Iterable[Any] | None = None, ways: Ways | None = None
 ) -> list[Any]:
-    """Run `build` every way; raises Difference. Returns the reference output.
+    """Run `build` every way; raises Difference or NothingProven. Returns the reference output.
 
-    `expected`: what the output must be, when known independently of the engine.
+    `expected`: what the output must be, when known independently of the engine. A build that
+    returns several streams by name is compared as pairs of name and record.
     """
-    ways = ways or Ways()
-    reference = run_local(build, JobConfig(parallelism=1))
+    return _assert_equivalent(lambda: nullcontext(CollectProbe(build)), expected, ways or Ways())
+
+
+def assert_files_equivalent(
+    build: BuildFiles,
+    read: Callable[[Path], list[Any]],
+    expected: Iterable[Any] | None = None,
+    ways: Ways | None = None,
+) -> list[Any]:
+    """The same for sinks that write files: `build` writes into a folder, new for each run, and
+    `read` gives the records that were committed there."""
+
+    @contextmanager
+    def new_probe() -> Iterator[Probe]:
+        with tempfile.TemporaryDirectory(prefix="strom-files-") as folder:
+            yield FileProbe(build, read, Path(folder))
+
+    return _assert_equivalent(new_probe, expected, ways or Ways())
+
+
+def _assert_equivalent(
+    new_probe: NewProbe, expected: Iterable[Any] | None, ways: Ways
+) -> list[Any]:
+    reference = run_on_host(new_probe, JobConfig(auto_watermark_interval=WATERMARK_INTERVAL))
     if expected is not None:
         compare("whole, against the expected output", list(expected), reference)
-    config = _config(ways, 2)
-    compare("local, checkpointed", reference, run_local(build, config))
+    config = checkpointed(ways, 2)
+    if ways.local:
+        compare("local, checkpointed", reference, run_on_host(new_probe, config))
+    crashed = rescaled = 0
     for seed in ways.seeds:
-        plan = SimulationPlan(seed=seed, crash_after_checkpoints=ways.crashes)
-        compare(f"crashed, seed {seed}", reference, run_simulated(build, config, plan))
-        compare(f"rescaled, seed {seed}", reference, run_rescaled(build, ways, seed))
+        output, midway = run_crashing(new_probe, config, ways, seed)
+        compare(f"crashed, seed {seed}", reference, output)
+        crashed += midway
+        output, midway = run_rescaled(new_probe, ways, seed)
+        compare(f"rescaled, seed {seed}", reference, output)
+        rescaled += midway
     if ways.ray:
-        compare("ray", reference, run_local(build, config, host="ray"))
+        compare("ray", reference, run_on_host(new_probe, config, host="ray"))
+    if ways.insist and ways.seeds and not (crashed and rescaled):
+        raise NothingProven(
+            f"in {len(ways.seeds)} seeds, {crashed} crashes and {rescaled} stops came between a "
+            "checkpoint and the end of the input: give the pipeline more records, smaller batches "
+            "or more seeds"
+        )
     return reference
 
 
@@ -85,72 +139,84 @@ def compare(way: str, expected: Sequence[Any], found: Sequence[Any]) -> None:
 
 
 def run_local(build: Build, config: JobConfig, host: str = "local") -> list[Any]:
+    """The output of `build` on a real host."""
+    return run_on_host(lambda: nullcontext(CollectProbe(build)), config, host)
+
+
+def run_on_host(new_probe: NewProbe, config: JobConfig, host: str = "local") -> list[Any]:
     """The output on a real host."""
-    env = StreamExecutionEnvironment.get_execution_environment(config, host=host)
-    with build(env).execute_and_collect("equivalence") as results:
-        return list(results)
+    with new_probe() as probe:
+        graph = probe.graph(config)
+        client = open_host(host).submit(graph, graph.name)
+        try:
+            published = {op: list(client.published(op)) for op in probe.sinks.values()}
+            client.get_job_execution_result()
+        except BaseException:
+            client.cancel()
+            raise
+        return probe.output(published)
 
 
-def run_simulated(build: Build, config: JobConfig, plan: SimulationPlan) -> list[Any]:
-    """The output in the simulator."""
-    graph, sink = job_of(build, config)
-    result = Simulation(graph, plan).run()
-    if result.outcome is None or result.outcome.status.value != "FINISHED":
-        error = None if result.outcome is None else result.outcome.error
-        raise Difference(f"seed {plan.seed}: the job did not finish: {error}")
-    return _values(result, sink)
+def run_crashing(
+    new_probe: NewProbe, config: JobConfig, ways: Ways, seed: int
+) -> tuple[list[Any], int]:
+    """The output in the simulator, and how many crashes came midway."""
+    plan = SimulationPlan(
+        seed=seed,
+        crashes=ways.anytime,
+        coordinator_crashes=int(ways.coordinator),
+        crash_window=ways.crash_window,
+        crash_after_checkpoints=ways.crashes,
+    )
+    with new_probe() as probe:
+        result = Simulation(probe.graph(config), plan).run()
+        _require_finished(result, f"crashed, seed {seed}")
+        return probe.output(_published(result)), result.midway
 
 
-def run_rescaled(build: Build, ways: Ways, seed: int) -> list[Any]:
-    """Stop at parallelism 2 after checkpoint 1, 2 or 3 and go on at parallelism 3; if the job is
-    over before, its output is that of the first part alone."""
-    with tempfile.TemporaryDirectory() as folder:
-        graph, sink = job_of(build, _config(ways, 2, folder))
+def run_rescaled(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[Any], int]:
+    """Stop at parallelism 2 after checkpoint 1, 2 or 3 and go on at parallelism 3; and whether the
+    stop came midway. If the job is over before, its output is that of the first part alone."""
+    with new_probe() as probe, tempfile.TemporaryDirectory(prefix="strom-rescale-") as folder:
         storage = open_storage(folder, new_job_id())
         plan = SimulationPlan(seed=seed, stop_after_checkpoint=1 + seed % 3)
-        first = Simulation(graph, plan, storage).run()
-        if first.outcome is not None and first.outcome.status.value == "FINISHED":
-            return _values(first, sink)
-        assert first.last_checkpoint is not None
+        first = Simulation(probe.graph(checkpointed(ways, 2)), plan, storage).run()
+        if first.outcome is not None:
+            _require_finished(first, f"before the rescale, seed {seed}")
+            return probe.output(_published(first)), 0
         point = Path(folder) / storage.job_id / f"chk-{first.last_checkpoint}"
-        config = replace(_config(ways, 3, folder), restore_from=str(point))
-        graph, sink = job_of(build, config)
-        second = Simulation(graph, SimulationPlan(seed=seed)).run()
-        if second.outcome is None or second.outcome.status.value != "FINISHED":
-            error = None if second.outcome is None else second.outcome.error
-            raise Difference(f"seed {seed}: the rescaled job did not finish: {error}")
-        merged = {**first.published.get(sink, {}), **second.published.get(sink, {})}
-        return [value for values in merged.values() for value in values]
+        config = replace(checkpointed(ways, 3), restore_from=str(point))
+        second = Simulation(probe.graph(config), SimulationPlan(seed=seed)).run()
+        _require_finished(second, f"rescaled, seed {seed}")
+        return probe.output(_published(first, second)), first.midway
 
 
-def job_of(build: Build, config: JobConfig) -> tuple[JobGraph, OperatorId]:
-    """The job graph that collects the output of `build`, and the collecting operator's id."""
-    from ..api.builtin_sinks import CollectSink
-
-    env = StreamExecutionEnvironment.get_execution_environment(config)
-    build(env).sink_to(CollectSink()).name("Sink: Collect").uid("collect")
-    graph = env.get_job_graph("equivalence")
-    operators = [o for v in graph.vertices for o in v.operators]
-    return graph, next(o.operator_id for o in operators if isinstance(_sink(o.spec), CollectSink))
-
-
-def _sink(spec: Any) -> Any:
-    return getattr(spec, "sink", None)
-
-
-def _config(ways: Ways, parallelism: int, storage: str | None = None) -> JobConfig:
+def checkpointed(ways: Ways, parallelism: int) -> JobConfig:
+    """The configuration of all ways but the first."""
     return JobConfig(
         parallelism=parallelism,
         batch_size=ways.batch_size,
+        auto_watermark_interval=WATERMARK_INTERVAL,
         checkpoint=CheckpointConfig(
-            interval=ways.checkpoint_interval, storage=storage, retained=2, tolerable_failures=100
+            interval=ways.checkpoint_interval, retained=2, tolerable_failures=100
         ),
         restart=RESTART,
     )
 
 
-def _values(result: SimulationResult, sink: OperatorId) -> list[Any]:
-    return [value for values in result.published.get(sink, {}).values() for value in values]
+def _require_finished(result: SimulationResult, way: str) -> None:
+    outcome = result.outcome
+    if outcome is None or outcome.status is not JobStatus.FINISHED:
+        raise Difference(f"{way}: the job did not finish: {outcome and outcome.error}")
+
+
+def _published(*results: SimulationResult) -> dict[Any, list[Any]]:
+    """What the client saw of one job after the other, each value once."""
+    seen: dict[Any, dict[str, Any]] = {}
+    for result in results:
+        for operator, values in result.published.items():
+            seen.setdefault(operator, {}).update(values)
+    return {operator: list(values.values()) for operator, values in seen.items()}
 
 
 def _canonical(value: Any) -> str:

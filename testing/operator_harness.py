@@ -1,6 +1,6 @@
 """Runs one operator without a task: push batches, watermarks and time in, look at what comes out.
 
-    harness = OperatorHarness(WindowSpec(...))
+    harness = OperatorHarness.of(stream.key_by(...).window(...).reduce(...))
     harness.push([("a", 1), ("b", 2)], timestamps=[3, 7])
     harness.watermark(9)
     assert harness.outputs() == [("a", 1), ("b", 2)]
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..api.data_stream import DataStream
 from ..api.specs import OperatorSpec
 from ..core.batch import Batch, ObjectBatch
 from ..core.clock import VirtualClock
@@ -154,6 +155,11 @@ class OperatorHarness:
         )
         self.operator.setup(self.context, self.output)
         self.operator.open()
+
+    @classmethod
+    def of(cls, stream: DataStream, **settings: Any) -> OperatorHarness:
+        """The operator that `stream` is the direct result of; `settings` as for the class."""
+        return cls(stream._settable("OperatorHarness.of").spec, **settings)
 
     def push(
         self, records: Batch | Iterable[Any], timestamps: Sequence[int] | None = None, port: int = 0

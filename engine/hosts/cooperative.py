@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+import cloudpickle
+
+from ...api.specs import SinkSpec, SourceSpec
 from ...core.clock import Clock
 from ...core.config import ExchangeConfig
-from ...core.ids import Attempt, TaskId
+from ...core.ids import Attempt, TaskId, VertexId
 from ..exchange.endpoint import Endpoint, Wiring
 from ..exchange.inprocess import InProcessNetwork
+from ..graph.model import JobVertex
 from ..messages import CancelTask, Mail, TaskFailed, TaskReport
 from ..task.background import Background
 from ..task.deployment import TaskDeployment
@@ -37,6 +42,37 @@ class RunningTask:
         self.endpoint.close()
 
 
+class FreshFunctions:
+    """Gives each subtask of each attempt its own copy of the user's functions, as unpickling does
+    on Ray: what they keep on `self` is shared with nobody and does not outlive a failure. Sources
+    and sinks stay as they are: they only make readers and writers, and may hold much data.
+    """
+
+    def __init__(self) -> None:
+        self._pickled: dict[VertexId, list[bytes | None]] = {}
+        """Of each vertex the specs of its operators; None for sources and sinks."""
+
+    def fresh(self, vertex: JobVertex) -> JobVertex:
+        """The vertex with new copies. Raises what the pickled functions raise."""
+        if vertex.id not in self._pickled:
+            self._pickled[vertex.id] = [_pickle(o.spec) for o in vertex.operators]
+        pickled = self._pickled[vertex.id]
+        return replace(
+            vertex,
+            operators=tuple(
+                o if data is None else replace(o, spec=cloudpickle.loads(data))
+                for o, data in zip(vertex.operators, pickled, strict=True)
+            ),
+        )
+
+
+def _pickle(spec: Any) -> bytes | None:
+    if isinstance(spec, (SourceSpec, SinkSpec)):
+        return None
+    data: bytes = cloudpickle.dumps(spec)
+    return data
+
+
 class CooperativeCluster:
     """Runs the tasks of one job in the caller's thread. Implements the driver's `Cluster`.
 
@@ -52,6 +88,7 @@ class CooperativeCluster:
         self._make_background = make_background
         self._network = InProcessNetwork(clock)
         self._stopping: Attempt | None = None
+        self._functions = FreshFunctions()
 
     # --- what the driver asks for ----------------------------------------------------------
 
@@ -67,6 +104,7 @@ class CooperativeCluster:
     def _start(self, d: TaskDeployment, endpoint: Endpoint) -> None:
         background = self._make_background(d.label)
         try:
+            d = replace(d, vertex=self._functions.fresh(d.vertex))
             task = Task(d, endpoint, self._clock, self.reports.append, background)
         except Exception as error:
             background.close()

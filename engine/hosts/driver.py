@@ -171,7 +171,7 @@ class JobDriver:
         self._run(self._master.on_tick)
         return True
 
-    def crashed(self, error: Exception) -> None:
+    def crashed(self, error: BaseException) -> None:
         """The host's loop broke: the job cannot go on."""
         log.exception("the driver of job %s broke", self.job_id, exc_info=error)
         self._error = f"the coordinator broke: {type(error).__name__}: {error}"

@@ -63,6 +63,8 @@ class LocalJob:
                     self._nap()
         except _Interrupted:
             pass
+        except BaseException as error:
+            self._driver.crashed(error)
         finally:
             self._cluster.close()
             self._published.close()

@@ -8,6 +8,7 @@ some time after the job did, when no client has asked for a while.
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import secrets
 import threading
@@ -26,6 +27,8 @@ from .driver import JobDriver, JobOutcome
 from .published import PublishedValues
 from .ray_cluster import AllStopped, RayCluster, TaskLost
 from .ray_task import use_one_thread
+
+log = logging.getLogger("strom")
 
 NAMESPACE = "strom"
 LINGER_S = 120.0
@@ -75,11 +78,18 @@ class JobCoordinator:
             while not driver.ended:
                 self._take(driver)
                 driver.tick()
-        except Exception as error:
+        except BaseException as error:
             driver.crashed(error)
-        self._cluster.close()
+        self._release()
         self._outcome = driver.outcome()
         self._published.close()
+
+    def _release(self) -> None:
+        """Whatever happens here, the job's outcome must become known."""
+        try:
+            self._cluster.close()
+        except Exception:
+            log.exception("job %s: its actors and slots could not all be released", self._job_id)
 
     def _take(self, driver: JobDriver) -> None:
         wait = driver.next_tick_s()

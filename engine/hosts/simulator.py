@@ -19,8 +19,10 @@ from ...core.clock import VirtualClock
 from ...core.errors import StromError
 from ...core.ids import CheckpointId, OperatorId, TaskId
 from ...core.job_status import JobStatus
+from ..coordinator.actions import Actions
 from ..graph.model import JobGraph
 from ..task.background import SteppedBackground
+from ..task.task import TaskState
 from .cooperative import CooperativeCluster
 from .driver import JobDriver, JobOutcome, new_job_id, result_of
 
@@ -53,14 +55,33 @@ class SimulationPlan:
 @dataclass
 class SimulationResult:
     """`published`: what reached the client, by operator and key, in order. `outcome` is None if
-    the simulation was stopped."""
+    the simulation was stopped. `midway`: how many of the crashes (and the stop) came while there
+    was a checkpoint to go back to and input left to read."""
 
     job_id: str
     outcome: JobOutcome | None
     published: dict[OperatorId, dict[str, Any]] = field(default_factory=dict)
     steps: int = 0
     crashed: int = 0
+    coordinators_crashed: int = 0
+    midway: int = 0
     last_checkpoint: CheckpointId | None = None
+
+
+class _CoordinatorDied(Exception):
+    """Ends the step in which the coordinator dies."""
+
+
+class _MortalDriver(JobDriver):
+    """A driver that may die right behind a publication."""
+
+    doomed = False
+
+    def _store(self, manifest: Any) -> Actions:
+        actions = super()._store(manifest)
+        if self.doomed:
+            raise _CoordinatorDied
+        return actions
 
 
 class Simulation:
@@ -70,48 +91,64 @@ class Simulation:
         self, graph: JobGraph, plan: SimulationPlan, storage: CheckpointStorage | None = None
     ) -> None:
         self._plan = plan
+        self._graph = graph
         self._rng = random.Random(plan.seed)
         self._clock = VirtualClock()
+        self._storage = storage or open_storage(graph.config.checkpoint.storage, new_job_id())
+        self._result = SimulationResult(self._storage.job_id, None)
+        self._crash_steps = self._draw_steps(plan.crashes)
+        self._coordinator_steps = self._draw_steps(plan.coordinator_crashes)
+        self._crashes_left = plan.crash_after_checkpoints
+        self._seen = 0
+        """Completed checkpoints after which somebody could have crashed."""
+        self._before = 0
+        """Checkpoints that dead coordinators completed."""
+        self._idle = 0
+        """Fruitless choices in a row."""
+        self._employ()
+
+    def _employ(self) -> None:
+        """A coordinator, and a place for its tasks."""
         self._cluster = CooperativeCluster(
-            graph.config.exchange, self._clock, lambda name: SteppedBackground()
+            self._graph.config.exchange, self._clock, lambda name: SteppedBackground()
         )
-        job_id = new_job_id() if storage is None else storage.job_id
-        self._driver = JobDriver(
-            graph,
-            job_id,
+        self._driver = _MortalDriver(
+            self._graph,
+            self._storage.job_id,
             self._clock,
             self._cluster,
             self._publish,
-            rng=random.Random(plan.seed),
-            storage=storage or open_storage(graph.config.checkpoint.storage, job_id),
+            rng=random.Random(self._plan.seed),
+            storage=self._storage,
         )
-        self._result = SimulationResult(job_id, None)
-        self._crash_steps = sorted(
-            self._rng.randrange(plan.crash_window) for _ in range(plan.crashes)
-        )
-        self._crashes_left = plan.crash_after_checkpoints
-        self._completed = 0
 
     def run(self) -> SimulationResult:
-        """To the end of the job. SimulationError if it hangs."""
+        """To the end of the job. SimulationError if it hangs, or publishes two values under one
+        key."""
         self._driver.start()
-        idle = 0
         while not self._driver.ended and not self._stopped():
             self._count_step()
             self._maybe_crash()
-            units = self._units()
-            idle = 0 if self._rng.choice(units)() else idle + 1
-            if self._rng.random() < 0.05:
-                self._clock.advance_ms(self._rng.randrange(3))
-            if idle > 6 * len(units):
-                idle = 0
-                self._sweep(units)
+            try:
+                self._turn()
+            except _CoordinatorDied:
+                self._replace_coordinator()
         self._cluster.close()
         if self._driver.ended:
             self._result.outcome = self._driver.outcome()
         return self._result
 
     # --- the schedule ----------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        """One unit steps; sometimes time passes."""
+        units = self._units()
+        self._idle = 0 if self._rng.choice(units)() else self._idle + 1
+        if self._rng.random() < 0.05:
+            self._clock.advance_ms(self._rng.randrange(3))
+        if self._idle > 6 * len(units):
+            self._idle = 0
+            self._sweep(units)
 
     def _units(self) -> list[Callable[[], bool]]:
         """Everything that may step next."""
@@ -151,37 +188,69 @@ class Simulation:
 
     # --- crashes ---------------------------------------------------------------------------
 
+    def _draw_steps(self, count: int) -> list[int]:
+        return sorted(self._rng.randrange(self._plan.crash_window) for _ in range(count))
+
     def _maybe_crash(self) -> None:
         if self._crash_steps and self._result.steps >= self._crash_steps[0]:
             self._crash_steps.pop(0)
             self._crash_one()
-        completed = self._completed_checkpoints()
-        if completed > self._completed:
-            self._completed = completed
+        completed = self._completed()
+        if completed > self._seen:
+            self._seen = completed
             if self._crashes_left:
                 self._crashes_left -= 1
                 self._crash_one()
+        if self._coordinator_steps and self._result.steps >= self._coordinator_steps[0]:
+            self._coordinator_steps.pop(0)
+            if self._rng.random() < 0.5:
+                self._driver.doomed = True
+            else:
+                self._replace_coordinator()
 
     def _crash_one(self) -> None:
         alive = [t for t, r in self._cluster.tasks.items() if not r.task.state.over]
         if not alive:
             return
         task: TaskId = self._rng.choice(sorted(alive))
+        self._note_midway()
         attempt = self._cluster.crash(task)
         self._result.crashed += 1
         self._driver.on_task_lost(task, attempt, "crashed by the simulator")
 
-    def _completed_checkpoints(self) -> int:
-        return self._driver.checkpoints().completed
+    def _replace_coordinator(self) -> None:
+        """The coordinator's process dies, and its tasks with it; another starts on the storage."""
+        self._note_midway()
+        self._before += self._driver.checkpoints().completed
+        self._result.coordinators_crashed += 1
+        self._cluster.close()
+        self._employ()
+        self._driver.start()
+
+    def _note_midway(self) -> None:
+        reading = any(r.task.state is TaskState.RUNNING for r in self._cluster.tasks.values())
+        self._result.midway += reading and self._completed() > 0
+
+    def _completed(self) -> int:
+        return self._before + self._driver.checkpoints().completed
 
     def _stopped(self) -> bool:
         limit = self._plan.stop_after_checkpoint
-        statistics = self._driver.checkpoints()
-        self._result.last_checkpoint = statistics.latest_completed
-        return limit is not None and statistics.completed >= limit
+        self._result.last_checkpoint = self._driver.checkpoints().latest_completed
+        if limit is None or self._completed() < limit:
+            return False
+        self._note_midway()
+        return True
 
     def _publish(self, operator: OperatorId, key: str, value: Any) -> None:
-        self._result.published.setdefault(operator, {})[key] = value
+        """Coordinators know what they published themselves; here is what the client has seen."""
+        seen = self._result.published.setdefault(operator, {})
+        known = seen.setdefault(key, value)
+        if known is not value and repr(known) != repr(value):
+            raise SimulationError(
+                f"seed {self._plan.seed}: operator {operator} published two values under the key "
+                f"'{key}': {known!r} and {value!r}"
+            )
 
 
 class SimulatedJob:

@@ -46,23 +46,24 @@ class ChainNode:
         self.metrics.records_in += len(batch)
         try:
             self.operator.process(batch, port)
-        except OperatorError:
+        except (OperatorError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             raise self.attribute(error) from error
 
     def guard(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Run one of the operator's methods; errors come out as OperatorError."""
+        """Run one of the operator's methods; errors come out as OperatorError, also SystemExit and
+        what else user code can raise that is no Exception."""
         try:
             return call(*args)
-        except OperatorError:
+        except (OperatorError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             raise self.attribute(error) from error
 
-    def attribute(self, error: Exception) -> OperatorError:
+    def attribute(self, error: BaseException) -> OperatorError:
         """The error with the operator's name on it; strom's own errors need no traceback."""
-        summary = f"{type(error).__name__}: {error}"
+        summary = f"{type(error).__name__}: {_text(error)}"
         cause = "" if isinstance(error, StromError) else "".join(
             traceback.format_exception(error)
         )
@@ -251,3 +252,9 @@ class OperatorChain:
         }
 
 
+def _text(error: BaseException) -> str:
+    """What the error says; a user's exception may be unable to say it."""
+    try:
+        return str(error)
+    except Exception as second:
+        return f"(its text cannot be had: {type(second).__name__})"

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pytest
-
 from strom.core.batch import ColumnBatch, ObjectBatch, compatible, concat, to_columns
 from strom.core.errors import TypeMismatchError
 from strom.core.row import Row, make_row
@@ -30,8 +29,8 @@ STAMPS = np.array([10, 20, 30, 40], dtype=np.int64)
 LONG = "longer than what a view keeps inline"
 
 
-def columns(kind: pa.DataType = pa.string()) -> ColumnBatch:
-    texts = pa.array(["a", None, LONG, "d"], type=kind)
+def columns(kind: pa.DataType | None = None) -> ColumnBatch:
+    texts = pa.array(["a", None, LONG, "d"], type=kind or pa.string())
     data = pa.record_batch({"k": pa.array([1, 2, 3, 4]), "s": texts})
     return ColumnBatch(data, STAMPS)
 

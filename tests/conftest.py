@@ -1,0 +1,102 @@
+"""For all tests: functions shipped by value, no sleeping or Ray in unit tests, nothing left over."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import cloudpickle
+import psutil
+import pytest
+
+ROOT = Path(__file__).parent
+
+UNIT_FOLDERS = (
+    "api",
+    "checkpoint",
+    "coordinator",
+    "exchange",
+    "graph",
+    "operators_columnar",
+    "operators_io",
+    "operators_rows",
+    "state",
+)
+"""Here nothing may sleep or start Ray."""
+
+LINGERING = ("fsspecIO", "pytest_timeout", "IPythonHistory")
+"""Threads that libraries start once per process and keep."""
+
+PATIENCE_S = 10.0
+"""How long what a module started may take to end by itself."""
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Test modules cannot be imported where tasks run: what they define travels by value."""
+    for module in {item.module for item in items if hasattr(item, "module")}:
+        cloudpickle.register_pickle_by_value(module)
+
+
+def _forbidden(*arguments: Any, **options: Any) -> NoReturn:
+    raise AssertionError(
+        "a unit test sleeps or starts Ray: inject a clock and step what runs; tests that need "
+        "either belong elsewhere (tests/e2e), or under the marker 'ray' or 'slow'"
+    )
+
+
+@pytest.fixture(autouse=True)
+def _unit_tests_neither_sleep_nor_start_ray(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = request.path.relative_to(ROOT).parts[0]
+    exempt = any(request.node.get_closest_marker(name) for name in ("ray", "spark", "slow"))
+    if folder not in UNIT_FOLDERS or exempt:
+        return
+    monkeypatch.setattr(time, "sleep", _forbidden)
+    if "ray" in sys.modules:
+        monkeypatch.setattr(sys.modules["ray"], "init", _forbidden)
+    else:
+        stand_in = types.ModuleType("ray")
+        stand_in.init = _forbidden  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "ray", stand_in)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_left_over(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The threads and child processes of a module end with it."""
+    if _shares_a_cluster(request):
+        yield
+        return
+    threads = set(threading.enumerate())
+    children = set(psutil.Process().children())
+    yield
+    left = [
+        *_still_alive(set(threading.enumerate()) - threads),
+        *_still_running(set(psutil.Process().children()) - children),
+    ]
+    assert not left, f"{request.node.name} leaves behind: {', '.join(left)}"
+
+
+def _shares_a_cluster(request: pytest.FixtureRequest) -> bool:
+    """Whether a test of the module needs Ray or Spark, whose processes outlive modules."""
+    mine = (item for item in request.session.items if item.path == request.node.path)
+    return any(item.get_closest_marker(name) for item in mine for name in ("ray", "spark"))
+
+
+def _still_alive(threads: set[threading.Thread]) -> list[str]:
+    deadline = time.monotonic() + PATIENCE_S
+    for thread in threads:
+        if not thread.name.startswith(LINGERING):
+            thread.join(max(0.0, deadline - time.monotonic()))
+    alive = [t.name for t in threads if t.is_alive() and not t.name.startswith(LINGERING)]
+    return [f"thread {name}" for name in sorted(alive)]
+
+
+def _still_running(children: set[psutil.Process]) -> list[str]:
+    _, alive = psutil.wait_procs(list(children), timeout=PATIENCE_S)
+    return [f"process {child.pid} ({child.name()})" for child in alive]

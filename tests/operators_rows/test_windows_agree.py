@@ -1,0 +1,65 @@
+"""Built-in window functions: the row path gives what the kernels give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strom.api.aggregates import count, first, last, max_, mean, min_, sum_
+from strom.api.specs import BuiltinWindow, ExtremeWindow, WindowSpec
+from strom.api.triggers import CountTrigger
+from strom.api.windows import EventTimeSessionWindows, SlidingEventTimeWindows
+from strom.core.batch import ColumnBatch
+from strom.core.elements import MAX_TIMESTAMP
+from strom.core.keys import ColumnKey
+from strom.operators.row_windows import RowWindowOperator
+from strom.operators.windows import make_window_operator
+from strom.testing.operator_harness import OperatorHarness
+
+SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int32())])
+KEY = ColumnKey(("k",))
+FUNCTIONS = {
+    "aggregates": BuiltinWindow(
+        tuple((f.__name__, f("v")) for f in (count, sum_, min_, max_, mean, first, last))
+    ),
+    "extremes": ExtremeWindow("v", "max", True),
+    "first extreme": ExtremeWindow("v", "min", False),
+}
+RECORDS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.none() | st.integers(-3, 3), st.integers(-20, 40)),
+    min_size=1,
+    max_size=25,
+)
+
+
+def outputs(operator, records):
+    harness = OperatorHarness(operator)
+    for half in (records[::2], records[1::2]):
+        if half:
+            rows = [{"k": k, "v": v} for k, v, _ in half]
+            stamps = np.array([ts for _, _, ts in half], dtype=np.int64)
+            harness.push(ColumnBatch(pa.RecordBatch.from_pylist(rows, SCHEMA), stamps))
+    harness.watermark(MAX_TIMESTAMP)
+    schemas = {str(batch.data.schema) for batch in harness.batches()}
+    rows = [(*row, ts) for row, ts in harness.stamped_outputs()]
+    return schemas, sorted(rows, key=repr)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@settings(max_examples=30, deadline=None)
+@given(RECORDS)
+def test_rows_and_kernels_agree(name, records):
+    spec = WindowSpec(KEY, SlidingEventTimeWindows.of(10, 5), FUNCTIONS[name])
+    columnar = make_window_operator(spec)
+    assert not isinstance(columnar, RowWindowOperator)
+    assert outputs(columnar, records) == outputs(RowWindowOperator(spec), records)
+
+
+def test_what_kernels_do_not_cover_runs_on_rows():
+    builtin = FUNCTIONS["aggregates"]
+    sessions = WindowSpec(KEY, EventTimeSessionWindows.with_gap(5), builtin)
+    custom = WindowSpec(KEY, SlidingEventTimeWindows.of(10, 5), builtin, CountTrigger.of(2))
+    for spec in (sessions, custom):
+        assert isinstance(make_window_operator(spec), RowWindowOperator)
