@@ -12,7 +12,7 @@ from typing import Any, Self
 from ..core.elements import MAX_TIMESTAMP
 from ..core.errors import ConfigurationError
 from ..state.descriptors import ReducingStateDescriptor
-from .durations import to_millis
+from .intervals import to_millis
 from .trigger_base import OnMergeContext, Trigger, TriggerContext, TriggerResult
 
 _NEXT_FIRE = ReducingStateDescriptor("fire-timestamp", min)

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from ..core.elements import MIN_TIMESTAMP
 from ..core.errors import ConfigurationError, TypeMismatchError
-from .durations import to_millis
+from .intervals import to_millis
 from .triggers import EventTimeTrigger, ProcessingTimeTrigger, Trigger
 from .window_base import (
     MergingWindowAssigner,

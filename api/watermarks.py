@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigurationError
-from .durations import to_millis
+from .intervals import to_millis
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,7 +13,7 @@ from typing import Any, Self
 from ..core.elements import MIN_TIMESTAMP
 from ..core.errors import ConfigurationError, TypeMismatchError
 from .count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from .durations import to_millis
+from .intervals import to_millis
 from .session_windows import (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,

@@ -100,6 +100,13 @@ class CheckpointCoordinator:
         """The checkpoints that are kept, ascending."""
         return tuple(self._completed)
 
+    @property
+    def newest_complete(self) -> CheckpointId:
+        """The newest checkpoint known to have completed, 0 if none: sinks may have published all
+        that it holds. Only grows."""
+        figures = self._statistics
+        return CheckpointId(max(figures.latest_completed or 0, figures.restored_from or 0))
+
     def statistics(self) -> CheckpointStatistics:
         return self._statistics
 

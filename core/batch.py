@@ -173,7 +173,7 @@ def to_columns(batch: Batch, schema: pa.Schema | None = None) -> ColumnBatch:
     for index, column in enumerate(columns):
         want = schema.field(index).type if schema is not None else None
         try:
-            arrays.append(pa.array(column, type=want))
+            arrays.append(_to_array(column, want))
         except (
             pa.ArrowInvalid,
             pa.ArrowTypeError,
@@ -194,6 +194,21 @@ def to_columns(batch: Batch, schema: pa.Schema | None = None) -> ColumnBatch:
         )
     )
     return ColumnBatch(pa.RecordBatch.from_arrays(arrays, schema=fitted), batch.timestamps)
+
+
+def _to_array(column: list[Any], want: pa.DataType | None) -> pa.Array:
+    """The values as `want` (None: inferred). Arrow by itself cuts 1.5 down to the integer 1."""
+    if want is None or not pa.types.is_integer(want):
+        return pa.array(column, type=want)
+    try:
+        found = pa.array(column)
+    except OverflowError:  # an unsigned integer beyond 63 bits, which Arrow does not infer
+        return pa.array(column, type=want)
+    if found.type.equals(want):
+        return found
+    if pa.types.is_floating(found.type) or pa.types.is_decimal(found.type):
+        return found.cast(want)
+    return pa.array(column, type=want)
 
 
 def _to_list(column: pa.Array) -> list[Any]:
@@ -271,7 +286,7 @@ def _transpose(values: list[Any], names: list[str]) -> list[list[Any]]:
 def _first_misfit(column: list[Any], want: pa.DataType | None) -> object:
     for value in column:
         try:
-            pa.array([value], type=want)
+            _to_array([value], want)
         except (
             pa.ArrowInvalid,
             pa.ArrowTypeError,

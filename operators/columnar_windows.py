@@ -30,6 +30,7 @@ from ..core.batch import Batch, ColumnBatch, to_columns
 from ..core.elements import MIN_TIMESTAMP
 from ..core.errors import GraphError
 from ..core.keys import ConstantKey, FunctionKey
+from ..core.preload import COLUMN_STATE, preload
 from .base import Operator
 from .columns import fit_columns
 from .slices import Int64s, Slicing, runs_by_slice
@@ -74,6 +75,7 @@ class ColumnarWindowOperator(Operator):
         from .window_aggregates import WindowAggregates, WindowContents
         from .window_extremes import WindowExtremes
 
+        preload(*COLUMN_STATE)
         function = self._spec.function
         self._contents: WindowContents
         if isinstance(function, BuiltinWindow):

@@ -54,7 +54,8 @@ def _to_plain(array: pa.Array, held: Storage) -> pa.Array:
     kind = array.type
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         array = array.cast(pa.int32())
-    return array.cast(pa.int64() if held == "int64" else pa.float64())
+    wanted = pa.int64() if held == "int64" else pa.float64()
+    return array if array.type.equals(wanted) else array.cast(wanted)
 
 
 def from_numbers(values: npt.NDArray[Any], valid: Bools | None, kind: pa.DataType) -> pa.Array:

@@ -23,6 +23,7 @@ import pyarrow as pa
 from ..api.specs import RollingSpec
 from ..core.batch import Batch, ColumnBatch
 from ..core.keys import FunctionKey
+from ..core.preload import COLUMN_STATE, preload
 from .base import Operator
 from .rolling_rows import RollingRows
 from .window_progress import WindowProgress
@@ -47,6 +48,8 @@ class RollingOperator(Operator):
         self._face: Face | None = None
 
     def open(self) -> None:
+        if not isinstance(self._spec.key, FunctionKey):
+            preload("operators.rolling_columns", *COLUMN_STATE)
         self._memory = WindowProgress(self.ctx.keyed_state, "rolling")
         layout = self._memory.layout
         if layout is not None:

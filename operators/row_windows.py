@@ -32,7 +32,7 @@ from .window_logic import WindowLogic, make_logic
 from .window_namespace import Namespace, to_namespace, to_window
 from .window_progress import WindowProgress
 
-LATE_DROPPED = "late_records_dropped"
+LATE_DROPPED = "numLateRecordsDropped"
 
 _TIMER_STATES = ("__window_event_timers", "__window_processing_timers")
 _MERGING = ValueStateDescriptor("__merging_windows")

@@ -77,7 +77,7 @@ class SparkGateway:
     def write(
         self,
         options: SparkOptions | None,
-        blocks: Sequence[Any],
+        blocks: list[Any],
         schema: pa.Schema,
         folder: str,
         partition_by: Sequence[str],
@@ -90,7 +90,12 @@ class SparkGateway:
             frame.write.mode("overwrite").parquet(folder, partitionBy=list(partition_by) or None)
             return len(blocks)
 
-        return self._run(options, work)
+        try:
+            return self._run(options, work)
+        finally:
+            # Frames of errors caught below may live until the next garbage collection; the
+            # blocks must not.
+            blocks.clear()
 
     def sql(self, statement: str) -> pa.Table:
         """The result of a Spark SQL statement. For small results: it passes through the driver."""

@@ -22,10 +22,12 @@ class LoadLatest:
 @dataclass(frozen=True)
 class DeployAll:
     """Start every task for this attempt, from `restore` if given; then answer on_deployed or
-    on_deploy_failed. Everything of former attempts has stopped. A CancelAll may come meanwhile."""
+    on_deploy_failed. Everything of former attempts has stopped. A CancelAll may come meanwhile.
+    `revoke`: the sinks have published checkpoints after `restore` and must take them back first."""
 
     attempt: Attempt
     restore: Manifest | None
+    revoke: bool = False
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,10 @@ class JobMaster:
                 Warn(f"checkpoint {r.checkpoint_id} is not used: {r.reason}")
                 for r in latest.rejected
             ]
+        revoke = (0 if manifest is None else manifest.checkpoint_id) < self._newest_complete
+        if revoke and (why := self._why_not_back_to(manifest, latest)):
+            self._fail(why, now_ms, recoverable=False)
+            return self._flush()
         try:
             self._prepare(manifest, latest)
         except StateError as error:
@@ -160,14 +164,15 @@ class JobMaster:
         except Exception as error:
             self._fail(f"the sources could not be prepared: {_text(error)}", now_ms)
         else:
-            self._deploy(manifest)
+            self._deploy(manifest, revoke)
         return self._flush()
 
-    def on_load_failed(self, reason: str, now_ms: int) -> Actions:
-        """The storage could not be read."""
+    def on_load_failed(self, reason: str, now_ms: int, recoverable: bool = True) -> Actions:
+        """The storage could not be read. Not `recoverable`: trying again would give the same."""
         self._life.record("load failed")
         if self._life.step is Step.LOADING:
-            self._fail(f"the latest checkpoint could not be loaded: {reason}", now_ms)
+            cause = f"the latest checkpoint could not be loaded: {reason}"
+            self._fail(cause, now_ms, recoverable)
         return self._flush()
 
     def on_deployed(self, attempt: Attempt, now_ms: int) -> Actions:
@@ -343,12 +348,37 @@ class JobMaster:
         )
         self._enumerators = EnumeratorSet(self._make_enumerators(restored), self._plan.names)
 
-    def _deploy(self, manifest: Manifest | None) -> None:
+    @property
+    def _newest_complete(self) -> int:
+        newest = self._checkpoints.newest_complete
+        return newest if newest > self._floor else 0
+
+    def _why_not_back_to(self, manifest: Manifest | None, latest: Latest) -> str | None:
+        """The newest complete checkpoint is unusable: why an older one, or none at all, would not
+        give the right results either. None: it would."""
+        newest = self._newest_complete
+        known = {r.checkpoint_id: r.reason for r in latest.rejected}
+        reason = known.get(CheckpointId(newest), "it is gone from the storage")
+        lost = f"checkpoint {newest} cannot be restored: {reason}"
+        if manifest is None:
+            more = "".join(f"; nor can {n}: {why}" for n, why in known.items() if n != newest)
+            return f"{lost}{more}. To begin anew, submit the job again"
+        if not self._plan.irrevocable:
+            return None
+        older = manifest.checkpoint_id
+        sinks = ", ".join(f"'{name}'" for name in self._plan.irrevocable)
+        return (
+            f"{lost}. Checkpoint {older} can, but {sinks} cannot take back what was published "
+            f"since, so it would be published twice. If that is acceptable, submit the job again "
+            f"with restore_from at the folder chk-{older}"
+        )
+
+    def _deploy(self, manifest: Manifest | None, revoke: bool) -> None:
         self._attempt += 1
         self._progress = Progress(frozenset(self._plan.tasks))
         self._metrics.clear()
         self._life.go(Step.DEPLOYING)
-        self._out.append(DeployAll(Attempt(self._attempt), manifest))
+        self._out.append(DeployAll(Attempt(self._attempt), manifest, revoke))
 
     def _run(self, now_ms: int) -> None:
         self._life.move(JobStatus.RUNNING)

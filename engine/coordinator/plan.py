@@ -15,7 +15,8 @@ from ..graph.model import ExecutionGraph
 @dataclass(frozen=True)
 class JobPlan:
     """One job, the same in all attempts. `sources`: the tasks that checkpoints are triggered at;
-    `names`: of all operators, for messages."""
+    `names`: of all operators, for messages; `irrevocable`: names of the sinks that cannot take back
+    what they published."""
 
     job_id: str
     job_name: str
@@ -24,6 +25,7 @@ class JobPlan:
     sources: tuple[TaskId, ...]
     shapes: tuple[OperatorShape, ...]
     names: Mapping[OperatorId, str]
+    irrevocable: tuple[str, ...]
 
 
 def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
@@ -39,4 +41,10 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         for operator in v.operators
     )
     names = {shape.operator: shape.name for shape in shapes}
-    return JobPlan(job_id, job.name, job.config, graph.tasks, sources, shapes, names)
+    irrevocable = tuple(
+        operator.name
+        for vertex in job.vertices
+        for operator in vertex.operators
+        if operator.is_sink and not getattr(getattr(operator.spec, "sink", None), "revocable", False)
+    )
+    return JobPlan(job_id, job.name, job.config, graph.tasks, sources, shapes, names, irrevocable)

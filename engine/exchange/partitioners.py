@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import ConfigurationError, TypeMismatchError
-from ...core.keys import KeySelector
+from ...core.keys import FunctionKey, KeySelector
+from ...core.preload import preload
 from ...state.key_groups import route, route_keys
 from ..graph.model import (
     Broadcast,
@@ -123,6 +124,8 @@ class _ByKey:
         self._key = key
         self._channels = channels
         self._max_parallelism = max_parallelism
+        if channels > 1 and not isinstance(key, FunctionKey):
+            preload("state.hash_kernels")
 
     def split(self, batch: Batch) -> Split:
         if not len(batch):

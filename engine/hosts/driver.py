@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import traceback
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,13 @@ from ...api.specs import SourceSpec
 from ...checkpoint.coordinator_types import CheckpointStatistics
 from ...checkpoint.storage import CheckpointStorage, open_storage
 from ...core.clock import Clock
-from ...core.errors import JobCancelledError, JobFailedError
+from ...core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    JobCancelledError,
+    JobFailedError,
+    OperatorError,
+)
 from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ..coordinator.actions import (
@@ -249,8 +256,8 @@ class JobDriver:
                 self._discard(checkpoint_id)
             case LoadLatest(after):
                 return self._load(after)
-            case DeployAll(attempt, manifest):
-                return self._deploy(attempt, manifest)
+            case DeployAll(attempt, manifest, revoke):
+                return self._deploy(attempt, manifest, revoke)
             case CancelAll(attempt):
                 self._cluster.cancel_all(attempt)
             case Warn(message):
@@ -279,15 +286,18 @@ class JobDriver:
                 self._storage, self.graph.job.config.restore_from, after
             )
         except Exception as error:
-            return self._event(self._master.on_load_failed, f"{type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
+            hopeless = isinstance(error, (CorruptCheckpointError, ConfigurationError))
+            with self._lock:
+                return self._master.on_load_failed(why, self._clock.now_ms(), not hopeless)
         return self._event(self._master.on_loaded, latest)
 
-    def _deploy(self, attempt: Attempt, manifest: Any) -> Actions:
+    def _deploy(self, attempt: Attempt, manifest: Any, revoke: bool) -> Actions:
         self._attempt = attempt
         deployments = [
             deployment_of(
                 task, self.graph, attempt, self.job_id, self._storage, manifest,
-                self._restore.storage,
+                self._restore.storage, revoke,
             )
             for task in self.graph.tasks
         ]
@@ -312,6 +322,14 @@ class JobDriver:
                 if isinstance(operator.spec, SourceSpec):
                     context = EnumeratorContext(operator.name, vertex.parallelism, self.job_id)
                     state = restored.get(operator.operator_id)
-                    source = operator.spec.source
-                    made[operator.operator_id] = source.create_enumerator(context, state)
+                    try:
+                        enumerator = operator.spec.source.create_enumerator(context, state)
+                    except Exception as error:
+                        raise _enumerator_error(operator.name, error) from error
+                    made[operator.operator_id] = enumerator
         return made
+
+
+def _enumerator_error(operator: str, error: Exception) -> OperatorError:
+    summary = f"its enumerator could not be made: {type(error).__name__}: {error}"
+    return OperatorError(operator, 0, summary, "".join(traceback.format_exception(error)))

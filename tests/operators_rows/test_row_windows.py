@@ -131,14 +131,14 @@ def test_late_records_are_counted_or_sent_to_the_side():
     push(harness, ("a", 4), ("a", 5), ("b", 0))
     harness.watermark(9)
     assert harness.outputs() == [("a", 5, 10, [5])]
-    assert harness.metrics.get_count("late_records_dropped") == 2
+    assert harness.metrics.get_count("numLateRecordsDropped") == 2
 
     harness = OperatorHarness(listing(TumblingEventTimeWindows.of(5), late_tag=LATE))
     harness.watermark(4)
     push(harness, ("a", 4), ("a", 5), ("b", 0))
     assert harness.side_outputs("late") == [("a", 4), ("b", 0)]
     assert harness.output.side["late"][0].timestamps.tolist() == [4, 0]
-    assert harness.metrics.get_count("late_records_dropped") == 0
+    assert harness.metrics.get_count("numLateRecordsDropped") == 0
 
 
 def test_late_columns_stay_columns():
@@ -168,7 +168,7 @@ def test_allowed_lateness_fires_again_per_late_record_and_then_forgets():
     harness.watermark(8)
     push(harness, ("a", 4))
     assert harness.take_outputs() == []
-    assert harness.metrics.get_count("late_records_dropped") == 1
+    assert harness.metrics.get_count("numLateRecordsDropped") == 1
     assert state_names(harness) == set()
 
 
@@ -213,7 +213,7 @@ def test_late_record_joins_a_session_that_is_still_open():
     push(harness, ("j", 3))  # late: nothing is open for j
     harness.watermark(20)
     assert harness.outputs() == [("k", 3, 15, [10, 6, 3])]
-    assert harness.metrics.get_count("late_records_dropped") == 1
+    assert harness.metrics.get_count("numLateRecordsDropped") == 1
 
 
 def test_dynamic_gaps():
@@ -600,7 +600,7 @@ def run(spec, events, cuts=()):
     for index, event in enumerate([*events, MAX_TIMESTAMP]):
         if index in cuts:
             outputs += harness.outputs()
-            dropped += harness.metrics.get_count("late_records_dropped")
+            dropped += harness.metrics.get_count("numLateRecordsDropped")
             harness = OperatorHarness(spec, restored=harness.snapshot(), attempt=index)
         if isinstance(event, int):
             if event > harness.output.watermark:
@@ -609,7 +609,7 @@ def run(spec, events, cuts=()):
             push(harness, event)
     outputs += harness.outputs()
     assert state_names(harness) == set()
-    return outputs, dropped + harness.metrics.get_count("late_records_dropped")
+    return outputs, dropped + harness.metrics.get_count("numLateRecordsDropped")
 
 
 @settings(max_examples=60, deadline=None)
