@@ -66,6 +66,7 @@ class PrintSink(Sink):
     """
 
     identifier: str = ""
+    revocable = True
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         return PrintWriter(_print_prefix(self.identifier, context.subtask, context.parallelism))
@@ -101,6 +102,8 @@ class PrintWriter(_StatelessWriter):
 @dataclass(frozen=True)
 class DiscardSink(Sink):
     """Drops every record."""
+
+    revocable = True
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         return DiscardWriter()

@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -189,12 +189,22 @@ class SinkWriter(ABC):
         of several former subtasks): publish them, then remove leftovers of dead attempts."""
         self.commit(committables)
 
+    def revoke(self, after: int) -> None:
+        """First call of all, if the job had to go back to checkpoint `after` because later ones are
+        lost: take back what was published at later ones. Only of sinks that are `revocable`."""
+
     def close(self) -> None:
         """Release files and connections; called also on failure and cancel."""
 
 
 class Sink(ABC):
-    """Where a stream ends."""
+    """Where a stream ends.
+
+    `revocable`: `SinkWriter.revoke` works, or it does no harm to publish again. A job with another
+    sink fails when its newest complete checkpoint turns out to be damaged.
+    """
+
+    revocable: ClassVar[bool] = False
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> SinkWriter: ...

@@ -86,6 +86,8 @@ class OperatorContext:
     `add_splits`/`no_more_splits`."""
     restored: bool
     """Whether this subtask starts from a checkpoint."""
+    revoke_after: int | None = None
+    """Sinks: what later checkpoints than this published must be taken back; None: nothing."""
 
 
 class Operator(ABC):

@@ -3,7 +3,8 @@
     barrier n    prepare_commit(n) -> committables, part of checkpoint n
     n complete   commit everything prepared at checkpoints <= n, in order; forget it
     n aborted    nothing: what was prepared for n is committed with the next completed checkpoint
-    restore      recover(committables of the restored checkpoint), before the first record
+    restore      recover(committables of the restored checkpoint), before the first record; if that
+                 is not the last one committed, revoke(checkpoint) first
 
 Several checkpoints may be prepared before one completes. What a writer prepares beside the task's
 thread (a callable) is run once, by the asynchronous part of the first snapshot that holds it; all
@@ -106,6 +107,8 @@ class SinkOperator(Operator):
         )
         self._opened = True
         if ctx.restored or ctx.attempt > 0:
+            if ctx.revoke_after is not None:
+                self._writer.revoke(ctx.revoke_after)
             restored = sorted(self._state.get(), key=lambda item: item[0])
             self._writer.recover([committable for _, committable in restored])
         self._state.clear()

@@ -62,9 +62,14 @@ class FileSinkConfig:
 class FileSink(Sink):
     """Part files in a folder of any fsspec filesystem, published when their checkpoint completes.
 
+    If the job has to go back behind a published checkpoint, because later ones are damaged, it removes
+    the files of those.
+
     schema: columns of the files; object records are turned into it. None: that of the first batch
         of each subtask. partition_by: columns that become `name=value` folders instead.
     """
+
+    revocable = True
 
     def __init__(
         self,
@@ -168,6 +173,15 @@ class FileSinkWriter(SinkWriter):
         self._publish(committables)
         if self._context.parallelism == 1:
             self._sweep()
+
+    def revoke(self, after: int) -> None:
+        try:
+            self._area.revoke(after)
+        except OSError as error:
+            raise ConnectorError(
+                f"cannot remove the files that '{self._config.path}' got after checkpoint {after}, "
+                f"which the job went back to: {error}. The job must be allowed to delete there"
+            ) from error
 
     def close(self) -> None:
         """Remove what was not prepared: nobody will publish it."""

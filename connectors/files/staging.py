@@ -109,6 +109,17 @@ class StagingArea:
                     "do not remove '.staging' folders of jobs that may be restored"
                 ) from error
 
+    def revoke(self, after: int) -> None:
+        """Remove this job's published files of checkpoints later than `after`, in the names of
+        which former subtasks of this one's share stand."""
+        self.fs.invalidate_cache()
+        operator = re.escape(self._operator)
+        mine = re.compile(rf"part-{operator}-(\d+)-(\d+)-\d+-{self._tag}\..*")
+        for path in self.fs.find(self.root):
+            match = mine.fullmatch(path.rsplit("/", 1)[-1])
+            if match and self._mine(int(match[1])) and int(match[2]) > after:
+                self.discard(path)
+
     def discard(self, path: str) -> None:
         """Remove a staged file, if it is there."""
         try:

@@ -170,6 +170,7 @@ class OperatorChain:
             publish=partial(publish, chained.operator_id),
             request_splits=partial(request_splits, chained.operator_id),
             restored=d.restore is not None,
+            revoke_after=d.restore.checkpoint_id if d.revoke and d.restore is not None else None,
         )
         self.contexts.append(context)
         self.nodes.append(node)

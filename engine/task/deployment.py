@@ -18,8 +18,9 @@ class TaskDeployment:
 
     `inputs` are in order of `target_index`, `outputs` by channel id; `edges` are the job edges the
     chain feeds, `key_groups` the number of key groups of their receivers, by edge id. `restore` is
-    the checkpoint to start from, None for a fresh start; its files are in
-    `restore_storage`, new checkpoints go to `storage`.
+    the checkpoint to start from, None for a fresh start; its files are in `restore_storage`, new
+    checkpoints go to `storage`. `revoke`: later checkpoints than `restore` have been published and
+    are lost, so sinks must take them back.
     """
 
     task: TaskId
@@ -35,6 +36,7 @@ class TaskDeployment:
     storage: CheckpointStorage
     restore: Manifest | None
     restore_storage: CheckpointStorage
+    revoke: bool = False
 
     @property
     def label(self) -> str:
@@ -50,6 +52,7 @@ def deployment_of(
     storage: CheckpointStorage,
     restore: Manifest | None,
     restore_storage: CheckpointStorage,
+    revoke: bool = False,
 ) -> TaskDeployment:
     """Cut one task's part out of the execution graph."""
     job = graph.job
@@ -69,4 +72,5 @@ def deployment_of(
         storage=storage,
         restore=restore,
         restore_storage=restore_storage,
+        revoke=revoke,
     )
