@@ -24,13 +24,13 @@ import flight_data
 import flight_reference
 import polars as pl
 import pyarrow.parquet as pq
-import ray
 from strom import (
     JobClient,
     OutputTag,
     StreamExecutionEnvironment,
     TumblingEventTimeWindows,
     WatermarkStrategy,
+    connect_to_ray,
     count,
     max_,
     mean,
@@ -145,8 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data = flight_data.prepare(out.parent / "flight-data")
 
     prepare_environment()
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="error")
+    connect_to_ray(num_cpus=8, log_to_driver=False)
     rows = pq.ParquetDataset(data / "flights").read(columns=["report"]).num_rows
     env = StreamExecutionEnvironment.get_execution_environment(host="ray")
     env.set_parallelism(options.parallelism)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ..core.clock import VirtualClock
 from ..engine.hosts.simulator import SimulationError, SimulationPlan
-from .equivalence import Difference, Ways, assert_equivalent
+from .equivalence import Difference, Ways, assert_equivalent, assert_files_equivalent
 from .operator_harness import OperatorHarness
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "VirtualClock",
     "Ways",
     "assert_equivalent",
+    "assert_files_equivalent",
 ]

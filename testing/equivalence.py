@@ -220,4 +220,11 @@ def _published(*results: SimulationResult) -> dict[Any, list[Any]]:
 
 
 def _canonical(value: Any) -> str:
-    return repr(tuple(value)) if isinstance(value, tuple) else repr(value)
+    """Equal for equal values; a row, whatever its field names, is the tuple of its values."""
+    return repr(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return list(map(_plain, value)) if isinstance(value, list) else value

@@ -26,6 +26,7 @@ from ..graph.model import JobGraph
 from ..messages import Mail
 from ..task.deployment import TaskDeployment
 from .ray_task import TaskActor
+from .resequencer import Numbering
 
 PLACEMENT_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 120.0
@@ -128,12 +129,15 @@ class RayCluster:
         self._slots = Slots(job)
         self._actors: dict[TaskId, Any] = {}
         self._attempt = Attempt(0)
+        self._numbers: dict[tuple[TaskId, Attempt], Numbering] = {}
+        """Of the mail to each task of the current attempt."""
 
     # --- what the driver asks for ----------------------------------------------------------
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         """Start what is missing, wire all. Raises ResourceError or Ray's errors."""
         self._attempt = deployments[0].attempt
+        self._numbers.clear()
         self._slots.reserve()
         for d in deployments:
             if d.task not in self._actors:
@@ -184,7 +188,8 @@ class RayCluster:
     def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:
         actor = self._actors.get(task)
         if actor is not None:
-            actor.post.remote(attempt, mail)
+            number = self._numbers.setdefault((task, attempt), Numbering()).take()
+            actor.post.remote(attempt, number, mail)
 
     # --- the end ---------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ import cloudpickle
 import ray
 
 from ...core.clock import SystemClock
-from ...core.ids import OperatorId
+from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ..graph.model import JobGraph
 from ..messages import TaskReport
@@ -27,6 +27,7 @@ from .driver import JobDriver, JobOutcome
 from .published import PublishedValues
 from .ray_cluster import AllStopped, RayCluster, TaskLost
 from .ray_task import use_one_thread
+from .resequencer import Resequencer
 
 log = logging.getLogger("strom")
 
@@ -53,6 +54,7 @@ class JobCoordinator:
         self._job_id = job_id
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._published = PublishedValues()
+        self._reports: dict[tuple[TaskId, Attempt], Resequencer[TaskReport]] = {}
         self._outcome: JobOutcome | None = None
         self._asked = time.monotonic()
 
@@ -114,9 +116,11 @@ class JobCoordinator:
 
     # --- tasks -----------------------------------------------------------------------------
 
-    async def report(self, report: TaskReport) -> None:
-        """From a task."""
-        self._inbox.put(report)
+    async def report(self, number: int, report: TaskReport) -> None:
+        """From a task, which numbers its reports."""
+        order = self._reports.setdefault((report.task, report.attempt), Resequencer())
+        for ready in order.accept(number, report):
+            self._inbox.put(ready)
 
     # --- clients ---------------------------------------------------------------------------
 

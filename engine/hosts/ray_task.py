@@ -24,6 +24,7 @@ from ..messages import CancelTask, Mail, TaskFailed, TaskReport
 from ..task.background import ThreadBackground
 from ..task.deployment import TaskDeployment
 from ..task.task import Task
+from .resequencer import Numbering, Resequencer
 
 REST_S = 0.2
 """The longest nap of an idle task; mail and input end it earlier."""
@@ -45,6 +46,8 @@ class TaskRunner:
         self.deployment = deployment
         self._endpoint = endpoint
         self._coordinator = coordinator
+        self._numbers = Numbering()
+        """Of the reports; all are made on the task's thread."""
         self._task: Task | None = None
         self._waiting: list[Mail] = []
         self._lock = threading.Lock()
@@ -70,7 +73,7 @@ class TaskRunner:
         return not self._thread.is_alive()
 
     def _report(self, report: TaskReport) -> None:
-        self._coordinator.report.remote(report)
+        self._coordinator.report.remote(self._numbers.take(), report)
 
     def _run(self) -> None:
         d = self.deployment
@@ -93,13 +96,18 @@ class TaskRunner:
 
 
 class TaskActor:
-    """Made into a Ray actor by the coordinator. All methods are coroutines, so calls from one
-    caller start in the order sent, and none waits for the task's thread."""
+    """Made into a Ray actor by the coordinator. All methods are coroutines, and none waits for the
+    task's thread; Ray may start them in another order than they were called."""
 
     def __init__(self) -> None:
         use_one_thread()
         self._endpoint: SocketEndpoint | None = None
         self._runner: TaskRunner | None = None
+        self._mail: dict[Attempt, Resequencer[Mail]] = {}
+        self._early: dict[Attempt, list[Mail]] = {}
+        """Mail in order of attempts that are not deployed yet."""
+        self._stopped: Attempt = Attempt(-1)
+        """No attempt up to this one may start any more."""
 
     async def prepare(self, task: TaskId, config: ExchangeConfig, secret: bytes) -> Address:
         """Open the endpoint; returns where peers reach it."""
@@ -110,21 +118,35 @@ class TaskActor:
     async def deploy(
         self, payload: bytes, peers: Mapping[TaskId, Address], coordinator: Any
     ) -> None:
-        """Start an attempt; `payload` is a cloudpickled TaskDeployment. The former one has
-        ended."""
+        """Start an attempt; `payload` is a cloudpickled TaskDeployment. The former one has ended."""
         assert self._endpoint is not None, "deploy before prepare"
         deployment: TaskDeployment = cloudpickle.loads(payload)
+        if deployment.attempt <= self._stopped:
+            return
         self._runner = TaskRunner(deployment, self._endpoint, coordinator)
+        for mail in self._early.pop(deployment.attempt, []):
+            self._runner.post(mail)
         self._runner.start(peers)
 
-    async def post(self, attempt: Attempt, mail: Mail) -> None:
-        """Mail for the running attempt; for any other it is dropped."""
+    async def post(self, attempt: Attempt, number: int, mail: Mail) -> None:
+        """Mail for an attempt, running or about to; for a former one it is dropped."""
         runner = self._runner
-        if runner is not None and runner.deployment.attempt == attempt:
-            runner.post(mail)
+        current = -1 if runner is None else runner.deployment.attempt
+        if attempt < current or attempt <= self._stopped:
+            return
+        ready = self._mail.setdefault(attempt, Resequencer()).accept(number, mail)
+        if runner is not None and attempt == current:
+            for item in ready:
+                runner.post(item)
+        else:
+            self._early.setdefault(attempt, []).extend(ready)
 
     async def cancel(self, attempt: Attempt) -> bool:
         """Ask the attempt to stop and wait until its thread has ended."""
+        self._stopped = Attempt(max(self._stopped, attempt))
+        for known in [a for a in self._mail if a <= attempt]:
+            self._mail.pop(known)
+            self._early.pop(known, None)
         runner = self._runner
         if runner is None or runner.deployment.attempt != attempt:
             return True

@@ -134,6 +134,7 @@ PAIRS = pa.schema([("key", pa.int64()), ("value", pa.int64()), ("time", pa.int64
 KEYS = 7
 STEP_MS = 10
 WINDOW_MS = 1000
+BLOCK = 20
 
 
 def pairs(start: int, count: int) -> pa.RecordBatch:
@@ -156,18 +157,30 @@ def as_window_sums(rows: Iterable[Any]) -> list[tuple[int, int, int, int]]:
     return sorted((r.key, r.window_start, r.n, r.total) for r in rows)
 
 
-def windowed(env: Any, count: int | None, rate: float | None, block: int = 20) -> Any:
-    """Source -> keyed one-second windows; a stream of key, window_start, n, total."""
+def windowed(
+    env: Any,
+    count: int | None,
+    rate: float | None,
+    behind_source: strom.MapFunction | None = None,
+) -> Any:
+    """Paced `pairs` -> (a function on its rows) -> windows; see `windows_of`."""
     from strom.connectors.datagen import DataGenSource
 
-    source = DataGenSource(pairs, count, splits=2, rate=rate, schema=PAIRS, block=block)
+    source = DataGenSource(pairs, count, splits=2, rate=rate, schema=PAIRS, block=BLOCK)
+    return windows_of(env, source, behind_source)
+
+
+def windows_of(env: Any, source: Any, behind_source: strom.MapFunction | None = None) -> Any:
+    """Source of `pairs` -> keyed one-second windows: columns key, window_start, n, total."""
     strategy = strom.WatermarkStrategy.for_bounded_out_of_orderness(
-        timedelta(milliseconds=10 * STEP_MS * block)
+        timedelta(milliseconds=10 * STEP_MS * BLOCK)
     ).with_timestamp_assigner("time")
     window = strom.TumblingEventTimeWindows.of(timedelta(milliseconds=WINDOW_MS))
+    stream = env.from_source(source, strategy, source_name="paced")
+    if behind_source is not None:
+        stream = stream.map(behind_source, output_type=PAIRS).name("behind the source")
     return (
-        env.from_source(source, strategy, source_name="paced")
-        .key_by("key")
+        stream.key_by("key")
         .window(window)
         .aggregate(n=strom.count(), total=strom.sum_("value"))
         .name("sums")
