@@ -96,7 +96,7 @@ def watch(client: JobClient, kill: bool, view: LiveView) -> None:
             os.kill(victim["pid"], signal.SIGKILL)
             view.say(
                 f"[bold red]kill -9 {victim['pid']}[/] "
-                f"(a task of '{metrics['operators'][-1]['name']}')"
+                f"({victim['name']}, subtask {victim['subtask']})"
             )
         if metrics["restarts"] > restarts and metrics["state"] == "RUNNING":
             restarts = metrics["restarts"]

@@ -106,11 +106,18 @@ def _literal_path(path: str) -> str:
 def _input(spark: Any, read: ParquetRead, paths: Sequence[str], schema: Any) -> Any:
     from pyspark.sql import functions as f
 
-    reader = spark.read.schema(schema).option("basePath", read.path)
+    reader = spark.read.schema(schema).option("basePath", _base(spark, read.path))
     frame = reader.parquet(*paths).withColumns(
         {_FILE: f.col("_metadata.file_path"), _ROW: f.col("_metadata.row_index")}
     )
     return frame.where(read.filter) if read.filter else frame
+
+
+def _base(spark: Any, path: str) -> str:
+    """The folder below which `name=value` folders are columns: of a single file, its own."""
+    location = spark._jvm.org.apache.hadoop.fs.Path(path)
+    files = location.getFileSystem(spark._jsc.hadoopConfiguration())
+    return str(location.getParent()) if files.getFileStatus(location).isFile() else path
 
 
 def _check_columns(found: Sequence[str], read: ParquetRead) -> None:

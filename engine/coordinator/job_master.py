@@ -191,7 +191,7 @@ class JobMaster:
         """A task's process died. Expected of tasks that finished; ignored while stopping."""
         self._life.record(f"lost {task} of {attempt}")
         if self._is_current(attempt) and task not in self._progress.finished:
-            self._fail(f"task {task} was lost: {reason}", now_ms)
+            self._fail(f"task {self._plan.labels[task]} was lost: {reason}", now_ms)
         return self._flush()
 
     def on_all_stopped(self, attempt: Attempt, now_ms: int) -> Actions:
@@ -294,9 +294,9 @@ class JobMaster:
             case TaskRunning() | TaskDrained() | TaskFinished():
                 self._advance(report, now_ms)
             case TaskFailed(task=task, error=error, recoverable=recoverable):
-                self._fail(f"task {task} failed: {error}", now_ms, recoverable)
+                self._fail(error, now_ms, recoverable)
             case TaskCancelled(task=task):
-                self._fail(f"task {task} stopped without being told to", now_ms)
+                self._fail(f"task {self._plan.labels[task]} stopped without being told to", now_ms)
             case SplitsRequested(task=task, operator=operator):
                 self._answer_split_request(operator, task, now_ms)
             case CheckpointAcknowledged(task=task, checkpoint_id=n, snapshot=snapshot):
@@ -314,13 +314,16 @@ class JobMaster:
                 if progress.all_running and self._life.step is Step.DEPLOYING:
                     self._run(now_ms)
             case TaskDrained() if task not in progress.running:
-                self._fail(f"task {task} drained before it was running", now_ms)
+                self._fail(f"task {self._plan.labels[task]} drained before it was running", now_ms)
             case TaskDrained() if task not in progress.drained:
                 progress.drained.add(task)
                 if progress.all_drained:
                     self._carry_out(self._checkpoints.trigger_terminal(now_ms), now_ms)
             case TaskFinished() if not progress.committed:
-                self._fail(f"task {task} finished before the terminal checkpoint", now_ms)
+                self._fail(
+                    f"task {self._plan.labels[task]} finished before the terminal checkpoint",
+                    now_ms,
+                )
             case TaskFinished():
                 progress.finished.add(task)
                 if progress.all_finished:

@@ -26,6 +26,8 @@ class JobPlan:
     shapes: tuple[OperatorShape, ...]
     names: Mapping[OperatorId, str]
     irrevocable: tuple[str, ...]
+    labels: Mapping[TaskId, str]
+    """`name (1/2)` of each task, for messages."""
 
 
 def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
@@ -45,6 +47,15 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         operator.name
         for vertex in job.vertices
         for operator in vertex.operators
-        if operator.is_sink and not getattr(getattr(operator.spec, "sink", None), "revocable", False)
+        if operator.is_sink
+        and not getattr(getattr(operator.spec, "sink", None), "revocable", False)
     )
-    return JobPlan(job_id, job.name, job.config, graph.tasks, sources, shapes, names, irrevocable)
+    labels = {
+        task: f"{vertex.name} ({task.subtask + 1}/{vertex.parallelism})"
+        for task in graph.tasks
+        for vertex in job.vertices
+        if vertex.id == task.vertex
+    }
+    return JobPlan(
+        job_id, job.name, job.config, graph.tasks, sources, shapes, names, irrevocable, labels
+    )

@@ -157,4 +157,3 @@ class CooperativeCluster:
         """Seconds until a task has something to do by itself."""
         known = [r.task.next_deadline() for r in self.tasks.values() if not r.task.state.over]
         return min((d for d in known if d is not None), default=None)
-

@@ -296,8 +296,14 @@ class JobDriver:
         self._attempt = attempt
         deployments = [
             deployment_of(
-                task, self.graph, attempt, self.job_id, self._storage, manifest,
-                self._restore.storage, revoke,
+                task,
+                self.graph,
+                attempt,
+                self.job_id,
+                self._storage,
+                manifest,
+                self._restore.storage,
+                revoke,
             )
             for task in self.graph.tasks
         ]

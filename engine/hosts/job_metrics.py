@@ -4,7 +4,7 @@
     checkpoints   completed, failed, last_id, last_duration_ms, last_size, restored_from
     operators     list of: id, name, parallelism, records_in, records_out, watermark, counters
     exchange      in_flight_bytes, peak_in_flight_bytes, bound_bytes, bytes_sent
-    tasks         list of: vertex, subtask, state, pid, peak_rss_bytes, cpu_s
+    tasks         list of: vertex, name, subtask, state, pid, peak_rss_bytes, cpu_s
 
 Counts are sums over the subtasks of the current attempt; an operator's watermark is the minimum
 over its subtasks, None while one of them has none.
@@ -23,6 +23,7 @@ def summarise(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, An
     """Put the reports of all tasks together."""
     checkpoints = state.checkpoints
     reports = dict(state.metrics)
+    names = {vertex.id: vertex.name for vertex in job.vertices}
     return {
         "state": state.status.value,
         "attempt": state.attempt,
@@ -46,6 +47,7 @@ def summarise(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, An
         "tasks": [
             {
                 "vertex": task.vertex,
+                "name": names[task.vertex],
                 "subtask": task.subtask,
                 "state": report.get("state"),
                 **report.get("process", {}),

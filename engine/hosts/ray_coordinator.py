@@ -62,9 +62,7 @@ class JobCoordinator:
         """Begin; errors of the start come out of the job's result."""
         loop = asyncio.get_running_loop()
         me = ray.get_runtime_context().current_actor
-        self._cluster = RayCluster(
-            self._graph, secrets.token_bytes(32), loop, self._inbox.put, me
-        )
+        self._cluster = RayCluster(self._graph, secrets.token_bytes(32), loop, self._inbox.put, me)
         self._driver = JobDriver(
             self._graph, self._job_id, SystemClock(), self._cluster, self._published.add
         )

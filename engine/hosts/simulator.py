@@ -133,6 +133,7 @@ class Simulation:
                 self._turn()
             except _CoordinatorDied:
                 self._replace_coordinator()
+        self._result.last_checkpoint = self._driver.checkpoints().latest_completed
         self._cluster.close()
         if self._driver.ended:
             self._result.outcome = self._driver.outcome()
@@ -195,12 +196,10 @@ class Simulation:
         if self._crash_steps and self._result.steps >= self._crash_steps[0]:
             self._crash_steps.pop(0)
             self._crash_one()
-        completed = self._completed()
-        if completed > self._seen:
-            self._seen = completed
-            if self._crashes_left:
-                self._crashes_left -= 1
-                self._crash_one()
+        if self._crashes_left and self._completed() > self._seen:
+            self._seen = self._completed()
+            self._crashes_left -= 1
+            self._crash_one()
         if self._coordinator_steps and self._result.steps >= self._coordinator_steps[0]:
             self._coordinator_steps.pop(0)
             if self._rng.random() < 0.5:
@@ -236,7 +235,6 @@ class Simulation:
 
     def _stopped(self) -> bool:
         limit = self._plan.stop_after_checkpoint
-        self._result.last_checkpoint = self._driver.checkpoints().latest_completed
         if limit is None or self._completed() < limit:
             return False
         self._note_midway()

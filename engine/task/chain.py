@@ -64,9 +64,7 @@ class ChainNode:
     def attribute(self, error: BaseException) -> OperatorError:
         """The error with the operator's name on it; strom's own errors need no traceback."""
         summary = f"{type(error).__name__}: {_text(error)}"
-        cause = "" if isinstance(error, StromError) else "".join(
-            traceback.format_exception(error)
-        )
+        cause = "" if isinstance(error, StromError) else "".join(traceback.format_exception(error))
         return OperatorError(self.metrics.name, self.subtask, summary, cause)
 
     # --- Output, called by the operator -------------------------------------------------

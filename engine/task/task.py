@@ -228,7 +228,8 @@ class Task:
             case CheckpointAborted(checkpoint_id):
                 self._on_aborted(checkpoint_id)
             case SplitsAssigned(operator, splits):
-                self._source_for(operator).add_splits(list(splits))
+                source = self._source_for(operator)
+                self._chain.head.guard(source.add_splits, list(splits))
                 self._source_idle = False
             case NoMoreSplits(operator):
                 self._source_for(operator).no_more_splits()
@@ -347,8 +348,11 @@ class Task:
 
         def done(snapshot: Any, error: BaseException | None) -> None:
             elapsed = (self._clock.monotonic() - started) * 1000.0 - sync_ms
-            self.post(lambda: self._on_written(
-                checkpoint_id, snapshot, error, (sync_ms, elapsed, alignment_ms)))
+            self.post(
+                lambda: self._on_written(
+                    checkpoint_id, snapshot, error, (sync_ms, elapsed, alignment_ms)
+                )
+            )
 
         self._background.submit(lambda: write_subtask(storage, checkpoint_id, task, parts), done)
 
@@ -364,9 +368,7 @@ class Task:
             reason = f"task {d.label}: {type(error).__name__}: {error}"
             self._report(CheckpointDeclined(d.task, d.attempt, checkpoint_id, reason))
         else:
-            self._report(
-                CheckpointAcknowledged(d.task, d.attempt, checkpoint_id, snapshot, *times)
-            )
+            self._report(CheckpointAcknowledged(d.task, d.attempt, checkpoint_id, snapshot, *times))
 
     # --- the end ---------------------------------------------------------------------------
 
@@ -378,8 +380,10 @@ class Task:
     def _fail(self, error: Exception) -> None:
         d = self.deployment
         self._end(TaskState.FAILED)
-        text = str(error) if isinstance(error, OperatorError) else (
-            f"task {d.label}: {type(error).__name__}: {error}"
+        text = (
+            str(error)
+            if isinstance(error, OperatorError)
+            else (f"task {d.label}: {type(error).__name__}: {error}")
         )
         self._report(TaskFailed(d.task, d.attempt, text))
 

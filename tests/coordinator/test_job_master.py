@@ -210,7 +210,7 @@ def test_a_failure_restarts_after_the_delay(job: Job) -> None:
     assert job.master.on_report(TaskFailed(K1, 0, "peer is gone", False), 121) == ()
     assert job.master.on_report(TaskCancelled(S0, 0), 121) == ()
     assert job.master.status().status is JobStatus.RESTARTING
-    assert job.master.status().last_failure == "task sink[0] failed: ValueError: x"
+    assert job.master.status().last_failure == "ValueError: x"
     # The delay counts from the failure, and runs while the tasks stop.
     assert job.master.on_all_stopped(0, 130) == (TickAt(170),)
     assert job.master.on_tick(169) == (TickAt(170),)
@@ -231,7 +231,7 @@ def test_restarts_run_out_with_the_first_cause(graph: Callable[..., ExecutionGra
     assert job.master.on_report(TaskFailed(K0, 0, "first"), 5) == (CancelAll(0),)
     assert job.master.on_report(TaskFailed(K1, 0, "second"), 6) == ()
     assert job.master.status().status is JobStatus.FAILING
-    ended = JobEnded(JobStatus.FAILED, "task sink[0] failed: first")
+    ended = JobEnded(JobStatus.FAILED, "first")
     assert job.master.on_all_stopped(0, 7) == (ended,)
     # Nothing wakes a dead job.
     assert job.master.on_cancel(8) == ()
