@@ -245,7 +245,13 @@ class DataStream(OperatorSettings):
         """Run the job and bring this stream's records here.
 
         Without limit: an iterator and context manager over the records as they come; leaving it
-        early cancels the job. With limit: the list of the first `limit` records."""
+        early cancels the job. With limit: the list of the first `limit` records.
+
+        >>> from strom import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection([1, 2, 3]).map(lambda n: n * n).execute_and_collect(limit=2)
+        [1, 4]
+        """
         from .collected import collect
 
         results: CollectedResults | list[Any] = collect(self, job_execution_name, limit)

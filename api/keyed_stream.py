@@ -72,7 +72,14 @@ class KeyedStream(DataStream):
         return self._apply(specs.ReduceSpec(self._key, func, schema_of(output_type)), "Reduce")
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
-        """Each record with this field (name or position) replaced by its key's sum so far."""
+        """Each record with this field (name or position) replaced by its key's sum so far.
+
+        >>> from strom import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> pairs = env.from_collection([("a", 1), ("b", 5), ("a", 2)])
+        >>> pairs.key_by(lambda pair: pair[0]).sum(1).execute_and_collect(limit=3)
+        [('a', 1), ('b', 5), ('a', 3)]
+        """
         return self._rolling("sum", position_to_sum)
 
     def min(self, position_to_min: int | str = 0) -> DataStream:

@@ -6,7 +6,11 @@ from datetime import timedelta
 
 
 class Time:
-    """`Time.seconds(5)`: a timedelta of five seconds."""
+    """`Time.seconds(5)`: a timedelta of five seconds.
+
+    >>> Time.minutes(1) == Duration.of_seconds(60) == timedelta(milliseconds=60_000)
+    True
+    """
 
     @staticmethod
     def milliseconds(milliseconds: int) -> timedelta:

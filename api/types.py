@@ -155,6 +155,14 @@ def schema_of(declared: Any) -> pa.Schema | None:
     Accepts None, a pyarrow Schema or DataType, a TypeInfo, a dataclass, NamedTuple or TypedDict
     class, a dict of column name to type, and the scalar Python types. Raises ConfigurationError if
     it is none of these, TypeMismatchError naming the field if a field's type has no Arrow type.
+
+    >>> schema_of({"sensor": str, "celsius": float | None})
+    sensor: string
+    celsius: double
+    >>> schema_of(Types.ROW([Types.STRING(), Types.LONG()])).names
+    ['f0', 'f1']
+    >>> schema_of(int) is None
+    True
     """
     match declared:
         case None:

@@ -48,7 +48,13 @@ class TimeWindow(Window):
 
     @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """Start of the window of `window_size` that holds `timestamp`, also for negative times."""
+        """Start of the window of `window_size` that holds `timestamp`, also for negative times.
+
+        >>> TimeWindow.get_window_start_with_offset(61_500, 0, 60_000)
+        60000
+        >>> TimeWindow.get_window_start_with_offset(-1, 0, 60_000)
+        -60000
+        """
         return timestamp - (timestamp - offset) % window_size
 
     @staticmethod

@@ -95,6 +95,8 @@ class JobConfig:
     cancellation_timeout: timedelta = timedelta(seconds=10)
     metrics_interval: timedelta = timedelta(milliseconds=500)
     slot_cpus: float = 1.0
+    slot_request_timeout: timedelta = timedelta(minutes=1)
+    """How long a start of the job waits for the cluster to have its slots free."""
     job_parameters: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -17,6 +17,12 @@ class Row(tuple[Any, ...]):
 
     `Row(1, 2)` has fields f0 and f1; `Row(a=1, b=2)` has fields a and b. A row equals the plain
     tuple of its values.
+
+    >>> row = Row(auction=7, price=3)
+    >>> row.price, row["price"], row[1]
+    (3, 3, 3)
+    >>> row == (7, 3), row.replace(price=4)
+    (True, Row(auction=7, price=4))
     """
 
     __slots__ = ()

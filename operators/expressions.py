@@ -5,9 +5,9 @@ Expressions work on single records: `pl.col("price") * 0.9`. One that folds reco
 stream, and is an error; it is found on an empty frame, once per schema. (Expressions that look at
 neighbours, such as `shift` or `x - x.mean()`, see their batch only and cannot be told apart.)
 
-Types are stable from batch to batch, so that the exchange need not send schemas again: polars gives
-text back as `large_string` whatever it was before, and columns that a `with_columns` or `filter`
-does not compute keep their Arrow arrays and types.
+Types are stable from batch to batch, so that the exchange need not send schemas again: columns
+that are not computed keep their Arrow arrays and types; polars gives computed text back as
+`large_string`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,7 @@ class ExpressionOperator(Operator):
             case "filter":
                 result = columns.filter(self._mask(columns.data))
             case "select":
-                computed = self._compute(columns.data)
-                result = ColumnBatch(computed, columns.timestamps)
+                result = ColumnBatch(self._select(columns.data), columns.timestamps)
             case "with_columns":
                 result = ColumnBatch(self._with_columns(columns.data), columns.timestamps)
         if len(result):
@@ -77,6 +76,18 @@ class ExpressionOperator(Operator):
         arrays = [series.to_arrow() for series in frame]
         return pa.RecordBatch.from_arrays(arrays, names=frame.columns)
 
+    def _select(self, data: pa.RecordBatch) -> pa.RecordBatch:
+        """Columns that are only named pass as they are; polars sees what must be computed."""
+        arrays: dict[str, pa.Array] = {}
+        if self._expressions:
+            computed = self._compute(data)
+            arrays.update(zip(computed.schema.names, computed.columns, strict=True))
+        for name, source in self._kept.items():
+            arrays[name] = data.column(source)
+        return pa.RecordBatch.from_arrays(
+            [arrays[name] for name in self._order], names=list(self._order)
+        )
+
     def _with_columns(self, data: pa.RecordBatch) -> pa.RecordBatch:
         computed = self._compute(data)
         columns = dict(zip(data.schema.names, data.columns, strict=True))
@@ -91,6 +102,8 @@ class ExpressionOperator(Operator):
 
     def _prepare(self, schema: pa.Schema) -> None:
         """Check the expressions against this schema and find out which columns they need."""
+        if self._spec.kind == "select":
+            self._split(schema)
         self._inputs = self._needed(schema.names)
         empty = self._polars.DataFrame(schema.empty_table().select(self._inputs))
         constants = 0
@@ -110,8 +123,34 @@ class ExpressionOperator(Operator):
                 kind = empty.select(predicate).to_series().dtype
                 if kind not in (self._polars.Boolean, self._polars.Null):
                     raise self._error(f"{predicate} gives {kind}; a filter must give Booleans")
-        self._constant = constants == len(self._expressions)
+        self._constant = constants == len(self._expressions) > 0
         self._schema = schema
+
+    def _split(self, schema: pa.Schema) -> None:
+        """Tell apart what a select computes and which columns it only names."""
+        self._order: list[str] = []
+        """The output columns."""
+        self._kept: dict[str, str] = {}
+        """Output column to the input column it is."""
+        self._expressions = []
+        empty = self._polars.DataFrame(schema.empty_table())
+        for expression in self._spec.expressions:
+            named = _named_columns(expression, schema.names)
+            if named is None:
+                self._expressions.append(expression)
+                self._order += self._names_of(empty, expression)
+            else:
+                self._kept.update(named)
+                self._order += named
+        twice = sorted({name for name in self._order if self._order.count(name) > 1})
+        if twice:
+            raise self._error(f"gives several columns of the name {', '.join(twice)}")
+
+    def _names_of(self, empty: pl.DataFrame, expression: pl.Expr) -> list[str]:
+        try:
+            return list(empty.select(expression).columns)
+        except self._polars.exceptions.PolarsError as error:
+            raise self._error(f"{type(error).__name__}: {error}") from error
 
     def _needed(self, names: list[str]) -> list[str]:
         """The input columns that the expressions name; all if that cannot be told, or if none."""
@@ -136,3 +175,19 @@ class ExpressionOperator(Operator):
         return OperatorError(
             self.ctx.name, self.ctx.subtask, f"{self._spec.kind}({self._text}): {what}"
         )
+
+
+def _named_columns(expression: pl.Expr, names: list[str]) -> dict[str, str] | None:
+    """Output to input column, where the expression only names columns: `pl.col("a")`, with an
+    alias or not, and `pl.all()`. None for anything else, also for columns that do not exist."""
+    import polars as pl
+
+    if expression.meta.eq(pl.all()):
+        return {name: name for name in names}
+    if expression.meta.has_multiple_outputs():
+        return None
+    plain = expression.meta.undo_aliases()
+    if not plain.meta.is_column():
+        return None
+    source = plain.meta.output_name()
+    return {expression.meta.output_name(): source} if source in names else None

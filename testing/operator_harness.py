@@ -158,7 +158,15 @@ class OperatorHarness:
 
     @classmethod
     def of(cls, stream: DataStream, **settings: Any) -> OperatorHarness:
-        """The operator that `stream` is the direct result of; `settings` as for the class."""
+        """The operator that `stream` is the direct result of; `settings` as for the class.
+
+        >>> from strom import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> harness = OperatorHarness.of(env.from_collection([]).map(lambda n: n + 1))
+        >>> harness.push([1, 2])
+        >>> harness.outputs()
+        [2, 3]
+        """
         return cls(stream._settable("OperatorHarness.of").spec, **settings)
 
     def push(

@@ -117,7 +117,9 @@ def _base(spark: Any, path: str) -> str:
     """The folder below which `name=value` folders are columns: of a single file, its own."""
     location = spark._jvm.org.apache.hadoop.fs.Path(path)
     files = location.getFileSystem(spark._jsc.hadoopConfiguration())
-    return str(location.getParent()) if files.getFileStatus(location).isFile() else path
+    if not files.getFileStatus(location).isFile():
+        return path
+    return str(files.makeQualified(location).getParent())
 
 
 def _check_columns(found: Sequence[str], read: ParquetRead) -> None:

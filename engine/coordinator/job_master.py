@@ -337,11 +337,7 @@ class JobMaster:
         if manifest is not None:
             missing = [] if self._allow_unmatched else unmatched(manifest, self._plan.names)
             if missing:
-                raise StateError(
-                    f"checkpoint {manifest.checkpoint_id} holds state of operators that the job "
-                    f"lacks: {', '.join(missing)}; it has {', '.join(sorted(self._plan.names))}. "
-                    "Give operators a stable uid, or allow unmatched state to drop it"
-                )
+                raise StateError(self._plan.why_unmatched(manifest, missing))
             kept = {o: s for o, s in manifest.enumerators.items() if o in self._plan.names}
             restored = load_states(kept)
         self._checkpoints.on_restored(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...checkpoint.manifest import OperatorShape
+from ...checkpoint.manifest import Manifest, OperatorShape
 from ...core.config import JobConfig
 from ...core.errors import GraphError
 from ...core.ids import OperatorId, TaskId
@@ -28,6 +28,16 @@ class JobPlan:
     irrevocable: tuple[str, ...]
     labels: Mapping[TaskId, str]
     """`name (1/2)` of each task, for messages."""
+
+    def why_unmatched(self, manifest: Manifest, missing: Sequence[OperatorId]) -> str:
+        """The job lacks operators that the checkpoint has state of."""
+        known = {shape.operator: shape.name for shape in manifest.operators}
+        lost = ", ".join(f"'{known[o]}' ({o})" if o in known else o for o in missing)
+        have = ", ".join(f"'{name}' ({o})" for o, name in sorted(self.names.items()))
+        return (
+            f"checkpoint {manifest.checkpoint_id} holds state of operators that the job lacks: "
+            f"{lost}; it has {have}. Give operators the uid they had then"
+        )
 
 
 def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:

@@ -8,9 +8,10 @@ comes back as an event in the coordinator's inbox.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ...core.config import JobConfig
-from ...core.errors import ResourceError
+from ...core.errors import JobCancelledError, ResourceError
 from ...core.ids import Attempt, TaskId
 from ..graph.model import JobGraph
 from ..messages import Mail
@@ -28,8 +29,11 @@ from ..task.deployment import TaskDeployment
 from .ray_task import TaskActor
 from .resequencer import Numbering
 
-PLACEMENT_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 120.0
+"""How long the processes of all tasks may take to start."""
+
+LOOK_S = 0.1
+"""How often a wait of the driver's thread looks whether the job was cancelled."""
 
 
 @dataclass(frozen=True)
@@ -72,23 +76,28 @@ class Slots:
     def __init__(self, job: JobGraph) -> None:
         self._slots = slots_of(job)
         self._cpus = job.config.slot_cpus
+        self._timeout = job.config.slot_request_timeout
         self._group: PlacementGroup | None = None
 
-    def reserve(self) -> None:
+    def reserve(self, cancelled: threading.Event) -> None:
         """Wait for the bundles; ResourceError says what the cluster lacks."""
         if self._group is not None:
             return
         count = max(self._slots.values()) + 1
         group = placement_group([{"CPU": self._cpus}] * count, strategy="PACK")
         try:
-            wait_for([group.ready()], PLACEMENT_TIMEOUT_S)
+            wait_for([group.ready()], self._timeout.total_seconds(), cancelled)
+        except JobCancelledError:
+            remove_placement_group(group)
+            raise
         except TimeoutError:
             remove_placement_group(group)
             have = ray.cluster_resources().get("CPU", 0)
             free = ray.available_resources().get("CPU", 0)
             raise ResourceError(
                 f"the job needs {count} slots of {self._cpus} CPU, the cluster has {have} CPU of "
-                f"which {free} are free: lower the parallelism or slot_cpus, or add nodes"
+                f"which {free} are free (waited for {self._timeout}): lower the parallelism or "
+                "slot_cpus, or add nodes"
             ) from None
         self._group = group
 
@@ -131,6 +140,12 @@ class RayCluster:
         self._attempt = Attempt(0)
         self._numbers: dict[tuple[TaskId, Attempt], Numbering] = {}
         """Of the mail to each task of the current attempt."""
+        self._cancelled = threading.Event()
+        """Set for good when the job is to end: then `deploy` waits for nothing any more."""
+
+    def on_cancelled(self) -> None:
+        """Make a `deploy` that waits give up. Thread-safe."""
+        self._cancelled.set()
 
     # --- what the driver asks for ----------------------------------------------------------
 
@@ -138,7 +153,7 @@ class RayCluster:
         """Start what is missing, wire all. Raises ResourceError or Ray's errors."""
         self._attempt = deployments[0].attempt
         self._numbers.clear()
-        self._slots.reserve()
+        self._slots.reserve(self._cancelled)
         for d in deployments:
             if d.task not in self._actors:
                 self._create(d.task)
@@ -146,11 +161,23 @@ class RayCluster:
             self._actors[d.task].prepare.remote(d.task, self._config.exchange, self._secret)
             for d in deployments
         ]
-        addresses = wait_for(prepared, START_TIMEOUT_S)
+        addresses = self._wait(prepared)
         by_task = dict(zip((d.task for d in deployments), addresses, strict=True))
+        started = []
         for d in deployments:
             peers = {c.target: by_task[c.target] for c in d.outputs}
-            self._actors[d.task].deploy.remote(cloudpickle.dumps(d), peers, self._coordinator)
+            call = self._actors[d.task].deploy
+            started.append(call.remote(cloudpickle.dumps(d), peers, self._coordinator))
+        self._wait(started)
+
+    def _wait(self, refs: Sequence[Any]) -> list[Any]:
+        try:
+            return wait_for(refs, START_TIMEOUT_S, self._cancelled)
+        except TimeoutError:
+            raise ResourceError(
+                f"the processes of {len(refs)} tasks have not all started within "
+                f"{START_TIMEOUT_S:.0f} s: is the cluster overloaded?"
+            ) from None
 
     def _create(self, task: TaskId) -> None:
         actor = ray.remote(TaskActor).options(**self._slots.options(task)).remote()
@@ -201,12 +228,22 @@ class RayCluster:
         self._slots.release()
 
 
-def wait_for(refs: Sequence[Any], timeout: float) -> list[Any]:
-    """The results, waited for on the driver's thread. (`ray.get` objects to being called in an
-    actor that has an event loop, also beside the loop.)"""
+def wait_for(refs: Sequence[Any], timeout: float, cancelled: threading.Event) -> list[Any]:
+    """The results, waited for on the driver's thread. Raises TimeoutError, JobCancelledError once
+    `cancelled` is set, or the first error. (`ray.get` objects to being called in an actor that has
+    an event loop, also beside the loop.)"""
     deadline = time.monotonic() + timeout
     futures: list[Future[Any]] = [ref.future() for ref in refs]
-    return [future.result(max(0.0, deadline - time.monotonic())) for future in futures]
+    waiting = set(futures)
+    while waiting:
+        done, waiting = wait(waiting, LOOK_S, return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+        if cancelled.is_set():
+            raise JobCancelledError("the job was cancelled while it was being deployed")
+        if waiting and time.monotonic() >= deadline:
+            raise TimeoutError
+    return [future.result() for future in futures]
 
 
 def _as_future(ref: Any) -> asyncio.Future[Any]:

@@ -123,6 +123,7 @@ class JobCoordinator:
     # --- clients ---------------------------------------------------------------------------
 
     async def cancel(self) -> None:
+        self._cluster.on_cancelled()
         self._inbox.put(Cancel())
 
     async def state(self) -> JobStatus:

@@ -15,7 +15,7 @@ import cloudpickle
 import ray
 
 from ...api.host import JobExecutionResult
-from ...core.errors import JobFailedError
+from ...core.errors import JobFailedError, StromError
 from ...core.ids import OperatorId
 from ...core.job_status import JobStatus
 from ..graph.model import JobGraph
@@ -152,5 +152,17 @@ class RayHost:
             max_restarts=0,
         )
         coordinator = actor.remote(cloudpickle.dumps(graph), job_id)
-        ray.get(coordinator.start.remote())
+        try:
+            ray.get(coordinator.start.remote())
+        except ray.exceptions.RayError as error:
+            ray.kill(coordinator)
+            raise _start_error(job_name, error) from error
         return RayJobClient(job_id, job_name, coordinator)
+
+
+def _start_error(job_name: str, error: Exception) -> Exception:
+    """What kept the coordinator from starting: strom's own error, or one that says where."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, StromError):
+        return cause
+    return JobFailedError(f"job '{job_name}': its coordinator could not start: {error}")

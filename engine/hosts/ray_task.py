@@ -90,9 +90,13 @@ class TaskRunner:
             self._task = task
             for mail in self._waiting:
                 task.post(mail)
-        while not task.state.over:
-            if not task.step():
-                task.rest(REST_S)
+        try:
+            while not task.state.over:
+                if not task.step():
+                    task.rest(REST_S)
+        except BaseException as error:  # a user's function raised KeyboardInterrupt
+            task.abandon()
+            self._report(TaskFailed(d.task, d.attempt, f"task {d.label}: {error!r}"))
 
 
 class TaskActor:
@@ -118,7 +122,7 @@ class TaskActor:
     async def deploy(
         self, payload: bytes, peers: Mapping[TaskId, Address], coordinator: Any
     ) -> None:
-        """Start an attempt; `payload` is a cloudpickled TaskDeployment. The former one has ended."""
+        """Start an attempt; `payload` is a pickled TaskDeployment. The former one has ended."""
         assert self._endpoint is not None, "deploy before prepare"
         deployment: TaskDeployment = cloudpickle.loads(payload)
         if deployment.attempt <= self._stopped:

@@ -35,7 +35,7 @@ def run(program: ModuleType, blocks: Sequence[Block]) -> None:
         try:
             with redirect_stdout(printed):
                 exec(compile(source, str(block.path), "exec"), program.__dict__)
-        except BaseException as error:
+        except (Exception, SystemExit) as error:
             raise AssertionError(f"{_place(error, block)}: {error!r}") from error
         if block.output is not None and printed.getvalue().rstrip() != block.output.rstrip():
             raise AssertionError(
@@ -57,12 +57,12 @@ def programs() -> Iterator[object]:
     for path in DOCUMENTS:
         tags = {block.tag for block in blocks_of(path) if block.language == "python"}
         for tag in sorted(tags):
-            marks = [getattr(pytest.mark, tag), pytest.mark.timeout(180)] if tag else []
+            marks = [getattr(pytest.mark, tag), pytest.mark.timeout(300)] if tag else []
             name = f"{path.name}-{tag}" if tag else path.name
             yield pytest.param(path, tag, marks=marks, id=name)
 
 
-@pytest.mark.parametrize(("path", "tag"), programs())
+@pytest.mark.parametrize(("path", "tag"), list(programs()))
 def test_the_code_runs(path: Path, tag: str, program: ModuleType) -> None:
     run(program, [b for b in blocks_of(path) if b.language == "python" and b.tag == tag])
 

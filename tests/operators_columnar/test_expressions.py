@@ -30,7 +30,27 @@ def test_select(bench: Any) -> None:
     result = run(bench, "select", pl.col("a") * 2, pl.col("s").alias("t"), pl.lit(7).alias("c"))
     assert result.data.to_pydict() == {"a": [2, 4, None], "t": ["x", "y", "z"], "c": [7, 7, 7]}
     assert result.timestamps.tolist() == STAMPS.tolist()
-    assert result.data.schema.field("t").type == pa.large_string()
+    assert result.data.schema.field("t").type == pa.string()
+
+
+def test_named_columns_pass_untouched(bench: Any) -> None:
+    given = batch()
+    result = run(bench, "select", pl.col("s"), pl.col("a").alias("b"), given=given)
+    assert result.data.schema.names == ["s", "b"]
+    assert result.data.column(0).buffers()[2].address == given.data["s"].buffers()[2].address
+    everything = run(bench, "select", pl.all(), (pl.col("a") + 1).alias("next"), given=given)
+    assert everything.data.schema.names == [*given.data.schema.names, "next"]
+    assert everything.data.column(0).equals(given.data.column(0))
+
+
+def test_computed_text_has_one_type(bench: Any) -> None:
+    result = run(bench, "select", pl.col("s").str.to_uppercase())
+    assert result.data.schema.field("s").type == pa.large_string()
+
+
+def test_two_columns_of_one_name(bench: Any) -> None:
+    with pytest.raises(OperatorError, match="several columns of the name s"):
+        run(bench, "select", pl.col("s"), pl.col("a").alias("s"))
 
 
 def test_constants_only(bench: Any) -> None:

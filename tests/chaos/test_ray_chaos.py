@@ -1,0 +1,439 @@
+"""Jobs on Ray whose processes are killed, stopped, pestered by strangers, or never start."""
+
+from __future__ import annotations
+
+import glob
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+import strom
+from chaos_kit import (
+    PAIRS,
+    Always,
+    ListSink,
+    as_window_sums,
+    config,
+    environment,
+    pairs,
+    until,
+    window_sums,
+    windows_of,
+    within,
+)
+from strom.api.connectors import Emit, Polled, ReaderContext, SourceReader, Wait
+from strom.connectors.datagen import DataGenSource
+from strom.connectors.files import ParquetSink
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
+
+COUNT = 40_000
+INTERVAL_MS = 100
+CPUS = 6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """One private Ray for the module; with it goes everything, or the last test tells."""
+    import ray
+    from strom.engine.hosts.ray_host import connect_to_ray
+
+    assert not ray.is_initialized()
+    connect_to_ray(num_cpus=CPUS, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(cluster: None) -> Iterator[None]:
+    """After every job: no task actor, no process of one, and every CPU is free again."""
+    yield
+    until(lambda: not task_processes(), f"the end of {task_processes()}", 15.0)
+    until(lambda: not live_actors("TaskActor"), "the end of all task actors", 15.0)
+    until(lambda: free_cpus() == CPUS, f"{CPUS} free CPUs, found {free_cpus()}", 15.0)
+    assert not live_groups()
+
+
+def task_processes() -> list[int]:
+    """Processes below this one that run a task."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "TaskActor" in " ".join(process.cmdline()):
+                found.append(process.pid)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def live_actors(name: str) -> list[str]:
+    from ray._private.state import actors
+
+    return [
+        a["ActorID"]
+        for a in actors().values()
+        if a["State"] != "DEAD" and a.get("ActorClassName", "").endswith(name)
+    ]
+
+
+def free_cpus() -> float:
+    import ray
+
+    return float(ray.available_resources().get("CPU", 0))
+
+
+def live_groups() -> list[Any]:
+    from ray.util import placement_group_table
+
+    return [g for g in placement_group_table().values() if g["state"] != "REMOVED"]
+
+
+# --- a job that runs as long as the test needs it -----------------------------------------------
+
+
+class Leashed(DataGenSource):
+    """Gives 20 records per subtask and 20 ms, until the file `release` is there: then the rest."""
+
+    def __init__(self, release: Path, count: int = COUNT) -> None:
+        super().__init__(pairs, count, splits=2, schema=PAIRS, block=20)
+        self.release = str(release)
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        return _LeashedReader(super().create_reader(context), self.release, context)
+
+
+class _LeashedReader(SourceReader):
+    def __init__(self, reader: SourceReader, release: str, context: ReaderContext) -> None:
+        self.reader = reader
+        self.release = release
+        self.clock = context.clock
+        self.next_ms = 0
+        self.free = False
+
+    def add_splits(self, splits: Any) -> None:
+        self.reader.add_splits(splits)
+
+    def snapshot(self) -> Any:
+        return self.reader.snapshot()
+
+    def poll(self) -> Polled:
+        self.free = self.free or os.path.exists(self.release)
+        now = self.clock.now_ms()
+        if not self.free and now < self.next_ms:
+            return Wait(self.next_ms)
+        polled = self.reader.poll()
+        if isinstance(polled, Emit):
+            self.next_ms = now + 20
+        return polled
+
+
+class Slowly:
+    """Makes every checkpoint last a while."""
+
+    def __call__(self) -> None:
+        time.sleep(0.2)
+
+
+class Job:
+    """source -> sums -> sink, unchained: three vertices of `parallelism` actors. It runs until it is
+    `finish`ed. The sink publishes to the client, or into files, both exactly once; its checkpoints
+    take 0.2 s."""
+
+    def __init__(self, folder: Path, to_files: bool = False, **settings: Any) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder = folder
+        self.state = folder / "state"
+        settings.setdefault("interval_ms", INTERVAL_MS)
+        self.settings = config(self.state, chaining=False, batch_size=20, **settings)
+        env = environment(self.settings, "ray")
+        stream = windows_of(env, Leashed(folder / "release"))
+        slow = ListSink("prepare_commit in the background", Slowly())
+        sink = ParquetSink(folder / "out") if to_files else slow
+        spec = stream.sink_to(sink).name("sink").operator.spec
+        graph = env.get_job_graph(folder.name)
+        operators = [o for v in graph.vertices for o in v.operators]
+        self.names = {str(o.operator_id): o.name for o in operators}
+        self.client = env._submit(graph)
+        sink_id = next(o.operator_id for o in operators if o.spec is spec)
+        self.published = self.client.published(sink_id)
+
+    def metrics(self) -> dict[str, Any]:
+        return self.client.metrics()
+
+    def running(self, more_checkpoints: int = 0) -> dict[str, Any]:
+        """The metrics once all tasks run, and so many more checkpoints have completed."""
+        wanted = self.metrics()["checkpoints"]["completed"] + more_checkpoints
+        all_tasks = 3 * self.settings.parallelism
+
+        def ready() -> Any:
+            m = self.metrics()
+            tasks = len(m["tasks"]) == all_tasks and all(
+                t["state"] == "running" for t in m["tasks"]
+            )
+            completed = m["checkpoints"]["completed"] >= wanted
+            return m if tasks and completed and m["state"] == "RUNNING" else None
+
+        return until(ready, f"a running job, is {self.metrics()}", 60.0)
+
+    def kill(self, *victims: dict[str, Any]) -> None:
+        """SIGKILL, and wait until the job has noticed."""
+        attempt = self.metrics()["attempt"]
+        for victim in victims:
+            os.kill(victim["pid"], signal.SIGKILL)
+        until(lambda: self.metrics()["attempt"] > attempt, "the next attempt", 30.0)
+
+    def finish(self) -> Any:
+        """Let it go to its end, and compare its output with the reference."""
+        (self.folder / "release").touch()
+        values = within(90.0, "the rest", lambda: [v for part in self.published for v in part])
+        result = self.client.get_job_execution_result(timedelta(seconds=10))
+        assert self.files() or as_window_sums(values) == window_sums(COUNT)
+        assert not self.files() or self.files() == window_sums(COUNT)
+        return result
+
+    def files(self) -> list[Any]:
+        found = glob.glob(f"{self.folder}/out/**/*.parquet", recursive=True)
+        rows = [row for f in found for row in pq.ParquetFile(f).read().to_pylist()]
+        return sorted((r["key"], r["window_start"], r["n"], r["total"]) for r in rows)
+
+
+# --- SIGKILL, SIGSTOP ---------------------------------------------------------------------------
+
+
+def test_whatever_is_killed_or_stopped_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
+    """One job goes through it all: each of its processes in turn, two at once, in the middle of a
+    checkpoint, one that is stopped when another dies, and all at once."""
+    job = Job(tmp_path / "job", cancellation_s=1.0)
+    for index in range(6):
+        job.kill(job.running(more_checkpoints=1)["tasks"][index])
+    tasks = job.running(more_checkpoints=1)["tasks"]
+    job.kill(tasks[0], tasks[-1])
+    for name in ("sums", "sink"):
+        tasks = job.running(more_checkpoints=1)["tasks"]
+        until(lambda: unfinished(job.state), "a checkpoint in progress")
+        job.kill(next(t for t in tasks if job.names[t["vertex"]] == name))
+    tasks = job.running(more_checkpoints=1)["tasks"]
+    os.kill(tasks[2]["pid"], signal.SIGSTOP)
+    job.kill(tasks[5])
+    tasks_now = job.running(more_checkpoints=1)["tasks"]
+    assert tasks[2]["pid"] not in {t["pid"] for t in tasks_now}
+    job.kill(*tasks_now)
+    job.running(more_checkpoints=1)
+    job.finish()
+
+
+def unfinished(state: Path) -> list[str]:
+    folders = glob.glob(f"{state}/*/chk-*")
+    return [f for f in folders if not os.path.exists(f"{f}/manifest.json")]
+
+
+def test_a_job_that_may_not_restart_any_more_names_the_lost_task(tmp_path: Path) -> None:
+    restart = strom.FixedDelayRestart(attempts=1, delay=timedelta(milliseconds=10))
+    job = Job(tmp_path / "job", restart=restart, parallelism=1)
+    job.kill(job.running()["tasks"][1])
+    victim = job.running()["tasks"][1]
+    os.kill(victim["pid"], signal.SIGKILL)
+    text = failure_of(job.client)
+    assert f"{victim['vertex']}[{victim['subtask']}]" in text
+    assert job.metrics()["restarts"] == 1
+
+
+def test_the_coordinator_is_killed(tmp_path: Path) -> None:
+    """The client is told, and nothing goes on without a coordinator."""
+    job = Job(tmp_path / "job", parallelism=1)
+    job.running()
+    (coordinator,) = [
+        p
+        for p in psutil.Process().children(recursive=True)
+        if "JobCoordinator" in " ".join(p.cmdline()) and job_of(p.pid) == job.client.get_job_id()
+    ]
+    coordinator.kill()
+    with pytest.raises(strom.JobFailedError, match="coordinator"):
+        within(30.0, "the failure", lambda: list(job.published))
+
+
+def job_of(pid: int) -> str | None:
+    """The job whose coordinator runs in this process."""
+    from ray._private.state import actors
+
+    for actor in actors().values():
+        if actor["Pid"] == pid and actor["Name"].startswith("strom-job-"):
+            return str(actor["Name"]).removeprefix("strom-job-")
+    return None
+
+
+# --- hanging --------------------------------------------------------------------------------------
+
+
+def test_a_stopped_process_does_not_hold_up_a_cancel(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", cancellation_s=1.0, parallelism=1)
+    os.kill(job.running()["tasks"][1]["pid"], signal.SIGSTOP)
+    started = time.monotonic()
+    within(20.0, "cancel", job.client.cancel)
+    assert time.monotonic() - started < 6.0
+    assert job.client.get_job_status() is strom.JobStatus.CANCELED
+
+
+def run_map(function: Callable[[Any], Any], **settings: Any) -> Any:
+    """A started job that maps 100 numbers."""
+    env = environment(config(**settings), "ray")
+    env.from_collection(list(range(100))).map(function).name("it").sink_to(strom.DiscardSink())
+    return env.execute_async("mapping")
+
+
+def test_a_function_that_never_returns_does_not_hold_up_a_cancel(tmp_path: Path) -> None:
+    entered = tmp_path / "entered"
+
+    def block(n: Any) -> Any:
+        entered.touch()
+        signal.pause() if n < 0 else time.sleep(600)
+
+    client = run_map(block, cancellation_s=1.0)
+    until(entered.exists, "the function", 30.0)
+    started = time.monotonic()
+    within(20.0, "cancel", client.cancel)
+    assert time.monotonic() - started < 6.0
+
+
+# --- errors on their way through processes ----------------------------------------------------------
+
+
+def failure_of(client: Any) -> str:
+    with pytest.raises(strom.JobFailedError) as caught:
+        within(30.0, "the failure", client.get_job_execution_result)
+    return str(caught.value)
+
+
+class Secret(Exception):
+    """Known to this module only, and not to be pickled."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("not me")
+
+
+def test_an_error_arrives_with_operator_and_traceback() -> None:
+    def divide(n: Any) -> Any:
+        raise Secret("deep inside")
+
+    text = failure_of(run_map(divide))
+    assert "operator 'it', subtask" in text
+    assert "deep inside" in text
+    assert "in divide" in text
+
+
+def test_a_function_that_leaves_the_process() -> None:
+    assert "SystemExit" in failure_of(run_map(lambda n: exit(3)))
+    assert "died" in failure_of(run_map(lambda n: os._exit(3)))
+
+
+class Unloadable:
+    """Pickles, but cannot be made from its pickle."""
+
+    def __call__(self, n: Any) -> Any:
+        return n
+
+    def __reduce__(self) -> Any:
+        return (int, ("not a number",))
+
+
+def test_a_function_that_cannot_be_unpickled_is_an_error_and_no_hang() -> None:
+    with pytest.raises(strom.StromError) as caught:
+        within(30.0, "the failure", lambda: failure_of(run_map(Unloadable())))
+    assert "not a number" in str(caught.value)
+
+
+def test_nonsense_that_only_the_coordinator_notices() -> None:
+    checkpoint = strom.CheckpointConfig(storage="no-such-protocol://x")
+    env = environment(strom.JobConfig(checkpoint=checkpoint), "ray")
+    env.from_collection([1]).sink_to(strom.DiscardSink())
+    before = len(live_actors("JobCoordinator"))
+    with pytest.raises(strom.ConfigurationError, match="no-such-protocol"):
+        within(30.0, "the error", lambda: env.execute_async("nowhere"))
+    until(lambda: len(live_actors("JobCoordinator")) <= before, "no new coordinator")
+
+
+# --- resources --------------------------------------------------------------------------------------
+
+
+def test_too_few_cpus_fail_the_job_with_the_numbers() -> None:
+    client = run_map(
+        lambda n: n,
+        parallelism=CPUS + 3,
+        slot_request_timeout=timedelta(seconds=1),
+    )
+    text = failure_of(client)
+    assert "ResourceError" in text
+    assert f"needs {CPUS + 3} slots of 1.0 CPU" in text
+    assert f"the cluster has {float(CPUS)} CPU" in text
+
+
+def test_a_job_that_waits_for_slots_is_cancelled_at_once() -> None:
+    client = run_map(lambda n: n, parallelism=CPUS + 3)
+    until(lambda: live_groups(), "the request for slots")
+    started = time.monotonic()
+    within(20.0, "cancel", client.cancel)
+    assert time.monotonic() - started < 5.0
+    assert client.get_job_status() is strom.JobStatus.CANCELED
+
+
+def test_two_jobs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    one = Job(tmp_path / "one", parallelism=1, to_files=True)
+    other = Job(tmp_path / "other", parallelism=1)
+    other.running()
+    one.kill(one.running(more_checkpoints=1)["tasks"][1])
+    one.running()
+    assert one.finish().restarts == 1
+    assert other.finish().restarts == 0
+
+
+# --- strangers ---------------------------------------------------------------------------------------
+
+
+def listening(pid: int) -> list[tuple[str, int]]:
+    """Where the task listens; and Ray, but on other addresses."""
+    found = [c for c in psutil.Process(pid).net_connections("tcp") if c.status == "LISTEN"]
+    return [(c.laddr.ip, c.laddr.port) for c in found if c.laddr.ip.startswith("127.")]
+
+
+def pester(address: tuple[str, int], rng: random.Random) -> None:
+    """Garbage, a web browser, something like a handshake, silence, and hanging up."""
+    for data in (rng.randbytes(4096), b"GET / HTTP/1.1\r\n\r\n", b"strom" + rng.randbytes(95), b""):
+        with socket.create_connection(address, 2.0) as stranger:
+            try:
+                stranger.sendall(data)
+                stranger.settimeout(0.05)
+                stranger.recv(100)
+            except OSError:
+                continue
+
+
+def test_strangers_at_the_sockets_of_tasks_change_nothing(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", to_files=True, parallelism=1)
+    rng = random.Random(1)
+    per_task = [listening(t["pid"]) for t in job.running()["tasks"]]
+    assert all(per_task), "every task listens on loopback"
+    silent = [socket.create_connection(per_task[-1][0], 2.0) for _ in range(200)]
+    for address in (a for addresses in per_task for a in addresses):
+        pester(address, rng)
+    job.running(more_checkpoints=2)
+    result = job.finish()
+    for stranger in silent:
+        stranger.close()
+    assert result.restarts == 0
+
+
+def test_a_raising_sink_is_named() -> None:
+    env = environment(config(interval_ms=50, restart=strom.NoRestart()), "ray")
+    env.from_collection([1, 2, 3]).sink_to(ListSink("commit", Always())).name("the sink")
+    text = failure_of(env.execute_async("sinking"))
+    assert "operator 'the sink'" in text
+    assert "boom, always" in text
