@@ -71,13 +71,20 @@ class LocalJob:
             self._over.set()
 
     def _round(self) -> bool:
-        busy = self._cluster.step_driver(self._driver)
+        busy = self._step_driver()
         if self._cancelled.is_set() and not self._driver.cancelling:
             self._driver.cancel()
             busy = True
         for running in list(self._cluster.tasks.values()):
             busy |= running.task.step()
         return busy
+
+    def _step_driver(self) -> bool:
+        """All that is waiting, not one report a round: a slow task would make reports pile up, and
+        checkpoints wait behind them."""
+        steps = 1 + len(self._cluster.reports)
+        done = [self._cluster.step_driver(self._driver) for _ in range(steps)]
+        return any(done)
 
     def _nap(self) -> None:
         due = [self._cluster.next_deadline(), self._driver.next_tick_s()]

@@ -66,6 +66,9 @@ from .wakeups import Wakeups
 ELEMENTS_PER_STEP = 16
 """How much input one step takes before it looks at mail and the network again."""
 
+STEP_S = 0.01
+"""How long, at most, but for the element being handled: slow functions must not hold up control."""
+
 
 class TaskState(Enum):
     CREATED = "created"
@@ -258,12 +261,13 @@ class Task:
         return True
 
     def _take_input(self) -> bool:
+        until = self._clock.monotonic() + STEP_S
         for taken in range(ELEMENTS_PER_STEP):
             item = self._endpoint.gate.poll()
             if item is None:
                 return taken > 0
             self._on_element(*item)
-            if not self._chain.available or self.state.over:
+            if not self._chain.available or self.state.over or self._clock.monotonic() >= until:
                 break
         return True
 

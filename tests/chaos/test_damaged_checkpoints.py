@@ -334,9 +334,7 @@ class Cleaner(strom.MapFunction):
 def test_a_job_survives_a_disk_that_is_full_for_a_while(tmp_path: Path) -> None:
     (tmp_path / "full").touch()
     settings = config(f"full://{tmp_path}/state", interval_ms=5, tolerable=10_000)
-    stream = windowed(
-        environment(settings), COUNT, RATE, behind_source=Cleaner(tmp_path / "full")
-    )
+    stream = windowed(environment(settings), COUNT, RATE, behind_source=Cleaner(tmp_path / "full"))
     results = stream.execute_and_collect()
     assert as_window_sums(within(20.0, "the job", lambda: list(results))) == window_sums(COUNT)
     checkpoints = results.client.metrics()["checkpoints"]

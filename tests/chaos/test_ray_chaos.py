@@ -97,7 +97,7 @@ def live_groups() -> list[Any]:
     return [g for g in placement_group_table().values() if g["state"] != "REMOVED"]
 
 
-# --- a job that runs as long as the test needs it -----------------------------------------------
+# --- a job that runs as long as the test needs it ---------------------------------------------
 
 
 class Leashed(DataGenSource):
@@ -144,9 +144,9 @@ class Slowly:
 
 
 class Job:
-    """source -> sums -> sink, unchained: three vertices of `parallelism` actors. It runs until it is
-    `finish`ed. The sink publishes to the client, or into files, both exactly once; its checkpoints
-    take 0.2 s."""
+    """source -> sums -> sink, unchained: three vertices of `parallelism` actors. It runs until it
+    is `finish`ed. The sink publishes to the client, with checkpoints that take 0.2 s, or into
+    files; both exactly once."""
 
     def __init__(self, folder: Path, to_files: bool = False, **settings: Any) -> None:
         folder.mkdir(exist_ok=True)
@@ -206,7 +206,7 @@ class Job:
         return sorted((r["key"], r["window_start"], r["n"], r["total"]) for r in rows)
 
 
-# --- SIGKILL, SIGSTOP ---------------------------------------------------------------------------
+# --- SIGKILL, SIGSTOP -------------------------------------------------------------------------
 
 
 def test_whatever_is_killed_or_stopped_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_a_job_that_may_not_restart_any_more_names_the_lost_task(tmp_path: Path)
     victim = job.running()["tasks"][1]
     os.kill(victim["pid"], signal.SIGKILL)
     text = failure_of(job.client)
-    assert f"{victim['vertex']}[{victim['subtask']}]" in text
+    assert f"task {job.names[victim['vertex']]} (1/1) was lost: its process died" in text
     assert job.metrics()["restarts"] == 1
 
 
@@ -271,7 +271,7 @@ def job_of(pid: int) -> str | None:
     return None
 
 
-# --- hanging --------------------------------------------------------------------------------------
+# --- hanging ----------------------------------------------------------------------------------
 
 
 def test_a_stopped_process_does_not_hold_up_a_cancel(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_a_function_that_never_returns_does_not_hold_up_a_cancel(tmp_path: Path)
     assert time.monotonic() - started < 6.0
 
 
-# --- errors on their way through processes ----------------------------------------------------------
+# --- errors on their way through processes ----------------------------------------------------
 
 
 def failure_of(client: Any) -> str:
@@ -361,7 +361,7 @@ def test_nonsense_that_only_the_coordinator_notices() -> None:
     until(lambda: len(live_actors("JobCoordinator")) <= before, "no new coordinator")
 
 
-# --- resources --------------------------------------------------------------------------------------
+# --- resources --------------------------------------------------------------------------------
 
 
 def test_too_few_cpus_fail_the_job_with_the_numbers() -> None:
@@ -395,7 +395,7 @@ def test_two_jobs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     assert other.finish().restarts == 0
 
 
-# --- strangers ---------------------------------------------------------------------------------------
+# --- strangers --------------------------------------------------------------------------------
 
 
 def listening(pid: int) -> list[tuple[str, int]]:

@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 import strom
-from chaos_kit import Always, Once, config, environment, failure, gather, strom_threads, until, within
+from chaos_kit import (
+    Always,
+    Once,
+    config,
+    environment,
+    failure,
+    gather,
+    strom_threads,
+    until,
+    within,
+)
 from strom import Emit, JobStatus, NeedSplit, Source, SourceReader, SplitEnumerator
 
 RECORDS = 200

@@ -136,6 +136,10 @@ def flat(trip: Trip) -> Callable[[Any], Any]:
     return generate
 
 
+def keeping(one: Callable[[Any], Any]) -> Callable[[Any], bool]:
+    return lambda n: one(n) is not None
+
+
 def batches(trip: Trip) -> Callable[[Any], Any]:
     def function(batch: Any) -> Any:
         trip()
@@ -172,7 +176,7 @@ PLACES: dict[str, tuple[str, Callable[[Any, Trip], Any]]] = {
     "a lambda": ("it", lambda s, t: s.map(then_trip(t))),
     "open": ("it", lambda s, t: s.map(TrippingMap("open", t))),
     "flat_map": ("it", lambda s, t: s.flat_map(flat(t))),
-    "filter": ("it", lambda s, t: s.filter(lambda n, f=then_trip(t): f(n) is not None)),
+    "filter": ("it", lambda s, t: s.filter(keeping(then_trip(t)))),
     "process": ("it", lambda s, t: s.process(TrippingProcess(t))),
     "keyed process": (
         "it",
@@ -193,10 +197,12 @@ PLACES: dict[str, tuple[str, Callable[[Any, Trip], Any]]] = {
     "timestamps": ("it", lambda s, t: s.assign_timestamps_and_watermarks(assigning(t))),
     "map_batches": (
         "it",
-        lambda s, t: s.map(lambda n: (n,), output_type=_ROW)
-        .map_batches(batches(t))
-        .name("it")
-        .map(lambda row: row[0]),
+        lambda s, t: (
+            s.map(lambda n: (n,), output_type=_ROW)
+            .map_batches(batches(t))
+            .name("it")
+            .map(lambda row: row[0])
+        ),
     ),
     "key selector": (
         "numbers",
@@ -327,7 +333,17 @@ def test_an_error_without_a_text() -> None:
 
 @pytest.mark.parametrize(
     "result",
-    ["a text", None, 1, (1,), (1, "x", 2), ("x", 1), {"n": 1, "other": "x"}, (2**70, "x"), (1.5, "")],
+    [
+        "a text",
+        None,
+        1,
+        (1,),
+        (1, "x", 2),
+        ("x", 1),
+        {"n": 1, "other": "x"},
+        (2**70, "x"),
+        (1.5, ""),
+    ],
     ids=repr,
 )
 def test_a_result_that_is_not_of_the_declared_type(result: Any) -> None:
