@@ -103,7 +103,7 @@ if TYPE_CHECKING:
         TypeMismatchError as TypeMismatchError
     )
     from .core.row import Row as Row
-    from .engine.hosts.ray_host import connect_to_ray as connect_to_ray
+    from .engine.hosts.ray_connect import connect_to_ray as connect_to_ray
     from .state.descriptors import (
         AggregatingStateDescriptor as AggregatingStateDescriptor,
         ListStateDescriptor as ListStateDescriptor, MapStateDescriptor as MapStateDescriptor,
@@ -168,7 +168,7 @@ _PUBLIC = {
         "TransportError TypeMismatchError"
     ),
     "core.row": "Row",
-    "engine.hosts.ray_host": "connect_to_ray",
+    "engine.hosts.ray_connect": "connect_to_ray",
     "state.descriptors": (
         "AggregatingStateDescriptor ListStateDescriptor MapStateDescriptor "
         "ReducingStateDescriptor ValueStateDescriptor"

@@ -263,6 +263,7 @@ class StreamExecutionEnvironment:
             self._opened = open_host(self._host, self._host_options)
         client = self._opened.submit(graph, graph.name)
         self._transformations.clear()
+        self._config = replace(self._config, restore_from=None)
         return client
 
 

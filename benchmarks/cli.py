@@ -22,6 +22,9 @@ def parser() -> argparse.ArgumentParser:
         _common(command)
         command.add_argument("--checkpoint-interval", type=float, metavar="SECONDS")
         command.add_argument("--runs", type=int, default=1, help="print a line for each of N runs")
+        command.add_argument(
+            "--verify", action="store_true", help="first compare the output with the reference's"
+        )
     latency = commands.add_parser("latency", help="delay through a keyed stage at a given rate")
     latency.add_argument("--rate", type=int, default=10_000, help="records per second")
     latency.add_argument("--seconds", type=float, default=10.0)
@@ -63,7 +66,19 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
         options.host,
         options.checkpoint_interval,
     )
-    return [measure(setting).line() for _ in range(options.runs)]
+    verified = _verify(setting) if options.verify else {}
+    return [{**measure(setting).line(), **verified} for _ in range(options.runs)]
+
+
+def _verify(setting: Setting) -> dict[str, Any]:
+    """What to add to each line. Ends the program if the output is wrong."""
+    from .verify import WrongOutput, verify
+
+    try:
+        events = verify(setting)
+    except WrongOutput as error:
+        raise SystemExit(f"wrong output: {error}") from error
+    return {"verified": True, "verified_events": events}
 
 
 def show(line: dict[str, Any], as_json: bool) -> None:

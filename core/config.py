@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
+from .checks import check_count, check_duration, check_kind, check_number
 from .errors import ConfigurationError
 
 
@@ -21,6 +22,10 @@ class FixedDelayRestart:
     attempts: int = 3
     delay: timedelta = timedelta(milliseconds=200)
 
+    def __post_init__(self) -> None:
+        check_count("restart attempts", self.attempts, 0)
+        check_duration("restart delay", self.delay)
+
 
 @dataclass(frozen=True)
 class ExponentialDelayRestart:
@@ -33,6 +38,19 @@ class ExponentialDelayRestart:
     jitter: float = 0.1
     reset_after: timedelta = timedelta(minutes=5)
 
+    def __post_init__(self) -> None:
+        check_duration("restart initial", self.initial)
+        check_duration("restart maximum", self.maximum)
+        check_duration("restart reset_after", self.reset_after)
+        check_number("restart multiplier", self.multiplier, 1.0)
+        check_number("restart jitter", self.jitter, 0.0)
+        if self.jitter > 1:
+            raise ConfigurationError(f"restart jitter must be at most 1, is {self.jitter}")
+        if self.maximum < self.initial:
+            raise ConfigurationError(
+                f"restart maximum {self.maximum} is less than initial {self.initial}"
+            )
+
 
 @dataclass(frozen=True)
 class FailureRateRestart:
@@ -42,6 +60,11 @@ class FailureRateRestart:
     failures: int = 3
     interval: timedelta = timedelta(minutes=5)
     delay: timedelta = timedelta(milliseconds=200)
+
+    def __post_init__(self) -> None:
+        check_count("restart failures", self.failures, 0)
+        check_duration("restart interval", self.interval)
+        check_duration("restart delay", self.delay)
 
 
 RestartStrategy = NoRestart | FixedDelayRestart | ExponentialDelayRestart | FailureRateRestart
@@ -62,6 +85,15 @@ class CheckpointConfig:
     tolerable_failures: int = 0
     retained: int = 1
 
+    def __post_init__(self) -> None:
+        if self.interval is not None:
+            check_duration("checkpoint interval", self.interval, positive=True)
+        check_kind("checkpoint storage", self.storage, str, type(None))
+        check_duration("checkpoint timeout", self.timeout, positive=True)
+        check_duration("checkpoint min_pause", self.min_pause)
+        check_count("checkpoint tolerable_failures", self.tolerable_failures, 0)
+        check_count("checkpoints retained", self.retained, 1)
+
 
 @dataclass(frozen=True)
 class ExchangeConfig:
@@ -75,6 +107,14 @@ class ExchangeConfig:
     floating_buffers: int = 8
     buffer_timeout: timedelta = timedelta(milliseconds=10)
     bind_host: str = "127.0.0.1"
+
+    def __post_init__(self) -> None:
+        check_count("buffer_bytes", self.buffer_bytes, 1)
+        check_count("min_buffer_bytes", self.min_buffer_bytes, 1)
+        check_count("exclusive_buffers", self.exclusive_buffers, 1)
+        check_count("floating_buffers", self.floating_buffers, 0)
+        check_duration("buffer_timeout", self.buffer_timeout)
+        check_kind("bind_host", self.bind_host, str)
 
 
 @dataclass(frozen=True)
@@ -90,6 +130,8 @@ class JobConfig:
     """None: exponential delay when checkpointing is enabled, else no restart."""
     restore_from: str | None = None
     """A checkpoint folder `<root>/<job>/chk-<n>` to start from, at any parallelism."""
+    allow_unmatched_state: bool = False
+    """Whether a restore may drop state of operators that the job no longer has."""
     chaining: bool = True
     auto_watermark_interval: timedelta = timedelta(milliseconds=200)
     cancellation_timeout: timedelta = timedelta(seconds=10)
@@ -100,17 +142,24 @@ class JobConfig:
     job_parameters: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_parallelism <= 32768:
-            raise ConfigurationError(
-                f"max_parallelism must be in 1..32768, is {self.max_parallelism}"
-            )
-        if not 1 <= self.parallelism <= self.max_parallelism:
+        check_count("max_parallelism", self.max_parallelism, 1, 32768)
+        check_count("parallelism", self.parallelism, 1)
+        if self.parallelism > self.max_parallelism:
             raise ConfigurationError(
                 f"parallelism must be in 1..max_parallelism ({self.max_parallelism}), "
                 f"is {self.parallelism}"
             )
-        if self.batch_size < 1:
-            raise ConfigurationError(f"batch_size must be at least 1, is {self.batch_size}")
+        check_count("batch_size", self.batch_size, 1)
+        check_kind("checkpoint", self.checkpoint, CheckpointConfig)
+        check_kind("exchange", self.exchange, ExchangeConfig)
+        check_kind("restart", self.restart, *get_args(RestartStrategy), type(None))
+        check_kind("restore_from", self.restore_from, str, type(None))
+        check_duration("auto_watermark_interval", self.auto_watermark_interval)
+        check_duration("cancellation_timeout", self.cancellation_timeout)
+        check_duration("metrics_interval", self.metrics_interval)
+        check_number("slot_cpus", self.slot_cpus, 0.0)
+        check_duration("slot_request_timeout", self.slot_request_timeout)
+        check_kind("job_parameters", self.job_parameters, dict)
 
     @property
     def effective_restart(self) -> RestartStrategy:

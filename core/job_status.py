@@ -23,6 +23,10 @@ class JobStatus(StrEnum):
         """Whether the job is over for good."""
         return not TRANSITIONS[self]
 
+    def is_terminal_state(self) -> bool:
+        """PyFlink's name for `is_terminal`."""
+        return self.is_terminal
+
 
 TRANSITIONS: Final[dict[JobStatus, frozenset[JobStatus]]] = {
     JobStatus.CREATED: frozenset(

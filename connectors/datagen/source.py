@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...api.connectors import EnumeratorContext, ReaderContext, Source
+from ...api.types import schema_of
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, concat, to_columns
 from ...core.errors import ConfigurationError, TypeMismatchError
 from .reader import NumberReader, Runs, check_rate
@@ -25,7 +26,7 @@ class DataGenSource(Source):
         more than the job's batch size.
     splits: how many parallel parts (None: the parallelism of the first start).
     rate: records per second of the whole source, shared evenly by the splits; None: unlimited.
-    schema: columns of the batches, None for objects.
+    schema: columns of the batches (anything that declares a row type), None for objects.
     block: numbers are dealt to the splits in blocks of this many; with `contiguous`, each split is
         one range instead (bounded sources only).
     """
@@ -36,7 +37,7 @@ class DataGenSource(Source):
         count: int | None = None,
         splits: int | None = None,
         rate: float | None = None,
-        schema: pa.Schema | None = None,
+        schema: Any = None,
         block: int = 1024,
         contiguous: bool = False,
     ) -> None:
@@ -48,7 +49,7 @@ class DataGenSource(Source):
         self._count = count
         self._splits = splits
         self._rate = rate
-        self._schema = schema
+        self._schema = schema_of(schema)
         self._block = block
         self._contiguous = contiguous
 

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...api.connectors import PreparedCommit, Sink, SinkWriter, WriterContext
+from ...api.types import schema_of
 from ...core.batch import Batch, to_columns
 from ...core.errors import ConfigurationError, ConnectorError, TypeMismatchError
 from .encoders import ENCODERS, Encoder
@@ -65,8 +66,8 @@ class FileSink(Sink):
     If the job has to go back behind a published checkpoint, because later ones are damaged, it removes
     the files of those.
 
-    schema: columns of the files; object records are turned into it. None: that of the first batch
-        of each subtask. partition_by: columns that become `name=value` folders instead.
+    schema: columns of the files (anything that declares a row type); object records are turned
+        into it. None: that of the first batch of each subtask. partition_by: columns that become `name=value` folders instead.
     """
 
     revocable = True
@@ -75,7 +76,7 @@ class FileSink(Sink):
         self,
         path: str | os.PathLike[str],
         format: FormatName = "parquet",
-        schema: pa.Schema | None = None,
+        schema: Any = None,
         partition_by: Sequence[str] = (),
         roll_rows: int = 10_000_000,
         roll_bytes: int = 256 << 20,
@@ -85,7 +86,7 @@ class FileSink(Sink):
         self.config = FileSinkConfig(
             os.fspath(path),
             format,
-            schema,
+            schema_of(schema),
             tuple(partition_by),
             roll_rows,
             roll_bytes,
@@ -103,7 +104,7 @@ class ParquetSink(FileSink):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        schema: pa.Schema | None = None,
+        schema: Any = None,
         partition_by: Sequence[str] = (),
         roll_rows: int = 10_000_000,
         roll_bytes: int = 256 << 20,

@@ -29,6 +29,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ...api.connectors import PreparedCommit, Sink, SinkWriter, WriterContext
+from ...api.types import schema_of
 from ...core.batch import Batch, to_columns
 from ...core.errors import ConfigurationError, OperatorError
 from .bridge import encode, storable
@@ -60,7 +61,7 @@ class SparkParquetSink(Sink):
         path: str,
         partition_by: str | Sequence[str] | None = None,
         *,
-        schema: pa.Schema | None = None,
+        schema: Any = None,
         block_bytes: int = 32 << 20,
         options: SparkOptions | None = None,
     ) -> None:
@@ -74,7 +75,7 @@ class SparkParquetSink(Sink):
         self.path = os.path.abspath(location)
         names = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
         self.partition_by = names
-        self.schema = schema
+        self.schema = schema_of(schema)
         self.block_bytes = block_bytes
         self.options = options
 

@@ -133,7 +133,11 @@ class JobDriver:
         self._storage = storage or open_storage(location, job_id)
         self._restore = RestorePoint(self._storage)
         self._master = JobMaster(
-            job_id, self.graph, self._make_enumerators, rng or random.Random(job_id)
+            job_id,
+            self.graph,
+            self._make_enumerators,
+            rng or random.Random(job_id),
+            allow_unmatched=graph.config.allow_unmatched_state,
         )
         self._lock = threading.RLock()
         """Held while the master is called: `state` and `metrics` come from other threads."""
@@ -142,6 +146,8 @@ class JobDriver:
         self._error: str | None = None
         self._running_since: float | None = None
         self._runtime_ms = 0.0
+        self._restarts = 0
+        """Those that have been logged."""
         self.cancelling = False
         self.ended = False
 
@@ -240,7 +246,12 @@ class JobDriver:
 
     def _event(self, event: Callable[..., Actions], *args: Any) -> Actions:
         with self._lock:
-            return event(*args, self._clock.now_ms())
+            actions = event(*args, self._clock.now_ms())
+            state = self._master.status()
+        if state.restarts > self._restarts:
+            self._restarts = state.restarts
+            log.warning("job %s: restart %s: %s", self.job_id, state.restarts, state.last_failure)
+        return actions
 
     def _carry_out(self, action: Action) -> Actions:
         match action:
@@ -339,3 +350,4 @@ class JobDriver:
 def _enumerator_error(operator: str, error: Exception) -> OperatorError:
     summary = f"its enumerator could not be made: {type(error).__name__}: {error}"
     return OperatorError(operator, 0, summary, "".join(traceback.format_exception(error)))
+

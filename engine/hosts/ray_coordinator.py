@@ -31,7 +31,6 @@ from .resequencer import Resequencer
 
 log = logging.getLogger("strom")
 
-NAMESPACE = "strom"
 LINGER_S = 120.0
 """How long a coordinator stays after its job ended, counted from the last question of a client."""
 

@@ -8,6 +8,7 @@ next attempt, so that recovery does not pay for a process start.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Mapping
@@ -37,6 +38,10 @@ def use_one_thread() -> None:
     import pyarrow as pa
 
     pa.set_cpu_count(1)
+    # The driver's and the tasks' threads are not the actor's event loop, so they may wait for Ray.
+    logging.getLogger("ray._private.worker").addFilter(
+        lambda record: "inside async actor" not in record.getMessage()
+    )
 
 
 class TaskRunner:

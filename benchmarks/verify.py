@@ -1,0 +1,54 @@
+"""Runs a workload with its output collected, and compares it with the reference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from .measure import Setting, environment
+from .references import REFERENCES
+from .workloads import WORKLOADS
+
+MOST_EVENTS = 1_000_000
+"""A million records fit into the memory of the client; the reference takes some seconds."""
+
+
+class WrongOutput(Exception):
+    """A workload's output is not what the reference says."""
+
+
+def verify(setting: Setting) -> int:
+    """Run on at most MOST_EVENTS events, which are returned. Raises WrongOutput."""
+    events = min(setting.events, MOST_EVENTS)
+    env = environment(replace(setting, events=events))
+    with WORKLOADS[setting.name](env, events).execute_and_collect("verification") as results:
+        difference = differences(setting.name, events, results)
+    if difference is not None:
+        raise WrongOutput(f"{setting.name}, {events} events: {difference}")
+    return events
+
+
+def differences(name: str, events: int, output: Iterable[Any]) -> str | None:
+    """How the output (rows in any order) differs from the reference's; None if it does not.
+
+    Compared by hashes of the rows (64 bits), so that a million wide rows fit into memory.
+    """
+    reference = REFERENCES[name]
+    found = Counter(hash(row) for row in reference.promised(map(tuple, output)))
+    count = sum(found.values())
+    expected, missing = 0, []
+    for row in reference.promised(reference.rows(events)):
+        expected += 1
+        if found[hash(row)] > 0:
+            found[hash(row)] -= 1
+        else:
+            missing.append(row)
+    unexpected = sum(found.values())
+    if not missing and not unexpected:
+        return None
+    return (
+        f"{count} rows, expected {expected}; {unexpected} are not in the reference and "
+        f"{len(missing)} of the reference are missing, for instance {missing[:3]}"
+    )
