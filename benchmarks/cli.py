@@ -52,9 +52,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     if options.name == "latency":
         from .latency import measure_latency
 
-        return [
-            measure_latency(options.rate, options.seconds, options.parallelism, options.host)
-        ]
+        return [measure_latency(options.rate, options.seconds, options.parallelism, options.host)]
     if options.name == "recovery":
         from .recovery import measure_recovery
 

@@ -1,4 +1,4 @@
-"""What each workload must give, computed the slow and obvious way: plain Python over the same events.
+"""What each workload must give, computed the slow and obvious way: plain Python, same events.
 
 The events are the source's own (`nexmark` tests say that they are right); everything behind it is
 done again here, record by record, without windows, watermarks, batches or kernels.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from strom.connectors.datagen import NexmarkSource
@@ -24,14 +25,13 @@ def bids(events: int) -> Iterator[dict[str, Any]]:
     """The bids among `events` Nexmark events, in order."""
     generate = NexmarkSource(events).generator()
     for start, count in _chunks(events):
-        yield from generate([(start, count)]).data.to_pylist()
+        yield from (row.as_dict() for row in generate([(start, count)]).rows())
 
 
 def milliseconds(bid: dict[str, Any]) -> int:
     """Its time, ms since the epoch."""
-    from datetime import datetime, timedelta
-
-    return (bid["dateTime"] - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
+    since: timedelta = bid["dateTime"] - datetime(1970, 1, 1)
+    return since // timedelta(milliseconds=1)
 
 
 def q0(events: int) -> Rows:

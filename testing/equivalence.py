@@ -3,7 +3,7 @@
     whole        local host, parallelism 1, no checkpoints            the reference
     checkpointed local host, parallelism 2, checkpoints all the time
     crashed      simulator, parallelism 2: a random task crashes after each of several checkpoints,
-                 others at random steps, the coordinator and everything with it once
+                 others at random steps, sometimes the coordinator and everything with it
     rescaled     simulator, parallelism 2, stopped after a checkpoint; its checkpoint continued at 3
     ray          Ray actors, parallelism 2, checkpoints (when asked for)
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ..api.host import open_host
-from ..checkpoint.storage import open_storage
+from ..checkpoint.storage import CheckpointStorage, open_storage
 from ..core.config import CheckpointConfig, ExponentialDelayRestart, JobConfig
 from ..core.job_status import JobStatus
 from ..engine.hosts.driver import new_job_id
@@ -43,9 +43,9 @@ NewProbe = Callable[[], AbstractContextManager[Probe]]
 class Ways:
     """How much of each way to run.
 
-    crashes: tasks that crash right after a checkpoint; anytime: as many at random steps of the first
-    `crash_window`; coordinator: the coordinator crashes once as well. local: run on the local host,
-    checkpointed; off for pipelines whose output depends on which real millisecond it is.
+    crashes: tasks that crash right after a checkpoint; anytime: tasks that crash at random steps of
+    the first `crash_window`; coordinator: with odd seeds the coordinator crashes once as well.
+    local: run on the local host, checkpointed; off where the output depends on real time.
     insist: it is an error if nothing was interrupted; off for pipelines that are over at once.
     """
 
@@ -55,7 +55,7 @@ class Ways:
     coordinator: bool = True
     crash_window: int = 400
     checkpoint_interval: timedelta = timedelta(milliseconds=1)
-    batch_size: int = 7
+    batch_size: int = 3
     local: bool = True
     ray: bool = False
     insist: bool = True
@@ -164,7 +164,7 @@ def run_crashing(
     plan = SimulationPlan(
         seed=seed,
         crashes=ways.anytime,
-        coordinator_crashes=int(ways.coordinator),
+        coordinator_crashes=int(ways.coordinator and seed % 2),
         crash_window=ways.crash_window,
         crash_after_checkpoints=ways.crashes,
     )
@@ -175,25 +175,26 @@ def run_crashing(
 
 
 def run_rescaled(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[Any], int]:
-    """Stop at parallelism 2 after checkpoint 1, 2 or 3 and go on at parallelism 3; and whether the
-    stop came midway. If the job is over before, its output is that of the first part alone.
+    """Stop at parallelism 2 after the first, second or third checkpoint and go on at parallelism 3;
+    and whether the stop came midway. If the job is over before, its output is that of the first
+    part alone.
 
-    With even seeds another job starts from the checkpoint's folder, with odd ones the job itself
-    goes on with its storage."""
+    With every third seed another job starts from the checkpoint's folder, with the others the job
+    itself goes on with its storage."""
+    elsewhere = seed % 3 == 0
     with new_probe() as probe, tempfile.TemporaryDirectory(prefix="strom-rescale-") as folder:
-        storage = open_storage(None if seed % 2 else folder, new_job_id())
-        plan = SimulationPlan(seed=seed, stop_after_checkpoint=1 + seed % 3)
+        storage = open_storage(folder if elsewhere else None, new_job_id())
+        goes_on: CheckpointStorage | None = storage
+        plan = SimulationPlan(seed=seed, stop_after_checkpoint=1 + seed // 2 % 3)
         first = Simulation(probe.graph(checkpointed(ways, 2)), plan, storage).run()
         if first.outcome is not None:
             _require_finished(first, f"before the rescale, seed {seed}")
             return probe.output(_published(first)), 0
         config, other = checkpointed(ways, 3), SimulationPlan(seed=seed)
-        if seed % 2:
-            second = Simulation(probe.graph(config), other, storage).run()
-        else:
+        if elsewhere:
             point = Path(folder) / storage.job_id / f"chk-{first.last_checkpoint}"
-            config = replace(config, restore_from=str(point))
-            second = Simulation(probe.graph(config), other).run()
+            config, goes_on = replace(config, restore_from=str(point)), None
+        second = Simulation(probe.graph(config), other, goes_on).run()
         _require_finished(second, f"rescaled, seed {seed}")
         return probe.output(_published(first, second)), first.midway
 

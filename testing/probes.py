@@ -36,8 +36,10 @@ Published = Mapping[OperatorId, Iterable[Any]]
 class Probe(Protocol):
     """One pipeline in one run."""
 
-    sinks: Mapping[str, OperatorId]
-    """The operators whose published values `output` needs; known once there is a graph."""
+    @property
+    def sinks(self) -> Mapping[str, OperatorId]:
+        """The operators whose published values `output` needs; known once there is a graph."""
+        ...
 
     def graph(self, config: JobConfig) -> JobGraph: ...
 
@@ -51,7 +53,11 @@ class CollectProbe:
 
     def __init__(self, build: Build) -> None:
         self._build = build
-        self.sinks: dict[str, OperatorId] = {}
+        self._sinks: dict[str, OperatorId] = {}
+
+    @property
+    def sinks(self) -> Mapping[str, OperatorId]:
+        return self._sinks
 
     def graph(self, config: JobConfig) -> JobGraph:
         env = StreamExecutionEnvironment.get_execution_environment(config)
@@ -61,12 +67,12 @@ class CollectProbe:
             uid = f"collect-{name}"
             sink = end if isinstance(end, DataStreamSink) else end.sink_to(CollectSink())
             sink.name(f"Sink: Collect {name}".strip()).uid(uid)
-            self.sinks[name] = uid_operator_id(uid)
+            self._sinks[name] = uid_operator_id(uid)
         return env.get_job_graph("equivalence")
 
     def output(self, published: Published) -> list[Any]:
         records: list[Any] = []
-        for name, operator in self.sinks.items():
+        for name, operator in self._sinks.items():
             for values in published.get(operator, ()):
                 records += [(name, value) for value in values] if name else values
         return records
@@ -75,13 +81,15 @@ class CollectProbe:
 class FileProbe:
     """Runs a pipeline whose sinks write into `folder`; `read` gives the committed records."""
 
-    def __init__(
-        self, build: BuildFiles, read: Callable[[Path], list[Any]], folder: Path
-    ) -> None:
+    def __init__(self, build: BuildFiles, read: Callable[[Path], list[Any]], folder: Path) -> None:
         self._build = build
         self._read = read
         self._folder = folder
-        self.sinks: dict[str, OperatorId] = {}
+        self._sinks: dict[str, OperatorId] = {}
+
+    @property
+    def sinks(self) -> Mapping[str, OperatorId]:
+        return self._sinks
 
     def graph(self, config: JobConfig) -> JobGraph:
         env = StreamExecutionEnvironment.get_execution_environment(config)

@@ -1,4 +1,4 @@
-"""For all tests: functions shipped by value, no sleeping or Ray in unit tests, nothing left over."""
+"""For all tests: functions travel by value, unit tests do not sleep, nothing is left over."""
 
 from __future__ import annotations
 

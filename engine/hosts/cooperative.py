@@ -153,6 +153,13 @@ class CooperativeCluster:
             running.drop()
         self.tasks.clear()
 
+    def flush(self) -> bool:
+        """Send all partly filled buffers; whether there were any. For when nobody has work."""
+        filled = [r for r in self.tasks.values() if r.endpoint.next_flush() is not None]
+        for running in filled:
+            running.endpoint.flush()
+        return bool(filled)
+
     def next_deadline(self) -> float | None:
         """Seconds until a task has something to do by itself."""
         known = [r.task.next_deadline() for r in self.tasks.values() if not r.task.state.over]

@@ -59,7 +59,7 @@ class LocalJob:
         try:
             self._driver.start()
             while not self._driver.ended and not self._abandoned:
-                if not self._round():
+                if not self._round() and not self._cluster.flush():
                     self._nap()
         except _Interrupted:
             pass

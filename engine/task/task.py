@@ -19,7 +19,7 @@ from typing import Any
 from ...checkpoint.alignment import Abandon, Align, BarrierAligner, Block, UnblockAll
 from ...checkpoint.handles import SubtaskSnapshot
 from ...checkpoint.snapshot_io import read_operator, write_subtask
-from ...core.batch import ColumnBatch, ObjectBatch
+from ...core.batch import Batch, ColumnBatch, ObjectBatch
 from ...core.clock import Clock
 from ...core.elements import (
     CheckpointBarrier,
@@ -61,6 +61,7 @@ from .chain import OperatorChain
 from .deployment import TaskDeployment
 from .edges import edge_writers
 from .metrics import process_figures
+from .portions import Portions
 from .wakeups import Wakeups
 
 ELEMENTS_PER_STEP = 16
@@ -68,6 +69,9 @@ ELEMENTS_PER_STEP = 16
 
 STEP_S = 0.01
 """How long, at most, but for the element being handled: slow functions must not hold up control."""
+
+IDLE_FLUSH_S = 0.001
+"""How long an idle task waits for more before it sends partly filled buffers."""
 
 
 class TaskState(Enum):
@@ -110,6 +114,9 @@ class Task:
         self._valve = WatermarkValve(len(self._ports)) if self._ports else None
         self._aligner = BarrierAligner(len(self._ports)) if self._ports else None
         self._alignment_started = 0.0
+        self._portions = Portions(deployment.config.batch_size)
+        self._rest: tuple[int, Batch, int] | None = None
+        """Input channel, batch, and how many of its records were handled: comes before the gate."""
         self._open_channels = len(self._ports)
         """Input channels that have not delivered EndOfData; 0 from DRAINED on."""
 
@@ -147,10 +154,20 @@ class Task:
             return True
 
     def rest(self, limit: float) -> None:
-        """Wait up to `limit` seconds for input, mail, or the next deadline."""
+        """Wait up to `limit` seconds for input, mail, or the next deadline.
+
+        A task with nothing to do gains nothing by letting buffers fill: after `IDLE_FLUSH_S` they
+        leave, long before the buffer timeout of a busy one.
+        """
         due = self.next_deadline()
+        wait = limit if due is None else min(limit, due)
         try:
-            self._endpoint.pump(limit if due is None else min(limit, due))
+            if wait > IDLE_FLUSH_S and self._endpoint.next_flush() is not None:
+                if not self._endpoint.pump(IDLE_FLUSH_S):
+                    self._endpoint.flush()
+                    self._endpoint.pump(0)
+            else:
+                self._endpoint.pump(wait)
         except Exception as error:
             self._fail(error)
 
@@ -263,10 +280,12 @@ class Task:
     def _take_input(self) -> bool:
         until = self._clock.monotonic() + STEP_S
         for taken in range(ELEMENTS_PER_STEP):
-            item = self._endpoint.gate.poll()
-            if item is None:
+            if self._rest is not None:
+                self._process(*self._rest)
+            elif (item := self._endpoint.gate.poll()) is not None:
+                self._on_element(*item)
+            else:
                 return taken > 0
-            self._on_element(*item)
             if not self._chain.available or self.state.over or self._clock.monotonic() >= until:
                 break
         return True
@@ -274,9 +293,19 @@ class Task:
     def _on_element(self, index: int, element: Element) -> None:
         if isinstance(element, (ColumnBatch, ObjectBatch)):
             if len(element):
-                self._chain.head.process(element, self._ports[index])
+                self._process(index, element, 0)
         else:
             self._on_control(index, element)
+
+    def _process(self, index: int, batch: Batch, done: int) -> None:
+        """One portion of a batch of which `done` records were handled before."""
+        left = len(batch) - done
+        count = min(left, self._portions.records)
+        portion = batch if count == len(batch) else batch.slice(done, count)
+        self._rest = None if count == left else (index, batch, done + count)
+        started = self._clock.monotonic()
+        self._chain.head.process(portion, self._ports[index])
+        self._portions.took(count, self._clock.monotonic() - started)
 
     def _on_control(self, index: int, element: Control) -> None:
         assert self._valve is not None

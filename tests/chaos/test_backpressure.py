@@ -150,4 +150,3 @@ class SizeSink(Sink):
             len(row) for row in batch.rows()
         )
         return writer
-

@@ -18,7 +18,7 @@ from strom import DataStream, Row, StreamExecutionEnvironment, WatermarkStrategy
 from strom.testing.scripted import ScriptedSource
 
 LANES = 4
-LENGTH = 60
+LENGTH = 40
 SLACK_MS = 60
 
 SCHEMA = pa.schema(

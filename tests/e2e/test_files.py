@@ -1,5 +1,5 @@
-"""Generated and file sources, Parquet files as output; the committed files are compared, crashes and
-rescale included."""
+"""Generated and file sources, Parquet files as output; the committed files are compared, after
+crashes and rescales too."""
 
 from __future__ import annotations
 

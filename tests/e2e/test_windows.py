@@ -16,6 +16,7 @@ operator (which a key function forces) must both give them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
@@ -68,7 +69,7 @@ def sessions(rows: list[Any], key: Callable[[Any], Any], gap: int = GAP) -> Grou
     groups: Groups = {}
     for k, mine in by_key.items():
         times = sorted(r.ts for r in mine)
-        cuts = [t for t, after in zip(times, times[1:], strict=False) if after - t > gap]
+        cuts = [t for t, after in pairwise(times) if after - t > gap]
         bounds = [times[0], *(min(t for t in times if t > cut) for cut in cuts)]
         ends = [cut + gap for cut in [*cuts, times[-1]]]
         for start, end in zip(bounds, ends, strict=True):
@@ -159,7 +160,7 @@ def test_user_functions(readings: Any, kind: str, name: str) -> None:
             for v in values[1:]:
                 reduced = reduced * 31 % 1009 + v
             expected.append(("reduce", (k, start, end, reduced)))
-    assert_equivalent(build, expected)
+    assert_equivalent(build, expected, Ways(seeds=range(2)))
 
 
 def _sorted_if(merging: bool) -> Any:
@@ -205,7 +206,7 @@ def test_builtin_aggregates_on_columns_and_on_rows(readings: Any, name: str) -> 
     windows = group(readings.all, by_k)
     expected = [(*window, *builtins_of(rows)) for window, rows in windows.items()]
     ways = ("columns", "function", "objects", "objects, function")
-    assert_equivalent(build, [(w, row) for w in ways for row in expected], Ways(seeds=range(3)))
+    assert_equivalent(build, [(w, row) for w in ways for row in expected], Ways(seeds=range(2)))
 
 
 def test_keys_across_lanes(readings: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from strom.engine.hosts.resequencer import Numbering, Resequencer
 
 
