@@ -129,7 +129,8 @@ class JobConfig:
     restart: RestartStrategy | None = None
     """None: exponential delay when checkpointing is enabled, else no restart."""
     restore_from: str | None = None
-    """A checkpoint folder `<root>/<job>/chk-<n>` to start from, at any parallelism."""
+    """A checkpoint folder `<root>/<job>/chk-<n>` to start from, at any parallelism; for one job:
+    an environment forgets it once it has submitted that."""
     allow_unmatched_state: bool = False
     """Whether a restore may drop state of operators that the job no longer has."""
     chaining: bool = True

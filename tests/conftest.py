@@ -20,6 +20,7 @@ UNIT_FOLDERS = (
     "api",
     "checkpoint",
     "coordinator",
+    "core",
     "exchange",
     "graph",
     "operators_columnar",

@@ -63,11 +63,12 @@ class FileSinkConfig:
 class FileSink(Sink):
     """Part files in a folder of any fsspec filesystem, published when their checkpoint completes.
 
-    If the job has to go back behind a published checkpoint, because later ones are damaged, it removes
-    the files of those.
+    If the job has to go back to an older checkpoint, because later ones are damaged, the files of
+    those are removed.
 
     schema: columns of the files (anything that declares a row type); object records are turned
-        into it. None: that of the first batch of each subtask. partition_by: columns that become `name=value` folders instead.
+        into it. None: that of the first batch of each subtask. partition_by: columns that become
+        `name=value` folders instead.
     """
 
     revocable = True

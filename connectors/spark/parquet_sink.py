@@ -56,6 +56,8 @@ class SparkParquetSink(Sink):
     Python objects without a declared type. A block is handed to the object store when it reaches
     `block_bytes`, so a subtask keeps no more than that in its own memory."""
 
+    revocable = True
+
     def __init__(
         self,
         path: str,
@@ -137,6 +139,16 @@ class ParquetWriter(SinkWriter):
         self.commit(committables)
         if committables:
             self._remove_newer(max(c.checkpoint_id for c in committables))
+
+    def revoke(self, after: int) -> None:
+        """Remove the published files of later checkpoints that former subtasks of this one's share
+        wrote."""
+        mine = re.compile(rf"part-{re.escape(self._name)}-(\d+)-(\d+)-\d+\.parquet")
+        parallelism, subtask = self._context.parallelism, self._context.subtask
+        for file in self._root.rglob(f"part-{self._name}-*.parquet"):
+            match = mine.fullmatch(file.name)
+            if match and int(match[1]) % parallelism == subtask and int(match[2]) > after:
+                file.unlink(missing_ok=True)
 
     def close(self) -> None:
         self._batches, self._blocks, self._bytes = [], [], 0

@@ -76,6 +76,8 @@ class LocalJob:
             self._driver.cancel()
             busy = True
         for running in list(self._cluster.tasks.values()):
+            if self._abandoned:  # the function of the task before was interrupted
+                break
             busy |= running.task.step()
         return busy
 

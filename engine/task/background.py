@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, Protocol
 
 Done = Callable[[Any, BaseException | None], None]
@@ -23,14 +24,31 @@ class Background(Protocol):
 
 
 class ThreadBackground:
-    """One worker thread, started with the first piece of work. `after` runs after each `done`."""
+    """One daemon thread, started with the first piece of work. `after` runs after each `done`.
+
+    Not a ThreadPoolExecutor: the interpreter waits for the threads of those before it ends, and an
+    upload that hangs would keep the user's program for ever.
+    """
 
     def __init__(self, name: str, after: Callable[[], None] = lambda: None) -> None:
+        self._name = name
         self._after = after
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"strom-{name}")
+        self._work: SimpleQueue[tuple[Callable[[], Any], Done] | None] = SimpleQueue()
+        """None: look at `_closed`."""
+        self._thread: Thread | None = None
+        self._closed = False
 
     def submit(self, work: Callable[[], Any], done: Done) -> None:
-        def run() -> None:
+        if self._closed:
+            return
+        self._work.put((work, done))
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name=f"strom-{self._name}-writer", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while (item := self._work.get()) is not None and not self._closed:
+            work, done = item
             try:
                 result = work()
             except BaseException as error:
@@ -39,10 +57,9 @@ class ThreadBackground:
                 done(result, None)
             self._after()
 
-        self._pool.submit(run)
-
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._closed = True
+        self._work.put(None)
 
 
 class SteppedBackground:

@@ -8,6 +8,7 @@ import random
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -328,6 +329,16 @@ def test_an_error_arrives_with_operator_and_traceback() -> None:
     assert "operator 'it', subtask" in text
     assert "deep inside" in text
     assert "in divide" in text
+
+
+def test_odd_values_and_keys_travel_unchanged() -> None:
+    env = environment(config(chaining=False, batch_size=2, interval_ms=50), "ray")
+    odd = [None, float("nan"), "", "ä\u0000\u202e🜁", b"\xff" * 100_000, 10**100, [None], {}, ()]
+    odd += [{"deep": [{"er": (1, [2])}]}, -0.0, {1}, range(3), timedelta.max, ..., 2**64]
+    stream = env.from_collection(odd).rebalance().map(lambda value: (repr(value), value))
+    keyed = stream.key_by(lambda pair: pair[0]).map(lambda pair: pair[1])
+    found = within(60.0, "odd values", lambda: list(keyed.execute_and_collect()))
+    assert Counter(map(repr, found)) == Counter(map(repr, odd))
 
 
 def test_a_function_that_leaves_the_process() -> None:

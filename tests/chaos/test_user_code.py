@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import strom
 from chaos_kit import Always, ListSink, Once, config, environment, failure, gather, run_into
+from strom.connectors.datagen import DataGenSource
 
 RECORDS = 400
 Trip = Callable[[], None]
@@ -246,6 +247,24 @@ def test_what_raised_once_is_made_good(place: str, tmp_path: Any) -> None:
     found = gather(build(place, env, Once(tmp_path, after=3 if place == "map_batches" else 1)))
     assert (tmp_path / "raised").exists(), "the function was never reached"
     assert Counter(map(repr, found)) == reference
+
+
+def test_a_raising_processing_time_timer_fails_the_job_and_is_named() -> None:
+    class Soon(strom.KeyedProcessFunction):
+        def process_element(self, value: Any, ctx: Any) -> Any:
+            timers = ctx.timer_service()
+            timers.register_processing_time_timer(timers.current_processing_time() + 1)
+            return ()
+
+        def on_timer(self, timestamp: int, ctx: Any) -> Any:
+            raise RuntimeError("boom, later")
+
+    endless = DataGenSource(lambda start, n: list(range(start, start + n)), rate=1000)
+    stream = environment(config()).from_source(endless).key_by(lambda n: n % 5)
+    text = failure(stream.process(Soon()).name("it"))
+    assert "operator 'it'" in text
+    assert "boom, later" in text
+    assert "in on_timer" in text
 
 
 SINK_PLACES = (

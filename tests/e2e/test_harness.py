@@ -70,7 +70,7 @@ def test_state_in_an_attribute_is_found(readings: Any) -> None:
 
 
 class HastySink(Sink):
-    """Publishes what it is given at once, under keys of its own choice."""
+    """Publishes what it is given without waiting for a checkpoint, under keys of its own choice."""
 
     def __init__(self, per_attempt: bool) -> None:
         self.per_attempt = per_attempt
@@ -85,12 +85,20 @@ class HastyWriter(SinkWriter):
         attempt = f"{random.random()}-" if per_attempt else ""
         self.prefix = f"{attempt}{context.subtask}"
         self.written = 0
+        self.held: list[Any] = []
 
     def write(self, batch: Any) -> None:
+        self.held += batch.rows()
+        if len(self.held) >= 10:
+            self.publish()
+
+    def publish(self) -> None:
         self.written += 1
-        self.context.publish(f"{self.prefix}-{self.written}", list(batch.rows()))
+        self.context.publish(f"{self.prefix}-{self.written}", self.held)
+        self.held = []
 
     def prepare_commit(self, checkpoint_id: int) -> Sequence[Any]:
+        self.publish()
         return []
 
     def commit(self, committables: Sequence[Any]) -> None:
@@ -112,7 +120,7 @@ def test_a_sink_that_gives_two_values_one_key_is_found(readings: Any) -> None:
         return readings.rows(env).map(lambda r: (r.k, r.v)).sink_to(HastySink(False))
 
     with pytest.raises((Difference, SimulationError)):
-        assert_equivalent(build, [(r.k, r.v) for r in readings.all], Ways(batch_size=1))
+        assert_equivalent(build, [(r.k, r.v) for r in readings.all])
 
 
 def test_a_sink_that_writes_files_at_once_is_found(readings: Any) -> None:
@@ -163,11 +171,11 @@ def test_a_job_that_fails_is_no_output(readings: Any) -> None:
 @pytest.mark.parametrize("crashes", [0, 2])
 def test_pipelines_that_are_over_at_once_prove_nothing(crashes: int) -> None:
     def build(env: Any) -> Any:
-        return env.from_source(ScriptedSource([[1, 2, 3]])).map(lambda n: n + 1)
+        return env.from_source(ScriptedSource([[1]])).map(lambda n: n + 1)
 
     ways = Ways(crashes=crashes, anytime=0, coordinator=False)
     with pytest.raises(NothingProven, match="0 crashes and 0 stops"):
-        assert_equivalent(build, [2, 3, 4], ways)
+        assert_equivalent(build, [2], ways)
 
 
 def test_a_plan_without_crashes_proves_nothing(readings: Any) -> None:

@@ -193,7 +193,7 @@ def test_a_slow_function_on_large_buffers_still_hears_control() -> None:
     source = DataGenSource(lambda start, n: list(range(start, start + n)))
     env.from_source(source).rebalance().map(slow).sink_to(strom.DiscardSink())
     client = env.execute_async("slow")
-    until(lambda: handled(client) > 2000, "records", 20.0)
+    until(lambda: handled(client) > 300, "records", 20.0)
     started = time.monotonic()
     client.cancel()
     assert time.monotonic() - started < 3.0
@@ -223,3 +223,33 @@ def test_checkpoints_complete_behind_a_slow_function() -> None:
     client = env.execute_async("slow")
     until(lambda: client.metrics()["checkpoints"]["completed"] >= 3, "three checkpoints", 20.0)
     client.cancel()
+
+
+def test_a_program_ends_though_a_commit_hangs_in_the_background(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import strom, threading\n"
+        "from datetime import timedelta\n"
+        "from strom import Sink, SinkWriter\n"
+        "class Stuck(Sink):\n"
+        "    def create_writer(self, context):\n"
+        "        return StuckWriter()\n"
+        "class StuckWriter(SinkWriter):\n"
+        "    def write(self, batch): pass\n"
+        "    def prepare_commit(self, n): return lambda: threading.Event().wait()\n"
+        "    def commit(self, committables): pass\n"
+        "ms = timedelta(milliseconds=1)\n"
+        "timeout = strom.CheckpointConfig(10 * ms, timeout=200 * ms)\n"
+        "config = strom.JobConfig(checkpoint=timeout, restart=strom.NoRestart())\n"
+        "env = strom.StreamExecutionEnvironment.get_execution_environment(config)\n"
+        "env.from_collection(list(range(10))).sink_to(Stuck()).name('stuck')\n"
+        "try:\n"
+        "    env.execute()\n"
+        "except strom.JobFailedError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=20.0
+    )
+    assert done.returncode == 0, done.stderr
+    assert "not acknowledged within 200 ms" in done.stdout
