@@ -64,9 +64,7 @@ def measure_latency(rate: int, seconds: float, parallelism: int, host: str) -> d
     events = round(rate * seconds)
     env = environment(Setting("latency", events, parallelism, host))
     source = DataGenSource(key_values, events, schema=KEY_VALUE, rate=rate, block=64)
-    stream = (
-        env.from_source(source, source_name="paced").map_batches(stamp).key_by("k").max("v")
-    )
+    stream = env.from_source(source, source_name="paced").map_batches(stamp).key_by("k").max("v")
     stream.sink_to(DelaySink()).name("delays")
     operators = [o for vertex in env.get_job_graph().vertices for o in vertex.operators]
     sink = next(o.operator_id for o in operators if o.name == "delays")

@@ -98,9 +98,7 @@ def q7(env: StreamExecutionEnvironment, events: int) -> DataStream:
     )
 
 
-WORKLOADS: dict[str, Workload] = {
-    f.__name__: f for f in (wordcount, kstate, q0, q1, q2, q5, q7)
-}
+WORKLOADS: dict[str, Workload] = {f.__name__: f for f in (wordcount, kstate, q0, q1, q2, q5, q7)}
 
 
 def discard(stream: DataStream) -> None:

@@ -350,4 +350,3 @@ class JobDriver:
 def _enumerator_error(operator: str, error: Exception) -> OperatorError:
     summary = f"its enumerator could not be made: {type(error).__name__}: {error}"
     return OperatorError(operator, 0, summary, "".join(traceback.format_exception(error)))
-
