@@ -13,7 +13,7 @@ the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from ..api.windows import (
     TumblingEventTimeWindows,
     no_timestamp_error,
 )
-from ..core.batch import Batch, ColumnBatch, to_columns
+from ..core.batch import Batch, ColumnBatch, compatible, concat, to_columns
 from ..core.elements import MIN_TIMESTAMP
 from ..core.errors import GraphError
 from ..core.keys import ConstantKey, FunctionKey
@@ -171,8 +171,9 @@ class ColumnarWindowOperator(Operator):
                 if window - 1 <= watermark < window - 1 + self._lateness:
                     touched.setdefault(window, []).append(run)
         self._emit_late(batch, late)
-        for window in sorted(touched):
-            self._fire(window, pa.concat_batches(touched[window]))
+        self._emit(
+            self._fire(window, pa.concat_batches(touched[window])) for window in sorted(touched)
+        )
 
     def _note_due(self, slice_end: int, watermark: int) -> None:
         """Remember when a slice is next due, its windows having fired up to `watermark`."""
@@ -200,8 +201,7 @@ class ColumnarWindowOperator(Operator):
             for window in self._slicing.window_ends(end)
             if fired < window - 1 <= watermark
         }
-        for window in sorted(due):
-            self._fire(window, None)
+        self._emit(self._fire(window, None) for window in sorted(due))
         self._due = None
         for end in slices:
             if self._slicing.window_ends(end)[-1] - 1 + self._lateness <= watermark:
@@ -209,16 +209,33 @@ class ColumnarWindowOperator(Operator):
             else:
                 self._note_due(end, watermark)
 
-    def _fire(self, window: int, only: pa.RecordBatch | None) -> None:
-        """Emit one window's results, for all keys that have not had it or `only` those given."""
+    def _fire(self, window: int, only: pa.RecordBatch | None) -> ColumnBatch:
+        """One window's results, for all keys that have not had it or `only` those given."""
         held = [end for end in self._contents.slices() if self._slicing.holds(window, end)]
         keys, results = self._contents.fire(held, only)
         unfired = None if only is not None else self._progress.unfired(keys, window)
         if unfired is not None:
             mask = pa.array(unfired)
             keys, results = keys.filter(mask), results.filter(mask)
-        output = self._output(window, keys, results)
+        return self._output(window, keys, results)
+
+    def _emit(self, fired: Iterable[ColumnBatch]) -> None:
+        """In batches of a good size: windows may be many and small, or one and large."""
         size = self.ctx.config.batch_size * CHUNK_BATCHES
+        waiting: list[Batch] = []
+        for output in fired:
+            if sum(map(len, waiting)) + len(output) > size or not all(
+                compatible(output, other) for other in waiting[:1]
+            ):
+                self._emit_one(waiting, size)
+                waiting = []
+            waiting.append(output)
+        self._emit_one(waiting, size)
+
+    def _emit_one(self, waiting: list[Batch], size: int) -> None:
+        if not waiting:
+            return
+        output = concat(waiting)
         for start in range(0, len(output), size):
             self.out.emit(output.slice(start, min(size, len(output) - start)))
 

@@ -29,7 +29,7 @@ from .key_words import from_words, to_words
 
 Slots = npt.NDArray[np.int64]
 
-_FIRST_SLOTS = 512
+_FIRST_SLOTS = 64
 ALL_VALID = np.empty(0, dtype=np.bool_)
 
 

@@ -20,7 +20,7 @@ from .column_index import storage_type
 from .key_groups import group_order, key_groups_of
 from .key_index import CompositeIndex, Frozen, as_declared
 
-_FIRST_CAPACITY = 512
+_FIRST_CAPACITY = 64
 
 NAMESPACE, KEY_PREFIX, ACC_PREFIX = "namespace", "key.", "acc."
 
