@@ -24,7 +24,7 @@ ascending order; its splits are disjoint in `delivered`. When it emits a row del
 it has emitted was delivered by then, so its watermark is below d - BOUND, and the row's event
 time is at least that. Operators take the minimum over the subtasks, so their watermark is no
 further. And why the late ones are late: they come when every subtask is in December (the source
-keeps its subtasks within a few splits of one another, and a split of 10,000 rows is eleven days),
+keeps its subtasks within a few splits of one another, and a split of 20,000 rows is three weeks),
 so the watermark is months past their windows. Only a job that restarts exactly there, from a
 checkpoint taken on that day of the data, could see them before its first watermark.
 

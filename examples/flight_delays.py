@@ -58,7 +58,7 @@ def flight_job(
         str(data / "flights"),
         columns=["origin", "carrier", "event_time", "dep_time", "dep_delay", "delivered"],
         sort_by="delivered",
-        rows_per_split=10_000,
+        rows_per_split=20_000,
         rows_per_second=rows_per_second,
     )
     event_time = WatermarkStrategy.for_bounded_out_of_orderness(
