@@ -33,8 +33,10 @@ class EnumeratorSet:
         self._names = names
         self._waiting: dict[tuple[OperatorId, TaskId], None] = {}
         """Requests not yet answered, in order of arrival."""
+        self._started = False
+        """Whether requests are answered; until then they are remembered."""
         self._retry_at_ms: int | None = None
-        """When to ask for them again; None exactly when there are none."""
+        """When to ask for them again; None exactly when there are none or nothing is answered."""
 
     @property
     def retry_at_ms(self) -> int | None:
@@ -45,12 +47,21 @@ class EnumeratorSet:
         """The answer to a reader without splits; None: remembered, there are none now."""
         if operator not in self._enumerators:
             raise OperatorError(operator, task.subtask, "asked for splits but is no source")
+        if not self._started:
+            self._waiting[operator, task] = None
+            return None
         answer = self._ask(operator, task)
         if answer is None:
             self._waiting[operator, task] = None
             if self._retry_at_ms is None:
                 self._retry_at_ms = now_ms + SPLIT_RETRY_MS
         return answer
+
+    def start(self, now_ms: int) -> None:
+        """All tasks run: from now on requests are answered, those that wait by `retry`."""
+        self._started = True
+        if self._waiting:
+            self._retry_at_ms = now_ms
 
     def retry(self, now_ms: int) -> list[tuple[TaskId, Answer]]:
         """Ask again for those that wait, if it is time."""
@@ -98,7 +109,7 @@ class EnumeratorSet:
 
     def validate(self) -> None:
         """Assert the invariants of the fields."""
-        assert (self._retry_at_ms is None) == (not self._waiting)
+        assert (self._retry_at_ms is None) == (not self._waiting or not self._started)
         assert all(operator in self._enumerators for operator, _ in self._waiting)
 
     def _ask(self, operator: OperatorId, task: TaskId) -> Answer | None:

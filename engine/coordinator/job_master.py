@@ -154,7 +154,7 @@ class JobMaster:
                 for r in latest.rejected
             ]
         revoke = (0 if manifest is None else manifest.checkpoint_id) < self._newest_complete
-        if revoke and (why := self._why_not_back_to(manifest, latest)):
+        if revoke and (why := self._plan.why_not_back_to(self._newest_complete, manifest, latest)):
             self._fail(why, now_ms, recoverable=False)
             return self._flush()
         try:
@@ -352,26 +352,6 @@ class JobMaster:
         newest = self._checkpoints.newest_complete
         return newest if newest > self._floor else 0
 
-    def _why_not_back_to(self, manifest: Manifest | None, latest: Latest) -> str | None:
-        """The newest complete checkpoint is unusable: why an older one, or none at all, would not
-        give the right results either. None: it would."""
-        newest = self._newest_complete
-        known = {r.checkpoint_id: r.reason for r in latest.rejected}
-        reason = known.get(CheckpointId(newest), "it is gone from the storage")
-        lost = f"checkpoint {newest} cannot be restored: {reason}"
-        if manifest is None:
-            more = "".join(f"; nor can {n}: {why}" for n, why in known.items() if n != newest)
-            return f"{lost}{more}. To begin anew, submit the job again"
-        if not self._plan.irrevocable:
-            return None
-        older = manifest.checkpoint_id
-        sinks = ", ".join(f"'{name}'" for name in self._plan.irrevocable)
-        return (
-            f"{lost}. Checkpoint {older} can, but {sinks} cannot take back what was published "
-            f"since, so it would be published twice. If that is acceptable, submit the job again "
-            f"with restore_from at the folder chk-{older}"
-        )
-
     def _deploy(self, manifest: Manifest | None, revoke: bool) -> None:
         self._attempt += 1
         self._progress = Progress(frozenset(self._plan.tasks))
@@ -384,6 +364,7 @@ class JobMaster:
         self._life.go(Step.RUNNING)
         self._policy.on_stable(now_ms)
         self._carry_out(self._checkpoints.start(now_ms), now_ms)
+        self._retry_splits(now_ms, start=True)
 
     def _fail(self, cause: str, now_ms: int, recoverable: bool = True) -> None:
         """The attempt failed; only its first cause counts."""
@@ -453,9 +434,11 @@ class JobMaster:
         if answer is not None:
             self._out.append(Send(task, answer))
 
-    def _retry_splits(self, now_ms: int) -> None:
+    def _retry_splits(self, now_ms: int, start: bool = False) -> None:
         if self._enumerators is None:
             return
+        if start:
+            self._enumerators.start(now_ms)
         try:
             answers = self._enumerators.retry(now_ms)
         except StromError as error:

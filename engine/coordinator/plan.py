@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...checkpoint.manifest import Manifest, OperatorShape
+from ...checkpoint.storage import Latest
 from ...core.config import JobConfig
 from ...core.errors import GraphError
-from ...core.ids import OperatorId, TaskId
+from ...core.ids import CheckpointId, OperatorId, TaskId
 from ..graph.model import ExecutionGraph
 
 
@@ -37,6 +38,25 @@ class JobPlan:
         return (
             f"checkpoint {manifest.checkpoint_id} holds state of operators that the job lacks: "
             f"{lost}; it has {have}. Give operators the uid they had then"
+        )
+
+    def why_not_back_to(self, newest: int, manifest: Manifest | None, latest: Latest) -> str | None:
+        """Checkpoint `newest`, the newest complete one, is unusable: why an older one, or none at all, would not
+        give the right results either. None: it would."""
+        known = {r.checkpoint_id: r.reason for r in latest.rejected}
+        reason = known.get(CheckpointId(newest), "it is gone from the storage")
+        lost = f"checkpoint {newest} cannot be restored: {reason}"
+        if manifest is None:
+            more = "".join(f"; nor can {n}: {why}" for n, why in known.items() if n != newest)
+            return f"{lost}{more}. To begin anew, submit the job again"
+        if not self.irrevocable:
+            return None
+        older = manifest.checkpoint_id
+        sinks = ", ".join(f"'{name}'" for name in self.irrevocable)
+        return (
+            f"{lost}. Checkpoint {older} can, but {sinks} cannot take back what was published "
+            f"since, so it would be published twice. If that is acceptable, submit the job again "
+            f"with restore_from at the folder chk-{older}"
         )
 
 

@@ -183,6 +183,22 @@ def test_terminal_checkpoint_is_taken_without_checkpointing(
     ]
 
 
+def test_no_split_goes_out_before_every_task_runs(job: Job) -> None:
+    master = job.master
+    master.start(0)
+    master.on_loaded(NONE, 1)
+    # S0 is up and asks; a tick changes nothing while another task still starts.
+    assert master.on_report(TaskRunning(S0, 0), 2) == ()
+    assert master.on_report(SplitsRequested(S0, 0, "source"), 3) == ()
+    assert of(Send, master.on_tick(500)) == []
+    assert job.made[0].left == [1, 2, 3]
+    master.validate()
+    # The last task is up: the job runs, and the request is answered.
+    sent = of(Send, job.report_all(TaskRunning, 600))
+    assert sent == [Send(S0, SplitsAssigned("source", (1,)))]
+    master.validate()
+
+
 def test_splits_assigned_before_the_trigger_are_not_in_its_snapshot(job: Job) -> None:
     job.run()
     # Split 1 goes out, then the trigger: the snapshot holds 2 and 3 only, whatever comes after.
