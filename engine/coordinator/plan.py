@@ -41,8 +41,8 @@ class JobPlan:
         )
 
     def why_not_back_to(self, newest: int, manifest: Manifest | None, latest: Latest) -> str | None:
-        """Checkpoint `newest`, the newest complete one, is unusable: why an older one, or none at all, would not
-        give the right results either. None: it would."""
+        """Checkpoint `newest`, the newest complete one, is unusable: why an older one, or none at
+        all, would not give the right results either. None: it would."""
         known = {r.checkpoint_id: r.reason for r in latest.rejected}
         reason = known.get(CheckpointId(newest), "it is gone from the storage")
         lost = f"checkpoint {newest} cannot be restored: {reason}"
