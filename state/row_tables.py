@@ -10,6 +10,7 @@ place, and pickles otherwise. `RowFreeze.table` is the asynchronous half.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
@@ -29,7 +30,10 @@ from .row_states import Spaces
 NAMESPACE, KEY, MAP_KEY, VALUE = "namespace", "key", "map_key", "value"
 
 _VECTORISED_FROM = 4096
-"""Fewer keys are hashed one by one, which spares a row-only program the compiled kernels."""
+"""Fewer keys are hashed one by one."""
+
+_KERNELS_FROM = 1_000_000
+"""So many keys are worth loading the compiled kernels for, which takes half a second."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,9 @@ def groups_of_keys(
     keys: list[Any], column: pa.Array, encoding: str, max_parallelism: int
 ) -> npt.NDArray[np.int32]:
     """The key group of each key: int32. `column` and `encoding` are the keys encoded."""
-    if len(keys) >= _VECTORISED_FROM and encoding != PICKLE:
+    loaded = f"{__package__}.hash_kernels" in sys.modules
+    enough = _VECTORISED_FROM if loaded else _KERNELS_FROM
+    if len(keys) >= enough and encoding != PICKLE:
         batch = pa.RecordBatch.from_arrays([column], names=[KEY])
         return key_groups_of(batch, max_parallelism)
     groups = (stable_hash(key) % max_parallelism for key in keys)

@@ -316,6 +316,8 @@ def test_restore_twice_is_an_error() -> None:
 
 
 def test_keys_are_grouped_alike_one_by_one_and_vectorised() -> None:
+    import strom.state.hash_kernels  # noqa: F401 - then many keys go the vectorised way
+
     for keys in (list(range(-10, 5000)), [f"k{i}" for i in range(5000)], [2**70] * 5000):
         assert len(keys) >= _VECTORISED_FROM
         expected = [key_group(key, 128) for key in keys]
