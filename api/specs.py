@@ -6,7 +6,6 @@ graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -178,6 +177,3 @@ class WindowSpec(OperatorSpec):
     late_tag: OutputTag | None = None
     schema: pa.Schema | None = None
     keyed: bool = True
-
-
-KeyFunction = Callable[[Any], Any]

@@ -44,6 +44,3 @@ class KeyGroupRange:
 
     def __len__(self) -> int:
         return max(0, self.last - self.first + 1)
-
-    def intersect(self, other: KeyGroupRange) -> KeyGroupRange:
-        return KeyGroupRange(max(self.first, other.first), min(self.last, other.last))

@@ -24,7 +24,6 @@ from typing import Any, Protocol
 from ..core.batch import Batch
 from ..core.clock import Clock
 from ..core.config import JobConfig
-from ..core.elements import MIN_TIMESTAMP
 from ..core.ids import KeyGroupRange, OperatorId
 from ..state.backend import KeyedStateBackend
 from ..state.operator_state import OperatorStateBackend
@@ -159,12 +158,3 @@ class SourceOperator(Operator):
 
     def process(self, batch: Batch, port: int = 0) -> None:
         raise AssertionError("a source has no input")
-
-
-class EventTime:
-    """Mixin-free helper: the operator's current watermark."""
-
-    __slots__ = ("watermark",)
-
-    def __init__(self) -> None:
-        self.watermark: int = MIN_TIMESTAMP

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from ...core.config import JobConfig
 from ...core.errors import GraphError
@@ -124,8 +124,3 @@ def _partitioner(one: Input, target: Transformation) -> Partitioner:
             "rescale() or rebalance() instead"
         )
     return one.partitioner
-
-
-def operator_names(graph: StreamGraph) -> Mapping[OperatorId, str]:
-    """Operator id -> name, for messages."""
-    return {node.operator_id: node.name for node in graph.nodes}

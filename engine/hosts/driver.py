@@ -172,10 +172,6 @@ class JobDriver:
         self.cancelling = True
         self._run(self._master.on_cancel)
 
-    def trigger_checkpoint(self) -> None:
-        """Take a checkpoint now, if the job is running."""
-        self._run(self._master.on_trigger)
-
     def tick(self) -> bool:
         """Do what is due; whether anything was."""
         if self._tick_at is None or self._clock.now_ms() < self._tick_at:

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from strom import (
+    DiscardSink,
     KeyedProcessFunction,
     MapStateDescriptor,
     OutputTag,
@@ -159,3 +160,17 @@ def test_nexmark_without_checkpoints_and_with() -> None:
     compare("ray", expected, run_local(build, config, host="ray"))
     config = checkpointed(Ways(batch_size=2_000), 2)
     compare("ray, checkpointed", expected, run_local(build, config, host="ray"))
+
+
+def test_a_job_can_be_followed_from_elsewhere() -> None:
+    from strom.engine.hosts.ray_host import RayJobClient
+
+    env = StreamExecutionEnvironment.get_execution_environment(host="ray")
+    env.from_collection(range(100)).map(lambda n: n + 1).sink_to(DiscardSink())
+    client = env.execute_async("followed")
+    other = RayJobClient.attach(client.get_job_id())
+    result = other.get_job_execution_result()
+    assert result.job_id == client.get_job_id()
+    assert other.get_job_status().is_terminal
+    with pytest.raises(ValueError, match="strom-job-nonsense"):
+        RayJobClient.attach("nonsense")
