@@ -19,6 +19,7 @@ from strom import (
     Row,
     RuntimeContext,
     SlidingEventTimeWindows,
+    StreamExecutionEnvironment,
     TumblingEventTimeWindows,
     count,
     max_,
