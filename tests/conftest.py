@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import sys
 import threading
 import time
@@ -13,6 +15,9 @@ from typing import Any, NoReturn
 import cloudpickle
 import psutil
 import pytest
+
+# Ray clusters of the tests have a token of their own; else Ray would leave one in the user's home.
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 ROOT = Path(__file__).parent
 
