@@ -98,8 +98,9 @@ class CheckpointConfig:
 @dataclass(frozen=True)
 class ExchangeConfig:
     """Flow control. In-flight bytes of one channel are at most
-    `(exclusive_buffers + floating_buffers) * buffer_bytes` at the receiver plus one input batch's
-    output at the sender."""
+    `exclusive_buffers + floating_buffers` buffers at the receiver plus one input batch's output at
+    the sender. A buffer holds up to `buffer_bytes`, an eighth and 64 KiB more at its seams, or
+    one record that is larger."""
 
     buffer_bytes: int = 1 << 20
     min_buffer_bytes: int = 32 << 10
