@@ -223,11 +223,12 @@ def _take(data: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
     try:
         return data.take(indices)
     except pa.ArrowNotImplementedError:
-        columns = [_take_column(column, indices) for column in data.columns]
+        columns = [take_column(column, indices) for column in data.columns]
         return pa.RecordBatch.from_arrays(columns, schema=data.schema)
 
 
-def _take_column(column: pa.Array, indices: pa.Array) -> pa.Array:
+def take_column(column: pa.Array, indices: pa.Array) -> pa.Array:
+    """`column.take(indices)`, for every type; null where an index is null."""
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     if column.type not in plain:
         return column.take(indices)
@@ -306,5 +307,6 @@ __all__ = [
     "Timestamps",
     "compatible",
     "concat",
+    "take_column",
     "to_columns",
 ]

@@ -135,6 +135,9 @@ class JobConfig:
     allow_unmatched_state: bool = False
     """Whether a restore may drop state of operators that the job no longer has."""
     chaining: bool = True
+    local_combining: bool = True
+    """Whether windows with built-in aggregates are aggregated before the exchange where that
+    changes nothing but the cost."""
     auto_watermark_interval: timedelta = timedelta(milliseconds=200)
     cancellation_timeout: timedelta = timedelta(seconds=10)
     metrics_interval: timedelta = timedelta(milliseconds=500)

@@ -4,12 +4,12 @@ An operator belongs to one subtask and runs on that task's thread only. Batches 
 `process`; results are pushed into the `Output`. The call order the task guarantees:
 
     setup(ctx, out) -> open() -> { process | process_watermark | on_processing_time | ... }*
-      -> finish() -> ... -> close()
+      -> end_input(port) for the last port -> finish() -> ... -> close()
 
 State restored from a checkpoint is in `ctx` before `open`. `prepare_snapshot(n)` is called when
 the barrier n is at this operator: everything received before it is processed, nothing after it;
 whatever must be in the checkpoint has to be in `ctx.keyed_state` / `ctx.operator_state` when it
-returns.
+returns. It may emit records: they go out before the barrier.
 After `finish()` (end of all inputs) only snapshots and notifications follow.
 """
 
@@ -114,6 +114,10 @@ class Operator(ABC):
     def process_status(self, active: bool) -> None:
         """All inputs together turned idle or active."""
         self.out.emit_status(active)
+
+    def end_input(self, port: int) -> None:
+        """No more records come on this port; called for each port, the last one before `finish`.
+        The watermark is the other ports' alone from here on. May emit."""
 
     def on_processing_time(self, now_ms: int) -> None:
         """A time asked for with `ctx.wake_at` has come. May be called early or spuriously."""

@@ -129,6 +129,8 @@ class OperatorHarness:
         self.split_requests = 0
         self._alarms = _Alarms()
         self._checkpoint = 0
+        self._ended: set[int] = set()
+        """Ports that have no more records."""
         if restored is not None:
             self.keyed_state.restore(restored.keyed)
             self.operator_state.restore(restored.operator)
@@ -194,10 +196,19 @@ class OperatorHarness:
             self.operator.on_processing_time(self.clock.now_ms())
         self.clock.advance_to(now_ms)
 
-    def finish(self) -> None:
-        """The input has ended: the greatest watermark, then `finish`."""
+    def end_input(self, port: int = 0) -> None:
+        """No more records come on this port."""
+        self._ended.add(port)
+        self.operator.end_input(port)
+
+    def finish(self, ports: int = 1) -> None:
+        """All of the operator's inputs have ended: the greatest watermark, `end_input` for the
+        ports that had none, then `finish`."""
         if self.output.watermark < MAX_TIMESTAMP:
             self.watermark(MAX_TIMESTAMP)
+        for port in range(ports):
+            if port not in self._ended:
+                self.end_input(port)
         self.operator.finish()
 
     def snapshot(self) -> OperatorSnapshotTables:

@@ -11,7 +11,7 @@ cancelled and its checkpoints triggered: that is how backpressure walks upstream
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -119,6 +119,7 @@ class Task:
         """Input channel, batch, and how many of its records were handled: comes before the gate."""
         self._open_channels = len(self._ports)
         """Input channels that have not delivered EndOfData; 0 from DRAINED on."""
+        self._open_ports = Counter(self._ports)
 
     def _build_chain(self) -> OperatorChain:
         d = self.deployment
@@ -322,6 +323,7 @@ class Task:
             case EndOfData():
                 self._open_channels -= 1
                 self._apply_valve(self._valve.on_end(index))
+                self._end_port(self._ports[index])
                 if self._open_channels == 0:
                     self._drain()
 
@@ -333,6 +335,13 @@ class Task:
                     head.guard(head.operator.process_watermark, timestamp)
                 case StreamStatus(active):
                     head.guard(head.operator.process_status, active)
+
+    def _end_port(self, port: int) -> None:
+        """One more channel of the port has ended; the last one ends the port."""
+        self._open_ports[port] -= 1
+        if not self._open_ports[port]:
+            head = self._chain.head
+            head.guard(head.operator.end_input, port)
 
     def _drain(self) -> None:
         self._chain.finish()
