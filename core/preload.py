@@ -1,8 +1,8 @@
 """Loading compiled code before records flow.
 
 Kernels load on first use, so that a task pays only for what it runs. A task that knows what it will
-run loads it while it opens: the better part of a second then passes before the job is running, and
-not in the delay of its first records.
+run loads it while it opens: where there is no kernel library (core/native) the better part of a
+second then passes before the job is running, and not in the delay of its first records.
 """
 
 from __future__ import annotations

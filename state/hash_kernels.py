@@ -1,7 +1,7 @@
 """xxh64 over columns and the counting sort of the keyed exchange, compiled.
 
-Imported on the first columnar use only: numba takes about 0.4 s to import. Every kernel has one
-explicit signature and is cached on disk, so nothing compiles twice on a machine. Inputs are
+Imported on the first columnar use only. Every kernel has one explicit signature and is compiled
+once per machine (core/native). Inputs are
 declared read-only, which also admits writable arrays; Arrow's buffers are read-only.
 
 The sequential definition of every kernel is in tests/state/test_hash_columns.py; xxh64 itself is
@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, types
-from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
+
+from ..core.native import Array, array_maker, int32, int64, intrinsic, njit, uint8, uint64, void
 
 P1 = np.uint64(0x9E3779B185EBCA87)
 P2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -24,32 +23,32 @@ P3 = np.uint64(0x165667B19E3779F9)
 P4 = np.uint64(0x85EBCA77C2B2AE63)
 P5 = np.uint64(0x27D4EB2F165667C5)
 
-U64 = types.uint64
-I64 = types.int64
+U64 = uint64
+I64 = int64
 
 
 def frozen(dtype: Any, ndim: int = 1) -> Any:
     """A contiguous input array that the kernel only reads."""
-    return types.Array(dtype, ndim, "C", readonly=True)
+    return Array(dtype, ndim, "C", readonly=True)
 
 
 def fresh(dtype: Any) -> Any:
     """A contiguous array that the kernel writes."""
-    return types.Array(dtype, 1, "C")
+    return Array(dtype, 1)
 
 
 @njit(inline="always")
-def _rotl(x, r):  # type: ignore[no-untyped-def]
+def _rotl(x: Any, r: Any) -> Any:
     return (x << r) | (x >> (np.uint64(64) - r))
 
 
 @njit(inline="always")
-def _round(acc, word):  # type: ignore[no-untyped-def]
+def _round(acc: Any, word: Any) -> Any:
     return _rotl(acc + word * P2, np.uint64(31)) * P1
 
 
 @njit(inline="always")
-def _avalanche(h):  # type: ignore[no-untyped-def]
+def _avalanche(h: Any) -> Any:
     h ^= h >> np.uint64(33)
     h *= P2
     h ^= h >> np.uint64(29)
@@ -58,18 +57,18 @@ def _avalanche(h):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _mix8(h, word):  # type: ignore[no-untyped-def]
+def _mix8(h: Any, word: Any) -> Any:
     return _rotl(h ^ _round(np.uint64(0), word), np.uint64(27)) * P1 + P4
 
 
 @njit(inline="always")
-def hash_word(word, seed):  # type: ignore[no-untyped-def]
+def hash_word(word: Any, seed: Any) -> Any:
     """xxh64 of the 8 bytes of `word`, little-endian."""
     return _avalanche(_mix8(seed + P5 + np.uint64(8), word))
 
 
 @njit(inline="always")
-def _converge(a, b, c, d):  # type: ignore[no-untyped-def]
+def _converge(a: Any, b: Any, c: Any, d: Any) -> Any:
     h = _rotl(a, np.uint64(1)) + _rotl(b, np.uint64(7))
     h += _rotl(c, np.uint64(12)) + _rotl(d, np.uint64(18))
     h = (h ^ _round(np.uint64(0), a)) * P1 + P4
@@ -78,29 +77,33 @@ def _converge(a, b, c, d):  # type: ignore[no-untyped-def]
     return (h ^ _round(np.uint64(0), d)) * P1 + P4
 
 
-def _loader(kind):  # type: ignore[no-untyped-def]
+def _loader(kind: Any) -> Any:
     """A compiled function (data: uint8 array, at) that reads `kind` unaligned, little-endian."""
 
-    def load(typing, data, at):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            array = make_array(signature.args[0])(context, builder, args[0])
+    def load(typing: Any, data: Any, at: Any) -> Any:
+        from numba import types
+
+        read = getattr(types, kind)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            array = array_maker()(signature.args[0])(context, builder, args[0])
             pointer = builder.gep(array.data, [args[1]])
-            word = context.get_value_type(kind)
+            word = context.get_value_type(read)
             value = builder.load(builder.bitcast(pointer, word.as_pointer()))
             value.align = 1
-            return context.cast(builder, value, kind, U64)
+            return context.cast(builder, value, read, types.uint64)
 
-        return U64(data, I64), codegen
+        return types.uint64(data, types.int64), codegen
 
     return intrinsic(load)
 
 
-load8: Any = _loader(types.uint64)  # type: ignore[no-untyped-call]
-_load4: Any = _loader(types.uint32)  # type: ignore[no-untyped-call]
+load8: Any = _loader("uint64")
+_load4: Any = _loader("uint32")
 
 
 @njit
-def hash_range(data, start, stop, seed):  # type: ignore[no-untyped-def]
+def hash_range(data: Any, start: Any, stop: Any, seed: Any) -> Any:
     """xxh64 of `data[start:stop]`."""
     length = np.uint64(stop - start)
     at = start
@@ -127,22 +130,22 @@ def hash_range(data, start, stop, seed):  # type: ignore[no-untyped-def]
     return _avalanche(h)
 
 
-@njit(types.void(frozen(U64), U64, fresh(U64)), cache=True)
-def hash_words(words, seed, out):  # type: ignore[no-untyped-def]
+@njit(void(frozen(U64), U64, fresh(U64)), cache=True)
+def hash_words(words: Any, seed: Any, out: Any) -> Any:
     """out[i] = xxh64 of the 8 bytes of words[i]."""
     for i in range(words.shape[0]):
         out[i] = hash_word(words[i], seed)
 
 
-@njit(types.void(frozen(types.uint8), frozen(I64), U64, fresh(U64)), cache=True)
-def hash_slices(data, offsets, seed, out):  # type: ignore[no-untyped-def]
+@njit(void(frozen(uint8), frozen(I64), U64, fresh(U64)), cache=True)
+def hash_slices(data: Any, offsets: Any, seed: Any, out: Any) -> Any:
     """out[i] = xxh64 of data[offsets[i]:offsets[i + 1]]."""
     for i in range(out.shape[0]):
         out[i] = hash_range(data, offsets[i], offsets[i + 1], seed)
 
 
-@njit(types.void(frozen(U64, 2), U64, fresh(U64)), cache=True)
-def hash_tuples(columns, seed, out):  # type: ignore[no-untyped-def]
+@njit(void(frozen(U64, 2), U64, fresh(U64)), cache=True)
+def hash_tuples(columns: Any, seed: Any, out: Any) -> Any:
     """out[i] = xxh64 of columns[0, i], columns[1, i], ... of 8 bytes each, little-endian."""
     width = columns.shape[0]
     for i in range(out.shape[0]):
@@ -165,29 +168,31 @@ def hash_tuples(columns, seed, out):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _group(h, count):  # type: ignore[no-untyped-def]
+def _group(h: Any, count: Any) -> Any:
     if count & (count - np.uint64(1)) == np.uint64(0):
         return np.int64(h & (count - np.uint64(1)))
     return np.int64(h % count)
 
 
-_ROUTE = (frozen(types.int32), fresh(types.int32), fresh(I64), fresh(I64))
+_ROUTE = (frozen(int32), fresh(int32), fresh(I64), fresh(I64))
 
 
 @njit
-def _scatter(targets, offsets, order):  # type: ignore[no-untyped-def]
+def _scatter(targets: Any, offsets: Any, order: Any) -> Any:
     """Stable counting sort; offsets[t + 1] holds the count of t on entry, its end on return."""
     for t in range(1, offsets.shape[0]):
         offsets[t] += offsets[t - 1]
-    at = offsets[:-1].copy()
     for i in range(targets.shape[0]):
         target = targets[i]
-        order[at[target]] = i
-        at[target] += 1
+        order[offsets[target]] = i
+        offsets[target] += 1
+    for t in range(offsets.shape[0] - 1, 0, -1):
+        offsets[t] = offsets[t - 1]
+    offsets[0] = 0
 
 
-@njit(types.void(frozen(I64), U64, *_ROUTE), cache=True)
-def _route_int64(values, seed, table, targets, offsets, order):  # type: ignore[no-untyped-def]
+@njit(void(frozen(I64), U64, *_ROUTE), cache=True)
+def _route_int64(values: Any, seed: Any, table: Any, targets: Any, offsets: Any, order: Any) -> Any:
     groups = np.uint64(table.shape[0])
     for i in range(values.shape[0]):
         target = table[_group(hash_word(np.uint64(values[i]), seed), groups)]
@@ -196,8 +201,8 @@ def _route_int64(values, seed, table, targets, offsets, order):  # type: ignore[
     _scatter(targets, offsets, order)
 
 
-@njit(types.void(frozen(U64), *_ROUTE), cache=True)
-def _route_hashes(hashes, table, targets, offsets, order):  # type: ignore[no-untyped-def]
+@njit(void(frozen(U64), *_ROUTE), cache=True)
+def _route_hashes(hashes: Any, table: Any, targets: Any, offsets: Any, order: Any) -> Any:
     groups = np.uint64(table.shape[0])
     for i in range(hashes.shape[0]):
         target = table[_group(hashes[i], groups)]

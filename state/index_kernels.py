@@ -17,9 +17,11 @@ The sequential definition of every kernel is a dict, in tests/state/test_index.p
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit, types
+from typing import Any
 
+import numpy as np
+
+from ..core.native import boolean, njit, uint8, void
 from .hash_kernels import I64, U64, fresh, frozen, load8
 
 COUNT, NULL_SLOT, SCRATCH = 0, 1, 2
@@ -28,12 +30,12 @@ _BLOCK = 32
 _C1 = np.uint64(0x9E3779B97F4A7C15)
 _C2 = np.uint64(0xD6E8FEB86659FD93)
 
-U8 = types.uint8
-BOOL = types.boolean
+U8 = uint8
+BOOL = boolean
 
 
 @njit(inline="always")
-def _home(word, shift):  # type: ignore[no-untyped-def]
+def _home(word: Any, shift: Any) -> Any:
     """The cell at which probing for a word starts: the top bits of a mixed product."""
     h = np.uint64(word) * _C1
     h ^= h >> np.uint64(32)
@@ -41,7 +43,7 @@ def _home(word, shift):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _null_slot(state):  # type: ignore[no-untyped-def]
+def _null_slot(state: Any) -> Any:
     if state[NULL_SLOT] < 0:
         state[NULL_SLOT] = state[COUNT]
         state[COUNT] += 1
@@ -52,7 +54,9 @@ def _null_slot(state):  # type: ignore[no-untyped-def]
     I64(fresh(I64), I64, frozen(I64), frozen(BOOL), I64, fresh(I64), fresh(I64), fresh(I64)),
     cache=True,
 )
-def upsert_words(table, shift, batch, valid, start, state, keys, out):  # type: ignore[no-untyped-def]
+def upsert_words(
+    table: Any, shift: Any, batch: Any, valid: Any, start: Any, state: Any, keys: Any, out: Any
+) -> Any:
     """out[i] = slot of batch[i]; new keys go to keys[slot]. Returns where it stopped.
 
     `shift` = 64 - log2(cells). There is room for len(keys) slots.
@@ -92,8 +96,8 @@ def upsert_words(table, shift, batch, valid, start, state, keys, out):  # type: 
     return batch.shape[0]
 
 
-@njit(types.void(fresh(I64), I64, frozen(I64), I64, I64), cache=True)
-def rebuild_words(table, shift, keys, count, null_slot):  # type: ignore[no-untyped-def]
+@njit(void(fresh(I64), I64, frozen(I64), I64, I64), cache=True)
+def rebuild_words(table: Any, shift: Any, keys: Any, count: Any, null_slot: Any) -> Any:
     """Fill an empty table with keys[:count]."""
     mask = np.int64(table.shape[0] // 2 - 1)
     for slot in range(count):
@@ -107,7 +111,7 @@ def rebuild_words(table, shift, keys, count, null_slot):  # type: ignore[no-unty
 
 
 @njit(inline="always")
-def _same(arena, at, data, start, length):  # type: ignore[no-untyped-def]
+def _same(arena: Any, at: Any, data: Any, start: Any, length: Any) -> Any:
     """Whether two byte ranges are equal."""
     i = 0
     while i + 8 <= length:
@@ -122,17 +126,20 @@ def _same(arena, at, data, start, length):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _touch(table, shift, hashed, start, stop, ends, arena, slots):  # type: ignore[no-untyped-def]
-    """Bring into cache what looking up hashed[start:stop] will read; returns what it read."""
+def _touch(
+    table: Any, shift: Any, hashed: Any, start: Any, stop: Any, ends: Any, arena: Any, out: Any
+) -> Any:
+    """Bring into cache what looking up hashed[start:stop] will read; returns what it read. Notes in
+    out[start:stop] are overwritten by the slots later."""
     for i in range(start, stop):
         cell = np.int64(hashed[i] >> np.uint64(shift))
-        slots[i - start] = max(np.int64(0), np.int64(table[2 * cell + 1]) - 1)
+        out[i] = max(np.int64(0), np.int64(table[2 * cell + 1]) - 1)
     last = arena.shape[0] - 1
-    for j in range(stop - start):
-        slots[j] = min(ends[slots[j]], last)
+    for i in range(start, stop):
+        out[i] = min(ends[out[i]], last)
     read = 0
-    for j in range(stop - start):
-        read += arena[slots[j]]
+    for i in range(start, stop):
+        read += arena[out[i]]
     return read
 
 
@@ -153,9 +160,20 @@ def _touch(table, shift, hashed, start, stop, ends, arena, slots):  # type: igno
     ),
     cache=True,
 )
-def upsert_bytes(  # type: ignore[no-untyped-def]
-    table, shift, hashed, data, offsets, valid, start, state, hashes, arena, ends, out
-):
+def upsert_bytes(
+    table: Any,
+    shift: Any,
+    hashed: Any,
+    data: Any,
+    offsets: Any,
+    valid: Any,
+    start: Any,
+    state: Any,
+    hashes: Any,
+    arena: Any,
+    ends: Any,
+    out: Any,
+) -> Any:
     """out[i] = slot of data[offsets[i]:offsets[i + 1]], whose hash is hashed[i]; equal means equal
     bytes.
 
@@ -165,12 +183,11 @@ def upsert_bytes(  # type: ignore[no-untyped-def]
     mask = np.int64(table.shape[0] // 2 - 1)
     room = hashes.shape[0]
     nullable = valid.shape[0] > 0
-    slots = np.empty(_BLOCK, dtype=np.int64)
     touched = start
     for i in range(start, out.shape[0]):
         if i == touched:
             touched = min(i + _BLOCK, out.shape[0])
-            state[SCRATCH] = _touch(table, shift, hashed, i, touched, ends, arena, slots)
+            state[SCRATCH] = _touch(table, shift, hashed, i, touched, ends, arena, out)
         count = state[COUNT]
         if nullable and not valid[i]:
             if state[NULL_SLOT] < 0:
@@ -207,8 +224,8 @@ def upsert_bytes(  # type: ignore[no-untyped-def]
     return out.shape[0]
 
 
-@njit(types.void(fresh(U64), I64, frozen(U64), I64, I64), cache=True)
-def rebuild_bytes(table, shift, hashes, count, null_slot):  # type: ignore[no-untyped-def]
+@njit(void(fresh(U64), I64, frozen(U64), I64, I64), cache=True)
+def rebuild_bytes(table: Any, shift: Any, hashes: Any, count: Any, null_slot: Any) -> Any:
     """Fill an empty table with the keys whose hashes are hashes[:count]."""
     mask = np.int64(table.shape[0] // 2 - 1)
     for slot in range(count):

@@ -5,15 +5,14 @@ splitmix64 (Steele, Lea, Flood 2014). There is no generator state, so any split,
 any set of columns give the same events.
 """
 
-# mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+import numpy.typing as npt
+
+from ...core.native import Array, int32, int64, intrinsic, njit, uint8, uint64, void
 
 EPOCH = 50
 """Events per epoch: 1 person, 3 auctions, 46 bids."""
@@ -32,7 +31,7 @@ _UNIT = 2.0**-53
 _S11 = np.uint64(11)
 
 
-@nb.njit(inline="always")
+@njit(inline="always")
 def draw(seed: Any, column: Any, number: Any) -> Any:
     """64 random bits."""
     z = seed + np.uint64(column) * _COLUMN + np.uint64(number) * _GOLDEN
@@ -41,17 +40,26 @@ def draw(seed: Any, column: Any, number: Any) -> Any:
     return z ^ (z >> _S31)
 
 
-@nb.njit(inline="always")
+@njit(inline="always")
 def below(bits: Any, bound: Any) -> Any:
     """The low 32 of `bits` scaled to 0..bound-1 (bound < 2**31)."""
     return np.int64(((bits & _LOW32) * np.uint64(bound)) >> _S32)
 
 
-@nb.njit(cache=True, nogil=True)
-def select_numbers(starts: Any, counts: Any, group: int, first: int, last: int) -> Any:
-    """Adjusted numbers of the events at positions [start, start + count) of each run whose slot in
-    the epoch is in first..last; `group`: the size of out-of-order groups (1: in order)."""
-    out = np.empty(counts.sum(), dtype=np.int64)
+_IN = Array(int64, 1, readonly=True)
+_BYTES_IN, _OFFSETS_IN = Array(uint8, 1, readonly=True), Array(int32, 1, readonly=True)
+_OUT, _OFFSETS = int64[::1], int32[::1]
+_DRAW = (_IN, uint64, int64)
+"""numbers, seed, column: what every random column starts from."""
+_OPTIONS = {"cache": True, "nogil": True}
+
+Int64s = npt.NDArray[np.int64]
+Offsets = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+
+
+@njit(int64(_IN, _IN, int64, int64, int64, _OUT), **_OPTIONS)
+def _select_numbers(starts: Any, counts: Any, group: int, first: int, last: int, out: Any) -> int:
     size = 0
     for run in range(starts.size):
         for position in range(starts[run], starts[run] + counts[run]):
@@ -62,21 +70,32 @@ def select_numbers(starts: Any, counts: Any, group: int, first: int, last: int) 
             slot = number % EPOCH
             out[size] = number
             size += first <= slot and slot <= last
-    return out[:size]
+    return size
 
 
-@nb.njit(cache=True, nogil=True)
-def event_times(numbers: Any, base_ms: int, rate: int) -> Any:
-    out = np.empty(numbers.size, dtype=np.int64)
+def select_numbers(starts: Int64s, counts: Int64s, group: int, first: int, last: int) -> Int64s:
+    """Adjusted numbers of the events at positions [start, start + count) of each run whose slot in
+    the epoch is in first..last; `group`: the size of out-of-order groups (1: in order)."""
+    out = np.empty(int(counts.sum()) + 1, dtype=np.int64)
+    return out[: _select_numbers(starts, counts, group, first, last, out)]
+
+
+@njit(void(_IN, int64, int64, _OUT), **_OPTIONS)
+def _event_times(numbers: Any, base_ms: int, rate: int, out: Any) -> None:
     for i in range(numbers.size):
         out[i] = base_ms + numbers[i] * 1000 // rate
+
+
+def event_times(numbers: Int64s, base_ms: int, rate: int) -> Int64s:
+    out = np.empty_like(numbers)
+    _event_times(numbers, base_ms, rate, out)
     return out
 
 
-@nb.njit(cache=True, nogil=True)
-def bid_auctions(numbers: Any, seed: Any, column: int, in_flight: int, ahead: int) -> Any:
-    """Half the bids go to the hot auction, the others to one of those in flight or soon to come."""
-    out = np.empty(numbers.size, dtype=np.int64)
+@njit(void(*_DRAW, int64, int64, _OUT), **_OPTIONS)
+def _bid_auctions(
+    numbers: Any, seed: Any, column: int, in_flight: int, ahead: int, out: Any
+) -> None:
     for i in range(numbers.size):
         bits = draw(seed, column, numbers[i])
         newest = 3 * (numbers[i] // EPOCH) + 2
@@ -85,13 +104,21 @@ def bid_auctions(numbers: Any, seed: Any, column: int, in_flight: int, ahead: in
         else:
             oldest = max(newest - in_flight, 0)
             out[i] = 1000 + oldest + below(bits, newest - oldest + 1 + ahead)
+
+
+def bid_auctions(
+    numbers: Int64s, seed: np.uint64, column: int, in_flight: int, ahead: int
+) -> Int64s:
+    """Half the bids go to the hot auction, the others to one of those in flight or soon to come."""
+    out = np.empty_like(numbers)
+    _bid_auctions(numbers, seed, column, in_flight, ahead, out)
     return out
 
 
-@nb.njit(cache=True, nogil=True)
-def people(numbers: Any, seed: Any, column: int, hot_offset: int, active: int, ahead: int) -> Any:
-    """Bidders (hot_offset 1) and sellers (0): three in four are the hot person."""
-    out = np.empty(numbers.size, dtype=np.int64)
+@njit(void(*_DRAW, int64, int64, int64, _OUT), **_OPTIONS)
+def _people(
+    numbers: Any, seed: Any, column: int, hot_offset: int, active: int, ahead: int, out: Any
+) -> None:
     for i in range(numbers.size):
         bits = draw(seed, column, numbers[i])
         newest = numbers[i] // EPOCH
@@ -100,58 +127,91 @@ def people(numbers: Any, seed: Any, column: int, hot_offset: int, active: int, a
         else:
             recent = min(newest + 1, active)
             out[i] = 1000 + newest + 1 - recent + below(bits, recent + ahead)
+
+
+def people(
+    numbers: Int64s, seed: np.uint64, column: int, hot_offset: int, active: int, ahead: int
+) -> Int64s:
+    """Bidders (hot_offset 1) and sellers (0): three in four are the hot person."""
+    out = np.empty_like(numbers)
+    _people(numbers, seed, column, hot_offset, active, ahead, out)
     return out
 
 
-@nb.njit(cache=True, nogil=True)
-def prices(numbers: Any, seed: Any, column: int) -> Any:
-    """round(100 * 10**(6u)), u uniform in [0, 1)."""
-    out = np.empty(numbers.size, dtype=np.int64)
+@njit(void(*_DRAW, _OUT), **_OPTIONS)
+def _prices(numbers: Any, seed: Any, column: int, out: Any) -> None:
     for i in range(numbers.size):
         u = np.float64(draw(seed, column, numbers[i]) >> _S11) * _UNIT
         out[i] = np.int64(np.exp(u * _LN_MILLION) * 100.0 + 0.5)
+
+
+def prices(numbers: Int64s, seed: np.uint64, column: int) -> Int64s:
+    """round(100 * 10**(6u)), u uniform in [0, 1)."""
+    out = np.empty_like(numbers)
+    _prices(numbers, seed, column, out)
     return out
 
 
-@nb.njit(cache=True, nogil=True)
-def uniform(numbers: Any, seed: Any, column: int, low: int, bound: int) -> Any:
-    """low + uniform in 0..bound-1."""
-    out = np.empty(numbers.size, dtype=np.int64)
+@njit(void(*_DRAW, int64, int64, _OUT), **_OPTIONS)
+def _uniform(numbers: Any, seed: Any, column: int, low: int, bound: int, out: Any) -> None:
     for i in range(numbers.size):
         out[i] = low + below(draw(seed, column, numbers[i]), bound)
+
+
+def uniform(numbers: Int64s, seed: np.uint64, column: int, low: int, bound: int) -> Int64s:
+    """low + uniform in 0..bound-1."""
+    out = np.empty_like(numbers)
+    _uniform(numbers, seed, column, low, bound, out)
     return out
 
 
-@nb.njit(cache=True, nogil=True)
-def expiries(numbers: Any, seed: Any, column: int, base_ms: int, rate: int, ahead: int) -> Any:
-    """Event time + 1 + uniform in [0, 2h) ms, h: the time of the next `ahead` events."""
-    out = np.empty(numbers.size, dtype=np.int64)
+@njit(void(*_DRAW, int64, int64, int64, _OUT), **_OPTIONS)
+def _expiries(
+    numbers: Any, seed: Any, column: int, base_ms: int, rate: int, ahead: int, out: Any
+) -> None:
     for i in range(numbers.size):
         now = base_ms + numbers[i] * 1000 // rate
         horizon = base_ms + (numbers[i] + ahead) * 1000 // rate - now
         out[i] = now + 1 + below(draw(seed, column, numbers[i]), max(2 * horizon, 1))
+
+
+def expiries(
+    numbers: Int64s, seed: np.uint64, column: int, base_ms: int, rate: int, ahead: int
+) -> Int64s:
+    """Event time + 1 + uniform in [0, 2h) ms, h: the time of the next `ahead` events."""
+    out = np.empty_like(numbers)
+    _expiries(numbers, seed, column, base_ms, rate, ahead, out)
     return out
 
 
-@nb.njit(cache=True, nogil=True)
-def channels(numbers: Any, seed: Any, column: int, hot: int, cold: int) -> Any:
-    """Row of the channel table: 0..hot-1 for half the bids, else hot..hot+cold-1."""
-    out = np.empty(numbers.size, dtype=np.int64)
+@njit(void(*_DRAW, int64, int64, _OUT), **_OPTIONS)
+def _channels(numbers: Any, seed: Any, column: int, hot: int, cold: int, out: Any) -> None:
     for i in range(numbers.size):
         bits = draw(seed, column, numbers[i])
         if bits >> np.uint64(63):
             out[i] = below(bits, hot)
         else:
             out[i] = hot + below(bits, cold)
+
+
+def channels(numbers: Int64s, seed: np.uint64, column: int, hot: int, cold: int) -> Int64s:
+    """Row of the channel table: 0..hot-1 for half the bids, else hot..hot+cold-1."""
+    out = np.empty_like(numbers)
+    _channels(numbers, seed, column, hot, cold, out)
     return out
 
 
-@nb.njit(cache=True, nogil=True)
-def slices(numbers: Any, seed: Any, column: int, low: Any, spread: Any, pool: int) -> Any:
-    """Random slices of a pool of `pool` bytes: lengths low[i] + uniform in 0..spread[i]-1 (one
-    entry of `low` and `spread` for all rows, or one each). Returns starts and offsets."""
-    starts = np.empty(numbers.size, dtype=np.int64)
-    offsets = np.empty(numbers.size + 1, dtype=np.int32)
+@njit(void(*_DRAW, _IN, _IN, int64, _OUT, _OFFSETS), **_OPTIONS)
+def _slices(
+    numbers: Any,
+    seed: Any,
+    column: int,
+    low: Any,
+    spread: Any,
+    pool: int,
+    starts: Any,
+    offsets: Any,
+) -> None:
     end = 0
     offsets[0] = 0
     for i in range(numbers.size):
@@ -161,14 +221,20 @@ def slices(numbers: Any, seed: Any, column: int, low: Any, spread: Any, pool: in
         starts[i] = below(bits >> _S32, pool - length)
         end += length
         offsets[i + 1] = end
+
+
+def slices(
+    numbers: Int64s, seed: np.uint64, column: int, low: Int64s, spread: Int64s, pool: int
+) -> tuple[Int64s, Offsets]:
+    """Random slices of a pool of `pool` bytes: lengths low[i] + uniform in 0..spread[i]-1 (one
+    entry of `low` and `spread` for all rows, or one each). Returns starts and offsets."""
+    starts, offsets = np.empty_like(numbers), np.empty(len(numbers) + 1, dtype=np.int32)
+    _slices(numbers, seed, column, low, spread, pool, starts, offsets)
     return starts, offsets
 
 
-@nb.njit(cache=True, nogil=True)
-def table_rows(rows: Any, table_offsets: Any) -> Any:
-    """Starts and offsets of the strings in these rows of a string table."""
-    starts = np.empty(rows.size, dtype=np.int64)
-    offsets = np.empty(rows.size + 1, dtype=np.int32)
+@njit(void(_IN, _IN, _OUT, _OFFSETS), **_OPTIONS)
+def _table_rows(rows: Any, table_offsets: Any, starts: Any, offsets: Any) -> None:
     end = 0
     offsets[0] = 0
     for i in range(rows.size):
@@ -176,6 +242,12 @@ def table_rows(rows: Any, table_offsets: Any) -> Any:
         starts[i] = first
         end += table_offsets[rows[i] + 1] - first
         offsets[i + 1] = end
+
+
+def table_rows(rows: Int64s, table_offsets: Int64s) -> tuple[Int64s, Offsets]:
+    """Starts and offsets of the strings in these rows of a string table."""
+    starts, offsets = np.empty_like(rows), np.empty(len(rows) + 1, dtype=np.int32)
+    _table_rows(rows, table_offsets, starts, offsets)
     return starts, offsets
 
 
@@ -185,6 +257,7 @@ def _copy_chunk(typing: Any, out: Any, at: Any, source: Any, start: Any) -> Any:
 
     A byte loop takes 80 ns for a URL, this 5 ns; numba has no memory copy of its own.
     """
+    from numba.core import cgutils, types
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         to_array, to_index, from_array, from_index = (
@@ -199,17 +272,21 @@ def _copy_chunk(typing: Any, out: Any, at: Any, source: Any, start: Any) -> Any:
     return types.void(out, types.intp, source, types.intp), generate
 
 
-@nb.njit(cache=True, nogil=True)
-def copy_strings(source: Any, starts: Any, offsets: Any) -> Any:
+@njit(void(_BYTES_IN, _IN, _OFFSETS_IN, uint8[::1]), **_OPTIONS)
+def _copy_strings(source: Any, starts: Any, offsets: Any, out: Any) -> None:
+    for i in range(starts.size):
+        start = starts[i] - offsets[i]
+        for at in range(offsets[i], offsets[i + 1], CHUNK):
+            _copy_chunk(out, at, source, start + at)
+
+
+def copy_strings(source: Bytes, starts: Int64s, offsets: Offsets) -> Bytes:
     """The bytes source[starts[i] : starts[i] + length i], one after the other.
 
     Copies whole chunks, so `source` must have CHUNK bytes to spare behind its last string; what is
     written past the end of a string is overwritten by the next one.
     """
-    total = offsets[-1]
+    total = int(offsets[-1])
     out = np.empty(total + CHUNK, dtype=np.uint8)
-    for i in range(starts.size):
-        start = starts[i] - offsets[i]
-        for at in range(offsets[i], offsets[i + 1], CHUNK):
-            _copy_chunk(out, at, source, start + at)
+    _copy_strings(source, starts, offsets, out)
     return out[:total]

@@ -1,0 +1,118 @@
+"""The kernel library: what it takes and refuses, and that it is what runs where it was built."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from strom.core.native import Array, boolean, int64, library, njit, void
+from strom.core.native.glue import Exported, source
+from strom.core.native.types import to_numba
+
+LIBRARY = library.load()
+
+
+def run(program: str, **environment: str) -> str:
+    """What a fresh Python prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+KERNELS = """
+import sys
+from strom.state.hash_kernels import hash_words
+import numpy as np
+out = np.empty(2, dtype=np.uint64)
+hash_words(np.array([1, 2], dtype=np.uint64), 0, out)
+print(out.tolist(), "numba" in sys.modules)
+"""
+
+
+def test_signatures_are_numbas() -> None:
+    from numba import types
+
+    wanted = types.void(types.Array(types.int64, 1, "C", readonly=True), types.boolean)
+    assert to_numba(void(Array(int64, 1, "C", readonly=True), boolean)) == wanted
+    assert to_numba(int64[::1]) == types.int64[::1]
+    with pytest.raises(TypeError, match=r"int64\[::1\]"):
+        int64[:]
+
+
+def test_both_ways_give_the_same() -> None:
+    compiled = run(KERNELS, STROM_KERNELS="numba")
+    assert compiled.endswith("True")
+    if LIBRARY is not None:
+        assert run(KERNELS) == compiled.replace("True", "False")
+
+
+def test_a_changed_kernel_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = library.file_name()
+    other = tmp_path / "other_kernels.py"
+    other.write_text("x = 1")
+    real = library.sources()
+    monkeypatch.setattr(library, "PACKAGE", Path("/"))
+    monkeypatch.setattr(library, "sources", lambda: [*real, other])
+    assert library.file_name() != before
+
+
+def test_kernels_run_without_a_compiler_library() -> None:
+    @njit([int64(Array(int64, 1, readonly=True))])
+    def total(values: np.ndarray) -> int:
+        found = 0
+        for value in values:
+            found += value
+        return found
+
+    if LIBRARY is None:
+        assert total(np.arange(4)) == 6
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: numba runs the kernels")
+class TestLibrary:
+    """Arguments as the generated C takes them."""
+
+    def words(self, *arguments: object) -> None:
+        assert LIBRARY is not None, "run scripts/setup, or python -m strom.core.native.build"
+        LIBRARY.hash_kernels__hash_words(*arguments)
+
+    def test_it_refuses_what_does_not_fit(self) -> None:
+        words, out = np.zeros(3, dtype=np.uint64), np.zeros(3, dtype=np.uint64)
+        self.words(words, 0, out)
+        with pytest.raises(TypeError, match="takes 3 arguments, got 2"):
+            self.words(words, 0)
+        with pytest.raises(TypeError, match="no signature"):
+            self.words(words.astype(np.int64), 0, out)
+        with pytest.raises(TypeError, match="no signature"):
+            self.words(words.reshape(1, 3), 0, out)
+        with pytest.raises((ValueError, BufferError)):
+            self.words(words[::2], 0, out)
+        out.flags.writeable = False
+        with pytest.raises(TypeError, match="no signature"):
+            self.words(words, 0, out)
+        with pytest.raises(TypeError):
+            self.words(words, 0.5, words)
+
+    def test_readonly_input_is_taken(self) -> None:
+        words, out = np.arange(3, dtype=np.uint64), np.zeros(3, dtype=np.uint64)
+        words.flags.writeable = False
+        self.words(words, np.uint64(2**63), out)
+        assert len(set(out.tolist())) == 3
+
+
+def test_generated_source_names_every_kernel() -> None:
+    signature = void(int64[::1], boolean)
+    text = source("some_module", [Exported("a__b", (signature,), ("symbol_of_b",))])
+    assert '"lw1?00"' in text
+    assert "symbol_of_b" in text
+    assert "PyInit_some_module" in text
