@@ -171,7 +171,7 @@ class IncomingConnection:
             self._gate.deliver_control(index, decode_control(frame.payload))
         elif frame.kind is Kind.BACKLOG:
             self._gate.on_backlog(index, frame.backlog)
-        elif frame.kind is Kind.SCHEMA:
+        elif frame.kind in (Kind.SCHEMA, Kind.DICTIONARY):
             decoder.admit(frame)
         else:
             raise TransportError(f"unexpected {frame.kind.name} frame from a sender")

@@ -39,7 +39,7 @@ class Kind(IntEnum):
     COLUMNS = 2
     """[timestamps] and one encapsulated Arrow record batch."""
     STREAM = 3
-    """[timestamps] and a whole Arrow stream: batches whose dictionaries must travel with them."""
+    """[timestamps] and a whole Arrow stream: a batch and the dictionaries that only it uses."""
     OBJECTS = 4
     """[timestamps] and a pickled list."""
     CONTROL = 5
@@ -49,9 +49,13 @@ class Kind(IntEnum):
     """The sender has `backlog` buffers waiting and no credit."""
     CLOSE = 8
     """The peer is done with all channels of this connection and closes it."""
+    CODES = 9
+    """As COLUMNS, with codes where the schema has dictionaries, which came before."""
+    DICTIONARY = 10
+    """The dictionary of one column of the CODES frames that follow on this channel."""
 
 
-BUFFERS: Final = frozenset({Kind.COLUMNS, Kind.STREAM, Kind.OBJECTS})
+BUFFERS: Final = frozenset({Kind.COLUMNS, Kind.CODES, Kind.STREAM, Kind.OBJECTS})
 """Kinds that need a credit."""
 
 KINDS: Final = {int(kind): kind for kind in Kind}
@@ -59,7 +63,8 @@ KINDS: Final = {int(kind): kind for kind in Kind}
 
 @dataclass(slots=True)
 class Frame:
-    """One received frame. `schema`: of its channel when it arrived, set for COLUMNS only."""
+    """One received frame. `schema`: of its channel when it arrived, set for COLUMNS and CODES only;
+    `dictionaries`: by column position, for CODES."""
 
     kind: Kind
     flags: int
@@ -69,6 +74,7 @@ class Frame:
     length: int
     payload: Any = b""
     schema: Any = None
+    dictionaries: Any = None
 
 
 def parse_header(data: Any, offset: int = 0) -> Frame:

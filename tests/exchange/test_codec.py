@@ -225,9 +225,11 @@ def test_bad_control_elements_are_refused(payload: bytes) -> None:
 def test_garbage_payloads_are_transport_errors(garbage: bytes) -> None:
     padded = garbage + bytes(-len(garbage) % 8)
     schema = pa.schema([("a", pa.int64())])
-    for kind in (Kind.COLUMNS, Kind.STREAM):
+    for kind in (Kind.COLUMNS, Kind.CODES, Kind.STREAM):
         with pytest.raises(TransportError):
-            decode(Frame(kind, 0, 0, 0, 5, len(padded), padded, schema))
+            decode(Frame(kind, 0, 0, 0, 5, len(padded), padded, schema, {}))
+    with pytest.raises(TransportError):
+        ChannelDecoder().admit(read(small_frame(Kind.DICTIONARY, padded))[0])
     with pytest.raises(TransportError):
         ChannelDecoder().admit(read(small_frame(Kind.SCHEMA, padded))[0])
 
