@@ -211,15 +211,24 @@ def _to_array(column: list[Any], want: pa.DataType | None) -> pa.Array:
     return pa.array(column, type=want)
 
 
+_DATETIMES = (np.datetime64("0001-01-01", "s"), np.datetime64("9999-12-31", "s"))
+"""What a datetime can be."""
+
+
 def _to_list(column: pa.Array) -> list[Any]:
     """Python values; maps, at any depth, as dicts."""
-    nested = pa.types.is_nested(column.type)
+    kind = column.type
+    plain = pa.types.is_timestamp(kind) and kind.tz is None and kind.unit != "ns"
+    if plain and not column.null_count:  # numpy makes datetimes thirty times faster than Arrow
+        times = column.to_numpy(zero_copy_only=False)
+        if len(times) and _DATETIMES[0] <= times.min() and times.max() < _DATETIMES[1]:
+            return times.astype("datetime64[us]").tolist()  # type: ignore[no-any-return]
+    nested = pa.types.is_nested(kind)
     values: list[Any] = column.to_pylist(maps_as_pydicts="strict") if nested else column.to_pylist()
     return values
 
 
 def _take(data: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
-    """Arrow cannot `take` views of strings and binaries: they go by way of their plain type."""
     try:
         return data.take(indices)
     except pa.ArrowNotImplementedError:
@@ -227,12 +236,42 @@ def _take(data: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(columns, schema=data.schema)
 
 
+def take_rows(data: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
+    """`data.take(indices)`, for columns of every type."""
+    return _take(data, indices)
+
+
+def take_table(data: pa.Table, indices: pa.Array) -> pa.Table:
+    """`data.take(indices)`, for columns of every type. `indices` has no nulls."""
+    try:
+        return data.take(indices)
+    except pa.ArrowNotImplementedError:
+        batches = data.combine_chunks().to_batches()
+        if not batches:
+            return data
+        return pa.Table.from_batches([_take(pa.concat_batches(batches), indices)])
+
+
 def take_column(column: pa.Array, indices: pa.Array) -> pa.Array:
     """`column.take(indices)`, for every type; null where an index is null."""
-    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    if column.type not in plain:
+    if column.type not in (pa.string_view(), pa.binary_view()):
         return column.take(indices)
-    return column.cast(plain[column.type]).take(indices).cast(column.type)
+    return _take_views(column, indices)
+
+
+def _take_views(column: pa.Array, indices: pa.Array) -> pa.Array:
+    """Arrow cannot `take` views yet. They are 16 bytes each; the texts stay where they are."""
+    nulls = None
+    if column.null_count or indices.null_count:
+        valid = column.is_valid().take(indices).fill_null(False)
+        nulls = valid.buffers()[1]
+        indices = indices.fill_null(0)
+    _, views, *texts = column.buffers()
+    rows = indices.to_numpy(zero_copy_only=False)
+    held = np.frombuffer(views, dtype="V16", count=column.offset + len(column))[column.offset :]
+    taken = held.take(rows) if len(held) else np.zeros(len(rows), dtype="V16")
+    buffers = [nulls, pa.py_buffer(taken.view(np.uint8)), *texts]
+    return pa.Array.from_buffers(column.type, len(rows), buffers)
 
 
 def _cast(data: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -308,5 +347,7 @@ __all__ = [
     "compatible",
     "concat",
     "take_column",
+    "take_rows",
+    "take_table",
     "to_columns",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import _tuplegetter  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import repeat
 from typing import Any, ClassVar
 
 
@@ -90,6 +91,6 @@ def row_factory(fields: tuple[str, ...]) -> Callable[[list[list[Any]], int], lis
     def build(columns: list[list[Any]], count: int) -> list[Any]:
         if not columns:
             return [new(cls, ()) for _ in range(count)]
-        return [new(cls, values) for values in zip(*columns, strict=True)]
+        return list(map(new, repeat(cls), zip(*columns, strict=True)))
 
     return build
