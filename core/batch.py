@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ Timestamps = npt.NDArray[np.int64]
 
 
 class ColumnBatch:
-    """Records as an Arrow record batch. `rows()` views them as `Row` tuples (computed once)."""
+    """Records as an Arrow record batch. `rows()` views them as `Row` tuples, computed once: what is
+    left after `slice` and `filter` has them already."""
 
     __slots__ = ("_rows", "data", "timestamps")
 
@@ -53,11 +55,12 @@ class ColumnBatch:
         return self._rows
 
     def slice(self, start: int, length: int) -> ColumnBatch:
-        stamps = self.timestamps
-        return ColumnBatch(
-            self.data.slice(start, length),
-            None if stamps is None else stamps[start : start + length],
+        stamps, stop = self.timestamps, start + length
+        part = ColumnBatch(
+            self.data.slice(start, length), None if stamps is None else stamps[start:stop]
         )
+        part._rows = None if self._rows is None else self._rows[start:stop]
+        return part
 
     def take(self, indices: npt.NDArray[np.int64]) -> ColumnBatch:
         stamps = self.timestamps
@@ -72,10 +75,14 @@ class ColumnBatch:
             data = self.data.filter(pa.array(mask))
         except pa.ArrowNotImplementedError:
             data = _take(self.data, pa.array(np.flatnonzero(mask)))
-        return ColumnBatch(data, None if stamps is None else stamps[mask])
+        left = ColumnBatch(data, None if stamps is None else stamps[mask])
+        left._rows = None if self._rows is None else list(compress(self._rows, mask.tolist()))
+        return left
 
     def with_timestamps(self, timestamps: Timestamps | None) -> ColumnBatch:
-        return ColumnBatch(self.data, timestamps)
+        same = ColumnBatch(self.data, timestamps)
+        same._rows = self._rows
+        return same
 
 
 class ObjectBatch:

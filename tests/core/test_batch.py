@@ -117,3 +117,25 @@ def test_a_misfit_is_named() -> None:
         to_columns(ObjectBatch([{"a": 1}, {"a": "x"}]), schema)
     with pytest.raises(TypeMismatchError, match="2 fields"):
         to_columns(ObjectBatch([(1, 2), (1, 2, 3)]))
+
+
+def test_rows_are_made_once_for_a_chain() -> None:
+    batch = ColumnBatch(pa.record_batch({"a": [1, 2, 3]}), np.array([7, 8, 9]))
+    rows = batch.rows()
+    left = batch.filter(np.array([True, False, True])).slice(1, 1).with_timestamps(None)
+    assert left.rows()[0] is rows[2]
+    assert left.data.to_pydict() == {"a": [3]}
+    fresh = ColumnBatch(batch.data).filter(np.array([False, True, False]))
+    assert fresh.rows() == [(2,)]
+
+
+def test_datetimes_are_arrows() -> None:
+    for unit in ("s", "ms", "us"):
+        for values in ([0, 86_400, -5], [None, 3], [2**60 if unit == "us" else 2**50]):
+            column = pa.array(values, pa.timestamp(unit))
+            try:
+                expected = column.to_pylist()
+            except (ValueError, OverflowError):
+                continue
+            rows = ColumnBatch(pa.record_batch({"t": column})).rows()
+            assert [row.t for row in rows] == expected
