@@ -16,8 +16,11 @@ from .api.host import register_host_opener
 # isort: off
 if TYPE_CHECKING:
     from .api.aggregates import (
-        Aggregate as Aggregate, count as count, first as first, last as last, max_ as max_,
-        mean as mean, min_ as min_, sum_ as sum_
+        Aggregate as Aggregate, approx_count_distinct as approx_count_distinct,
+        arg_max as arg_max, arg_min as arg_min, collect as collect, count as count,
+        count_distinct as count_distinct, first as first, largest as largest, last as last,
+        max_ as max_, mean as mean, min_ as min_, smallest as smallest, stddev as stddev,
+        sum_ as sum_, variance as variance
     )
     from .api.builtin_sinks import (
         CollectSink as CollectSink, DiscardSink as DiscardSink, PrintSink as PrintSink
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
         Source, SourceReader as SourceReader, SplitEnumerator as SplitEnumerator, Wait as
         Wait, WriterContext as WriterContext
     )
+    from .api.cumulate_windows import CumulateEventTimeWindows as CumulateEventTimeWindows
     from .api.data_stream import DataStream as DataStream
     from .api.environment import StreamExecutionEnvironment as StreamExecutionEnvironment
     from .api.functions import (
@@ -103,6 +107,7 @@ if TYPE_CHECKING:
         TypeMismatchError as TypeMismatchError
     )
     from .core.row import Row as Row
+    from .core.row_kind import RowKind as RowKind
     from .engine.hosts.ray_connect import connect_to_ray as connect_to_ray
     from .state.descriptors import (
         AggregatingStateDescriptor as AggregatingStateDescriptor,
@@ -118,13 +123,17 @@ if TYPE_CHECKING:
 # fmt: on
 
 _PUBLIC = {
-    "api.aggregates": "Aggregate count first last max_ mean min_ sum_",
+    "api.aggregates": (
+        "Aggregate approx_count_distinct arg_max arg_min collect count count_distinct first "
+        "largest last max_ mean min_ smallest stddev sum_ variance"
+    ),
     "api.builtin_sinks": "CollectSink DiscardSink PrintSink",
     "api.collected": "CollectedResults",
     "api.connectors": (
         "Emit EnumeratorContext NeedSplit ReaderContext Sink SinkWriter Source SourceReader "
         "SplitEnumerator Wait WriterContext"
     ),
+    "api.cumulate_windows": "CumulateEventTimeWindows",
     "api.data_stream": "DataStream",
     "api.environment": "StreamExecutionEnvironment",
     "api.functions": (
@@ -168,6 +177,7 @@ _PUBLIC = {
         "TransportError TypeMismatchError"
     ),
     "core.row": "Row",
+    "core.row_kind": "RowKind",
     "engine.hosts.ray_connect": "connect_to_ray",
     "state.descriptors": (
         "AggregatingStateDescriptor ListStateDescriptor MapStateDescriptor "

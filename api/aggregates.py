@@ -1,17 +1,29 @@
 """Built-in aggregates as plain data: `window(...).aggregate(n=count(), top=max_("price"))`.
 
-Semantics are SQL's. Nulls are skipped; `sum`, `min`, `max`, `mean`, `first` and `last` of nothing
-are null, `count` of nothing is 0. Types of results:
+Semantics are SQL's. Nulls are skipped; `count` of nothing is 0, as are `count_distinct` and
+`approx_count_distinct`; every other aggregate of nothing is null, but `collect`, `largest` and
+`smallest`, which are empty lists. Types of results:
 
-  count              int64
-  sum                int64 for integers and booleans (overflow is an error), float64 for floats
-  mean               float64, computed as float64 sum / count
-  min, max           the column's type; NaN counts as greater than every other number
-  first, last        the column's type; "first" and "last" in order of arrival at the operator
+  count                     int64
+  sum                       int64 for integers and booleans (overflow is an error), float64 for
+                            floats
+  mean                      float64, computed as float64 sum / count
+  variance, stddev          float64; null for fewer than ddof + 1 values
+  min, max                  the column's type; NaN counts as greater than every other number
+  first, last               the column's type; in order of arrival at the operator
+  arg_min, arg_max          the type of `value`, which may be null there; records whose `by` is null
+                            are skipped, the first of several equal ones counts
+  count_distinct            int64, exact; NaN is one value, and 0.0 and -0.0 are one
+  approx_count_distinct     int64, HyperLogLog; same equalities
+  collect                   list of the column's type, in order of arrival
+  largest, smallest         list of the column's type, best first; ties in order of arrival
+
+`aggregate.where(condition)` is SQL's FILTER: records for which the condition is false or null are
+not seen by that aggregate.
 
 Columns of numbers, booleans, dates, times and timestamps run on array kernels. For the other types
-(strings, binary, decimals, uint64; nested types with first and last) min, max, first and last pick
-whole Arrow values by rank: exact, but several times slower.
+(strings, binary, decimals, uint64; nested types with first, last and collect) values are picked
+whole, by rank: exact, but several times slower.
 
 Floats are added in order of arrival within a slice of a window, then slice by slice in order of
 time; a row-by-row sum adds in order of arrival throughout. The two can differ in the last digits
@@ -20,7 +32,7 @@ where a window has several slices (sliding windows) and the addends are not exac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ..core.errors import GraphError
@@ -30,25 +42,85 @@ if TYPE_CHECKING:
 
     from .functions import AggregateFunction
 
-AggregateKind = Literal["count", "sum", "min", "max", "mean", "first", "last"]
+AggregateKind = Literal[
+    "count",
+    "sum",
+    "min",
+    "max",
+    "mean",
+    "first",
+    "last",
+    "variance",
+    "stddev",
+    "arg_min",
+    "arg_max",
+    "count_distinct",
+    "approx_count_distinct",
+    "collect",
+    "largest",
+    "smallest",
+]
+
+_LEAST = {
+    "variance": ("ddof", 0),
+    "stddev": ("ddof", 0),
+    "largest": ("n", 1),
+    "smallest": ("n", 1),
+    "approx_count_distinct": ("precision", 4),
+}
+"""Kinds that take a number: its name, and the least that makes sense."""
+
+GREATEST_PRECISION = 18
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An aggregate of one column or polars expression; `expression` is None to count rows."""
+    """An aggregate of one column or polars expression; `expression` is None to count rows.
+
+    `by` is what arg_min and arg_max compare. `number` is ddof, n or precision, by kind."""
 
     kind: AggregateKind
     expression: str | pl.Expr | None = None
+    condition: str | pl.Expr | None = None
+    by: str | pl.Expr | None = None
+    number: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(AggregateKind):
             raise GraphError(f"no aggregate '{self.kind}'; there are {get_args(AggregateKind)}")
         if self.expression is None and self.kind != "count":
             raise GraphError(f"aggregate '{self.kind}' needs a column name or expression")
+        if (self.by is None) == self.kind.startswith("arg_"):
+            raise GraphError(
+                f"aggregate '{self.kind}' {'needs' if self.by is None else 'has no'} by"
+            )
+        name, least = _LEAST.get(self.kind, ("", 0))
+        if name and (type(self.number) is not int or self.number < least):
+            raise GraphError(f"{self.kind}: {name} must be at least {least}, is {self.number!r}")
+        if name == "precision" and self.number > GREATEST_PRECISION:
+            raise GraphError(
+                f"{self.kind}: precision must be at most {GREATEST_PRECISION}, is {self.number}"
+            )
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether it looks at anything of a record; only `count()` without condition does not."""
+        return self.expression is not None or self.condition is not None
+
+    def where(self, condition: str | pl.Expr) -> Aggregate:
+        """The same over the records for which `condition` (a boolean column or expression) is true;
+        several conditions must all be true."""
+        if self.condition is not None:
+            condition = _expression(self.condition) & _expression(condition)
+        return replace(self, condition=condition)
 
     def describe(self) -> str:
         """Short text for `explain()` and error messages."""
-        return f"{self.kind}({'' if self.expression is None else self.expression})"
+        parts = [str(e) for e in (self.expression, self.by) if e is not None]
+        if self.kind in _LEAST:
+            parts.append(f"{_LEAST[self.kind][0]}={self.number}")
+        text = f"{self.kind}({', '.join(parts)})"
+        return text if self.condition is None else f"{text} where {self.condition}"
 
     def to_function(self) -> AggregateFunction:
         """The same aggregate over rows, one by one; results equal the columnar path's values.
@@ -90,3 +162,59 @@ def first(expression: str | pl.Expr) -> Aggregate:
 def last(expression: str | pl.Expr) -> Aggregate:
     """The last non-null value to arrive."""
     return Aggregate("last", expression)
+
+
+def variance(expression: str | pl.Expr, ddof: int = 1) -> Aggregate:
+    """The sample variance; the population's with ddof=0. Numerically stable (Welford)."""
+    return Aggregate("variance", expression, number=ddof)
+
+
+def stddev(expression: str | pl.Expr, ddof: int = 1) -> Aggregate:
+    """The square root of `variance`."""
+    return Aggregate("stddev", expression, number=ddof)
+
+
+def count_distinct(expression: str | pl.Expr) -> Aggregate:
+    """How many different values there are, exactly. State: every distinct value of every key."""
+    return Aggregate("count_distinct", expression)
+
+
+def approx_count_distinct(expression: str | pl.Expr, precision: int = 12) -> Aggregate:
+    """About how many different values there are: HyperLogLog with 2**precision registers.
+
+    The standard error is 1.04 / 2**(precision / 2): 1.6 % for 12, 0.8 % for 14; few values are
+    counted almost exactly. State per key and slice: 80 bytes for each 64 registers in use, and a
+    sixteenth of a byte for each of the 2**precision. Deterministic: values are hashed by the stable
+    hash that also routes keys."""
+    return Aggregate("approx_count_distinct", expression, number=precision)
+
+
+def collect(expression: str | pl.Expr) -> Aggregate:
+    """All non-null values as a list, in order of arrival."""
+    return Aggregate("collect", expression)
+
+
+def arg_min(value: str | pl.Expr, by: str | pl.Expr) -> Aggregate:
+    """`value` of the record with the least `by`; the first of several."""
+    return Aggregate("arg_min", value, by=by)
+
+
+def arg_max(value: str | pl.Expr, by: str | pl.Expr) -> Aggregate:
+    """`value` of the record with the greatest `by` (NaN is the greatest); the first of several."""
+    return Aggregate("arg_max", value, by=by)
+
+
+def largest(expression: str | pl.Expr, n: int) -> Aggregate:
+    """The n greatest values as a list, greatest first (NaN is the greatest)."""
+    return Aggregate("largest", expression, number=n)
+
+
+def smallest(expression: str | pl.Expr, n: int) -> Aggregate:
+    """The n least values as a list, least first."""
+    return Aggregate("smallest", expression, number=n)
+
+
+def _expression(condition: str | pl.Expr) -> pl.Expr:
+    import polars as pl
+
+    return pl.col(condition) if isinstance(condition, str) else condition

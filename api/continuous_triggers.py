@@ -93,14 +93,15 @@ class ContinuousEventTimeTrigger(_Continuous):
 
 
 class ContinuousProcessingTimeTrigger(_Continuous):
-    """Fires whenever the clock passes a multiple of the interval."""
+    """Fires whenever the clock passes a multiple of the interval, and the window's last millisecond
+    (of event-time windows too, by the clock); not at the end of event-time windows otherwise."""
 
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
     ) -> TriggerResult:
         if ctx.get_partitioned_state(_NEXT_FIRE).get() is None:
             now = ctx.get_current_processing_time()
-            self._schedule(self._following(now), window, ctx)
+            self._schedule(self._following(now), window, ctx, now - 1)
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
@@ -108,7 +109,7 @@ class ContinuousProcessingTimeTrigger(_Continuous):
         if state.get() != time:
             return TriggerResult.CONTINUE
         state.clear()
-        self._schedule(self._following(time), window, ctx)
+        self._schedule(self._following(time), window, ctx, time)
         return TriggerResult.FIRE
 
     def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
@@ -128,7 +129,9 @@ class ContinuousProcessingTimeTrigger(_Continuous):
             state.clear()
 
     @staticmethod
-    def _schedule(time: int, window: Any, ctx: TriggerContext) -> None:
-        due = min(time, window.max_timestamp())
+    def _schedule(time: int, window: Any, ctx: TriggerContext, over: int) -> None:
+        """`over`: what is over of the clock; event-time windows may have ended before it."""
+        end = window.max_timestamp()
+        due = min(time, end) if end > over else time
         ctx.get_partitioned_state(_NEXT_FIRE).add(due)
         ctx.register_processing_time_timer(due)

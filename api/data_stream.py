@@ -29,11 +29,13 @@ from ..engine.graph.transformation import Input, Transformation
 from . import specs
 from .builtin_sinks import PrintSink
 from .connectors import Sink
-from .expressions import is_expression, to_expressions, to_key_selector
+from .event_time_method import EventTimeMethod
+from .expressions import is_expression, to_columns, to_key_selector
 from .functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
 from .functions import Partitioner as PartitionerFunction
 from .operator_settings import OperatorSettings
 from .output_tag import OutputTag
+from .table_joins import StreamTableJoins
 from .types import schema_of
 from .validation import (
     require_batch_function,
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
 BatchFormat = Literal["arrow", "polars", "pandas", "numpy"]
 
 
-class DataStream(OperatorSettings):
+class DataStream(OperatorSettings, EventTimeMethod, StreamTableJoins):
     """A stream of records.
 
     `output_type` wherever it appears is anything `schema_of` accepts: with a row type the
@@ -110,12 +112,12 @@ class DataStream(OperatorSettings):
 
     def select(self, *columns: Any, **named: Any) -> DataStream:
         """These columns (names or polars expressions) only; `named` ones get the keyword's name."""
-        expressions = to_expressions("select", columns, named)
+        expressions = to_columns("select", columns, named)
         return self._apply(specs.ExpressionSpec("select", expressions), "Select")
 
     def with_columns(self, *columns: Any, **named: Any) -> DataStream:
         """All columns, with these added or replaced."""
-        expressions = to_expressions("with_columns", columns, named)
+        expressions = to_columns("with_columns", columns, named)
         return self._apply(specs.ExpressionSpec("with_columns", expressions), "WithColumns")
 
     def map_batches(

@@ -27,6 +27,8 @@ from .connectors import Source
 from .data_stream import DataStream
 from .host import Host, JobClient, JobExecutionResult, open_host
 from .intervals import Interval, to_ms, to_timedelta
+from .kept_partitions import keep_partitions
+from .local_combining import combine_locally
 from .types import schema_of
 from .validation import require_positive
 
@@ -183,7 +185,8 @@ class StreamExecutionEnvironment:
     def get_stream_graph(self, job_name: str | None = None) -> StreamGraph:
         """What has been written so far; GraphError if it is not runnable."""
         name = job_name or DEFAULT_JOB_NAME
-        return build_stream_graph(self._transformations, name, self.get_config())
+        graph = build_stream_graph(self._transformations, name, self.get_config())
+        return combine_locally(keep_partitions(graph))
 
     def get_job_graph(self, job_name: str | None = None) -> JobGraph:
         return build_job_graph(self.get_stream_graph(job_name))

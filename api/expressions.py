@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from ..core.errors import ConfigurationError
 from ..core.keys import ColumnKey, ExpressionKey, FunctionKey, KeySelector
 from .functions import KeySelectorFunction
+from .specs import ExpressionSpec, NamedColumn
 from .validation import require_function, stateless_method
 
 if TYPE_CHECKING:
@@ -21,24 +22,25 @@ def is_expression(value: Any) -> TypeGuard[pl.Expr]:
     return polars is not None and isinstance(value, polars.Expr)
 
 
-def to_expressions(
+def to_columns(
     method: str, values: Iterable[Any], named: dict[str, Any] | None = None
-) -> tuple[pl.Expr, ...]:
-    """Column names and expressions as expressions; `named` ones take their keyword's name."""
-    found = [_to_expression(method, value) for value in values]
-    found += [_to_expression(method, v).alias(k) for k, v in (named or {}).items()]
+) -> tuple[pl.Expr | NamedColumn, ...]:
+    """Column names and expressions; `named` ones take their keyword's name."""
+    found = [_to_column(method, value) for value in values]
+    for name, value in (named or {}).items():
+        column = _to_column(method, value)
+        renamed = isinstance(column, NamedColumn)
+        found.append(NamedColumn(name, column.source) if renamed else column.alias(name))
     if not found:
         raise ConfigurationError(f"{method}: give at least one column name or polars expression")
     return tuple(found)
 
 
-def _to_expression(method: str, value: Any) -> pl.Expr:
+def _to_column(method: str, value: Any) -> Any:
     if is_expression(value):
         return value
     if isinstance(value, str):
-        import polars as pl
-
-        return pl.col(value)
+        return NamedColumn(value, value)
     raise ConfigurationError(
         f"{method}: expected a column name or a polars expression, got {value!r} "
         f"({type(value).__name__}); wrap constants in pl.lit(...)"
@@ -54,7 +56,8 @@ def to_key_selector(method: str, keys: tuple[Any, ...]) -> KeySelector:
             raise ConfigurationError(f"{method}: key columns {list(keys)} are not distinct")
         return ColumnKey(tuple(keys))
     if all(isinstance(key, str) or is_expression(key) for key in keys):
-        return ExpressionKey(to_expressions(method, keys))
+        columns = to_columns(method, keys)
+        return ExpressionKey(ExpressionSpec("select", columns).polars_expressions())
     if len(keys) > 1:
         raise ConfigurationError(
             f"{method}: several keys must all be column names or polars expressions, got {keys!r}; "

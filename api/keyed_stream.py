@@ -17,7 +17,10 @@ from .functions import (
     ProcessFunction,
     ReduceFunction,
 )
+from .joins import KeyedJoins
 from .keyed_functions import KeyedFilter, KeyedFlatMap, KeyedMap
+from .keyed_tables import KeyedTables
+from .table_joins import KeyedTableJoins
 from .types import schema_of
 from .validation import require_function, require_instance, require_positive
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 RollingKind = Literal["sum", "min", "max", "min_by", "max_by"]
 
 
-class KeyedStream(DataStream):
+class KeyedStream(KeyedTables, KeyedJoins, KeyedTableJoins, DataStream):
     """Map, filter and flat map work as on any stream; given as function objects they may use state
     of the current key."""
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from .aggregates import Aggregate
     from .connectors import Sink, Source
+    from .order import Order
     from .output_tag import OutputTag
     from .triggers import Trigger
     from .watermarks import WatermarkStrategy
@@ -68,11 +69,32 @@ class ProcessSpec(OperatorSpec):
 
 
 @dataclass(frozen=True)
+class NamedColumn:
+    """Column `source` under the name `name`: what needs no polars to compute."""
+
+    name: str
+    source: str
+
+    def __str__(self) -> str:
+        return f'col("{self.source}")' + ("" if self.name == self.source else f" as {self.name}")
+
+    def expression(self) -> pl.Expr:
+        """The same as an expression."""
+        import polars as pl
+
+        return pl.col(self.source).alias(self.name)
+
+
+@dataclass(frozen=True)
 class ExpressionSpec(OperatorSpec):
-    """polars expressions over columns. filter: all must hold."""
+    """polars expressions over columns. filter: all must hold, none is a NamedColumn."""
 
     kind: Literal["select", "with_columns", "filter"]
-    expressions: tuple[pl.Expr, ...]
+    expressions: tuple[pl.Expr | NamedColumn, ...]
+
+    def polars_expressions(self) -> tuple[pl.Expr, ...]:
+        """All of them as polars expressions."""
+        return tuple(e.expression() if isinstance(e, NamedColumn) else e for e in self.expressions)
 
 
 @dataclass(frozen=True)
@@ -161,7 +183,22 @@ class ExtremeWindow:
     ties: bool
 
 
-WindowFunctionSpec = ReduceWindow | AggregateWindow | ProcessWindow | BuiltinWindow | ExtremeWindow
+@dataclass(frozen=True)
+class TopNWindow:
+    """The first `n` input records of each key and window in `order`, ties in order of arrival, each
+    with `window_start` and `window_end` (int64 ms) appended, then, unless `rank` is None, an int64
+    column of that name: the record's place, from 1."""
+
+    n: int
+    order: Order
+    rank: str | None = None
+
+
+WindowFunctionSpec = (
+    ReduceWindow | AggregateWindow | ProcessWindow | BuiltinWindow | ExtremeWindow | TopNWindow
+)
+COLUMN_FUNCTIONS = (BuiltinWindow, ExtremeWindow, TopNWindow)
+"""Those that give columns and may run on kernels."""
 
 
 @dataclass(frozen=True)

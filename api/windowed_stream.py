@@ -21,6 +21,7 @@ from .intervals import Interval, to_ms, to_timedelta
 from .output_tag import OutputTag
 from .types import schema_of
 from .validation import require_function, require_instance
+from .window_top_n import WindowTopN
 
 if TYPE_CHECKING:
     from .aggregates import Aggregate
@@ -40,7 +41,7 @@ class _Settings:
     late_tag: OutputTag | None = None
 
 
-class _Windows:
+class _Windows(WindowTopN):
     """What keyed and whole-stream windows share. `trigger`, `allowed_lateness` and
     `side_output_late_data` change and return this object; the functions make an operator."""
 

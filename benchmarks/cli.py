@@ -1,35 +1,50 @@
-"""The command line: `python -m benchmarks NAME [options]`."""
+"""The command line: `python -m benchmarks COMMAND [options]`."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
 from typing import Any
 
-from .measure import Setting, measure
+from . import commands
+from .compare import PEERS
+from .nexmark.registry import NEXMARK
 from .workloads import WORKLOADS
 
-DEFAULT_EVENTS = {"wordcount": 4_000_000}
-EVENTS = 20_000_000
+HELP = "python -m benchmarks"
 
 
 def parser() -> argparse.ArgumentParser:
-    main = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    commands = main.add_subparsers(dest="name", required=True)
-    for name, workload in WORKLOADS.items():
-        command = commands.add_parser(name, help=(workload.__doc__ or "").strip().splitlines()[0])
-        command.add_argument("--events", type=int, default=DEFAULT_EVENTS.get(name, EVENTS))
-        _common(command)
-        command.add_argument("--checkpoint-interval", type=float, metavar="SECONDS")
-        command.add_argument("--runs", type=int, default=1, help="print a line for each of N runs")
-        command.add_argument(
-            "--verify", action="store_true", help="first compare the output with the reference's"
-        )
-    latency = commands.add_parser("latency", help="delay through a keyed stage at a given rate")
-    latency.add_argument("--rate", type=int, default=10_000, help="records per second")
-    latency.add_argument("--seconds", type=float, default=10.0)
-    _common(latency)
-    recovery = commands.add_parser("recovery", help="SIGKILL a task, time until all run again")
+    main = argparse.ArgumentParser(prog=HELP, description=__doc__)
+    names = main.add_subparsers(dest="name", required=True)
+    for name, query in WORKLOADS.items():
+        command = names.add_parser(name, help=query.summary)
+        command.set_defaults(run=commands.workloads, queries=name)
+        _measured(command)
+    suite = names.add_parser("nexmark", help="Nexmark queries, a line each")
+    suite.add_argument(
+        "queries",
+        help=f"all, rows (with Python functions), or names with commas: {','.join(NEXMARK)}",
+    )
+    suite.set_defaults(run=commands.workloads)
+    _measured(suite)
+    _compare(names.add_parser("compare", help="a peer on the same queries, alternating"))
+    _latency(names.add_parser("latency", help="delay through a keyed stage at a given rate"))
+    scale = names.add_parser("scale", help="speedup from 1 to 2 to 4 tasks")
+    scale.set_defaults(run=commands.scale)
+    scale.add_argument("--queries", default="q5,q7c,kstate")
+    scale.add_argument("--tasks", default="1,2,4")
+    _measured(scale)
+    report = names.add_parser("report", help="Markdown and pictures from lines of the others")
+    report.set_defaults(run=commands.report)
+    report.add_argument("--out", required=True, metavar="DIR")
+    report.add_argument(
+        "files", nargs="*", help="JSON lines; none: a quick set is run first, into DIR"
+    )
+    _common(report)
+    recovery = names.add_parser("recovery", help="SIGKILL a task, time until all run again")
+    recovery.set_defaults(run=commands.recovery)
     recovery.add_argument("--kills", type=int, default=3)
     _common(recovery)
     return main
@@ -38,7 +53,44 @@ def parser() -> argparse.ArgumentParser:
 def _common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--parallelism", type=int, default=2)
     command.add_argument("--host", choices=["ray", "local"], default="ray")
-    command.add_argument("--json", action="store_true", help="one JSON line instead of text")
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+
+
+def _measured(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--events", type=int, help="default: as many as take some seconds")
+    command.add_argument("--checkpoint-interval", type=float, metavar="SECONDS")
+    command.add_argument("--runs", type=int, default=1, help="the line is that of the median run")
+    command.add_argument(
+        "--verify", action="store_true", help="first compare the output with the reference's"
+    )
+    _common(command)
+
+
+def _latency(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.latency)
+    command.add_argument("--rate", type=int, default=10_000, help="records per second")
+    command.add_argument("--seconds", type=float, default=10.0)
+    command.add_argument("--buffer-timeout", type=int, metavar="MS", help="default: the engine's")
+    command.add_argument(
+        "--overload",
+        action="store_true",
+        help="for a third of the time offer twice what can be done, then RATE again",
+    )
+    _common(command)
+
+
+def _compare(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.compare)
+    command.add_argument("peer", choices=sorted(PEERS))
+    command.add_argument("--queries", help="names with commas; default: all that the peer has")
+    command.add_argument(
+        "--peers", metavar="DIR", help="folder of the peers' scripts ($STROM_PEERS)"
+    )
+    command.add_argument("--work", metavar="DIR", help="folder of their environments ($PEERS_WORK)")
+    command.add_argument("--events", type=int, help="default: as many as take some seconds")
+    command.add_argument("--peer-events", type=int, help="default: what its scripts choose")
+    command.add_argument("--runs", type=int, default=3, help="each of both, in turns")
+    _common(command)
 
 
 def main() -> None:
@@ -47,36 +99,10 @@ def main() -> None:
         show(line, options.json)
 
 
-def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The result lines of one command."""
-    if options.name == "latency":
-        from .latency import measure_latency
-
-        return [measure_latency(options.rate, options.seconds, options.parallelism, options.host)]
-    if options.name == "recovery":
-        from .recovery import measure_recovery
-
-        return [measure_recovery(options.kills, options.parallelism)]
-    setting = Setting(
-        options.name,
-        options.events,
-        options.parallelism,
-        options.host,
-        options.checkpoint_interval,
-    )
-    verified = _verify(setting) if options.verify else {}
-    return [{**measure(setting).line(), **verified} for _ in range(options.runs)]
-
-
-def _verify(setting: Setting) -> dict[str, Any]:
-    """What to add to each line. Ends the program if the output is wrong."""
-    from .verify import WrongOutput, verify
-
-    try:
-        events = verify(setting)
-    except WrongOutput as error:
-        raise SystemExit(f"wrong output: {error}") from error
-    return {"verified": True, "verified_events": events}
+def run(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    """The result lines of one command, as they come."""
+    lines: Iterable[dict[str, Any]] = options.run(options)
+    return lines
 
 
 def show(line: dict[str, Any], as_json: bool) -> None:

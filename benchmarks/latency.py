@@ -1,21 +1,19 @@
 """End-to-end delay of a record through source, hash exchange, keyed state and sink.
 
-Each record is stamped with the wall clock when its batch leaves the source, and measured when it
-arrives at the sink. Source and sink may be different processes of one machine: one clock.
+Each record is stamped with the wall clock when its batch leaves the source.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-from strom import Sink, SinkWriter
+from strom import DataStream, StreamExecutionEnvironment
 from strom.connectors.datagen import DataGenSource
 
+from .delays import SINK, DelaySink, percentiles, run
 from .measure import Setting, environment
 from .streams import KEY_VALUE, key_values
 
@@ -29,50 +27,33 @@ def stamp(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([batch.column(0), now], schema=KEY_VALUE)
 
 
-class DelaySink(Sink):
-    """Publishes the delays (ns) of the records it saw."""
-
-    def create_writer(self, context: Any) -> DelayWriter:
-        return DelayWriter(context)
-
-
-class DelayWriter(SinkWriter):
-    """Keeps one array per batch until the end."""
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-        self._delays: list[npt.NDArray[np.int64]] = []
-
-    def write(self, batch: Any) -> None:
-        self._delays.append(time.time_ns() - batch.data.column("v").to_numpy())
-
-    def prepare_commit(self, checkpoint_id: int) -> list[Any]:
-        delays, self._delays = self._delays, []
-        return [(f"{self._context.subtask}-{checkpoint_id}", d.tolist()) for d in [_join(delays)]]
-
-    def commit(self, committables: Sequence[Any]) -> None:
-        for key, delays in committables:
-            self._context.publish(key, delays)
+def delayed_environment(
+    name: str, events: int, parallelism: int, host: str, buffer_timeout: int | None
+) -> StreamExecutionEnvironment:
+    env = environment(Setting(name, events, parallelism, host))
+    return env if buffer_timeout is None else env.set_buffer_timeout(buffer_timeout)
 
 
-def _join(arrays: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
+def through_keyed_stage(stamped: DataStream, sample: int = 1) -> None:
+    """The greatest stamp so far per key is that of the record itself, or nearly. One record in
+    `sample` is measured."""
+    stamped.key_by("k").max("v").sink_to(DelaySink(sample)).name(SINK)
 
 
-def measure_latency(rate: int, seconds: float, parallelism: int, host: str) -> dict[str, Any]:
-    """One line: percentiles in ms over all records after the warm-up."""
+def measure_latency(
+    rate: int, seconds: float, parallelism: int, host: str, buffer_timeout: int | None = None
+) -> dict[str, Any]:
+    """One line: percentiles in ms over all records after the warm-up.
+
+    buffer_timeout: ms; None: the engine's default.
+    """
     events = round(rate * seconds)
-    env = environment(Setting("latency", events, parallelism, host))
+    env = delayed_environment("latency", events, parallelism, host, buffer_timeout)
     source = DataGenSource(key_values, events, schema=KEY_VALUE, rate=rate, block=64)
-    stream = env.from_source(source, source_name="paced").map_batches(stamp).key_by("k").max("v")
-    stream.sink_to(DelaySink()).name("delays")
-    operators = [o for vertex in env.get_job_graph().vertices for o in vertex.operators]
-    sink = next(o.operator_id for o in operators if o.name == "delays")
-    client = env.execute_async("latency")
-    delays = [np.array(d) for d in client.published(sink)]
-    result = client.get_job_execution_result()
-    measured = np.concatenate([d[round(len(d) * WARM_UP) :] for d in delays]) / 1e6
-    p50, p99, p999 = np.percentile(measured, [50, 99, 99.9])
+    through_keyed_stage(env.from_source(source, source_name="paced").map_batches(stamp))
+    timeout = env.get_buffer_timeout()
+    parts, result = run(env, "latency")
+    measured = np.concatenate([part[1][round(part.shape[1] * WARM_UP) :] for part in parts])
     return {
         "name": "latency",
         "rate": rate,
@@ -80,8 +61,6 @@ def measure_latency(rate: int, seconds: float, parallelism: int, host: str) -> d
         "seconds": round(result.net_runtime_ms / 1000, 3),
         "parallelism": parallelism,
         "host": host,
-        "p50_ms": round(float(p50), 2),
-        "p99_ms": round(float(p99), 2),
-        "p999_ms": round(float(p999), 2),
-        "max_ms": round(float(measured.max()), 2),
+        "buffer_timeout_ms": timeout,
+        **percentiles(measured),
     }

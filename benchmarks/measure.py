@@ -1,21 +1,27 @@
 """Run one workload and say what it took.
 
 `seconds` runs from the moment every task is up to the end of the job: the first records,
-just-in-time
-loading of kernels, the last windows and the terminal commit are in, process starts are not. CPU and
-memory are those of strom's own processes (the tasks'), each at its peak.
+the last windows and the terminal commit are in; process starts, imports and loading of kernels are
+not. CPU is that of strom's own processes (the tasks') over the same time, what their start took is
+apart; memory is the sum of their peaks.
 """
 
 from __future__ import annotations
 
+import math
+import os
+import statistics
 import tempfile
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
-from strom import StreamExecutionEnvironment
+import pyarrow as pa
+from strom import DiscardSink, JobConfig, Sink, StreamExecutionEnvironment
 
-from .workloads import WORKLOADS, discard
+from .nexmark.query import Query
+from .workloads import WORKLOADS
 
 
 @dataclass(frozen=True)
@@ -29,65 +35,135 @@ class Setting:
     checkpoint_interval: float | None = None
     """Seconds; None: no checkpoints but the terminal one."""
 
+    @property
+    def query(self) -> Query:
+        return WORKLOADS[self.name]
+
 
 @dataclass(frozen=True)
-class Measured:
-    """One line of output."""
+class Run:
+    """What one run took."""
 
-    name: str
-    events: int
     seconds: float
     events_per_s: int
-    parallelism: int
-    host: str
-    peak_rss_mb: int
     cpu_s: float
+    start_cpu_s: float
+    peak_rss_mb: int
+    rows_out: int
     checkpoints: int
     checkpoint_ms: int | None
     in_flight_mb: float
 
-    def line(self) -> dict[str, Any]:
-        return asdict(self)
+
+@dataclass(frozen=True)
+class Sources:
+    """What the sources of a job make. strings: the Arrow type of their strings. pruned: some
+    columns of the stream are not made."""
+
+    strings: str
+    pruned: bool
 
 
 def environment(setting: Setting, storage: str | None = None) -> StreamExecutionEnvironment:
     """An environment for `setting`, without a job yet."""
-    env = StreamExecutionEnvironment.get_execution_environment(host=setting.host)
-    env.set_parallelism(setting.parallelism)
+    config = JobConfig(parallelism=setting.parallelism, slot_cpus=slot_cpus(setting.parallelism))
+    env = StreamExecutionEnvironment.get_execution_environment(config, host=setting.host)
     if setting.checkpoint_interval is not None:
         env.enable_checkpointing(timedelta(seconds=setting.checkpoint_interval), storage)
     return env
 
 
-def measure(setting: Setting) -> Measured:
-    """Run to the end."""
+def slot_cpus(parallelism: int) -> float:
+    """A core per slot, or as much as this machine has for each if there are more slots."""
+    return math.floor(min(1.0, (os.cpu_count() or 1) / parallelism) * 100) / 100
+
+
+def measure(setting: Setting, runs: int = 1) -> dict[str, Any]:
+    """The line of the run with the median rate, with all runs' rates and the greatest memory."""
+    taken: list[Run] = []
+    sources = Sources("", False)
+    for _ in range(runs):
+        run, sources = run_once(setting)
+        taken.append(run)
+    return summary(setting, taken, sources)
+
+
+def summary(setting: Setting, taken: list[Run], sources: Sources) -> dict[str, Any]:
+    """The line for these runs of one setting."""
+    middle = statistics.median_low([run.events_per_s for run in taken])
+    chosen = next(run for run in taken if run.events_per_s == middle)
+    return {
+        "name": setting.name,
+        "events": setting.events,
+        **asdict(chosen),
+        "peak_rss_mb": max(run.peak_rss_mb for run in taken),
+        "cpu_s_per_m_events": round(chosen.cpu_s / setting.events * 1e6, 3),
+        "runs": [run.events_per_s for run in taken],
+        "parallelism": setting.parallelism,
+        "host": setting.host,
+        "checkpoint_interval_s": setting.checkpoint_interval,
+        "unbounded_state": setting.query.unbounded_state,
+        **asdict(sources),
+    }
+
+
+def run_once(setting: Setting) -> tuple[Run, Sources]:
+    """Run to the end, the records going nowhere or where the query's sink puts them."""
+    query = setting.query
     with tempfile.TemporaryDirectory(prefix="strom-bench-") as folder:
-        env = environment(setting, folder)
-        discard(WORKLOADS[setting.name](env, setting.events))
+        env = environment(setting, str(Path(folder, "checkpoints")))
+        sink = discard_or(query, str(Path(folder, "out")))
+        query.build(env, setting.events).sink_to(sink).name("benchmark sink")
+        sources = sources_of(env)
         result = env.execute(f"benchmark {setting.name}")
     seconds = result.net_runtime_ms / 1000
     processes = processes_of(result.metrics)
-    checkpoints = result.metrics["checkpoints"]
-    return Measured(
-        name=setting.name,
-        events=setting.events,
+    run = Run(
         seconds=round(seconds, 3),
         events_per_s=round(setting.events / seconds),
-        parallelism=setting.parallelism,
-        host=setting.host,
+        cpu_s=round(sum(p["cpu_s"] - p["opened_cpu_s"] for p in processes), 2),
+        start_cpu_s=round(sum(p["opened_cpu_s"] for p in processes), 2),
         peak_rss_mb=round(sum(p["peak_rss_bytes"] for p in processes) / 2**20),
-        cpu_s=round(sum(p["cpu_s"] for p in processes), 2),
+        rows_out=result.metrics["operators"][-1]["records_in"],
         checkpoints=result.checkpoints,
-        checkpoint_ms=checkpoints["last_duration_ms"],
+        checkpoint_ms=result.metrics["checkpoints"]["last_duration_ms"],
         in_flight_mb=round(result.metrics["exchange"]["peak_in_flight_bytes"] / 2**20, 2),
     )
+    return run, sources
+
+
+def discard_or(query: Query, folder: str) -> Sink:
+    return DiscardSink() if query.sink is None else query.sink(folder)
+
+
+def sources_of(env: StreamExecutionEnvironment) -> Sources:
+    """Looks at the job as it will run, columns already dropped where nobody reads them."""
+    operators = [o for vertex in env.get_job_graph().vertices for o in vertex.operators]
+    sources = [operator.spec.source for operator in operators if operator.is_source]
+    types = {
+        str(field.type)
+        for source in sources
+        if source.schema is not None
+        for field in source.schema
+        if is_text(field.type)
+    }
+    pruned = any(getattr(source, "pruned", False) for source in sources)
+    return Sources("+".join(sorted(types)), pruned)
+
+
+def is_text(type_: pa.DataType) -> bool:
+    if pa.types.is_dictionary(type_):
+        return is_text(type_.value_type)
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(type_) for test in tests)
 
 
 def processes_of(metrics: dict[str, Any]) -> list[dict[str, Any]]:
-    """The latest figures of each distinct process among a job's tasks."""
+    """The latest figures of each distinct process among a job's tasks, which it may have several
+    of: the last to open ends its start."""
+    figures = ("peak_rss_bytes", "cpu_s", "opened_cpu_s")
     latest: dict[int, dict[str, Any]] = {}
     for task in metrics["tasks"]:
-        known = latest.get(task["pid"])
-        if known is None or task["cpu_s"] > known["cpu_s"]:
-            latest[task["pid"]] = task
+        known = latest.setdefault(task["pid"], dict.fromkeys(figures, 0))
+        known.update({name: max(known[name], task[name]) for name in figures})
     return list(latest.values())

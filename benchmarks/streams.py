@@ -32,10 +32,18 @@ def key_values(start: int, count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(keys), pa.array(values)], schema=KEY_VALUE)
 
 
+WORD = pa.schema([("word", pa.string())])
 _WORDS = [f"word-{i:05d}" for i in range(WORDS)]
+_WORD_ARRAY = pa.array(_WORDS)
 
 
 def words(start: int, count: int) -> list[str]:
     """Uniformly drawn from 10,000 words, as Python strings."""
     chosen = (mix(numbers(start, count)) % np.uint64(WORDS)).tolist()
     return list(map(_WORDS.__getitem__, chosen))
+
+
+def word_columns(start: int, count: int) -> pa.RecordBatch:
+    """The same words as a column."""
+    chosen = (mix(numbers(start, count)) % np.uint64(WORDS)).astype(np.int64)
+    return pa.RecordBatch.from_arrays([_WORD_ARRAY.take(pa.array(chosen))], schema=WORD)

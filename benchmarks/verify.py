@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from .measure import Setting, environment
-from .references import REFERENCES
-from .workloads import WORKLOADS
+from .nexmark.query import Query
 
 MOST_EVENTS = 1_000_000
 """A million records fit into the memory of the client; the reference takes some seconds."""
@@ -22,24 +23,32 @@ class WrongOutput(Exception):
 def verify(setting: Setting) -> int:
     """Run on at most MOST_EVENTS events, which are returned. Raises WrongOutput."""
     events = min(setting.events, MOST_EVENTS)
-    env = environment(replace(setting, events=events))
-    with WORKLOADS[setting.name](env, events).execute_and_collect("verification") as results:
-        difference = differences(setting.name, events, results)
+    query = setting.query
+    with tempfile.TemporaryDirectory(prefix="strom-verify-") as folder:
+        env = environment(replace(setting, events=events), str(Path(folder, "checkpoints")))
+        stream = query.build(env, events)
+        if query.sink is None or query.read is None:
+            with stream.execute_and_collect("verification") as results:
+                difference = differences(query, events, results)
+        else:
+            out = str(Path(folder, "out"))
+            stream.sink_to(query.sink(out))
+            env.execute("verification")
+            difference = differences(query, events, query.read(out))
     if difference is not None:
         raise WrongOutput(f"{setting.name}, {events} events: {difference}")
     return events
 
 
-def differences(name: str, events: int, output: Iterable[Any]) -> str | None:
+def differences(query: Query, events: int, output: Iterable[Any]) -> str | None:
     """How the output (rows in any order) differs from the reference's; None if it does not.
 
     Compared by hashes of the rows (64 bits), so that a million wide rows fit into memory.
     """
-    reference = REFERENCES[name]
-    found = Counter(hash(row) for row in reference.promised(map(tuple, output)))
+    found = Counter(hash(row) for row in query.outcome(map(tuple, output)))
     count = sum(found.values())
     expected, missing = 0, []
-    for row in reference.promised(reference.rows(events)):
+    for row in query.expected(events):
         expected += 1
         if found[hash(row)] > 0:
             found[hash(row)] -= 1

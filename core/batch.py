@@ -261,7 +261,12 @@ def take_table(data: pa.Table, indices: pa.Array) -> pa.Table:
 
 def take_column(column: pa.Array, indices: pa.Array) -> pa.Array:
     """`column.take(indices)`, for every type; null where an index is null."""
-    if column.type not in (pa.string_view(), pa.binary_view()):
+    views = (pa.string_view(), pa.binary_view())
+    if pa.types.is_struct(column.type) and any(field.type in views for field in column.type):
+        parts = [take_column(part, indices) for part in column.flatten()]
+        missing = column.is_null().take(indices).fill_null(True)
+        return pa.StructArray.from_arrays(parts, fields=list(column.type), mask=missing)
+    if column.type not in views:
         return column.take(indices)
     return _take_views(column, indices)
 

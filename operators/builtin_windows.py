@@ -18,6 +18,7 @@ from ..api.specs import BuiltinWindow, ExtremeWindow
 from ..core.batch import ColumnBatch, ObjectBatch, to_columns
 from ..core.errors import TypeMismatchError
 from ..core.keys import ColumnKey, ConstantKey, ExpressionKey, KeySelector
+from .aggregates.types import result_type
 from .base import Output
 from .columns import decoded
 
@@ -220,16 +221,9 @@ def input_layout(batch: ColumnBatch, key: KeySelector, keyed: bool) -> pa.Schema
 
 def _result_type(aggregate: Aggregate, layout: pa.Schema | None) -> pa.DataType | None:
     """The type of an aggregate's results; None: inferred."""
-    if aggregate.kind == "count":
-        return pa.int64()
-    if aggregate.kind == "mean":
-        return pa.float64()
-    if layout is None:
-        return None
-    kind = decoded(_input_type(aggregate.expression, layout))
-    if aggregate.kind != "sum":
-        return kind
-    return pa.float64() if pa.types.is_floating(kind) else pa.int64()
+    if layout is None or aggregate.expression is None:
+        return result_type(aggregate, None)
+    return result_type(aggregate, decoded(_input_type(aggregate.expression, layout)))
 
 
 def _input_type(expression: Any, layout: pa.Schema) -> pa.DataType:

@@ -50,6 +50,14 @@ def to_numbers(array: pa.Array, held: Storage) -> tuple[npt.NDArray[Any], Bools]
     return values if values.flags.aligned else values.copy(), valid
 
 
+def plain_values(array: pa.Array, dtype: str) -> npt.NDArray[Any]:
+    """A column of numbers or booleans without nulls, as kernels take it."""
+    values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    if values.dtype != np.dtype(dtype):
+        values = fit(array, pa.from_numpy_dtype(np.dtype(dtype)), "an accumulator").to_numpy()
+    return values if values.flags.aligned and values.flags.c_contiguous else values.copy()
+
+
 def _to_plain(array: pa.Array, held: Storage) -> pa.Array:
     kind = array.type
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
@@ -98,8 +106,24 @@ def fit_columns(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+_PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+
+
+def held_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which state holds rows of this type: views would keep the whole batches alive
+    into which they point."""
+    return _PLAIN.get(kind, kind)
+
+
+def retyped(columns: Sequence[pa.Array], kinds: Sequence[pa.DataType]) -> list[pa.Array]:
+    """The columns as these types, to and from `held_type`."""
+    pairs = zip(columns, kinds, strict=True)
+    return [column if column.type == kind else column.cast(kind) for column, kind in pairs]
+
+
 def ranks(array: pa.Array) -> npt.NDArray[np.int64]:
     """Dense ranks (equal values share one) of values that are not numbers; nulls come last."""
+    (array,) = retyped([array], [held_type(array.type)])  # Arrow does not rank views
     try:
         ranked = pc.rank(array, sort_keys="ascending", tiebreaker="dense")
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:

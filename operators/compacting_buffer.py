@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.batch import take_table
 from ..core.ids import KeyGroupRange
 from ..state.backend import BufferState
 from ..state.key_groups import key_groups_of
@@ -58,7 +59,7 @@ class CompactingBuffer:
     def _compact(self, namespace: int) -> None:
         rows, groups = self._buffer.get(namespace)
         keep = self._choose(rows)
-        self._buffer.replace(namespace, rows.take(pa.array(keep)), groups[keep])
+        self._buffer.replace(namespace, take_table(rows, pa.array(keep)), groups[keep])
         self._sizes[namespace] = len(keep)
         self._limits[namespace] = max(FIRST_COMPACTION, 2 * len(keep))
 

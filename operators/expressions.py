@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..api.specs import ExpressionSpec
+from ..api.specs import ExpressionSpec, NamedColumn
 from ..core.batch import Batch, ColumnBatch, to_columns
 from ..core.errors import OperatorError
 from .base import Operator
@@ -36,11 +36,16 @@ class ExpressionOperator(Operator):
         """The input schema that `_inputs` and `_computed` were found for."""
 
     def open(self) -> None:
+        self._text = ", ".join(str(e) for e in self._spec.expressions)
+        self._expressions: list[pl.Expr] = []
+        """What polars computes; a task that only names columns does not load it."""
+        self._named = [e for e in self._spec.expressions if isinstance(e, NamedColumn)]
+        if len(self._named) == len(self._spec.expressions):
+            return
         import polars as pl
 
         self._polars = pl
-        self._text = ", ".join(str(e) for e in self._spec.expressions)
-        self._expressions = list(self._spec.expressions)
+        self._expressions, self._named = list(self._spec.polars_expressions()), []
         if self._spec.kind == "filter" and len(self._expressions) > 1:
             self._expressions = [pl.all_horizontal(*self._expressions)]
 
@@ -89,9 +94,11 @@ class ExpressionOperator(Operator):
         )
 
     def _with_columns(self, data: pa.RecordBatch) -> pa.RecordBatch:
-        computed = self._compute(data)
         columns = dict(zip(data.schema.names, data.columns, strict=True))
-        columns.update(zip(computed.schema.names, computed.columns, strict=True))
+        columns.update((one.name, data.column(one.source)) for one in self._named)
+        if self._expressions:
+            computed = self._compute(data)
+            columns.update(zip(computed.schema.names, computed.columns, strict=True))
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _frame(self, data: pa.RecordBatch) -> pl.DataFrame:
@@ -102,8 +109,14 @@ class ExpressionOperator(Operator):
 
     def _prepare(self, schema: pa.Schema) -> None:
         """Check the expressions against this schema and find out which columns they need."""
+        for one in self._spec.expressions:
+            if isinstance(one, NamedColumn) and one.source not in schema.names:
+                raise self._error(f"ColumnNotFoundError: no '{one.source}' in {schema.names}")
         if self._spec.kind == "select":
             self._split(schema)
+        self._schema = schema
+        if not self._expressions:
+            return
         self._inputs = self._needed(schema.names)
         empty = self._polars.DataFrame(schema.empty_table().select(self._inputs))
         constants = 0
@@ -119,12 +132,11 @@ class ExpressionOperator(Operator):
                 raise self._error(f"{type(error).__name__}: {error}") from error
             constants += height != 0
         if self._spec.kind == "filter":
-            for predicate in self._spec.expressions:
+            for predicate in self._spec.polars_expressions():
                 kind = empty.select(predicate).to_series().dtype
                 if kind not in (self._polars.Boolean, self._polars.Null):
                     raise self._error(f"{predicate} gives {kind}; a filter must give Booleans")
-        self._constant = constants == len(self._expressions) > 0
-        self._schema = schema
+        self._constant = constants == len(self._expressions)
 
     def _split(self, schema: pa.Schema) -> None:
         """Tell apart what a select computes and which columns it only names."""
@@ -133,11 +145,12 @@ class ExpressionOperator(Operator):
         self._kept: dict[str, str] = {}
         """Output column to the input column it is."""
         self._expressions = []
-        empty = self._polars.DataFrame(schema.empty_table())
         for expression in self._spec.expressions:
             named = _named_columns(expression, schema.names)
             if named is None:
+                assert not isinstance(expression, NamedColumn)
                 self._expressions.append(expression)
+                empty = self._polars.DataFrame(schema.empty_table())
                 self._order += self._names_of(empty, expression)
             else:
                 self._kept.update(named)
@@ -177,9 +190,12 @@ class ExpressionOperator(Operator):
         )
 
 
-def _named_columns(expression: pl.Expr, names: list[str]) -> dict[str, str] | None:
-    """Output to input column, where the expression only names columns: `pl.col("a")`, with an
-    alias or not, and `pl.all()`. None for anything else, also for columns that do not exist."""
+def _named_columns(expression: pl.Expr | NamedColumn, names: list[str]) -> dict[str, str] | None:
+    """Output to input column, where the expression only names columns: a NamedColumn, `pl.col("a")`
+    with an alias or not, and `pl.all()`. None for anything else, also for columns that do not
+    exist."""
+    if isinstance(expression, NamedColumn):
+        return {expression.name: expression.source}
     import polars as pl
 
     if expression.meta.eq(pl.all()):

@@ -96,14 +96,13 @@ class KeyedProcessOperator(Operator):
 
     def process(self, batch: Batch, port: int = 0) -> None:
         collector, context, call = self._collector, self._context, self._function.call
-        set_current_key = self.ctx.keyed_state.set_current_key
+        current = self.ctx.keyed_state.current
         values, bound = collector.values, collector.bounds.append
         rows, keys = batch.rows(), self._key.keys(batch)
         stamps = [None] * len(rows) if batch.timestamps is None else batch.timestamps.tolist()
         result: Any = None
         try:
-            for value, key, context.stamp in zip(rows, keys, stamps, strict=True):
-                set_current_key(key)
+            for value, current.key, context.stamp in zip(rows, keys, stamps, strict=True):
                 result = call(value, context)
                 if result is not None:
                     values.extend(result)

@@ -22,21 +22,21 @@ class ReduceOperator(Operator):
         self._schema = spec.schema
 
     def open(self) -> None:
-        self._state = self.ctx.keyed_state.get_state(_REDUCED)
+        self._state = self.ctx.keyed_state.get_bulk_state(_REDUCED)
         self._function.open(OperatorRuntimeContext(self.ctx, keyed=True))
 
     def process(self, batch: Batch, port: int = 0) -> None:
-        set_current_key = self.ctx.keyed_state.set_current_key
-        load, store, reduce = self._state.value, self._state.update, self._function.call
+        rows, keys, reduce = batch.rows(), self._key.keys(batch), self._function.call
+        held = self._state.fetch(keys)
         results = []
-        for value, key in zip(batch.rows(), self._key.keys(batch), strict=True):
-            set_current_key(key)
-            before = load()
+        for value, key in zip(rows, keys, strict=True):
+            before = held.get(key)
             after = value if before is None else reduce(before, value)
             if after is None:
                 raise _no_result(key, before, value)
-            store(after)
+            held[key] = after
             results.append(after)
+        self._state.commit()
         reduced = ObjectBatch(results, batch.timestamps)
         self.out.emit(reduced if self._schema is None else to_columns(reduced, self._schema))
 

@@ -22,6 +22,18 @@ _OPERATORS: dict[str, tuple[str, str]] = {
     "WatermarkSpec": ("watermarks", "WatermarkOperator"),
     "ReduceSpec": ("reduce", "ReduceOperator"),
     "RollingSpec": ("rolling", "make_rolling"),
+    "LocalCombineSpec": ("local_combining", "make_local_combine"),
+    "GroupAggregateSpec": ("tables.group_aggregate", "GroupAggregateOperator"),
+    "TopNSpec": ("tables.top_n", "TopNOperator"),
+    "DeduplicateSpec": ("tables.deduplicate", "DeduplicateOperator"),
+    "OverSpec": ("tables.over", "OverOperator"),
+    "EventTimeSpec": ("event_time_column", "EventTimeColumnOperator"),
+    "WindowJoinSpec": ("joins.window", "WindowJoinOperator"),
+    "IntervalJoinSpec": ("joins.interval", "IntervalJoinOperator"),
+    "RegularJoinSpec": ("joins.regular", "RegularJoinOperator"),
+    "TemporalJoinSpec": ("joins.temporal", "TemporalJoinOperator"),
+    "BroadcastJoinSpec": ("joins.broadcast", "BroadcastJoinOperator"),
+    "LookupJoinSpec": ("joins.lookup", "LookupJoinOperator"),
     "WindowSpec": ("windows", "make_window_operator"),
 }
 """Spec class name -> module of this package, and the class or factory taking the spec."""

@@ -30,8 +30,7 @@ class RollingRows:
 
     def __init__(self, spec: RollingSpec, state: KeyedStateBackend) -> None:
         self._spec = spec
-        self._backend = state
-        self._state = state.get_state(ValueStateDescriptor("rolling_rows"))
+        self._state = state.get_bulk_state(ValueStateDescriptor("rolling_rows"))
         self._by = spec.kind.endswith("_by")
         self._largest = spec.kind.startswith("max")
 
@@ -59,64 +58,58 @@ class RollingRows:
             schema = schema.set(at, pa.field(schema.names[at], _sum_type(schema.field(at).type)))
         return to_columns(result, schema)
 
-    def _load(self, keys: list[Any], default: Any) -> dict[Any, Any]:
-        """What the state holds for the distinct keys."""
-        set_key, value = self._backend.set_current_key, self._state.value
-        found = {}
-        for key in dict.fromkeys(keys):
-            set_key(key)
-            stored = value()
-            found[key] = default if stored is None else stored
-        return found
-
-    def _store(self, found: dict[Any, Any]) -> None:
-        set_key, update = self._backend.set_current_key, self._state.update
-        for key, value in found.items():
-            set_key(key)
-            update(value)
-
     def _sum(self, keys: list[Any], values: list[Any]) -> list[Any]:
-        sums = {key: stored[0] for key, stored in self._load(keys, (None,)).items()}
+        held = self._state.fetch(keys)
+        get = held.get
         results: list[Any] = []
         add = results.append
         for key, value in zip(keys, values, strict=True):
-            total = sums[key]
+            so_far = get(key)
+            total = None if so_far is None else so_far[0]
             if value is not None:
-                total = sums[key] = +value if total is None else total + value
+                total = +value if total is None else total + value
+            held[key] = (total,)
             add(total)
-        self._check_range(sums.values())
-        self._store({key: (total,) for key, total in sums.items()})
+        self._check_range(results)
+        self._state.commit()
         return results
 
-    def _check_range(self, sums: Any) -> None:
+    def _check_range(self, sums: list[Any]) -> None:
+        try:
+            if min(sums) >= INT64_MIN and max(sums) <= INT64_MAX:
+                return
+        except TypeError:  # nulls among them, or numbers of a kind that does not compare
+            pass
         for total in sums:
             if isinstance(total, int) and not INT64_MIN <= total <= INT64_MAX:
                 raise overflow(Aggregate("sum", str(self._spec.field)))
 
     def _extreme(self, keys: list[Any], values: list[Any]) -> list[Any]:
-        extremes = {key: stored[0] for key, stored in self._load(keys, (None,)).items()}
+        held = self._state.fetch(keys)
         better = _larger if self._largest else _smaller
         results: list[Any] = []
         for key, value in zip(keys, values, strict=True):
-            best = extremes[key]
+            so_far = held.get(key)
+            best = None if so_far is None else so_far[0]
             if value is not None and (best is None or better(value, best)):
-                best = extremes[key] = value
+                best = value
+            held[key] = (best,)
             results.append(best)
-        self._store({key: (best,) for key, best in extremes.items()})
+        self._state.commit()
         return results
 
     def _hold(self, keys: list[Any], values: list[Any], records: list[Any]) -> list[Any]:
-        held = self._load(keys, None)
+        held = self._state.fetch(keys)
         better = _larger if self._largest else _smaller
         results = []
         for key, value, record in zip(keys, values, records, strict=True):
-            so_far = held[key]
+            so_far = held.get(key)
             if so_far is None or (
                 value is not None and (so_far[0] is None or better(value, so_far[0]))
             ):
                 so_far = held[key] = (value, record)
             results.append(so_far[1])
-        self._store(held)
+        self._state.commit()
         return results
 
 

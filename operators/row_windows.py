@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..api.specs import BuiltinWindow, ExtremeWindow, WindowSpec
+from ..api.specs import COLUMN_FUNCTIONS, WindowSpec
 from ..api.triggers import EventTimeTrigger, ProcessingTimeTrigger, TriggerResult
 from ..api.windows import MergingWindowAssigner
 from ..core.batch import Batch, ColumnBatch
@@ -56,7 +56,7 @@ class RowWindowOperator(Operator):
             )
         self._idempotent = type(self._trigger) in (EventTimeTrigger, ProcessingTimeTrigger)
         """Whether `on_element` only sets a timer unless it fires: once per batch will do then."""
-        self._columnar = isinstance(spec.function, (BuiltinWindow, ExtremeWindow))
+        self._columnar = isinstance(spec.function, COLUMN_FUNCTIONS)
 
     def open(self) -> None:
         state = self.ctx.keyed_state

@@ -8,6 +8,15 @@ two slices per slide here, three there.) A tumbling window is its own only slice
     size 5, slide 3    |--|-|--|-|--|-|         a slice is named by its end, a window by its end too
     windows            [0      5)
                            [3      8)
+
+Cumulating windows grow by a step up to their full size and then start anew: their slices are the
+steps.
+
+    size 6, step 2     |---|---|---|---|
+    windows            [0  2)
+                       [0      4)
+                       [0          6)
+                                   [6  8)
 """
 
 from __future__ import annotations
@@ -64,9 +73,33 @@ class Slicing:
         first = slice_end + (self.offset + self.size - slice_end) % self.slide
         return range(first, slice_end + self.size, self.slide)
 
+    def window_start(self, window_end: int) -> int:
+        """The start of the window that ends there."""
+        return window_end - self.size
+
     def holds(self, window_end: int, slice_end: int) -> bool:
         """Whether the slice lies in the window."""
-        return window_end - self.size < slice_end <= window_end
+        return self.window_start(window_end) < slice_end <= window_end
+
+
+@dataclass(frozen=True)
+class CumulateSlicing(Slicing):
+    """Windows that start at `offset + k * size` and end at each multiple of `slide` (the step, of
+    which `size` is a multiple) after that, up to `size`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.size % self.slide:
+            raise GraphError(
+                f"cumulating windows of {self.size} ms need a step that divides it, not "
+                f"{self.slide} ms"
+            )
+
+    def window_ends(self, slice_end: int) -> range:
+        return range(slice_end, self.window_start(slice_end) + self.size + 1, self.slide)
+
+    def window_start(self, window_end: int) -> int:
+        return window_end - 1 - (window_end - 1 - self.offset) % self.size
 
 
 def runs_by_slice(ends: Int64s) -> tuple[Int64s | None, list[tuple[int, int, int]]]:

@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from ..api.aggregates import Aggregate
 from ..api.specs import BuiltinWindow
-from ..core.batch import ColumnBatch
+from ..core.batch import ColumnBatch, take_rows
 from ..state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
-from .accumulators import Accumulator, Read, make_accumulator
-from .columns import NO_NULLS, decoded, evaluate, fit
+from .aggregates.base import Part, Read
+from .aggregates.inputs import AggregateInputs
+from .aggregates.parts import make_part
+from .columns import NO_NULLS, decoded, fit, plain_values
 from .kernels import scatter
-from .loose_values import LooseValues
 from .slices import Int64s
 
 ROWS = "rows"
@@ -60,6 +61,18 @@ class WindowContents(Protocol):
 
     def drop(self, slice_end: int) -> None: ...
 
+    def save(self) -> None:
+        """Before each snapshot: put what is not in keyed state there."""
+        ...
+
+
+class PartialContents(Protocol):
+    """Contents that also take partial aggregates, as local combining makes them."""
+
+    def merge(self, slice_end: int, keys: pa.RecordBatch, partials: list[pa.Array]) -> None:
+        """Partials of one slice: the columns that `partials` of another gave."""
+        ...
+
 
 class WindowAggregates:
     """Keeps accumulators per key and slice, in table "slices"."""
@@ -67,35 +80,31 @@ class WindowAggregates:
     def __init__(self, spec: BuiltinWindow) -> None:
         self._names = [name for name, _ in spec.aggregates]
         self._aggregates: list[Aggregate] = [aggregate for _, aggregate in spec.aggregates]
+        self._inputs = AggregateInputs(self._aggregates)
 
     def inputs(self, batch: ColumnBatch) -> list[pa.Array]:
-        expressions = [a.expression for a in self._aggregates if a.expression is not None]
-        return evaluate(batch, expressions)
+        return self._inputs.of(batch)
 
     def layout(self, inputs: list[pa.Array]) -> list[pa.Field]:
         return [pa.field(f"input{i}", decoded(array.type)) for i, array in enumerate(inputs)]
 
     def bind(self, state: KeyedStateBackend, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
         self._kinds = [field.type for field in fields]
-        self._parts: list[Accumulator | LooseValues | None] = []
-        columns = [AccColumn(ROWS, "int64")]
         kinds = iter(self._kinds)
-        made = [
-            None if a.expression is None else make_accumulator(a, f"a{i}", next(kinds))
+        self._parts: list[Part | None] = [
+            make_part(a, f"a{i}", next(kinds), state, keys) if a.takes_input else None
             for i, a in enumerate(self._aggregates)
         ]
-        for accumulator in made:
-            columns.extend(accumulator.columns() if accumulator is not None else [])
+        columns = [AccColumn(ROWS, "int64")]
+        for part in self._parts:
+            columns.extend(part.columns() if part is not None else [])
+        self.accumulators = columns
         self._table = state.table("slices", keys, columns)
         self._scratch = state.table("scratch", keys, columns)
-        kinds = iter(self._kinds)
-        for i, (aggregate, accumulator) in enumerate(zip(self._aggregates, made, strict=True)):
-            kind = None if aggregate.expression is None else next(kinds)
-            if kind is None or accumulator is not None:
-                self._parts.append(accumulator)
-            else:
-                loose = LooseValues(aggregate, f"loose{i}", keys, kind, state, self._scratch)
-                self._parts.append(loose)
+        for end in self._table.namespaces():
+            for part in self._parts:
+                if part is not None:
+                    part.load(end, self._table.table(end))
 
     def fold(
         self, slice_end: int, keys: pa.RecordBatch, inputs: list[pa.Array], numbers: Int64s
@@ -109,10 +118,30 @@ class WindowAggregates:
                 continue
             array, kind = next(arrays)
             array = fit(array, kind, aggregate.describe())
-            if isinstance(part, LooseValues):
-                part.fold(slice_end, keys, slots, array, numbers)
-            else:
-                part.fold(table, slots, array, numbers)
+            part.fold(slice_end, table, keys, slots, array, numbers)
+
+    def merge(self, slice_end: int, keys: pa.RecordBatch, partials: list[pa.Array]) -> None:
+        table = self._table.table(slice_end)
+        read = {
+            column.name: plain_values(array, column.dtype)
+            for column, array in zip(self.accumulators, partials, strict=True)
+        }
+        self._merge(table, table.slots(keys), read.__getitem__)
+
+    def partials(self, slice_end: int) -> tuple[pa.RecordBatch, list[pa.Array]]:
+        """All keys of a slice and their accumulators, for `merge` elsewhere."""
+        table = self._table.table(slice_end)
+        count = len(table)
+        columns = [pa.array(table.column(c.name)[:count]) for c in self.accumulators]
+        return table.keys(), columns
+
+    def size(self, slice_end: int) -> int:
+        """How many keys the slice has."""
+        return len(self._table.table(slice_end))
+
+    def combinable(self) -> bool:
+        """Whether partials say all there is to say of the records."""
+        return all(part is None or part.combinable for part in self._parts)
 
     def slices(self) -> list[int]:
         return self._table.namespaces()
@@ -120,8 +149,13 @@ class WindowAggregates:
     def drop(self, slice_end: int) -> None:
         self._table.drop(slice_end)
         for part in self._parts:
-            if isinstance(part, LooseValues):
+            if part is not None:
                 part.drop(slice_end)
+
+    def save(self) -> None:
+        for part in self._parts:
+            if part is not None:
+                part.save()
 
     def fire(
         self, slice_ends: list[int], only: pa.RecordBatch | None
@@ -157,25 +191,20 @@ class WindowAggregates:
     def _merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
         scatter.add_into(slots, read(ROWS), target.column(ROWS))
         for part in self._parts:
-            if isinstance(part, Accumulator):
+            if part is not None:
                 part.merge(target, slots, read)
 
     def _read(
         self, table: ColumnTable, slice_ends: list[int]
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         rows = table.column(ROWS)[: len(table)].copy()
-        columns = []
-        for part in self._parts:
-            match part:
-                case None:
-                    columns.append(pa.array(rows))
-                case LooseValues():
-                    columns.append(part.result(slice_ends, table))
-                case _:
-                    columns.append(part.result(table))
+        columns = [
+            pa.array(rows) if part is None else part.result(table, slice_ends)
+            for part in self._parts
+        ]
         keys = table.keys()
         results = pa.RecordBatch.from_arrays(columns, names=self._names)
         if rows.all():
             return keys, results
-        present = pa.array(rows > 0)
-        return keys.filter(present), results.filter(present)
+        present = pa.array(np.flatnonzero(rows))
+        return take_rows(keys, present), take_rows(results, present)

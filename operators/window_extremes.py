@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..api.specs import ExtremeWindow
-from ..core.batch import ColumnBatch
+from ..core.batch import ColumnBatch, take_column, take_rows, take_table
 from ..core.errors import TypeMismatchError
 from ..state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
-from .columns import fit, ranks, storage, to_numbers
+from .columns import fit, held_type, ranks, retyped, storage, to_numbers
 from .compacting_buffer import CompactingBuffer
 from .kernels import scatter
 from .slices import Int64s
@@ -53,8 +53,8 @@ class WindowExtremes:
         self._table = state.table("extremes", keys, columns)
         self._scratch = state.table("scratch", keys, columns)
         self._schema = pa.schema(
-            [pa.field(f"k{i}", field.type) for i, field in enumerate(keys)]
-            + [pa.field(f"c{i}", field.type) for i, field in enumerate(fields)]
+            [pa.field(f"k{i}", held_type(field.type)) for i, field in enumerate(keys)]
+            + [pa.field(f"c{i}", held_type(field.type)) for i, field in enumerate(fields)]
             + [pa.field(NUMBER, pa.int64())]
         )
         buffer = state.buffer("records", self._schema)
@@ -77,8 +77,10 @@ class WindowExtremes:
         if not len(chosen):
             return
         at = pa.array(chosen)
-        kept = keys.take(at)
-        columns = [*kept.columns, *(array.take(at) for array in fitted), pa.array(numbers[chosen])]
+        kept = take_rows(keys, at)
+        columns = [take_column(array, at) for array in fitted]
+        columns = [*kept.columns, *columns, pa.array(numbers[chosen])]
+        columns = retyped(columns, self._schema.types)
         self._rows.append(slice_end, pa.RecordBatch.from_arrays(columns, schema=self._schema), kept)
 
     def slices(self) -> list[int]:
@@ -88,13 +90,16 @@ class WindowExtremes:
         self._table.drop(slice_end)
         self._rows.drop(slice_end)
 
+    def save(self) -> None:
+        """Everything is in keyed state."""
+
     def fire(
         self, slice_ends: list[int], only: pa.RecordBatch | None
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         rows = pa.concat_tables([self._rows.rows(end) for end in slice_ends])
         if len(slice_ends) > 1:
-            rows = rows.sort_by(NUMBER)
-        held = rows.take(pa.array(self._choose(rows, only)))
+            rows = take_table(rows, pa.array(np.argsort(rows.column(NUMBER).to_numpy())))
+        held = take_table(rows, pa.array(self._choose(rows, only)))
         return self._key_columns(held), _record_batch(
             held.select([f"c{i}" for i in range(len(self._output))]), self._output
         )
@@ -137,7 +142,7 @@ class WindowExtremes:
 
 def _record_batch(rows: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     """The table as one batch, columns renamed to those of `schema`."""
-    columns = [_one(column.combine_chunks()) for column in rows.columns]
+    columns = retyped([_one(column.combine_chunks()) for column in rows.columns], schema.types)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

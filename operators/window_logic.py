@@ -11,6 +11,7 @@ from ..api.specs import (
     ExtremeWindow,
     ProcessWindow,
     ReduceWindow,
+    TopNWindow,
     WindowSpec,
 )
 from ..core.errors import TypeMismatchError
@@ -23,6 +24,7 @@ from .builtin_windows import (
     Layout,
 )
 from .collector import Collector
+from .top_n_rows import TopNEmitter, TopNFold
 from .user_function import UserFunction
 from .window_contents import (
     AggregateFold,
@@ -68,6 +70,9 @@ def make_logic(
         case ExtremeWindow():
             fold = ExtremeFold(spec.function)
             return WindowLogic(FoldedContents(state, fold), ExtremesEmitter(out, chunk, layout))
+        case TopNWindow():
+            best = FoldedContents(state, TopNFold(spec.function))
+            return WindowLogic(best, TopNEmitter(out, chunk, layout, spec.function))
 
 
 def _aggregate(function: Any) -> UserFunction:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from ..api.specs import BuiltinWindow, ExtremeWindow, WindowSpec
+from ..api.specs import COLUMN_FUNCTIONS, WindowSpec
 from .base import Operator
 
 
 def make_window_operator(spec: WindowSpec) -> Operator:
-    """Built-in functions over event-time windows with the default trigger run on columns."""
-    if isinstance(spec.function, (BuiltinWindow, ExtremeWindow)):
+    """Built-in functions run on columns where windows are slices of time, sessions or by count."""
+    if isinstance(spec.function, COLUMN_FUNCTIONS):
         from .columnar_windows import make_columnar_window
+        from .unsliced_windows import make_unsliced_window
 
-        columnar = make_columnar_window(spec)
+        columnar = make_columnar_window(spec) or make_unsliced_window(spec)
         if columnar is not None:
             return columnar
     from .row_windows import RowWindowOperator

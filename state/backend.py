@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.errors import StateError
 from ..core.ids import KeyGroupRange
 from .descriptors import (
     AggregatingStateDescriptor,
@@ -28,7 +29,7 @@ from .descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from .faces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
 
 Slots = npt.NDArray[np.int64]
 
@@ -146,6 +147,22 @@ class TimerQueue(ABC):
         registration), None when there is none."""
 
 
+class NoKey:
+    """Stands for the key before the first one is set: using it as a key says so."""
+
+    def __hash__(self) -> int:
+        raise StateError("keyed state was used outside the processing of a record: no current key")
+
+
+class CurrentKey:
+    """The cell all states of a backend read the current key from. A hot loop sets `key` itself."""
+
+    __slots__ = ("key",)
+
+    def __init__(self) -> None:
+        self.key: Any = NoKey()
+
+
 class NamespacedState(ABC):
     """Row-face state with explicit namespace, for window operators: `of(ns)` selects the namespace
     for the calls that follow, under the current key, and returns the state itself."""
@@ -163,6 +180,7 @@ class KeyedStateBackend(ABC):
 
     key_groups: KeyGroupRange
     max_parallelism: int
+    current: CurrentKey
 
     @abstractmethod
     def set_current_key(self, key: Any) -> None: ...
@@ -170,6 +188,10 @@ class KeyedStateBackend(ABC):
     def get_current_key(self) -> Any: ...
     @abstractmethod
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState: ...
+    @abstractmethod
+    def get_bulk_state(self, descriptor: ValueStateDescriptor) -> BulkValueState:
+        """The ValueState of this descriptor, for operators that handle a batch at once."""
+
     @abstractmethod
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState: ...
     @abstractmethod
@@ -192,7 +214,16 @@ class KeyedStateBackend(ABC):
     @abstractmethod
     def timers(self, name: str) -> TimerQueue: ...
     @abstractmethod
-    def table(self, name: str, keys: pa.Schema, columns: Sequence[AccColumn]) -> TableState: ...
+    def table(
+        self,
+        name: str,
+        keys: pa.Schema,
+        columns: Sequence[AccColumn],
+        key_columns: int | None = None,
+    ) -> TableState:
+        """`key_columns`: how many leading columns of `keys` are the key itself and decide the key
+        group; those behind tell entries of one key apart. None: all are."""
+
     @abstractmethod
     def buffer(self, name: str, schema: pa.Schema) -> BufferState: ...
 

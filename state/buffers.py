@@ -1,7 +1,7 @@
 """Rows kept as they are, in memory: chunks per namespace.
 
-Snapshot: `__key_group | namespace | row.<column>...`, one row per row. Batches are immutable, so
-freezing copies lists of references only.
+Snapshot: `__key_group | namespace | row.<column>...`, one row per row; view columns are stored
+plain. Batches are immutable, so freezing copies lists of references only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.batch import take_table
 from ..core.errors import StateError, TypeMismatchError
 from .backend import KEY_GROUP, BufferState, StateTable
 from .key_groups import group_order
@@ -84,7 +85,7 @@ class MemoryBufferState(BufferState):
             stored = stored.rename_columns(
                 [name.removeprefix(ROW_PREFIX) for name in stored.column_names]
             )
-            if not stored.schema.equals(self._schema):
+            if not stored.schema.equals(_plain_schema(self._schema)):
                 raise StateError(
                     f"buffer state '{self._name}' was stored with columns "
                     f"{_text(stored.schema)} and is declared with {_text(self._schema)}: restore "
@@ -94,7 +95,8 @@ class MemoryBufferState(BufferState):
             namespaces = table.data.column(NAMESPACE).to_numpy()
             for namespace in np.unique(namespaces).tolist():
                 chosen = np.flatnonzero(namespaces == namespace)
-                self._append(namespace, stored.take(pa.array(chosen)), groups[chosen])
+                rows = take_table(stored, pa.array(chosen))
+                self._append(namespace, rows.cast(self._schema), groups[chosen])
 
     def _append(self, namespace: int, rows: pa.Table, key_groups: Groups) -> None:
         if len(rows) != len(key_groups):
@@ -130,10 +132,23 @@ class BufferFreeze:
             [np.full(sum(map(len, chunks)), namespace) for namespace, chunks, _ in self.parts]
         )
         names = [KEY_GROUP, NAMESPACE, *(ROW_PREFIX + name for name in rows.column_names)]
-        arrays = [pa.array(groups), pa.array(namespaces, type=pa.int64()), *rows.columns]
+        plain = [_plain(column) for column in rows.columns]
+        arrays = [pa.array(groups), pa.array(namespaces, type=pa.int64()), *plain]
         data = pa.Table.from_arrays(arrays, names=names)
         order = group_order(groups)
-        return StateTable(self.name, "buffer", data.take(pa.array(order)))
+        return StateTable(self.name, "buffer", take_table(data, pa.array(order)))
+
+
+_PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+"""Arrow cannot gather views of text and bytes."""
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(_PLAIN[column.type]) if column.type in _PLAIN else column
+
+
+def _plain_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(_PLAIN.get(field.type, field.type)) for field in schema])
 
 
 def _text(schema: pa.Schema) -> str:

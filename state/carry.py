@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from ..core.batch import take_table
 from ..core.errors import StateError
 from ..core.ids import KeyGroupRange
 from .backend import KEY_GROUP, StateTable
@@ -52,7 +53,7 @@ def join(tables: Sequence[StateTable]) -> StateTable:
         )
     data = pa.concat_tables(parts)
     order = group_order(data.column(KEY_GROUP).to_numpy())
-    return StateTable(first.name, first.kind, data.take(pa.array(order)), metadata)
+    return StateTable(first.name, first.kind, take_table(data, pa.array(order)), metadata)
 
 
 def _with_encodings(table: StateTable, encodings: dict[str, str]) -> pa.Table:

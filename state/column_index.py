@@ -29,7 +29,8 @@ from .key_words import from_words, to_words
 
 Slots = npt.NDArray[np.int64]
 
-_FIRST_SLOTS = 64
+FIRST_SLOTS = 64
+"""How many keys an index has room for at first; a power of two, as it always is."""
 ALL_VALID = np.empty(0, dtype=np.bool_)
 
 
@@ -56,10 +57,10 @@ class WordIndex(ColumnIndex):
     Invariants: `_keys[:count]` are distinct but for the null slot; cells = 2 * len(_keys).
     """
 
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, kind: pa.DataType, slots: int = FIRST_SLOTS) -> None:
         self._kind = kind
         self._state = np.array([0, -1, 0], dtype=np.int64)
-        self._keys = np.empty(_FIRST_SLOTS, dtype=np.int64)
+        self._keys = np.empty(slots, dtype=np.int64)
         self._make_table()
 
     def __len__(self) -> int:
@@ -106,14 +107,14 @@ class BytesIndex(ColumnIndex):
     2 * len(_hashes).
     """
 
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, kind: pa.DataType, slots: int = FIRST_SLOTS) -> None:
         self._kind = kind
         text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         self._wide = pa.large_string() if text or kind == pa.string_view() else pa.large_binary()
         self._state = np.array([0, -1, 0], dtype=np.int64)
-        self._hashes = np.empty(_FIRST_SLOTS, dtype=np.uint64)
-        self._ends = np.zeros(_FIRST_SLOTS + 1, dtype=np.int64)
-        self._arena = np.empty(16 * _FIRST_SLOTS, dtype=np.uint8)
+        self._hashes = np.empty(slots, dtype=np.uint64)
+        self._ends = np.zeros(slots + 1, dtype=np.int64)
+        self._arena = np.empty(16 * slots, dtype=np.uint8)
         self._make_table()
 
     def __len__(self) -> int:

@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from ..core.errors import StateError, TypeMismatchError
 from .backend import KEY_GROUP, AccColumn, ColumnTable, Slots, StateTable, TableState
-from .column_index import storage_type
+from .column_index import FIRST_SLOTS, storage_type
 from .key_groups import group_order, key_groups_of
 from .key_index import CompositeIndex, Frozen, as_declared
 
-_FIRST_CAPACITY = 64
+_MOST_ROOM = 1 << 16
+"""A table gets room for as many keys as the one dropped last had, but for no more than this."""
 
 NAMESPACE, KEY_PREFIX, ACC_PREFIX = "namespace", "key.", "acc."
 
@@ -29,16 +30,23 @@ class MemoryColumnTable(ColumnTable):
     """Invariants: every array in `_columns` is at least len(self) long; entries at and beyond
     len(self) are initial unless a caller wrote there."""
 
-    def __init__(self, name: str, schema: pa.Schema, accumulators: Sequence[AccColumn]) -> None:
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        accumulators: Sequence[AccColumn],
+        room: int = FIRST_SLOTS,
+    ) -> None:
+        """`room`: for so many keys from the start; a power of two."""
         self._name = name
         self._schema = schema
         self._types = list(schema.types)
         self._accumulators = accumulators
-        self._index = CompositeIndex(schema)
+        self._index = CompositeIndex(schema, room)
         self._columns = {
-            acc.name: np.full(_FIRST_CAPACITY, acc.initial, dtype=acc.dtype) for acc in accumulators
+            acc.name: np.full(room, acc.initial, dtype=acc.dtype) for acc in accumulators
         }
-        self._capacity = _FIRST_CAPACITY
+        self._capacity = room
 
     def __len__(self) -> int:
         return len(self._index)
@@ -90,16 +98,25 @@ class MemoryColumnTable(ColumnTable):
 class MemoryTableState(TableState):
     """All namespaces of one table state. Single-threaded."""
 
-    def __init__(self, name: str, schema: pa.Schema, accumulators: Sequence[AccColumn]) -> None:
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        accumulators: Sequence[AccColumn],
+        key_columns: int | None = None,
+    ) -> None:
         self._name = name
         self._schema = schema
+        self._key_columns = len(schema) if key_columns is None else key_columns
         self._accumulators = tuple(accumulators)
         self._tables: dict[int, MemoryColumnTable] = {}
+        self._room = FIRST_SLOTS
+        """What a new table starts with: namespaces often are windows of about equal size."""
 
     def table(self, namespace: int = 0) -> MemoryColumnTable:
         table = self._tables.get(namespace)
         if table is None:
-            table = MemoryColumnTable(self._name, self._schema, self._accumulators)
+            table = MemoryColumnTable(self._name, self._schema, self._accumulators, self._room)
             self._tables[namespace] = table
         return table
 
@@ -107,7 +124,10 @@ class MemoryTableState(TableState):
         return sorted(self._tables)
 
     def drop(self, namespace: int) -> None:
-        self._tables.pop(namespace, None)
+        table = self._tables.pop(namespace, None)
+        if table is not None:
+            needed = 1 << max(0, len(table) - 1).bit_length()
+            self._room = min(max(needed, FIRST_SLOTS), _MOST_ROOM)
 
     def check_same(self, schema: pa.Schema, accumulators: Sequence[AccColumn]) -> None:
         """Asking again for the name must mean the same table."""
@@ -121,7 +141,7 @@ class MemoryTableState(TableState):
     def freeze(self, name: str) -> TableFreeze:
         """The synchronous half of a snapshot."""
         parts = [(n, *self._tables[n].freeze()) for n in self.namespaces() if len(self._tables[n])]
-        return TableFreeze(name, self._schema, self._accumulators, parts)
+        return TableFreeze(name, self._schema, self._accumulators, parts, self._key_columns)
 
     def restore(self, tables: Iterable[StateTable]) -> None:
         """Into an empty state. StateError if keys or accumulators are not those declared."""
@@ -160,6 +180,7 @@ class TableFreeze:
     schema: pa.Schema
     accumulators: tuple[AccColumn, ...]
     parts: list[tuple[int, Frozen, dict[str, npt.NDArray[Any]]]]
+    key_columns: int
 
     def table(self, max_parallelism: int) -> StateTable | None:
         """Encoded, sorted by key group; None if there is nothing."""
@@ -169,7 +190,8 @@ class TableFreeze:
         pieces, groups = [], []
         for namespace, frozen, columns in self.parts:
             keys = pa.RecordBatch.from_arrays(frozen(), names=self.schema.names)
-            groups.append(key_groups_of(keys, max_parallelism))
+            grouping = keys.select(list(range(self.key_columns)))
+            groups.append(key_groups_of(grouping, max_parallelism))
             arrays = [pa.array(groups[-1]), pa.array(np.full(len(keys), namespace, np.int64))]
             arrays += keys.columns
             arrays += [pa.array(columns[acc.name]) for acc in self.accumulators]

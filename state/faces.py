@@ -6,7 +6,7 @@ Values read from state belong to the state: a function that changes one in place
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any
 
 
@@ -24,6 +24,20 @@ class ValueState(State):
     @abstractmethod
     def update(self, value: Any) -> None:
         """Replace the value; None clears it."""
+
+
+class BulkValueState(ABC):
+    """A ValueState under many keys at a time: one access per distinct key of a batch, whatever the
+    backend. Keys and values are those of the ValueState of the same name."""
+
+    @abstractmethod
+    def fetch(self, keys: Iterable[Any]) -> MutableMapping[Any, Any]:
+        """What is stored, for reading and writing under these keys (others must not be touched); a
+        key without value is absent. Valid until `commit`."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """What was written to the mapping is stored. After each `fetch`."""
 
 
 class AppendingState(State):

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..core.errors import StateError
-from .column_index import ALL_VALID, BytesIndex, ColumnIndex, Slots, WordIndex
+from .column_index import ALL_VALID, FIRST_SLOTS, BytesIndex, ColumnIndex, Slots, WordIndex
 from .key_words import is_words
 
 Frozen = Callable[[], list[pa.Array]]
@@ -67,8 +67,8 @@ class ObjectIndex(ColumnIndex):
 class DictionaryIndex(ColumnIndex):
     """A dictionary column: its values' index, asked for the distinct values only."""
 
-    def __init__(self, kind: pa.DictionaryType) -> None:
-        self._values = make_column_index(kind.value_type)
+    def __init__(self, kind: pa.DictionaryType, slots: int = FIRST_SLOTS) -> None:
+        self._values = make_column_index(kind.value_type, slots)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -86,11 +86,13 @@ class CompositeIndex:
     """Index of one or more key columns: `_parts[i]` codes column i, `_pairs[i - 1]` codes the pair
     (code of columns 0..i-1, code of column i). The last code is the slot."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, slots: int = FIRST_SLOTS) -> None:
+        """`slots`: room for so many keys from the start; a power of two."""
         if not len(schema):
             raise StateError("a table state needs at least one key column, its schema has none")
-        self._parts = [make_column_index(field.type) for field in schema]
-        self._pairs = [WordIndex(pa.int64()) for _ in self._parts[1:]]
+        first = FIRST_SLOTS if len(schema) > 1 else slots
+        self._parts = [make_column_index(field.type, first) for field in schema]
+        self._pairs = [WordIndex(pa.int64(), slots) for _ in self._parts[1:]]
 
     def __len__(self) -> int:
         return len(self._pairs[-1]) if self._pairs else len(self._parts[0])
@@ -128,12 +130,12 @@ def as_declared(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return (column.dictionary_encode() if pa.types.is_dictionary(kind) else column).cast(kind)
 
 
-def make_column_index(kind: pa.DataType) -> ColumnIndex:
+def make_column_index(kind: pa.DataType, slots: int = FIRST_SLOTS) -> ColumnIndex:
     """The index for keys of one column type."""
     if pa.types.is_dictionary(kind):
-        return DictionaryIndex(kind)
+        return DictionaryIndex(kind, slots)
     if is_words(kind):
-        return WordIndex(kind)
+        return WordIndex(kind, slots)
     text_or_bytes = (
         pa.types.is_string,
         pa.types.is_large_string,
@@ -144,7 +146,7 @@ def make_column_index(kind: pa.DataType) -> ColumnIndex:
         pa.types.is_fixed_size_binary,
     )
     if any(test(kind) for test in text_or_bytes):
-        return BytesIndex(kind)
+        return BytesIndex(kind, slots)
     return ObjectIndex(kind)
 
 

@@ -36,7 +36,7 @@ def to_words(column: pa.Array) -> Words:
         return words_of(column)
     if pa.types.is_temporal(kind):
         column = column.view(pa.int32())
-    return words_of(column.cast(pa.int64()))
+    return words_of(column if column.type == pa.int64() else column.cast(pa.int64()))
 
 
 def from_words(words: Words, null_slot: int, kind: pa.DataType) -> pa.Array:
@@ -53,4 +53,4 @@ def from_words(words: Words, null_slot: int, kind: pa.DataType) -> pa.Array:
         return column.view(kind)
     if pa.types.is_temporal(kind):
         return column.cast(pa.int32()).view(kind)
-    return column.cast(kind)
+    return column if column.type == kind else column.cast(kind)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..core.errors import StateError
 from ..core.ids import KeyGroupRange
-from .backend import AccColumn, KeyedSnapshot, KeyedStateBackend, StateTable
+from .backend import AccColumn, CurrentKey, KeyedSnapshot, KeyedStateBackend, StateTable
 from .buffers import MemoryBufferState
 from .carry import check_restored, join
 from .descriptors import (
@@ -26,8 +26,8 @@ from .descriptors import (
     ValueStateDescriptor,
 )
 from .row_states import (
-    CurrentKey,
     MemoryAggregatingState,
+    MemoryBulkValueState,
     MemoryListState,
     MemoryMapState,
     MemoryReducingState,
@@ -117,18 +117,24 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
     def __init__(self, key_groups: KeyGroupRange, max_parallelism: int) -> None:
         self.key_groups = key_groups
         self.max_parallelism = max_parallelism
-        self._cell = CurrentKey()
+        self.current = CurrentKey()
         self._entries: dict[str, _RowEntry | _WholeEntry] = {}
         self._restored: dict[str, list[StateTable]] = {}
 
     def set_current_key(self, key: Any) -> None:
-        self._cell.key = key
+        self.current.key = key
 
     def get_current_key(self) -> Any:
-        return self._cell.key
+        return self.current.key
 
     def get_state(self, descriptor: ValueStateDescriptor) -> MemoryValueState:
         return cast(MemoryValueState, self._row(descriptor, False))
+
+    def get_bulk_state(self, descriptor: ValueStateDescriptor) -> MemoryBulkValueState:
+        self._row(descriptor, False)
+        entry = self._entries[descriptor.name]
+        assert isinstance(entry, _RowEntry)
+        return MemoryBulkValueState(entry.spaces)
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> MemoryListState:
         return cast(MemoryListState, self._row(descriptor, False))
@@ -150,10 +156,19 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
     def timers(self, name: str) -> MemoryTimerQueue:
         return cast(MemoryTimerQueue, self._whole(name, "timers", MemoryTimerQueue))
 
-    def table(self, name: str, keys: pa.Schema, columns: Sequence[AccColumn]) -> MemoryTableState:
+    def table(
+        self,
+        name: str,
+        keys: pa.Schema,
+        columns: Sequence[AccColumn],
+        key_columns: int | None = None,
+    ) -> MemoryTableState:
         from .column_tables import MemoryTableState
 
-        state = self._whole(name, "table", lambda: MemoryTableState(name, keys, columns))
+        def make() -> MemoryTableState:
+            return MemoryTableState(name, keys, columns, key_columns)
+
+        state = self._whole(name, "table", make)
         table = cast(MemoryTableState, state)
         table.check_same(keys, columns)
         return table
@@ -209,7 +224,7 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
             raise _kind_mismatch(name, entry.kind, kind)
         view = entry.views.get(namespaced)
         if view is None:
-            view = entry.views[namespaced] = _view(descriptor, self._cell, entry.spaces)
+            view = entry.views[namespaced] = _view(descriptor, self.current, entry.spaces)
         return view
 
     def _whole(self, name: str, kind: str, make: Callable[[], _Whole]) -> _Whole:

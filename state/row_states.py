@@ -10,28 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from ..core.errors import StateError
-from .backend import NamespacedState
-from .faces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from .backend import CurrentKey, NamespacedState
+from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
 
 Spaces = dict[Any, dict[Any, Any]]
 """namespace -> key -> stored. `None` is always present, any other only while not empty."""
-
-
-class NoKey:
-    """Stands for the key before the first one is set: using it as a key says so."""
-
-    def __hash__(self) -> int:
-        raise StateError("keyed state was used outside the processing of a record: no current key")
-
-
-class CurrentKey:
-    """The cell all states of a backend read the current key from."""
-
-    __slots__ = ("key",)
-
-    def __init__(self) -> None:
-        self.key: Any = NoKey()
 
 
 Self = TypeVar("Self", bound="_RowState")
@@ -80,6 +63,19 @@ class MemoryValueState(_RowState, ValueState):
             data[self._cell.key] = value
         else:
             self._store(value)
+
+
+class MemoryBulkValueState(BulkValueState):
+    """The mapping is the state itself: there is nothing to fetch and nothing to write back."""
+
+    def __init__(self, spaces: Spaces) -> None:
+        self._data = spaces.setdefault(None, {})
+
+    def fetch(self, keys: Iterable[Any]) -> dict[Any, Any]:
+        return self._data
+
+    def commit(self) -> None:
+        pass
 
 
 class MemoryListState(_RowState, ListState):

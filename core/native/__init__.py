@@ -11,7 +11,7 @@ loads from its own cache, as ever: the same machine code either way.
 See `types` for what may be written in a signature, `library` for where the extension lies.
 """
 
-from .compiler import array_maker, intrinsic, njit
+from .compiler import array_maker, intrinsic, njit, overload
 from .types import Array, Kind, Signature, boolean, float64, int32, int64, uint8, uint64, void
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "int64",
     "intrinsic",
     "njit",
+    "overload",
     "uint8",
     "uint64",
     "void",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
+from typing import overload as typing_overload
 
 from .library import SWITCH, load
 from .types import Signature, to_numba
@@ -31,9 +32,9 @@ def exported_name(function: Callable[..., Any]) -> str:
     return f"{function.__module__.rsplit('.', 1)[-1]}__{function.__name__}"
 
 
-@overload
+@typing_overload
 def njit(signature: Function) -> Function: ...
-@overload
+@typing_overload
 def njit(
     signature: Signature | Sequence[Signature] | None = None, **options: Any
 ) -> Callable[[Function], Function]: ...
@@ -59,6 +60,15 @@ def intrinsic(function: Any) -> Any:
     from numba.extending import intrinsic as numba_intrinsic
 
     return numba_intrinsic(function)
+
+
+def overload(function: Any, **options: Any) -> Any:
+    """numba's `overload`; in a process without numba nobody calls what it makes."""
+    if load() is not None:
+        return lambda implementation: implementation
+    from numba.extending import overload as numba_overload
+
+    return numba_overload(function, **options)
 
 
 def array_maker() -> Any:

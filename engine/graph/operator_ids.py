@@ -27,6 +27,11 @@ def uid_operator_id(uid: str) -> OperatorId:
     return _hash(["uid", uid])
 
 
+def derived_operator_id(role: str, owner: OperatorId, number: int) -> OperatorId:
+    """The id of an operator that no program names, made to serve the operator `owner`."""
+    return _hash([role, owner, number])
+
+
 def assign_operator_ids(transformations: Iterable[Transformation]) -> dict[int, OperatorId]:
     """Transformation id -> operator id. Inputs come before their readers.
 

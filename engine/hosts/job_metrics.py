@@ -4,7 +4,8 @@
     checkpoints   completed, failed, last_id, last_duration_ms, last_size, restored_from
     operators     list of: id, name, parallelism, records_in, records_out, watermark, counters
     exchange      in_flight_bytes, peak_in_flight_bytes, bound_bytes, bytes_sent
-    tasks         list of: vertex, name, subtask, state, pid, peak_rss_bytes, cpu_s
+    tasks         list of: vertex, name, subtask, state, pid, peak_rss_bytes, cpu_s,
+                  opened_cpu_s (of the process when the task was open)
 
 Counts are sums over the subtasks of the current attempt; an operator's watermark is the minimum
 over its subtasks, None while one of them has none.

@@ -107,6 +107,8 @@ class Task:
         self._mailbox: deque[Mail | Callable[[], None]] = deque()
         self._wakeups = Wakeups()
         self._wake_metrics = self._wakeups.register(self._on_metrics_due)
+        self._opened_cpu_s = 0.0
+        """CPU time of this process when the task was open: what its start cost."""
         self._chain = self._build_chain()
         self._source = self._chain.source
         self._source_idle = False
@@ -207,6 +209,7 @@ class Task:
     def _open(self) -> None:
         self._restore()
         self._chain.open()
+        self._opened_cpu_s = process_figures()["cpu_s"]
         self.state = TaskState.RUNNING
         self._on_metrics_due(self._clock.now_ms())
         self._report(TaskRunning(self.deployment.task, self.deployment.attempt))
@@ -448,6 +451,6 @@ class Task:
             "operators": self._chain.metrics(),
             "exchange": stats,
             "state": self.state.value,
-            "process": process_figures(),
+            "process": {**process_figures(), "opened_cpu_s": self._opened_cpu_s},
         }
         self._report(MetricsReported(d.task, d.attempt, metrics))

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.extending import overload
-from numba.types import Integer
+from ...core.native import overload
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
@@ -30,4 +29,6 @@ def _floats(total: Any, value: Any) -> bool:
 
 @overload(overflows, inline="always")  # type: ignore[untyped-decorator]
 def _overflows(total: Any, value: Any) -> Any:
+    from numba.types import Integer
+
     return _integers if isinstance(value, Integer) else _floats

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import int64, njit, void
-
+from ...core.native import int64, njit, void
 from .signatures import INTS, INTS_IN, OPTIONS
 
 
-@njit([void(INTS_IN, INTS, INTS)], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([void(INTS_IN, INTS, INTS)], **OPTIONS)
 def group_rows(slots: Any, starts: Any, order: Any) -> None:
     """`starts` (number of slots + 1, zeroed) becomes the ranges of each slot in `order`, which
     becomes the rows by slot, ascending within a slot."""
@@ -21,14 +20,16 @@ def group_rows(slots: Any, starts: Any, order: Any) -> None:
         starts[slot + 1] += 1
     for slot in range(len(starts) - 1):
         starts[slot + 1] += starts[slot]
-    at = starts.copy()
     for row in range(len(slots)):
         slot = slots[row]
-        order[at[slot]] = row
-        at[slot] += 1
+        order[starts[slot]] = row
+        starts[slot] += 1
+    for slot in range(len(starts) - 1, 0, -1):  # each start has moved to the next one's place
+        starts[slot] = starts[slot - 1]
+    starts[0] = 0
 
 
-@njit([int64(INTS_IN, INTS_IN)], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([int64(INTS_IN, INTS_IN)], **OPTIONS)
 def count_pairs(slots: Any, starts: Any) -> int:
     """How many pairs the probing rows make with the grouped side. Slots beyond it have none."""
     total = 0
@@ -38,7 +39,7 @@ def count_pairs(slots: Any, starts: Any) -> int:
     return total
 
 
-@njit([void(INTS_IN, INTS_IN, INTS_IN, INTS, INTS)], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([void(INTS_IN, INTS_IN, INTS_IN, INTS, INTS)], **OPTIONS)
 def fill_pairs(slots: Any, starts: Any, order: Any, probing: Any, grouped: Any) -> None:
     """The pairs (row of `slots`, row of the grouped side): in order of the probing rows, then of
     the grouped side's."""

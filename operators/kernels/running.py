@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import boolean, njit, void
-
+from ...core.native import boolean, njit, void
 from .overflow import overflows
 from .scatter import better
 from .signatures import BOOLS, BOOLS_IN, INTS_IN, OPTIONS, VALUES
 
 
-@njit([boolean(INTS_IN, v, BOOLS_IN, a, BOOLS, a, BOOLS) for v, a in VALUES], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([boolean(INTS_IN, v, BOOLS_IN, a, BOOLS, a, BOOLS) for v, a in VALUES], **OPTIONS)
 def running_sum(
     slots: Any, values: Any, valid: Any, acc: Any, seen: Any, out: Any, out_valid: Any
 ) -> bool:
@@ -31,7 +30,7 @@ def running_sum(
     return overflow
 
 
-@njit([void(INTS_IN, v, BOOLS_IN, a, BOOLS, boolean, a, BOOLS) for v, a in VALUES], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([void(INTS_IN, v, BOOLS_IN, a, BOOLS, boolean, a, BOOLS) for v, a in VALUES], **OPTIONS)
 def running_extreme(
     slots: Any,
     values: Any,
@@ -53,7 +52,7 @@ def running_extreme(
         out_valid[i] = seen[s]
 
 
-@njit([void(INTS_IN, v, BOOLS_IN, a, BOOLS, BOOLS, boolean, BOOLS) for v, a in VALUES], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([void(INTS_IN, v, BOOLS_IN, a, BOOLS, BOOLS, boolean, BOOLS) for v, a in VALUES], **OPTIONS)
 def running_holder(
     slots: Any,
     values: Any,
@@ -82,7 +81,7 @@ def running_holder(
     [void(INTS_IN, BOOLS_IN, v, a, a) for v, a in VALUES]
     + [void(INTS_IN, BOOLS_IN, BOOLS_IN, BOOLS, BOOLS)],
     **OPTIONS,
-)  # type: ignore[untyped-decorator]
+)
 def running_record(slots: Any, takes: Any, values: Any, acc: Any, out: Any) -> None:
     """One field of the held records: out[i] = that of the record held by slots[i] after row i."""
     for i in range(slots.size):

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import boolean, njit, void
-
+from ...core.native import boolean, njit, void
 from .overflow import overflows
 from .signatures import BOOLS, BOOLS_IN, INTS, INTS_IN, OPTIONS, VALUES
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def better(value: Any, than: Any, largest: bool) -> bool:
     """Whether `value` replaces the extreme `than`. NaN is the greatest value; equals do not."""
     if largest:
@@ -22,7 +21,7 @@ def better(value: Any, than: Any, largest: bool) -> bool:
     return value < than or (than != than and value == value)  # type: ignore[no-any-return]
 
 
-@njit([void(INTS_IN, BOOLS_IN, INTS)], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([void(INTS_IN, BOOLS_IN, INTS)], **OPTIONS)
 def count_into(slots: Any, valid: Any, counts: Any) -> None:
     """counts[slot] += 1 for each row that is not null."""
     dense = valid.size == 0
@@ -31,14 +30,14 @@ def count_into(slots: Any, valid: Any, counts: Any) -> None:
             counts[slots[i]] += 1
 
 
-@njit([void(INTS_IN, v, a) for v, a in VALUES], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([void(INTS_IN, v, a) for v, a in VALUES], **OPTIONS)
 def add_into(slots: Any, values: Any, acc: Any) -> None:
     """acc[slot] += value; wraps on overflow. For counts and float sums."""
     for i in range(slots.size):
         acc[slots[i]] += values[i]
 
 
-@njit([boolean(INTS_IN, v, BOOLS_IN, a, BOOLS) for v, a in VALUES], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([boolean(INTS_IN, v, BOOLS_IN, a, BOOLS) for v, a in VALUES], **OPTIONS)
 def sum_into(slots: Any, values: Any, valid: Any, acc: Any, seen: Any) -> bool:
     """acc[slot] += value and seen[slot] = True for each row that is not null.
 
@@ -54,7 +53,7 @@ def sum_into(slots: Any, values: Any, valid: Any, acc: Any, seen: Any) -> bool:
     return overflow
 
 
-@njit([void(INTS_IN, v, BOOLS_IN, a, INTS) for v, a in VALUES[1:]], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([void(INTS_IN, v, BOOLS_IN, a, INTS) for v, a in VALUES[1:]], **OPTIONS)
 def mean_into(slots: Any, values: Any, valid: Any, acc: Any, counts: Any) -> None:
     """acc[slot] += value (float64) and counts[slot] += 1 for each row that is not null."""
     dense = valid.size == 0
@@ -65,7 +64,7 @@ def mean_into(slots: Any, values: Any, valid: Any, acc: Any, counts: Any) -> Non
             counts[s] += 1
 
 
-@njit([void(INTS_IN, v, BOOLS_IN, a, BOOLS, boolean) for v, a in VALUES], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([void(INTS_IN, v, BOOLS_IN, a, BOOLS, boolean) for v, a in VALUES], **OPTIONS)
 def extreme_into(slots: Any, values: Any, valid: Any, acc: Any, seen: Any, largest: bool) -> None:
     """acc[slot] = the greatest (or least) of itself, once seen, and the non-null values."""
     dense = valid.size == 0
@@ -79,7 +78,7 @@ def extreme_into(slots: Any, values: Any, valid: Any, acc: Any, seen: Any, large
                 acc[s] = values[i]
 
 
-@njit([void(INTS_IN, v, BOOLS_IN, INTS_IN, a, INTS, boolean) for v, a in VALUES], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([void(INTS_IN, v, BOOLS_IN, INTS_IN, a, INTS, boolean) for v, a in VALUES], **OPTIONS)
 def earliest_into(
     slots: Any, values: Any, valid: Any, numbers: Any, acc: Any, best: Any, latest: bool
 ) -> None:
@@ -95,7 +94,7 @@ def earliest_into(
                 best[s] = numbers[i]
 
 
-@njit([void(INTS_IN, v, BOOLS_IN, INTS, a, BOOLS, boolean) for v, a in VALUES], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([void(INTS_IN, v, BOOLS_IN, INTS, a, BOOLS, boolean) for v, a in VALUES], **OPTIONS)
 def arg_extreme_into(
     slots: Any, values: Any, valid: Any, rows: Any, acc: Any, seen: Any, largest: bool
 ) -> None:
@@ -110,7 +109,7 @@ def arg_extreme_into(
                 rows[s] = i
 
 
-@njit([void(INTS_IN, v, BOOLS_IN, a, BOOLS, boolean, boolean, BOOLS) for v, a in VALUES], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([void(INTS_IN, v, BOOLS_IN, a, BOOLS, boolean, boolean, BOOLS) for v, a in VALUES], **OPTIONS)
 def candidates(
     slots: Any,
     values: Any,

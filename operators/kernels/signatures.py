@@ -10,8 +10,7 @@ row is null. Accumulator arrays have one entry per slot or more.
 
 from __future__ import annotations
 
-from numba import boolean, float64, int64
-from numba.types import Array
+from ...core.native import Array, boolean, float64, int64
 
 OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 

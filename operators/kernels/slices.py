@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import boolean, int64, njit, void
-
+from ...core.native import boolean, int64, njit, void
 from .signatures import INTS, INTS_IN, OPTIONS
 
 
-@njit([void(INTS_IN, int64, int64, int64, INTS)], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([void(INTS_IN, int64, int64, int64, INTS)], **OPTIONS)
 def slice_ends(timestamps: Any, offset: int, slide: int, head: int, ends: Any) -> None:
     """ends[i] = the end of the slice that holds timestamps[i].
 
@@ -27,7 +26,7 @@ def slice_ends(timestamps: Any, offset: int, slide: int, head: int, ends: Any) -
         ends[i] = high
 
 
-@njit([boolean(INTS_IN, INTS, INTS)], **OPTIONS)  # type: ignore[untyped-decorator]
+@njit([boolean(INTS_IN, INTS, INTS)], **OPTIONS)
 def group_runs(ends: Any, starts: Any, count: Any) -> bool:
     """Where runs of equal values begin: starts[0..count[0]). Stops and returns False as soon as
     a value is less than the one before it."""

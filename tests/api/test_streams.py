@@ -119,7 +119,7 @@ def test_column_expressions(env: Env) -> None:
     spec = last_spec(table.select("a", pl.col("b") * 2, c=pl.col("a") + 1, d="b"))
     frame = pl.DataFrame({"a": [1], "b": [2]})
     assert spec.kind == "select"
-    assert frame.select(*spec.expressions).to_dict(as_series=False) == {
+    assert frame.select(*spec.polars_expressions()).to_dict(as_series=False) == {
         "a": [1],
         "b": [4],
         "c": [2],

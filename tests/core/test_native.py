@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from strom.core.native import Array, boolean, int64, library, njit, void
+from strom.core.native import Array, boolean, int64, library, void
 from strom.core.native.glue import Exported, source
 from strom.core.native.types import to_numba
 
@@ -64,18 +64,6 @@ def test_a_changed_kernel_is_not_found(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(library, "PACKAGE", Path("/"))
     monkeypatch.setattr(library, "sources", lambda: [*real, other])
     assert library.file_name() != before
-
-
-def test_kernels_run_without_a_compiler_library() -> None:
-    @njit([int64(Array(int64, 1, readonly=True))])
-    def total(values: np.ndarray) -> int:
-        found = 0
-        for value in values:
-            found += value
-        return found
-
-    if LIBRARY is None:
-        assert total(np.arange(4)) == 6
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: numba runs the kernels")

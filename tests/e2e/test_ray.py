@@ -153,10 +153,11 @@ def test_files(readings: Any) -> None:
 
 def test_nexmark_without_checkpoints_and_with() -> None:
     """Larger batches, many of them, through full buffers."""
-    from strom.benchmarks import references, workloads
+    from strom.benchmarks.workloads import WORKLOADS
 
-    expected = list(references.q7(150_000))
-    build = lambda env: workloads.q7(env, 150_000)
+    query = WORKLOADS["q7"]
+    expected = list(query.reference(150_000))
+    build = lambda env: query.build(env, 150_000)
     config = JobConfig(parallelism=2)
     compare("ray", expected, run_local(build, config, host="ray"))
     config = checkpointed(Ways(batch_size=2_000), 2)

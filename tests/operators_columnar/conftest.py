@@ -111,11 +111,14 @@ class Task:
 
 
 def rescale(
-    make: Callable[[], Operator], snapshots: Sequence[Sequence[StateTable]], parallelism: int
+    make: Callable[[], Operator],
+    snapshots: Sequence[Sequence[StateTable]],
+    parallelism: int,
+    config: JobConfig | None = None,
 ) -> list[Task]:
     """New subtasks from the snapshots of the former ones."""
     return [
-        Task(make(), subtask, parallelism, list(_cut(snapshots, subtask, parallelism)))
+        Task(make(), subtask, parallelism, list(_cut(snapshots, subtask, parallelism)), config)
         for subtask in range(parallelism)
     ]
 

@@ -6,11 +6,33 @@ from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
-from strom.api.aggregates import Aggregate, count, first, last, max_, mean, min_, sum_
+from strom.api.aggregates import (
+    Aggregate,
+    approx_count_distinct,
+    arg_max,
+    arg_min,
+    collect,
+    count,
+    count_distinct,
+    first,
+    largest,
+    last,
+    max_,
+    mean,
+    min_,
+    smallest,
+    stddev,
+    sum_,
+    variance,
+)
 from strom.core.errors import GraphError, TypeMismatchError
 from strom.core.row import Row
 
 ALL = [count("v"), sum_("v"), min_("v"), max_("v"), mean("v"), first("v"), last("v")]
+MORE = [
+    *(variance("v", ddof=0), stddev("v"), count_distinct("v"), approx_count_distinct("v")),
+    *(collect("v"), largest("v", 2), smallest("v", 2), arg_min("v", by="v"), arg_max("v", by="v")),
+]
 
 
 def fold(function: Any, values: list[Any]) -> Any:
@@ -34,6 +56,46 @@ def test_nulls_are_skipped(values: list[Any], want: list[Any]) -> None:
     assert repr(results) == repr(want)
 
 
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [
+        ([None], [None, None, 0, 0, [], [], [], None, None]),
+        ([2], [0.0, None, 1, 1, [2], [2], [2], 2, 2]),
+        ([3, None, 1, 3, 5], [2.0, 1.632993161855452, 3, 3, [3, 1, 3, 5], [5, 3], [1, 3], 1, 5]),
+    ],
+)
+def test_more_kinds(values: list[Any], want: list[Any]) -> None:
+    results = [(f := a.to_function()).get_result(fold(f, values)) for a in MORE]
+    assert repr(results) == repr(want)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "want"),
+    [
+        (count().where("ok"), 2),
+        (sum_("v").where(pl.col("v") > 1), 9),
+        (sum_("v").where("ok").where(pl.col("v") > 1), 4),
+        (collect("v").where("ok"), [1, 4]),
+        (arg_max("v", by="w"), 3),
+        (arg_min("v", by="w").where("ok"), 4),
+        (arg_max("w", by="v"), 8),
+        (arg_min("w", by="v"), None),
+    ],
+)
+def test_conditions_and_by(aggregate: Aggregate, want: Any) -> None:
+    rows = [
+        {"v": 1, "w": None, "ok": True},
+        {"v": 2, "w": 5, "ok": None},
+        {"v": 3, "w": 9, "ok": False},
+        {"v": 4, "w": 8, "ok": True},
+    ]
+    function = aggregate.to_function()
+    accumulator = function.create_accumulator()
+    for row in rows:
+        accumulator = function.add(row, accumulator)
+    assert function.get_result(accumulator) == want
+
+
 def test_count_of_rows_counts_nulls() -> None:
     function = count().to_function()
     assert function.get_result(fold(function, [None, 1])) == 2
@@ -42,7 +104,7 @@ def test_count_of_rows_counts_nulls() -> None:
 @pytest.mark.parametrize("left", [[], [None], [4, 1], [float("nan")]])
 @pytest.mark.parametrize("right", [[], [2, 3], [float("nan"), 1]])
 def test_merging_equals_folding_on(left: list[Any], right: list[Any]) -> None:
-    for aggregate in ALL:
+    for aggregate in ALL + MORE:
         function = aggregate.to_function()
         merged = function.merge(fold(function, left), fold(function, right))
         whole = aggregate.to_function()
@@ -85,3 +147,9 @@ def test_what_is_no_aggregate() -> None:
         Aggregate("median", "v")  # type: ignore[arg-type]
     with pytest.raises(GraphError, match="needs a column"):
         Aggregate("sum")
+    with pytest.raises(GraphError, match="arg_min' needs by"):
+        Aggregate("arg_min", "v")
+    with pytest.raises(GraphError, match="n must be at least 1, is 0"):
+        largest("v", 0)
+    with pytest.raises(GraphError, match="precision must be at most 18, is 19"):
+        approx_count_distinct("v", 19)

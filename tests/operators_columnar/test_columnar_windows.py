@@ -21,9 +21,9 @@ from strom.api.output_tag import OutputTag
 from strom.api.specs import BuiltinWindow, ExtremeWindow, ReduceWindow, WindowSpec
 from strom.api.triggers import ProcessingTimeTrigger
 from strom.api.windows import (
+    GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
 )
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.config import JobConfig
@@ -415,7 +415,7 @@ def test_what_needs_the_row_path() -> None:
     tumbling = TumblingEventTimeWindows(10)
     assert make_columnar_window(spec_of(tumbling, COUNT, key=FunctionKey(str))) is None
     assert make_columnar_window(spec_of(tumbling, ReduceWindow(max))) is None
-    assert make_columnar_window(spec_of(TumblingProcessingTimeWindows(10), COUNT)) is None
+    assert make_columnar_window(spec_of(GlobalWindows(), COUNT)) is None
     trigger = WindowSpec(
         key=ColumnKey(("k",)), assigner=tumbling, function=COUNT, trigger=ProcessingTimeTrigger()
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -115,3 +117,19 @@ def test_schema_is_stable_and_may_change(bench: Any) -> None:
     schemas = [b.data.schema for b in task.out.batches]
     assert schemas[0] == schemas[1] == schemas[2]
     assert task.out.rows() == [("1",), (None,), ("2",), ("2.5",)]
+
+
+def test_naming_columns_needs_no_polars() -> None:
+    program = """
+import sys
+import strom
+from strom.testing import OperatorHarness
+env = strom.StreamExecutionEnvironment.get_execution_environment()
+import pyarrow as pa
+stream = env.from_collection(pa.table({"a": [1], "b": [2]}))
+harness = OperatorHarness.of(stream.select("b", c="a"))
+harness.push(strom.ColumnBatch(pa.record_batch({"a": [1], "b": [2]})))
+print([row.as_dict() for row in harness.outputs()], "polars" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[{'b': 2, 'c': 1}] False", done.stderr

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from strom.core.errors import StateError, TypeMismatchError
 from strom.core.ids import KeyGroupRange
 from strom.state.backend import KEY_GROUP, AccColumn, StateTable
-from strom.state.key_groups import key_groups_of, range_for, subtasks_for
+from strom.state.column_tables import MemoryTableState
+from strom.state.key_groups import key_group, key_groups_of, range_for, subtasks_for
 from strom.state.memory import MemoryKeyedStateBackend
 
 GROUPS = 16
@@ -203,3 +204,34 @@ def test_buffer_replace_drop_and_errors() -> None:
         buffer.append(0, rows, np.array([1], np.int32))
     with pytest.raises(TypeMismatchError, match=r"\[z: int64\], declared are \[k: int64\]"):
         buffer.append(0, rows.rename_columns(["z"]), np.array([1, 2], np.int32))
+
+
+def test_entries_of_a_key_are_in_the_group_of_the_key() -> None:
+    keys = pa.schema([("k", pa.int64()), ("value", pa.string())])
+    numbers = list(range(50))
+    rows = pa.record_batch([pa.array(numbers), pa.array([str(n % 7) for n in numbers])], keys)
+    state = backend()
+    state.table("pairs", keys, [], key_columns=1).table().slots(rows)
+    (table,) = state.snapshot().tables()
+    found, groups = (table.data.column(name).to_pylist() for name in ("key.k", KEY_GROUP))
+    assert dict(zip(found, groups, strict=True)) == {n: key_group(n, GROUPS) for n in numbers}
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()])
+def test_a_table_after_a_dropped_one_is_as_good_as_new(kind: pa.DataType) -> None:
+    """It has room for as many keys from the start, and is empty."""
+    schema = pa.schema([("k", kind)])
+    state = MemoryTableState("t", schema, [AccColumn("n", "int64", 7)])
+
+    def keys(count: int) -> pa.RecordBatch:
+        values = [n if kind == pa.int64() else f"key {n}" for n in range(count)]
+        return pa.RecordBatch.from_arrays([pa.array(values, kind)], schema=schema)
+
+    for count in (1000, 3, 5000, 70_000, 10):
+        table = state.table(1)
+        assert len(table) == 0
+        assert table.slots(keys(count)).tolist() == list(range(count))
+        assert table.keys().equals(keys(count))
+        assert table.column("n")[:count].tolist() == [7] * count
+        table.column("n")[:count] = 1
+        state.drop(1)

@@ -1,0 +1,128 @@
+"""What the commands do: from parsed options to result lines. Errors that a user can mend end the
+program with a message."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+from .measure import Setting, measure
+from .nexmark.registry import NEXMARK, NEXMARK_ROWS
+from .workloads import WORKLOADS
+
+Line = dict[str, Any]
+
+EVENTS = 20_000_000
+SLOW = {"wordcount": 4_000_000, **dict.fromkeys(NEXMARK_ROWS, 2_000_000)}
+"""Default numbers of events."""
+
+
+def chosen(names: str) -> list[str]:
+    """The workloads that the text stands for."""
+    if names == "all":
+        return list(NEXMARK)
+    if names == "rows":
+        return list(NEXMARK_ROWS)
+    found = [name for name in names.split(",") if name]
+    unknown = [name for name in found if name not in WORKLOADS]
+    if unknown or not found:
+        raise SystemExit(f"no workload {unknown}: there are all, rows, {', '.join(WORKLOADS)}")
+    return found
+
+
+def settings(options: Namespace) -> list[Setting]:
+    return [
+        Setting(
+            name,
+            options.events or SLOW.get(name, EVENTS),
+            options.parallelism,
+            options.host,
+            options.checkpoint_interval,
+        )
+        for name in chosen(options.queries)
+    ]
+
+
+def workloads(options: Namespace) -> Iterator[Line]:
+    """A line per workload. A wrong output ends the program."""
+    for setting in settings(options):
+        verified = verification(setting) if options.verify else {}
+        yield {**measure(setting, options.runs), **verified}
+
+
+def verification(setting: Setting) -> Line:
+    """What to add to a line. Ends the program if the output is wrong."""
+    from .verify import WrongOutput, verify
+
+    try:
+        events = verify(setting)
+    except WrongOutput as error:
+        raise SystemExit(f"wrong output: {error}") from error
+    return {"verified": True, "verified_events": events}
+
+
+def scale(options: Namespace) -> Iterator[Line]:
+    """A line per workload and number of tasks, with the speedup over the first number."""
+    from dataclasses import replace
+
+    tasks = [int(n) for n in options.tasks.split(",")]
+    for setting in settings(options):
+        if options.verify:
+            verification(setting)
+        base = 0
+        for n in tasks:
+            line = measure(replace(setting, parallelism=n), options.runs)
+            base = base or line["events_per_s"]
+            speedup = round(line["events_per_s"] / base, 2)
+            yield {**line, "command": "scale", "tasks": n, "speedup": speedup}
+
+
+def latency(options: Namespace) -> Iterator[Line]:
+    from . import latency, overload
+
+    if options.overload:
+        yield overload.measure_overload(
+            options.rate,
+            options.seconds,
+            options.parallelism,
+            options.host,
+            options.buffer_timeout,
+        )
+        return
+    yield latency.measure_latency(
+        options.rate, options.seconds, options.parallelism, options.host, options.buffer_timeout
+    )
+
+
+def recovery(options: Namespace) -> Iterator[Line]:
+    from .recovery import measure_recovery
+
+    yield measure_recovery(options.kills, options.parallelism)
+
+
+def compare(options: Namespace) -> Iterator[Line]:
+    """A line per query of the peer. Ends the program if the peer is not installed."""
+    from .compare import NotInstalled, compare, find
+
+    try:
+        peer = find(options.peer, options.peers, options.work)
+    except NotInstalled as error:
+        raise SystemExit(str(error)) from error
+    names = options.queries.split(",") if options.queries else list(peer.kind.queries)
+    unknown = [name for name in names if name not in peer.kind.queries]
+    if unknown:
+        raise SystemExit(f"{options.peer} has no query {unknown}: {', '.join(peer.kind.queries)}")
+    for name in names:
+        ours = peer.kind.queries[name]
+        events = options.events or SLOW.get(ours, EVENTS)
+        setting = Setting(ours, events, options.parallelism, options.host)
+        yield compare(peer, name, setting, options.runs, options.peer_events)
+
+
+def report(options: Namespace) -> Iterator[Line]:
+    """Writes the report; the line says where. Without files, a quick set is measured first."""
+    from . import quick, report
+
+    files = options.files or [quick.run(options.out, options.parallelism, options.host)]
+    yield {"name": "report", "files": report.write(options.out, files)}

@@ -1,0 +1,1 @@
+"""Built-in aggregates on columns: see `base`."""

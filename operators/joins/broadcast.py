@@ -1,0 +1,184 @@
+"""Broadcast join: records with the rows of a bounded stream that every subtask gets whole.
+
+Until the table has ended, records are held back, and so is the watermark: records that come out
+late would be lost downstream. Then every batch is joined at once.
+
+Checkpoints: the table, or what has come of it, is the same in every subtask when a barrier is there
+(each row is sent to all of them before or after it), so subtask 0 alone keeps it, as broadcast
+state, of which every subtask gets a copy at a restore, at any parallelism. Records held back are a
+split list: any subtask may join them. After a restore the table's source ends again, with the
+records after its position or none, and with it the holding back.
+"""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pyarrow as pa
+
+from ...api.table_join_specs import BroadcastJoinSpec
+from ...core.batch import Batch, ColumnBatch
+from ...core.elements import MIN_TIMESTAMP
+from ...core.errors import OperatorError, StromError
+from ...core.preload import COLUMN_STATE, preload
+from ...core.row_kind import RowKind, retracts, split_kinds, with_kinds
+from ...state.descriptors import ListStateDescriptor, MapStateDescriptor
+from ..base import Operator
+from .layout import as_columns, fitted, side_columns
+from .rowstore import hash_rows
+from .tables import KERNELS, TableJoin, TableRows
+
+TABLE = 1
+"""Port of the table."""
+
+TIME = "__time"
+
+
+class BroadcastJoinOperator(Operator):
+    """See the module. `_held` is None once the table is complete."""
+
+    def __init__(self, spec: BroadcastJoinSpec) -> None:
+        self._spec = spec
+        self._join = TableJoin(spec.how, spec.left_on.names, spec.right_on.names, spec.suffix)
+        self._parts: list[pa.RecordBatch] = []
+        """The table so far, with row kinds if it has any."""
+        self._held: list[ColumnBatch] | None = []
+        self._rows: TableRows | None = None
+        """The complete table; None also if it is empty and its columns are not known."""
+        self._watermark = MIN_TIMESTAMP
+        self._stored: set[int] = set()
+        """Which of `_parts` are in state."""
+
+    def open(self) -> None:
+        preload(*KERNELS, *COLUMN_STATE)
+        state = self.ctx.operator_state
+        self._table_state = state.get_broadcast_state(MapStateDescriptor("table"))
+        self._held_state = state.get_list_state(ListStateDescriptor("held"))
+        parts = sorted(self._table_state.items())
+        self._parts = [_decoded(data).data for _, data in parts]
+        self._stored = {number for number, _ in parts}
+        if self.ctx.subtask:
+            self._table_state.clear()
+        self._held = [_decoded(data) for data in self._held_state.get()]
+        self._held_state.clear()
+
+    def process(self, batch: Batch, port: int = 0) -> None:
+        try:
+            if port == TABLE:
+                self._parts.append(self._fitted(batch, TABLE))
+                return
+            records = ColumnBatch(self._fitted(batch, 0), batch.timestamps)
+            if self._held is None:
+                self._emit(records)
+            else:
+                self._held.append(records)
+        except StromError as error:
+            raise self._error(error) from error
+
+    def process_watermark(self, timestamp: int) -> None:
+        self._watermark = timestamp
+        if self._held is None:
+            self.out.emit_watermark(timestamp)
+
+    def end_input(self, port: int) -> None:
+        if port != TABLE or self._held is None:
+            return
+        held, self._held = self._held, None
+        try:
+            self._complete()
+            for records in held:
+                self._emit(records)
+        except StromError as error:
+            raise self._error(error) from error
+        if self._watermark > MIN_TIMESTAMP:
+            self.out.emit_watermark(self._watermark)
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        if self.ctx.subtask == 0:
+            for number, part in enumerate(self._parts):
+                if number not in self._stored:
+                    self._table_state.put(number, _encoded(ColumnBatch(part)))
+                    self._stored.add(number)
+        self._held_state.update([_encoded(records) for records in self._held or ()])
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _fitted(self, batch: Batch, port: int) -> pa.RecordBatch:
+        """The columns that are known of the side, if any are, and the row kinds."""
+        schema = self._spec.schemas[port]
+        known = None if schema is None else side_columns(schema)
+        data, kinds = split_kinds(as_columns(batch, known).data)
+        wanted = side_columns(data.schema) if known is None else known
+        data = fitted(data, wanted, ("left", "right")[port])
+        return data if kinds is None else with_kinds(data, kinds)
+
+    def _emit(self, records: ColumnBatch) -> None:
+        if self._rows is not None:
+            self._rows.forget_unknown()
+            for result in self._join.join(records, self._rows):
+                self.out.emit(result)
+        elif self._spec.how == "anti":
+            self.out.emit(records)
+
+    def _complete(self) -> None:
+        """Make the table from its parts, which are state as before, in one piece."""
+        schema = self._spec.schemas[TABLE]
+        columns = None if schema is None else side_columns(schema)
+        if self._parts:
+            columns = split_kinds(self._parts[0])[0].schema if columns is None else columns
+            whole = pa.Table.from_batches([_current(self._parts, columns)]).combine_chunks()
+            self._parts = whole.to_batches()
+            self._stored = set()
+            self._table_state.clear()
+        if columns is not None:
+            what = f"broadcast_join '{self.ctx.name}'"
+            self._rows = TableRows(columns, self._spec.right_on.names, what)
+            for part in self._parts:
+                self._rows.add(part)
+
+    def _error(self, error: StromError) -> OperatorError:
+        return OperatorError(self.ctx.name, self.ctx.subtask, f"broadcast_join: {error}")
+
+
+def _current(parts: list[pa.RecordBatch], columns: pa.Schema) -> pa.RecordBatch:
+    """The rows that a changelog has left: of rows with equal contents, as many as were added more
+    often than taken away."""
+    pieces, kinds = [], []
+    for part in parts:
+        data, found = split_kinds(part)
+        pieces.append(fitted(data, columns, "right"))
+        kinds.append(np.zeros(len(data), np.int8) if found is None else found)
+    whole, all_kinds = pa.concat_batches(pieces), np.concatenate(kinds)
+    if not (all_kinds != RowKind.INSERT).any():
+        return whole
+    taking = retracts(all_kinds)
+    _, content = np.unique(hash_rows(whole), return_inverse=True)
+    taken = np.bincount(content[taking], minlength=int(content.max()) + 1)
+    added = np.flatnonzero(~taking)
+    order = added[np.argsort(content[added], kind="stable")]
+    sorted_content = content[order]
+    rank = np.arange(len(order)) - np.searchsorted(sorted_content, sorted_content)
+    rows = np.sort(order[rank >= taken[sorted_content]])
+    return ColumnBatch(whole).take(rows).data
+
+
+def _encoded(batch: ColumnBatch) -> bytes:
+    """As an Arrow stream, the times as a column behind the others."""
+    data = batch.data
+    if batch.timestamps is not None:
+        arrays = [*data.columns, pa.array(batch.timestamps)]
+        schema = data.schema.append(pa.field(TIME, pa.int64()))
+        data = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, data.schema) as writer:
+        writer.write_batch(data)
+    return sink.getvalue()
+
+
+def _decoded(stored: bytes) -> ColumnBatch:
+    data = pa.ipc.open_stream(stored).read_next_batch()
+    if TIME not in data.schema.names:
+        return ColumnBatch(data)
+    times = data.column(TIME).to_numpy()
+    return ColumnBatch(data.drop_columns([TIME]), times)

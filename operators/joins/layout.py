@@ -1,0 +1,114 @@
+"""What a join must know of its sides before it sees a record: one row per key group.
+
+The columns of a side are declared, or told by its first batch; a restored join needs them to read
+its state. `changelog`: a side has had row kinds, so the result has them, too.
+"""
+
+from __future__ import annotations
+
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...core.batch import Batch, ColumnBatch, to_columns
+from ...core.errors import StateError, TypeMismatchError
+from ...core.joined_columns import plain_columns
+from ...core.row_kind import ROW_KIND, ROW_KIND_FIELD, split_kinds
+from ...state.backend import KeyedStateBackend
+from ..columns import fit_columns
+from ..compacting_buffer import owned_groups
+
+SCHEMA = pa.schema(
+    [
+        pa.field("left", pa.binary()),
+        pa.field("right", pa.binary()),
+        pa.field("changelog", pa.bool_()),
+    ]
+)
+
+
+class JoinLayout:
+    """`sides`: the columns of the left and the right records, None while not known."""
+
+    def __init__(
+        self, state: KeyedStateBackend, left: pa.Schema | None, right: pa.Schema | None
+    ) -> None:
+        self._buffer = state.buffer("layout", SCHEMA)
+        self._groups = owned_groups(state.key_groups)
+        self.sides: list[pa.Schema | None] = [left, right]
+        self.changelog = False
+        rows, _ = self._buffer.get(0)
+        if rows.num_rows:
+            self.changelog = any(rows.column("changelog").to_pylist())
+            for side, name in enumerate(("left", "right")):
+                stored = rows.column(name).drop_null().unique().to_pylist()
+                known = [pa.ipc.read_schema(pa.py_buffer(data)) for data in stored]
+                declared = [one for one in [self.sides[side]] if one is not None]
+                self.sides[side] = _the_one([*known, *declared], name)
+
+    def read(self, batch: Batch, port: int) -> tuple[pa.RecordBatch, npt.NDArray[np.int8] | None]:
+        """The batch in the columns of its side, which it tells if they were not known, and its row
+        kinds."""
+        schema = self.sides[port]
+        columns = as_columns(batch, schema)
+        data, kinds = split_kinds(columns.data)
+        if schema is None:
+            schema = self.sides[port] = side_columns(data.schema)
+        if kinds is not None:
+            self.changelog = True
+        return fitted(data, schema, ("left", "right")[port]), kinds
+
+    def save(self) -> None:
+        """Write the rows; before each snapshot."""
+        count = len(self._groups)
+        texts = [None if one is None else one.serialize().to_pybytes() for one in self.sides]
+        columns = [pa.array([text] * count, type=pa.binary()) for text in texts]
+        columns.append(pa.array(np.full(count, self.changelog)))
+        self._buffer.replace(0, pa.Table.from_arrays(columns, schema=SCHEMA), self._groups)
+
+
+@overload
+def side_columns(schema: None) -> None: ...
+@overload
+def side_columns(schema: pa.Schema) -> pa.Schema: ...
+def side_columns(schema: pa.Schema | None) -> pa.Schema | None:
+    """The columns of a side as the join keeps them: without row kinds, dictionaries as values."""
+    if schema is None:
+        return None
+    return plain_columns(pa.schema([field for field in schema if field.name != ROW_KIND]))
+
+
+def as_columns(batch: Batch, schema: pa.Schema | None) -> ColumnBatch:
+    """Columns as they are; objects as columns of `schema`, with row kinds if they have any."""
+    if isinstance(batch, ColumnBatch) or schema is None:
+        return to_columns(batch)
+    first = batch.values[0]
+    fields = first if isinstance(first, dict) else getattr(first, "_fields", ())
+    return to_columns(batch, schema.append(ROW_KIND_FIELD) if ROW_KIND in fields else schema)
+
+
+def fitted(data: pa.RecordBatch, schema: pa.Schema, side: str) -> pa.RecordBatch:
+    """The columns of `schema`, by name. TypeMismatchError if one is missing or does not fit."""
+    missing = [name for name in schema.names if name not in data.schema.names]
+    if missing:
+        raise TypeMismatchError(
+            f"the {side} side has no columns {missing}, only {data.schema.names}: declared, or "
+            f"seen in earlier records, are {schema.names}"
+        )
+    return fit_columns(data.select(schema.names), schema)
+
+
+def _the_one(found: list[pa.Schema], side: str) -> pa.Schema | None:
+    for other in found[1:]:
+        if not other.equals(found[0]):
+            raise StateError(
+                f"the join's state has {side} records of columns [{_text(found[0])}] and of "
+                f"[{_text(other)}]: declare one type for that side, or give the operator a new uid"
+            )
+    return found[0] if found else None
+
+
+def _text(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)

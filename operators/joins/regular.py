@@ -1,0 +1,375 @@
+"""Regular join: every record of one side with every record of the other that has its key, for ever
+or as long as records live.
+
+Both sides' rows are kept, chained by key. A batch first finds its pairs among the other side's
+rows, then joins its own side: O(batch + result), whatever is stored. Pairs are found in portions of
+MAX_PAIRS, so what is in memory at a time does not depend on how often a key occurs.
+
+The result of an inner join of streams that only insert only grows. Every other result is a
+changelog, by the rules of Flink's StreamingJoinOperator (see `kernels.changes`), with +I and -D
+only: a row that is replaced is taken away and added.
+
+State: the rows of each side with what is known of them (see `rowstore`); chains and key index are
+built anew from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...api.joins import JoinKind
+from ...api.table_join_specs import RegularJoinSpec
+from ...core.batch import Batch, ColumnBatch
+from ...core.errors import OperatorError, StromError
+from ...core.joined_columns import JoinedColumns
+from ...core.preload import COLUMN_STATE, preload
+from ...core.row_kind import RowKind, retracts, with_kinds
+from ...state.backend import BufferState
+from ..base import Operator
+from ..kernels.change_flags import ALONE, LONE_SHOWN, MATCHED, MATCHED_SHOWN, PAIRS, UNTRACKED
+from .assembly import BatchRows, Rows, joined, joined_some
+from .condition import Condition
+from .keyslots import KeySlots
+from .layout import JoinLayout, side_columns
+from .rowstore import FIRST_COMPACTION, NO_TIME, RowStore
+from .snapshots import buffer_schema, restored_rows, saved_rows
+from .walking import Portion, no_pairs, walk
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+MAX_PAIRS = 1 << 15
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What records of one port do; see `kernels.changes`."""
+
+    show: int
+    track: int
+
+    @staticmethod
+    def of(how: JoinKind, port: int) -> _Rules:
+        if how in ("semi", "anti"):
+            if port == 0:
+                return _Rules(MATCHED if how == "semi" else ALONE, UNTRACKED)
+            return _Rules(0, MATCHED_SHOWN if how == "semi" else LONE_SHOWN)
+        outer = (how in ("left", "full"), how in ("right", "full"))
+        shown = LONE_SHOWN if outer[1 - port] else UNTRACKED
+        return _Rules(PAIRS | (ALONE if outer[port] else 0), shown)
+
+
+@dataclass(frozen=True)
+class _Records:
+    """A batch of one side. `slots`: NO_SLOT for null keys. `kinds`: None if it only inserts."""
+
+    data: pa.RecordBatch
+    seen: Int64s
+    slots: Int64s
+    retracting: Bools
+    insert_only: bool
+
+
+class RegularJoinOperator(Operator):
+    """See the module."""
+
+    def __init__(self, spec: RegularJoinSpec) -> None:
+        self._spec = spec
+        self._keys = (spec.key, spec.right_key)
+        self._rules = (_Rules.of(spec.how, 0), _Rules.of(spec.how, 1))
+        self._stores: list[RowStore | None] = [None, None]
+        """Rows of each side, from when its columns are known."""
+        self._columns: JoinedColumns | None = None
+        self._where: Condition | None = None
+        self._saved = False
+        """Whether the buffers hold what is in a snapshot; they are emptied when work goes on."""
+        self._armed = False
+        """Whether a wake-up for expired rows is under way."""
+
+    def open(self) -> None:
+        preload("operators.kernels.chains", "operators.kernels.gather", *COLUMN_STATE)
+        preload("operators.kernels.changes")
+        self._layout = JoinLayout(self.ctx.keyed_state, *map(side_columns, self._spec.schemas))
+        self._slots = self._new_slots()
+        for port in (0, 1):
+            if self._layout.sides[port] is not None:
+                self._bind(port)
+                if self.ctx.restored:
+                    self._restore(port)
+        self._arm()
+
+    def process(self, batch: Batch, port: int = 0) -> None:
+        if self._saved:
+            self._forget_saved()
+        try:
+            records = self._read(batch, port)
+            if self._spec.how == "inner" and not self._layout.changelog:
+                self._extend(records, port)
+            else:
+                self._change(records, port)
+        except StromError as error:
+            raise OperatorError(self.ctx.name, self.ctx.subtask, f"join: {error}") from error
+        self._tidy(FIRST_COMPACTION)
+        self._arm()
+
+    def on_processing_time(self, now_ms: int) -> None:
+        self._armed = False
+        self._tidy(0)
+        self._arm()
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        self._layout.save()
+        for port in (0, 1):
+            store = self._stores[port]
+            if store is not None and len(store):
+                groups = self._slots.groups(store.slots.used)
+                self._buffer(port, store).replace(0, saved_rows(store), groups)
+        self._saved = True
+
+    def validate(self) -> None:
+        """Assert the invariants of both sides."""
+        for store in self._stores:
+            if store is not None:
+                store.validate()
+
+    # --- records -----------------------------------------------------------------------------
+
+    def _read(self, batch: Batch, port: int) -> _Records:
+        """The batch in the columns of its side."""
+        data, kinds = self._layout.read(batch, port)
+        if self._stores[port] is None:
+            self._bind(port)
+        keys = self._keys[port].key_columns(ColumnBatch(data))
+        assert keys is not None
+        seen = batch.timestamps
+        retracting = np.zeros(len(batch), np.bool_) if kinds is None else retracts(kinds)
+        return _Records(
+            data,
+            np.full(len(batch), NO_TIME) if seen is None else seen,
+            self._slots.slots(keys),
+            retracting,
+            kinds is None or not retracting.any(),
+        )
+
+    def _extend(self, records: _Records, port: int) -> None:
+        """An inner join that only grows."""
+        mine, other = self._stores[port], self._stores[1 - port]
+        assert mine is not None
+        rows = BatchRows(records.data)
+        if other is not None:
+            for probing, stored, _ in self._pairs(records, other, rows, port):
+                if len(probing):
+                    self._emit(port, rows, probing, records.seen, stored, None)
+        self._store(mine, records, None)
+
+    def _change(self, records: _Records, port: int) -> None:
+        """Any other join: what the batch changes in the result, in order."""
+        from ..kernels.changes import settle
+
+        mine, other = self._stores[port], self._stores[1 - port]
+        assert mine is not None
+        rules, rows, count = self._rules[port], BatchRows(records.data), len(records.slots)
+        matches = np.zeros(count, dtype=np.int64)
+        portions: Iterator[Portion]
+        portions = no_pairs(count) if other is None else self._pairs(records, other, rows, port)
+        first = 0
+        for probing, stored, done in portions:
+            room = 2 * len(probing) + done - first
+            out = [np.empty(room, dtype=np.int64) for _ in range(3)]
+            counts = matches if other is None else other.matches.array
+            found = settle(
+                probing,
+                stored,
+                first,
+                done,
+                records.retracting,
+                rules.show,
+                rules.track,
+                matches,
+                counts,
+                *out,
+            )
+            first = done
+            if found:
+                batch_rows, stored_rows, signs = (array[:found] for array in out)
+                self._emit(port, rows, batch_rows, records.seen, stored_rows, signs)
+        self._store(mine, records, matches if mine.counted else None)
+
+    def _pairs(
+        self, records: _Records, other: RowStore, rows: BatchRows, port: int
+    ) -> Iterator[Portion]:
+        """The pairs that match; see `walking`."""
+        cutoff = other.cutoff(self.ctx.clock.now_ms())
+        chains = (other.head, other.link, other.born, cutoff)
+        for probing, stored, done in walk(records.slots, *chains, MAX_PAIRS):
+            if len(probing) and self._where is not None:
+                holds = self._holds(rows, probing, other, stored, port)
+                yield probing[holds], stored[holds], done
+            else:
+                yield probing, stored, done
+
+    def _holds(
+        self, rows: BatchRows, probing: Int64s, other: RowStore, stored: Int64s, port: int
+    ) -> Bools:
+        """For which pairs the further condition holds."""
+        assert self._where is not None
+        assert self._columns is not None
+        mine: tuple[Rows, Int64s] = (rows, probing)
+        theirs: tuple[Rows, Int64s] = (other.arena, stored)
+        (left, left_rows), (right, right_rows) = (mine, theirs) if port == 0 else (theirs, mine)
+        names = self._where.needs
+        return self._where.mask(
+            joined_some(self._columns, names, (left, right), left_rows, right_rows)
+        )
+
+    def _store(self, store: RowStore, records: _Records, matches: Int64s | None) -> None:
+        """Keep the batch's rows, but for those with null keys: nothing ever matches them."""
+        now = self.ctx.clock.now_ms()
+        keyed = records.slots >= 0
+        data, slots, seen = records.data, records.slots, records.seen
+        retracting = records.retracting
+        if not keyed.all():
+            chosen = np.flatnonzero(keyed)
+            if not len(chosen):
+                return
+            data, slots, seen = ColumnBatch(data).take(chosen).data, slots[chosen], seen[chosen]
+            retracting = retracting[chosen]
+            matches = None if matches is None else matches[chosen]
+        if records.insert_only:
+            store.add(data, slots, seen, now, matches)
+        else:
+            store.change(data, slots, seen, now, matches, retracting)
+
+    # --- results -----------------------------------------------------------------------------
+
+    def _emit(
+        self,
+        port: int,
+        rows: BatchRows,
+        batch_rows: Int64s,
+        seen: Int64s,
+        stored_rows: Int64s,
+        signs: Int64s | None,
+    ) -> None:
+        """`signs`: None for a result that only grows."""
+        other = self._stores[1 - port]
+        if self._spec.how in ("semi", "anti"):
+            data, times = self._left_only(port, rows, batch_rows, seen, stored_rows)
+        else:
+            assert self._columns is not None
+            stored: Rows
+            if other is not None and len(other):
+                stored = other.arena
+                held = np.where(stored_rows >= 0, other.seen.array[stored_rows], NO_TIME)
+            else:
+                stored = BatchRows(_no_rows(self._layout.sides[1 - port]))
+                held = np.full(len(stored_rows), NO_TIME)
+            own = np.where(batch_rows >= 0, seen[batch_rows], NO_TIME)
+            times = np.maximum(own, held)
+            mine: tuple[Rows, Int64s] = (rows, batch_rows)
+            theirs: tuple[Rows, Int64s] = (stored, stored_rows)
+            left, right = (mine, theirs) if port == 0 else (theirs, mine)
+            data = joined(self._columns, *left, *right)
+        if signs is not None:
+            kinds = np.where(signs > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8)
+            data = with_kinds(data, kinds)
+        stamps = None if (times == NO_TIME).any() else times
+        self.out.emit(ColumnBatch(data, stamps))
+
+    def _left_only(
+        self, port: int, rows: BatchRows, batch_rows: Int64s, seen: Int64s, stored_rows: Int64s
+    ) -> tuple[pa.RecordBatch, Int64s]:
+        """Semi and anti joins give left records: of the batch, or those stored."""
+        if port == 0:
+            arrays, times = rows.gather(batch_rows), seen[batch_rows]
+        else:
+            store = self._stores[0]
+            assert store is not None
+            arrays, times = store.arena.gather(stored_rows), store.seen.array[stored_rows]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._layout.sides[0]), times
+
+    # --- state -------------------------------------------------------------------------------
+
+    def _bind(self, port: int) -> None:
+        """The columns of a side are known."""
+        schema = self._layout.sides[port]
+        assert schema is not None
+        counted = self._rules[1 - port].track != UNTRACKED
+        self._stores[port] = RowStore(schema, self._spec.ttl_ms, counted)
+        left, right = self._layout.sides
+        if left is not None and right is not None:
+            self._columns = JoinedColumns.of(left, right, *self._spec.shared, self._spec.suffix)
+            if self._spec.where is not None:
+                self._where = Condition(self._spec.where, self._columns.schema)
+
+    def _restore(self, port: int) -> None:
+        store = self._stores[port]
+        assert store is not None
+        rows, _ = self._buffer(port, store).get(0)
+        if rows.num_rows:
+            data, known = restored_rows(store, rows, self.ctx.clock.now_ms())
+            keys = self._keys[port].key_columns(ColumnBatch(data))
+            assert keys is not None
+            if data.num_rows:
+                store.fill(data, self._slots.slots(keys), known)
+        self._buffer(port, store).drop(0)
+
+    def _buffer(self, port: int, store: RowStore) -> BufferState:
+        return self.ctx.keyed_state.buffer(("left", "right")[port], buffer_schema(store))
+
+    def _forget_saved(self) -> None:
+        """A snapshot is taken; the buffers would keep replaced arrays alive."""
+        for port in (0, 1):
+            store = self._stores[port]
+            if store is not None:
+                self._buffer(port, store).drop(0)
+        self._saved = False
+
+    def _new_slots(self) -> KeySlots:
+        return KeySlots(self.ctx.max_parallelism, f"join '{self.ctx.name}'")
+
+    def _arm(self) -> None:
+        """Ask to be woken when the rows that are here now have expired."""
+        ttl = self._spec.ttl_ms
+        if (
+            ttl is not None
+            and not self._armed
+            and any(store and len(store) for store in self._stores)
+        ):
+            self.ctx.wake_at(self.ctx.clock.now_ms() + ttl)
+            self._armed = True
+
+    def _tidy(self, least: int) -> None:
+        """Drop rows without use when they are more than `least` and the better half."""
+        now = self.ctx.clock.now_ms()
+        for port in (0, 1):
+            store = self._stores[port]
+            if store is not None and store.useless(now) > max(least, len(store) // 2):
+                self._stores[port] = store.compacted(now)
+        kept = sum(len(store) for store in self._stores if store is not None)
+        if len(self._slots) > FIRST_COMPACTION + 2 * kept:
+            self._slots = self._new_slots()
+            for port in (0, 1):
+                store = self._stores[port]
+                if store is not None:
+                    self._stores[port] = self._rekeyed(port, store)
+
+    def _rekeyed(self, port: int, store: RowStore) -> RowStore:
+        """The same rows under slots of the new index."""
+        rows = store.useful(self.ctx.clock.now_ms())
+        data = pa.RecordBatch.from_arrays(store.arena.gather(rows), schema=store.arena.schema)
+        keys = self._keys[port].key_columns(ColumnBatch(data))
+        assert keys is not None
+        new = RowStore(store.arena.schema, store.ttl_ms, store.counted)
+        if len(rows):
+            new.fill(data, self._slots.slots(keys), store.known(rows))
+        return new
+
+
+def _no_rows(schema: pa.Schema | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=schema or pa.schema([]))

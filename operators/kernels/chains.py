@@ -1,0 +1,111 @@
+"""Kernels over rows chained by key slot: the in-memory index of a join's stored rows.
+
+`head[slot]` is the slot's newest row, `link[row]` the next older one, -1 the end. Adding a row is
+two writes; finding the rows of a key follows the chain. A row stored before `cutoff` by `born`
+(times of arrival, never decreasing along the rows) has expired; as a chain goes from new to old,
+everything behind such a row has expired as well. `born` is empty where nothing expires.
+Twins in `reference_chains`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.native import int64, njit, void
+from .signatures import BOOLS, BOOLS_IN, INTS, INTS_IN, OPTIONS
+
+NONE = -1
+FRESH = -2
+"""In a cursor: the chain of this row has not been entered yet."""
+
+
+@njit([void(INTS_IN, int64, INTS, INTS)], **OPTIONS)
+def link_rows(slots: Any, first: int, head: Any, link: Any) -> None:
+    """Put rows first, first + 1, ... into the chains of their slots."""
+    for i in range(len(slots)):
+        slot = slots[i]
+        link[first + i] = head[slot]
+        head[slot] = first + i
+
+
+@njit([int64(INTS_IN, INTS_IN, INTS_IN, INTS_IN, int64, INTS, INTS, INTS)], **OPTIONS)
+def walk_pairs(
+    slots: Any,
+    head: Any,
+    link: Any,
+    born: Any,
+    cutoff: int,
+    cursor: Any,
+    probing: Any,
+    stored: Any,
+) -> int:
+    """The pairs (row of `slots`, stored row), from where `cursor` (row, stored row) stands until
+    all are found or `probing` is full; returns how many. Rows before cursor[0] are done. A negative
+    slot has no pairs."""
+    room = len(probing)
+    found = 0
+    row = cursor[0]
+    at = cursor[1]
+    while row < len(slots):
+        if at == FRESH:
+            at = head[slots[row]] if slots[row] >= 0 else NONE
+        while at != NONE:
+            if len(born) and born[at] <= cutoff:
+                break
+            if found == room:
+                cursor[0] = row
+                cursor[1] = at
+                return found
+            probing[found] = row
+            stored[found] = at
+            found += 1
+            at = link[at]
+        row += 1
+        at = FRESH
+    cursor[0] = row
+    cursor[1] = FRESH
+    return found
+
+
+@njit(
+    [void(INTS_IN, INTS_IN, BOOLS_IN, INTS_IN, INTS, INTS, INTS_IN, int64, INTS, BOOLS, INTS)],
+    **OPTIONS,
+)
+def apply_changes(
+    slots: Any,
+    rows: Any,
+    retracting: Any,
+    hashed: Any,
+    head: Any,
+    link: Any,
+    born: Any,
+    cutoff: int,
+    hashes: Any,
+    alive: Any,
+    removed: Any,
+) -> None:
+    """A changelog in order: add row `rows[i]` to its chain, or take away the newest row whose
+    content has the hash `hashed[i]`; `removed[i]` becomes the row taken, -1 if there was none."""
+    for i in range(len(slots)):
+        slot = slots[i]
+        removed[i] = NONE
+        if not retracting[i]:
+            row = rows[i]
+            link[row] = head[slot]
+            head[slot] = row
+            hashes[row] = hashed[i]
+            alive[row] = True
+            continue
+        before = NONE
+        at = head[slot]
+        while at != NONE and not (len(born) and born[at] <= cutoff):
+            if hashes[at] == hashed[i]:
+                if before == NONE:
+                    head[slot] = link[at]
+                else:
+                    link[before] = link[at]
+                alive[at] = False
+                removed[i] = at
+                break
+            before = at
+            at = link[at]

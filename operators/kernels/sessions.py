@@ -1,0 +1,302 @@
+"""Session intervals of all keys in one array: records in, intervals that grow and meet, and a wheel
+of due times.
+
+`sessions[slot]` is one cache line: START, END (exclusive), NEXT (the key's next older session),
+OWNER (its key), ORDER (number of the record that last changed the bounds), STATE, and AFTER, BEFORE
+(neighbours in the wheel). `head[key]` is the key's latest session. A key's sessions are disjoint,
+do not touch, and are chained from the latest to the earliest: a record in order of time meets its
+session at once, one that comes late walks past those after it. -1 ends every chain.
+
+The wheel: `ring[(due // width) % len(ring)]` chains the sessions that are to be looked at then. A
+session that grows stays where it is and is moved when its place comes up, so it moves at most once
+per gap and not once per record. Invariant: no session's place comes after its due time.
+
+`control` is int64[4]: FREE (chain of free slots through NEXT), USED (slots ever used), OPEN (open
+sessions), KEYS (keys with open sessions). A slot whose session merged into another or ended stays
+taken until `release`: what is stored under it has to be moved first.
+
+`reference_sessions` says the same in plain Python.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.native import Array, int64, njit, void
+from .signatures import INTS, INTS_IN, OPTIONS
+
+START, END, NEXT, OWNER, ORDER, STATE, AFTER, BEFORE = range(8)
+FIELDS = 8
+WAITING, FIRED, TOUCHED, MERGED = range(4)
+"""STATE. TOUCHED: a record came behind the window's end, it has to fire now. MERGED: NEXT is the
+session that took it over."""
+
+FREE, USED, OPEN, KEYS = range(4)
+LATE = -1
+MAX_TIMESTAMP = 2**63 - 1
+
+TABLE = Array(int64, 2, "C")
+
+
+@njit(inline="always")
+def _last(end: int, lateness: int) -> int:
+    """The watermark at which a session with this end is over."""
+    return end - 1 + lateness if end - 1 <= MAX_TIMESTAMP - lateness else MAX_TIMESTAMP
+
+
+@njit(inline="always")
+def _link(sessions: Any, ring: Any, width: int, slot: int, due: int) -> None:
+    place = (due // width) % ring.size
+    first = ring[place]
+    sessions[slot, AFTER] = first
+    sessions[slot, BEFORE] = -1 - place
+    if first >= 0:
+        sessions[first, BEFORE] = slot
+    ring[place] = slot
+
+
+@njit(inline="always")
+def _unlink(sessions: Any, ring: Any, slot: int) -> None:
+    before = sessions[slot, BEFORE]
+    after = sessions[slot, AFTER]
+    if before < 0:
+        ring[-1 - before] = after
+    else:
+        sessions[before, AFTER] = after
+    if after >= 0:
+        sessions[after, BEFORE] = before
+
+
+@njit(inline="always")
+def _open(sessions: Any, head: Any, control: Any, key: int, newer: int) -> int:
+    """A slot for a new session of the key, chained behind `newer` (-1: as the latest)."""
+    slot = control[FREE]
+    if slot >= 0:
+        control[FREE] = sessions[slot, NEXT]
+    else:
+        slot = control[USED]
+        control[USED] += 1
+    control[OPEN] += 1
+    if newer >= 0:
+        sessions[slot, NEXT] = sessions[newer, NEXT]
+        sessions[newer, NEXT] = slot
+    else:
+        control[KEYS] += head[key] < 0
+        sessions[slot, NEXT] = head[key]
+        head[key] = slot
+    sessions[slot, OWNER] = key
+    return slot  # type: ignore[no-any-return]
+
+
+@njit(
+    [
+        void(
+            *[INTS_IN, INTS_IN, int64, int64, int64, int64, int64],
+            *[TABLE, INTS, INTS, INTS, INTS, INTS, INTS, INTS],
+        )
+    ],
+    **OPTIONS,
+)
+def assign(
+    keys: Any,
+    times: Any,
+    number: int,
+    gap: int,
+    lateness: int,
+    watermark: int,
+    width: int,
+    sessions: Any,
+    head: Any,
+    ring: Any,
+    control: Any,
+    out: Any,
+    merged: Any,
+    touched: Any,
+    counts: Any,
+) -> None:
+    """out[i] = the slot of the session that row i is part of after the last row, LATE if none.
+
+    merged: slots whose contents belong to the session `survivors` finds; touched: those that may
+    have to fire now. Both and `out` have room for one entry per row; counts = [number of merged,
+    of touched, of late rows]. `sessions` has room for one more session per row."""
+    merges = 0
+    touches = 0
+    late = 0
+    for i in range(keys.size):
+        low = times[i]
+        high = low + gap
+        key = keys[i]
+        newer = -1
+        at = head[key]
+        while at >= 0 and sessions[at, START] > high:
+            newer = at
+            at = sessions[at, NEXT]
+        if at < 0 or sessions[at, END] < low:
+            last = _last(high, lateness)
+            if last <= watermark:
+                out[i] = LATE
+                late += 1
+                continue
+            at = _open(sessions, head, control, key, newer)
+            sessions[at, START] = low
+            sessions[at, END] = high
+            sessions[at, ORDER] = number + i
+            sessions[at, STATE] = WAITING
+            _link(sessions, ring, width, at, last if high - 1 <= watermark else high - 1)
+        else:
+            if low < sessions[at, START]:
+                sessions[at, START] = low
+                sessions[at, ORDER] = number + i
+                older = sessions[at, NEXT]
+                if older >= 0 and sessions[older, END] >= low:
+                    sessions[at, START] = sessions[older, START]
+                    sessions[at, NEXT] = sessions[older, NEXT]
+                    _unlink(sessions, ring, older)
+                    sessions[older, STATE] = MERGED
+                    sessions[older, NEXT] = at
+                    control[OPEN] -= 1
+                    merged[merges] = older
+                    merges += 1
+            if high > sessions[at, END]:
+                sessions[at, END] = high
+                sessions[at, ORDER] = number + i
+        out[i] = at
+        if sessions[at, END] - 1 <= watermark:
+            if sessions[at, STATE] != TOUCHED:
+                sessions[at, STATE] = TOUCHED
+                touched[touches] = at
+                touches += 1
+        elif sessions[at, STATE] != WAITING:
+            sessions[at, STATE] = WAITING
+            _unlink(sessions, ring, at)
+            _link(sessions, ring, width, at, sessions[at, END] - 1)
+    counts[0] = merges
+    counts[1] = touches
+    counts[2] = late
+
+
+@njit([void(TABLE, INTS)], **OPTIONS)
+def survivors(sessions: Any, slots: Any) -> None:
+    """Replace slots of merged sessions by those that took them over. Negative slots stay."""
+    for i in range(slots.size):
+        slot = slots[i]
+        while slot >= 0 and sessions[slot, STATE] == MERGED:
+            slot = sessions[slot, NEXT]
+        slots[i] = slot
+
+
+@njit([int64(TABLE, INTS)], **OPTIONS)
+def settle(sessions: Any, touched: Any) -> int:
+    """Keep those that still have to fire, now that the batch is over, and take them for fired.
+    Returns how many."""
+    kept = 0
+    for i in range(touched.size):
+        slot = touched[i]
+        if sessions[slot, STATE] == TOUCHED:
+            sessions[slot, STATE] = FIRED
+            touched[kept] = slot
+            kept += 1
+    return kept
+
+
+@njit(inline="always")
+def _close(sessions: Any, head: Any, control: Any, slot: int) -> None:
+    """Take a session out of its key's chain."""
+    key = sessions[slot, OWNER]
+    at = head[key]
+    if at == slot:
+        head[key] = sessions[slot, NEXT]
+        control[KEYS] -= head[key] < 0
+    else:
+        while sessions[at, NEXT] != slot:
+            at = sessions[at, NEXT]
+        sessions[at, NEXT] = sessions[slot, NEXT]
+    control[OPEN] -= 1
+
+
+@njit(
+    [void(int64, int64, int64, int64, int64, TABLE, INTS, INTS, INTS, INTS, INTS, INTS)], **OPTIONS
+)
+def take_due(
+    first: int,
+    places: int,
+    watermark: int,
+    lateness: int,
+    width: int,
+    sessions: Any,
+    head: Any,
+    ring: Any,
+    control: Any,
+    firing: Any,
+    ending: Any,
+    counts: Any,
+) -> None:
+    """Sessions to fire at this watermark, and those that are over; counts = [fire, over].
+
+    Looks at `places` places of the ring from place `first` on. A session over is taken out of
+    everything but keeps slot, bounds and owner until `release`."""
+    fires = 0
+    ends = 0
+    for step in range(places):
+        place = (first + step) % ring.size
+        at = ring[place]
+        while at >= 0:
+            after = sessions[at, AFTER]
+            last = _last(sessions[at, END], lateness)
+            due = last if sessions[at, STATE] == FIRED else sessions[at, END] - 1
+            if due <= watermark:
+                if sessions[at, STATE] != FIRED:
+                    sessions[at, STATE] = FIRED
+                    firing[fires] = at
+                    fires += 1
+                due = last
+                if last <= watermark:
+                    ending[ends] = at
+                    ends += 1
+                    _unlink(sessions, ring, at)
+                    _close(sessions, head, control, at)
+            if due > watermark and (due // width) % ring.size != place:
+                _unlink(sessions, ring, at)
+                _link(sessions, ring, width, at, due)
+            at = after
+    counts[0] = fires
+    counts[1] = ends
+
+
+@njit([void(TABLE, INTS, INTS_IN)], **OPTIONS)
+def release(sessions: Any, control: Any, slots: Any) -> None:
+    """Slots of merged or ended sessions are free again."""
+    for i in range(slots.size):
+        slot = slots[i]
+        sessions[slot, OWNER] = -1
+        sessions[slot, NEXT] = control[FREE]
+        control[FREE] = slot
+
+
+@njit(
+    [void(INTS_IN, INTS_IN, INTS_IN, INTS_IN, INTS_IN, int64, int64, TABLE, INTS, INTS, INTS)],
+    **OPTIONS,
+)
+def restore(
+    keys: Any,
+    starts: Any,
+    ends: Any,
+    orders: Any,
+    states: Any,
+    lateness: int,
+    width: int,
+    sessions: Any,
+    head: Any,
+    ring: Any,
+    control: Any,
+) -> None:
+    """Put sessions back, ascending by start within each key, into slots 0, 1, ... of an empty
+    table."""
+    for i in range(keys.size):
+        at = _open(sessions, head, control, keys[i], -1)
+        sessions[at, START] = starts[i]
+        sessions[at, END] = ends[i]
+        sessions[at, ORDER] = orders[i]
+        sessions[at, STATE] = states[i]
+        due = _last(ends[i], lateness) if states[i] == FIRED else ends[i] - 1
+        _link(sessions, ring, width, at, due)

@@ -1,0 +1,1 @@
+"""Session windows on kernels: see `window`."""

@@ -1,0 +1,159 @@
+"""Session windows of a fixed gap over event time, on kernels: built-in aggregates.
+
+A record extends its key's session, joins two of them, or opens one, in a few array accesses;
+sessions fire from a wheel of due times. No per-record Python, no timers.
+
+What is late, what fires and what comes out is as on the row path, with one difference: where
+lateness is allowed, a late record makes its already fired session fire again once per batch, at the
+batch's end and with the bounds it has then, not once per record. Bounds that a session had only in
+the middle of a batch are never seen. With batches of one record there is no difference.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...api.specs import WindowSpec
+from ...api.windows import EventTimeSessionWindows, no_timestamp_error
+from ...core.batch import Batch, take_column, to_columns
+from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from ...core.errors import TypeMismatchError
+from ...core.preload import COLUMN_STATE, preload
+from ..base import Operator
+from ..bounded_output import BoundedOutput
+from ..columns import fit_columns
+from ..slices import Int64s
+from ..slot_kinds import runs_on_slots
+from ..window_progress import WindowProgress
+
+if TYPE_CHECKING:
+    from .store import Fired, SessionStore
+
+LATE_DROPPED = "numLateRecordsDropped"
+
+
+class ColumnarSessionOperator(Operator):
+    """See the module. State is created when the first record, or a snapshot, tells the types."""
+
+    def __init__(self, spec: WindowSpec) -> None:
+        assert isinstance(spec.assigner, EventTimeSessionWindows)
+        assert runs_on_slots(spec.function)
+        self._spec = spec
+        self._function = spec.function
+        self._gap = spec.assigner.gap
+        self._lateness = min(spec.allowed_lateness_ms, MAX_TIMESTAMP)
+        self._saved = False
+        """Whether state holds the rows of a snapshot."""
+
+    def open(self) -> None:
+        from ..slot_aggregates import make_slots
+
+        preload(*COLUMN_STATE)
+        self._aggregates = make_slots(self._function)
+        self._output = BoundedOutput(self._spec, self.ctx, self.out)
+        self._progress = WindowProgress(self.ctx.keyed_state)
+        self._store: SessionStore | None = None
+        layout = self._progress.layout
+        if layout is not None:
+            self._store = self._bind(layout)
+            self._store.load(self.ctx.keyed_state)
+            self._saved = True
+
+    def process(self, batch: Batch, port: int = 0) -> None:
+        columns = to_columns(batch)
+        times = self._times(columns.timestamps)
+        keys = self._spec.key.key_columns(columns)
+        assert keys is not None
+        inputs = self._aggregates.inputs(columns)
+        if self._store is None:
+            fields = [*keys.schema, *self._aggregates.layout(inputs)]
+            layout = pa.schema(fields, metadata={"keys": str(len(keys.schema))})
+            self._progress.layout = layout
+            self._store = self._bind(layout)
+        self._forget_saved()
+        keys = fit_columns(keys, self._keys)
+        for watermark, rows in self._progress.split(keys):
+            if rows is None:
+                self._add(batch, times, keys, inputs, watermark)
+            else:
+                at = pa.array(rows)
+                some = [take_column(array, at) for array in inputs]
+                chosen = [take_column(column, at) for column in keys.columns]
+                part = pa.RecordBatch.from_arrays(chosen, schema=keys.schema)
+                self._add(batch.take(rows), times[rows], part, some, watermark)
+
+    def process_watermark(self, timestamp: int) -> None:
+        if self._store is not None and timestamp > self._progress.watermark:
+            self._forget_saved()
+            self._emit(self._store.fire(timestamp))
+        self._progress.advance(timestamp)
+        self.out.emit_watermark(timestamp)
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        if self._store is not None:
+            self._store.save(self.ctx.keyed_state)
+            self._saved = True
+        self._progress.save()
+
+    def validate(self) -> None:
+        """Assert the invariants; for tests."""
+        if self._store is not None:
+            self._store.validate()
+
+    def _bind(self, layout: pa.Schema) -> SessionStore:
+        from .store import SessionStore
+
+        count = int(layout.metadata[b"keys"])
+        self._keys = pa.schema(list(layout)[:count])
+        self._aggregates.bind(list(layout)[count:])
+        self._output.bind(self._keys, self._aggregates.names)
+        return SessionStore(self._gap, self._lateness, self._keys, self._aggregates)
+
+    def _times(self, timestamps: Int64s | None) -> Int64s:
+        if timestamps is None or timestamps.min() == MIN_TIMESTAMP:
+            raise no_timestamp_error()
+        if timestamps.max() > MAX_TIMESTAMP - self._gap:
+            raise TypeMismatchError(
+                f"window operator '{self.ctx.name}': a session that starts at "
+                f"{timestamps.max()} ms would end after the last timestamp, {MAX_TIMESTAMP}"
+            )
+        return np.ascontiguousarray(timestamps, dtype=np.int64)
+
+    def _add(
+        self,
+        batch: Batch,
+        times: Int64s,
+        keys: pa.RecordBatch,
+        inputs: list[pa.Array],
+        watermark: int,
+    ) -> None:
+        """Fold records whose key groups have fired up to `watermark`."""
+        assert self._store is not None
+        number = self._progress.number
+        self._progress.number += len(times)
+        late, fired = self._store.add(keys, times, inputs, number, watermark)
+        self._emit_late(batch, late)
+        self._emit(fired)
+
+    def _emit(self, fired: Fired | None) -> None:
+        if fired is not None:
+            bounds = pa.array(fired.starts), pa.array(fired.ends)
+            self._output.emit(fired.keys, *bounds, fired.results, fired.ends - 1)
+
+    def _emit_late(self, batch: Batch, rows: npt.NDArray[np.int64]) -> None:
+        if not len(rows):
+            return
+        if self._spec.late_tag is None:
+            self.ctx.metrics.count(LATE_DROPPED, len(rows))
+        else:
+            self.out.emit_side(self._spec.late_tag.tag_id, batch.take(rows))
+
+    def _forget_saved(self) -> None:
+        """What the last snapshot wrote has been taken by now; do not hold the sessions twice."""
+        if self._saved and self._store is not None:
+            self._store.forget_saved(self.ctx.keyed_state)
+            self._saved = False

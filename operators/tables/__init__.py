@@ -1,0 +1,1 @@
+"""Tables per key that change with every batch: group aggregates, top-n, deduplication, over."""

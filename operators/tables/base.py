@@ -1,0 +1,192 @@
+"""What operators with a table per key share: binding to the first batch's columns, row kinds.
+
+Types are known with the first record, so an operator binds then; the layout it bound to is stored
+with the state, from which a restored operator binds again. It says whether the input is a
+changelog: the first batch decides.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...core.batch import Batch, ColumnBatch, to_columns
+from ...core.errors import GraphError, TypeMismatchError
+from ...core.keys import ColumnKey, KeySelector
+from ...core.preload import COLUMN_STATE, preload
+from ...core.row_kind import ROW_KIND, retracts, split_kinds, with_kinds
+from ..base import Operator
+from ..columns import fit_columns
+from ..slices import Int64s
+from ..window_progress import WindowProgress
+
+Int8s = npt.NDArray[np.int8]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Records:
+    """One batch: key columns and columns of the types bound to. `stamps`: event times, None when
+    the stream has none. `retracted`: which records take one away, None for none."""
+
+    keys: pa.RecordBatch
+    data: pa.RecordBatch
+    stamps: Int64s | None
+    retracted: Bools | None
+
+    def __len__(self) -> int:
+        return int(self.data.num_rows)
+
+    def slice(self, start: int, count: int) -> Records:
+        stop = start + count
+        return Records(
+            self.keys.slice(start, count),
+            self.data.slice(start, count),
+            None if self.stamps is None else self.stamps[start:stop],
+            None if self.retracted is None else self.retracted[start:stop],
+        )
+
+    def parts(self, size: int) -> Iterator[Records]:
+        """The records in parts of at most `size`."""
+        if len(self) <= size:
+            yield self
+            return
+        for start in range(0, len(self), size):
+            yield self.slice(start, min(size, len(self) - start))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What an operator is bound to. `named`: the keys are columns, under their own names."""
+
+    keys: pa.Schema
+    columns: pa.Schema
+    stamped: bool
+    changelog: bool
+    named: bool
+
+    def to_schema(self) -> pa.Schema:
+        flags = {
+            "keys": len(self.keys),
+            "stamped": self.stamped,
+            "changelog": self.changelog,
+            "named": self.named,
+        }
+        metadata = {name: str(int(value)) for name, value in flags.items()}
+        return pa.schema([*self.keys, *self.columns], metadata=metadata)
+
+    @staticmethod
+    def of(schema: pa.Schema) -> Layout:
+        count, stamped, changelog, named = (
+            int(schema.metadata[name]) for name in (b"keys", b"stamped", b"changelog", b"named")
+        )
+        fields = list(schema)
+        keys, columns = pa.schema(fields[:count]), pa.schema(fields[count:])
+        return Layout(keys, columns, bool(stamped), bool(changelog), bool(named))
+
+
+class TableOperator(Operator):
+    """Subclasses: `bind` makes or restores state, `update` works a batch in, `save` puts into
+    `ctx.keyed_state` what is kept outside it."""
+
+    kernels: Sequence[str] = ()
+    """Modules to load while opening."""
+
+    def __init__(self, key: KeySelector) -> None:
+        self._key = key
+        self._layout: Layout | None = None
+
+    def open(self) -> None:
+        preload(*COLUMN_STATE, *self.kernels)
+        self._progress = WindowProgress(self.ctx.keyed_state, "layout")
+        if self._progress.layout is not None:
+            self._layout = Layout.of(self._progress.layout)
+            self.bind(self._layout)
+
+    def process(self, batch: Batch, port: int = 0) -> None:
+        columns = to_columns(batch)
+        data, kinds = split_kinds(columns.data)
+        keys = self._key.key_columns(ColumnBatch(data, columns.timestamps))
+        assert keys is not None
+        if self._layout is None:
+            layout = Layout(
+                bare(keys.schema),
+                bare(data.schema),
+                stamped=columns.timestamps is not None,
+                changelog=kinds is not None,
+                named=isinstance(self._key, ColumnKey),
+            )
+            self.bind(layout)
+            self._layout = layout
+            self._progress.layout = layout.to_schema()
+        self.update(self._records(self._layout, data, kinds, keys, columns.timestamps))
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        if self._layout is not None:
+            self.save()
+        self._progress.save()
+
+    @abstractmethod
+    def bind(self, layout: Layout) -> None:
+        """Once, before records flow."""
+
+    @abstractmethod
+    def update(self, records: Records) -> None: ...
+
+    def save(self) -> None:
+        """Before each snapshot."""
+
+    def emit(self, data: pa.RecordBatch, kinds: Int8s | None, stamps: Int64s | None) -> None:
+        """Send a batch with its row kinds, if it is a changelog."""
+        if data.num_rows:
+            rows = data if kinds is None else with_kinds(data, kinds)
+            self.out.emit(ColumnBatch(rows, stamps))
+
+    def _records(
+        self,
+        layout: Layout,
+        data: pa.RecordBatch,
+        kinds: Int8s | None,
+        keys: pa.RecordBatch,
+        stamps: Int64s | None,
+    ) -> Records:
+        if data.schema.names != layout.columns.names:
+            raise TypeMismatchError(
+                f"operator '{self.ctx.name}': records have columns {data.schema.names} now and had "
+                f"{layout.columns.names} before"
+            )
+        if kinds is not None and not layout.changelog:
+            raise TypeMismatchError(
+                f"operator '{self.ctx.name}': its first records had no column {ROW_KIND}, these "
+                "have: all streams united before it must be changelogs, or none"
+            )
+        if layout.stamped and stamps is None:
+            raise TypeMismatchError(
+                f"operator '{self.ctx.name}': its first records had event times, these have none"
+            )
+        return Records(
+            fit_columns(keys, layout.keys),
+            fit_columns(data, layout.columns),
+            stamps if layout.stamped else None,
+            None if kinds is None else retracts(kinds),
+        )
+
+
+def bare(schema: pa.Schema) -> pa.Schema:
+    """Names and types alone: nullability and metadata may differ from batch to batch."""
+    return pa.schema([pa.field(field.name, field.type) for field in schema])
+
+
+def require_distinct(operator: str, names: Sequence[str]) -> None:
+    """GraphError if an operator's output would have a column twice."""
+    twice = sorted({name for name in names if list(names).count(name) > 1})
+    if twice:
+        raise GraphError(
+            f"operator '{operator}' would emit several columns named {twice}: rename them upstream,"
+            " or the operator's own"
+        )

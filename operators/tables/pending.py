@@ -1,0 +1,61 @@
+"""Records that wait for the watermark to pass their event time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...state.backend import KeyedStateBackend
+from ..slices import Int64s
+from .base import Layout, Records
+from .grown import fill_to
+from .kept_rows import KeptRows
+
+
+class Pending:
+    """`_positions[:_count]` and `_times[:_count]`: where the waiting records lie, in order of
+    arrival, and their event times; `_first` is the least of these."""
+
+    def __init__(self, layout: Layout, state: KeyedStateBackend) -> None:
+        self._rows = KeptRows(layout, state, "pending")
+        self._positions = np.empty(0, dtype=np.int64)
+        self._times = np.empty(0, dtype=np.int64)
+        self._count = 0
+        self._first: int | None = None
+        restored = self._rows.restored()
+        if restored is not None:
+            self.add(restored, None)
+
+    def add(self, records: Records, rows: Int64s | None) -> None:
+        """These records of a batch (None: all), behind those that wait already."""
+        assert records.stamps is not None
+        self._rows.forget_saved()
+        times = records.stamps if rows is None else records.stamps[rows]
+        if not len(times):
+            return
+        start, self._count = self._count, self._count + len(times)
+        self._positions = fill_to(self._positions, self._count, 0)
+        self._times = fill_to(self._times, self._count, 0)
+        self._positions[start : self._count] = self._rows.add(records, rows)
+        self._times[start : self._count] = times
+        least = int(times.min())
+        self._first = least if self._first is None else min(self._first, least)
+
+    def take_until(self, time: int) -> Records | None:
+        """Those of times up to this one, sorted by time, then arrival; None if there are none."""
+        if self._first is None or self._first > time:
+            return None
+        self._rows.forget_saved()
+        positions, times = self._positions[: self._count], self._times[: self._count]
+        due = np.flatnonzero(times <= time)
+        left = np.flatnonzero(times > time)
+        order = due[np.argsort(times[due], kind="stable")]
+        keys, data = self._rows.keyed(positions[order])
+        records = Records(keys, data, times[order], None)
+        self._rows.slab.release(positions[due])
+        self._positions, self._times = positions[left], times[left]
+        self._count = len(left)
+        self._first = int(self._times.min()) if len(left) else None
+        return records
+
+    def save(self) -> None:
+        self._rows.save(self._positions[: self._count])

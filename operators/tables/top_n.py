@@ -1,0 +1,149 @@
+"""The first n records per key of an order, as a changelog; ties in order of arrival.
+
+Per key there is a sorted array of at most n entries, and only their records are kept. That is
+enough while the input only inserts: what drops out never comes back. Where the input retracts,
+`AllRows` keeps every record. A batch emits the difference between before and after it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from ...api.table_specs import TopNSpec
+from ...core.row_kind import ROW_KIND
+from ...state.column_tables import MemoryColumnTable
+from ..slices import Int64s
+from .all_rows import AllRows
+from .base import Layout, Records, TableOperator, require_distinct
+from .differences import Differences
+from .grown import as_rows, bounds, fill_to, ranges
+from .kept_rows import KeptRows
+from .order_words import OrderWords
+
+_SCRATCH = 1 << 22
+"""Entries of scratch memory for the former lists of a batch; larger batches are cut."""
+
+
+class TopNOperator(TableOperator):
+    """See the module."""
+
+    kernels = ("operators.kernels.ranking",)
+
+    def __init__(self, spec: TopNSpec) -> None:
+        super().__init__(spec.key)
+        self._spec = spec
+
+    def bind(self, layout: Layout) -> None:
+        spec = self._spec
+        added = [ROW_KIND] if spec.rank is None else [spec.rank, ROW_KIND]
+        require_distinct(self.ctx.name, [*layout.columns.names, *added])
+        words = OrderWords(spec.order, layout.columns, self.ctx.name)
+        shape = Differences(spec.rank, ranked=spec.rank is not None)
+        self._work: BestN | AllRows
+        if layout.changelog:
+            self._work = AllRows(self, layout, words, spec.n, shape)
+        else:
+            self._work = BestN(self, layout, words, spec.n, shape)
+
+    def update(self, records: Records) -> None:
+        self._work.update(records)
+
+    def save(self) -> None:
+        self._work.save()
+
+
+class BestN:
+    """Entries of slot s: `_ids[s * n:][:_sizes[s]]`, positions of kept rows in order; `_words`
+    likewise, if they last."""
+
+    def __init__(
+        self,
+        operator: TableOperator,
+        layout: Layout,
+        order: OrderWords,
+        n: int,
+        differences: Differences,
+    ) -> None:
+        self._operator = operator
+        self._order = order
+        self._n = n
+        self._differences = differences
+        self._rows = KeptRows(layout, operator.ctx.keyed_state)
+        self._index = MemoryColumnTable("top_n", layout.keys, ())
+        self._sizes = np.empty(0, dtype=np.int64)
+        self._ids = np.empty(0, dtype=np.int64)
+        self._words = np.empty(0, dtype=np.int64)
+        self._marks = np.empty(0, dtype=np.int64)
+        """Scratch, -1 between batches."""
+        restored = self._rows.restored()
+        if restored is not None:
+            for part in restored.parts(max(1, _SCRATCH // n)):
+                self._take_in(part)
+
+    def update(self, records: Records) -> None:
+        self._rows.forget_saved()
+        for part in records.parts(max(1, _SCRATCH // self._n)):
+            lists = self._take_in(part)
+            if len(lists[0]) > 1:
+                gone = self._differences.emit(self._operator, self._rows, *lists)
+                self._rows.slab.release(gone)
+
+    def save(self) -> None:
+        keys = len(self._index)
+        at = ranges(np.arange(keys) * self._n, self._sizes[:keys])
+        self._rows.save(self._ids[at])
+
+    def _take_in(self, records: Records) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+        """Former and new lists of positions of the changed slots: starts and lists."""
+        from ..kernels.ranking import insert_ranked
+
+        n, width = self._n, self._order.width
+        slots = self._index.slots(records.keys)
+        self._grow(len(self._index))
+        words = self._batch_words(records, slots)
+        touched = np.empty(len(slots), dtype=np.int64)
+        before_sizes = np.empty(len(slots), dtype=np.int64)
+        before = np.empty(len(slots) * n, dtype=np.int64)
+        count = insert_ranked(
+            slots,
+            words,
+            width,
+            n,
+            self._sizes,
+            self._words,
+            self._ids,
+            self._marks,
+            touched,
+            before_sizes,
+            before,
+        )
+        touched, before_sizes = touched[:count], before_sizes[:count]
+        self._marks[touched] = -1
+        before = before[ranges(np.arange(count) * n, before_sizes)]
+        sizes = self._sizes[touched]
+        at = ranges(touched * n, sizes)
+        after = self._ids[at]
+        fresh = after < 0
+        after[fresh] = self._rows.add(records, -1 - after[fresh])
+        self._ids[at] = after
+        return bounds(before_sizes), before, bounds(sizes), after
+
+    def _batch_words(self, records: Records, slots: Int64s) -> Int64s:
+        """The batch's order words. Where words do not last, held rows' are made with them."""
+        if self._order.lasting:
+            return self._order.of_batch(records.data)
+        held = np.unique(slots)
+        at = ranges(held * self._n, self._sizes[held])
+        kept = self._rows.columns(self._order.columns, self._ids[at])
+        new = [records.data.column(i) for i in self._order.columns]
+        both = [pa.concat_arrays(pair) for pair in zip(kept, new, strict=True)]
+        words, width = self._order.of(both), self._order.width
+        as_rows(self._words, width)[at] = words[: len(at) * width].reshape(-1, width)
+        return words[len(at) * width :]
+
+    def _grow(self, size: int) -> None:
+        self._sizes = fill_to(self._sizes, size, 0)
+        self._ids = fill_to(self._ids, size * self._n, 0)
+        self._words = fill_to(self._words, size * self._n * self._order.width, 0)
+        self._marks = fill_to(self._marks, size, -1)
