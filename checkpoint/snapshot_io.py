@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from ..core.arrays import numpy_of
 from ..core.errors import CorruptCheckpointError, StateError
 from ..core.ids import CheckpointId, KeyGroupRange, OperatorId, TaskId
 from ..state.backend import KEY_GROUP, KeyedSnapshot, OperatorStateTable, StateTable
@@ -93,7 +94,7 @@ def group_offsets(data: pa.Table) -> tuple[tuple[int, int, int], ...]:
     column = data.column(KEY_GROUP)
     if column.null_count or not pa.types.is_integer(column.type):
         raise StateError(f"column {KEY_GROUP} must be integers without nulls, is {column.type}")
-    groups = column.to_numpy()
+    groups = numpy_of(column)
     steps = np.diff(groups)
     if (steps < 0).any():
         row = int(np.flatnonzero(steps < 0)[0]) + 1

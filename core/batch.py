@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .arrays import numpy_of
 from .errors import TypeMismatchError
 from .row import Row, row_factory
 
@@ -227,7 +228,7 @@ def _to_list(column: pa.Array) -> list[Any]:
     kind = column.type
     plain = pa.types.is_timestamp(kind) and kind.tz is None and kind.unit != "ns"
     if plain and not column.null_count:  # numpy makes datetimes thirty times faster than Arrow
-        times = column.to_numpy(zero_copy_only=False)
+        times = numpy_of(column)
         if len(times) and _DATETIMES[0] <= times.min() and times.max() < _DATETIMES[1]:
             return times.astype("datetime64[us]").tolist()  # type: ignore[no-any-return]
     nested = pa.types.is_nested(kind)
@@ -279,7 +280,7 @@ def _take_views(column: pa.Array, indices: pa.Array) -> pa.Array:
         nulls = valid.buffers()[1]
         indices = indices.fill_null(0)
     _, views, *texts = column.buffers()
-    rows = indices.to_numpy(zero_copy_only=False)
+    rows = numpy_of(indices)
     held = np.frombuffer(views, dtype="V16", count=column.offset + len(column))[column.offset :]
     taken = held.take(rows) if len(held) else np.zeros(len(rows), dtype="V16")
     buffers = [nulls, pa.py_buffer(taken.view(np.uint8)), *texts]

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .arrays import numpy_of
 from .batch import Batch, ColumnBatch
 from .errors import TypeMismatchError
 from .keys import KeySelector
@@ -120,7 +121,7 @@ def _number(kind: pa.DataType) -> bool:
 def records_in(batch: Batch, rows: npt.NDArray[np.int64]) -> int:
     """How many records these rows of a batch of partials stand for."""
     assert isinstance(batch, ColumnBatch)
-    counts = batch.data.column(ROWS_COLUMN).to_numpy()
+    counts = numpy_of(batch.data.column(ROWS_COLUMN))
     return int(counts[rows].sum())
 
 

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .arrays import numpy_of
+
 ROW_KIND = "__row_kind"
 """Last column of a changelog batch: int8, without nulls."""
 
@@ -43,7 +45,7 @@ def split_kinds(data: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.in
     at = data.schema.get_field_index(ROW_KIND)
     if at < 0:
         return data, None
-    kinds = data.column(at).to_numpy(zero_copy_only=False)
+    kinds = numpy_of(data.column(at))
     names = [name for name in data.schema.names if name != ROW_KIND]
     return data.select(names), kinds.astype(np.int8, copy=False)
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.arrays import numpy_of
 from ..state.backend import AccColumn, ColumnTable, Slots
 from ..state.key_index import as_declared
 from .aggregates.arg_extremes import BY, VALUE, struct_field
@@ -80,7 +81,7 @@ class CodedValues(Accumulator):
         arrived = np.argsort(numbers, kind="stable")
         compared = values if self.aggregate.by is None else struct_field(values, BY)
         order = ranks(compared) if self.aggregate.kind in _BY_VALUE else numbers
-        valid = compared.is_valid().to_numpy(zero_copy_only=False)
+        valid = numpy_of(compared.is_valid())
         rows = np.full(size, -1, dtype=np.int64)
         best, seen = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.bool_)
         largest = self.aggregate.kind in ("max", "last", "arg_max")

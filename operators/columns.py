@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..core.arrays import numpy_of
 from ..core.batch import ColumnBatch
 from ..core.errors import TypeMismatchError
 
@@ -42,19 +43,19 @@ def to_numbers(array: pa.Array, held: Storage) -> tuple[npt.NDArray[Any], Bools]
     """The column's values (nulls as 0) and validity (NO_NULLS when there are none)."""
     valid = NO_NULLS
     if array.null_count:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        valid = numpy_of(array.is_valid())
     numbers = _to_plain(array, held)
     if len(valid):
         numbers = numbers.fill_null(0)
-    values = numbers.to_numpy(zero_copy_only=False)
+    values = numpy_of(numbers)
     return values if values.flags.aligned else values.copy(), valid
 
 
 def plain_values(array: pa.Array, dtype: str) -> npt.NDArray[Any]:
     """A column of numbers or booleans without nulls, as kernels take it."""
-    values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    values: npt.NDArray[Any] = numpy_of(array)
     if values.dtype != np.dtype(dtype):
-        values = fit(array, pa.from_numpy_dtype(np.dtype(dtype)), "an accumulator").to_numpy()
+        values = numpy_of(fit(array, pa.from_numpy_dtype(np.dtype(dtype)), "an accumulator"))
     return values if values.flags.aligned and values.flags.c_contiguous else values.copy()
 
 
@@ -128,7 +129,7 @@ def ranks(array: pa.Array) -> npt.NDArray[np.int64]:
         ranked = pc.rank(array, sort_keys="ascending", tiebreaker="dense")
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise TypeMismatchError(f"values of type {array.type} have no order: {error}") from error
-    result: npt.NDArray[np.int64] = ranked.to_numpy().astype(np.int64)
+    result: npt.NDArray[np.int64] = numpy_of(ranked).astype(np.int64)
     return result
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..api.watermarks import TimestampAssigner, WatermarkStrategy
+from ..core.arrays import numpy_of
 from ..core.batch import Batch, ColumnBatch, Timestamps, to_columns
 from ..core.elements import MIN_TIMESTAMP
 from ..core.errors import ConfigurationError, TypeMismatchError
@@ -172,5 +173,5 @@ def _timestamps_to_millis(array: pa.Array, unit: str) -> Timestamps:
 
 
 def _numpy(array: pa.Array) -> npt.NDArray[np.int64]:
-    result: npt.NDArray[np.int64] = array.to_numpy(zero_copy_only=False)
+    result: npt.NDArray[np.int64] = numpy_of(array)
     return result

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..api.aggregates import Aggregate
+from ..core.arrays import numpy_of
 from ..core.batch import take_column, take_table
 from ..state.backend import ColumnTable, KeyedStateBackend, Slots
 from .aggregates.arg_extremes import BY, VALUE, struct_field
@@ -92,7 +93,7 @@ class LooseValues(Part):
         rows = np.full(size, -1, dtype=np.int64)
         by_value = self.aggregate.kind not in ("first", "last")
         order = ranks(array) if by_value else numbers
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        valid = numpy_of(array.is_valid())
         best, seen = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.bool_)
         largest = self.aggregate.kind in ("max", "last", "arg_max")
         scatter.arg_extreme_into(slots, order, valid, rows, best, seen, largest)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.arrays import numpy_of
 from ..core.errors import StateError
 from ..state.backend import AccColumn, ColumnTable, Slots
 
@@ -41,7 +42,7 @@ class NumberedTable(ColumnTable):
 
     def slots(self, keys: pa.RecordBatch) -> Slots:
         """Slot numbers are their own slots."""
-        slots: Slots = keys.column(0).to_numpy()
+        slots: Slots = numpy_of(keys.column(0))
         if len(slots):
             self.resize(max(self._size, int(slots.max()) + 1))
         return slots

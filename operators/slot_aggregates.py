@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ..api.aggregates import Aggregate
 from ..api.specs import BuiltinWindow
+from ..core.arrays import numpy_of
 from ..core.batch import ColumnBatch
 from ..state.backend import AccColumn, ColumnTable, Slots
 from .accumulators import Accumulator, Read, make_accumulator
@@ -132,11 +133,11 @@ class SlotAggregates:
         for c in self.columns:
             array: Any = pa.concat_arrays(rows.column(c.name).chunks)
             if c.name in coded:
-                valid = array.is_valid().to_numpy(zero_copy_only=False)
+                valid = numpy_of(array.is_valid())
                 codes = coded[c.name].append(array)
                 table.column(c.name)[: len(rows)] = np.where(valid, codes, -1)
             else:
-                table.column(c.name)[: len(rows)] = array.to_numpy(zero_copy_only=False)
+                table.column(c.name)[: len(rows)] = numpy_of(array)
 
     def coded_columns(self) -> list[tuple[str, ValueStore]]:
         """Columns that hold codes, and where the values are."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..api.specs import ExtremeWindow
+from ..core.arrays import numpy_of
 from ..core.batch import ColumnBatch, take_column, take_rows, take_table
 from ..core.errors import TypeMismatchError
 from ..state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
@@ -98,7 +99,7 @@ class WindowExtremes:
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         rows = pa.concat_tables([self._rows.rows(end) for end in slice_ends])
         if len(slice_ends) > 1:
-            rows = take_table(rows, pa.array(np.argsort(rows.column(NUMBER).to_numpy())))
+            rows = take_table(rows, pa.array(np.argsort(numpy_of(rows.column(NUMBER)))))
         held = take_table(rows, pa.array(self._choose(rows, only)))
         return self._key_columns(held), _record_batch(
             held.select([f"c{i}" for i in range(len(self._output))]), self._output
@@ -130,7 +131,7 @@ class WindowExtremes:
             acc, seen = table.column(VALUE), table.column(SEEN)
         else:
             values = ranks(column)
-            valid = column.is_valid().to_numpy(zero_copy_only=False)
+            valid = numpy_of(column.is_valid())
             acc, seen = np.zeros(len(table), dtype=np.int64), np.zeros(len(table), dtype=np.bool_)
         largest = self._spec.kind == "max"
         scatter.candidates(slots, values, valid, acc, seen, largest, self._spec.ties, chosen)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.arrays import numpy_of
 from ..core.elements import MIN_TIMESTAMP
 from ..core.errors import StateError
 from ..core.ids import KeyGroupRange
@@ -53,7 +54,7 @@ class WindowProgress:
         if not rows.num_rows:
             return
         floors = np.full(self._max_parallelism, MIN_TIMESTAMP, dtype=np.int64)
-        floors[groups] = rows.column("watermark").to_numpy()
+        floors[groups] = numpy_of(rows.column("watermark"))
         self._floors = floors
         self.number = max(rows.column("number").to_pylist())
         layouts = rows.column("layout").drop_null().unique().to_pylist()

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..api.specs import TopNWindow
+from ..core.arrays import numpy_of
 from ..core.batch import ColumnBatch, take_column, take_rows
 from ..core.errors import TypeMismatchError
 from ..state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
@@ -99,7 +100,7 @@ class WindowTopN:
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         rows = _one(pa.concat_tables([self._rows.rows(end) for end in slice_ends]))
         if len(slice_ends) > 1:
-            numbers = rows.column(rows.num_columns - 1).to_numpy()
+            numbers = numpy_of(rows.column(rows.num_columns - 1))
             rows = take_rows(rows, pa.array(np.argsort(numbers)))
         table = self._scratch.table(NUMBERING)
         limit = None if only is None else int(table.slots(only).max()) + 1

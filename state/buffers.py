@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.arrays import numpy_of
 from ..core.batch import take_table
 from ..core.errors import StateError, TypeMismatchError
 from .backend import KEY_GROUP, BufferState, StateTable
@@ -91,8 +92,8 @@ class MemoryBufferState(BufferState):
                     f"{_text(stored.schema)} and is declared with {_text(self._schema)}: restore "
                     "it with the columns it was stored with, or give the operator a new uid"
                 )
-            groups = table.data.column(KEY_GROUP).to_numpy()
-            namespaces = table.data.column(NAMESPACE).to_numpy()
+            groups = numpy_of(table.data.column(KEY_GROUP))
+            namespaces = numpy_of(table.data.column(NAMESPACE))
             for namespace in np.unique(namespaces).tolist():
                 chosen = np.flatnonzero(namespaces == namespace)
                 rows = take_table(stored, pa.array(chosen))

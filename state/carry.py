@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from ..core.arrays import numpy_of
 from ..core.batch import take_table
 from ..core.errors import StateError
 from ..core.ids import KeyGroupRange
@@ -26,7 +27,7 @@ def check_restored(table: StateTable, key_groups: KeyGroupRange, known: str | No
     names = table.data.column_names
     if not names or names[0] != KEY_GROUP:
         raise StateError(f"state '{table.name}': the first column is not {KEY_GROUP} in {names}")
-    groups = table.data.column(KEY_GROUP).to_numpy()
+    groups = numpy_of(table.data.column(KEY_GROUP))
     outside = groups[(groups < key_groups.first) | (groups > key_groups.last)]
     if len(outside):
         raise StateError(
@@ -52,7 +53,7 @@ def join(tables: Sequence[StateTable]) -> StateTable:
             f"{[part.schema.names for part in parts]}"
         )
     data = pa.concat_tables(parts)
-    order = group_order(data.column(KEY_GROUP).to_numpy())
+    order = group_order(numpy_of(data.column(KEY_GROUP)))
     return StateTable(first.name, first.kind, take_table(data, pa.array(order)), metadata)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.arrays import numpy_of
 from ..core.errors import StateError, TypeMismatchError
 from .backend import KEY_GROUP, AccColumn, ColumnTable, Slots, StateTable, TableState
 from .column_index import FIRST_SLOTS, storage_type
@@ -147,7 +148,7 @@ class MemoryTableState(TableState):
         """Into an empty state. StateError if keys or accumulators are not those declared."""
         for table in tables:
             self._check_stored(table.data.schema)
-            namespaces = table.data.column(NAMESPACE).to_numpy()
+            namespaces = numpy_of(table.data.column(NAMESPACE))
             for namespace in np.unique(namespaces).tolist():
                 rows = table.data.take(pa.array(np.flatnonzero(namespaces == namespace)))
                 self._fill(self.table(namespace), rows.combine_chunks())
@@ -156,7 +157,7 @@ class MemoryTableState(TableState):
         keys = rows.select([KEY_PREFIX + name for name in self._schema.names])
         slots = table.upsert([column.combine_chunks() for column in keys.columns])
         for acc in self._accumulators:
-            stored = rows.column(ACC_PREFIX + acc.name).to_numpy()
+            stored = numpy_of(rows.column(ACC_PREFIX + acc.name))
             table.column(acc.name)[slots] = stored.astype(acc.dtype, copy=False)
 
     def _check_stored(self, stored: pa.Schema) -> None:

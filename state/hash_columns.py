@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..core.arrays import numpy_of
 from ..core.errors import TypeMismatchError
 from .hash_kernels import hash_slices, hash_tuples, hash_words
 from .hashing import (
@@ -54,7 +55,7 @@ def plain_int64(columns: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
     column = columns.column(0)
     if column.type != pa.int64() or column.null_count:
         return None
-    values: npt.NDArray[np.int64] = column.to_numpy(zero_copy_only=True)
+    values: npt.NDArray[np.int64] = numpy_of(column)
     return values
 
 
@@ -197,7 +198,7 @@ def _hash_dictionary(column: pa.DictionaryArray) -> Hashes:
     indices = (
         column.indices.fill_null(len(column.dictionary)) if column.null_count else (column.indices)
     )
-    hashes: Hashes = table[indices.to_numpy(zero_copy_only=False)]
+    hashes: Hashes = table[numpy_of(indices)]
     return hashes
 
 
@@ -215,7 +216,7 @@ def _hash_objects(column: pa.Array) -> Hashes:
     table = np.fromiter(
         map(stable_hash, [*distinct, None]), dtype=np.uint64, count=len(distinct) + 1
     )
-    indices = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
+    indices = numpy_of(encoded.indices.fill_null(len(distinct)))
     hashes: Hashes = table[indices]
     return hashes
 
@@ -228,7 +229,7 @@ def _with_nulls(column: pa.Array, hashes: Hashes) -> Hashes:
 
 def validity_of(column: pa.Array) -> npt.NDArray[np.bool_]:
     """True where the value is not null."""
-    valid: npt.NDArray[np.bool_] = pc.is_valid(column).to_numpy(zero_copy_only=False)
+    valid: npt.NDArray[np.bool_] = numpy_of(pc.is_valid(column))
     return valid
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ..core.arrays import numpy_of
 from ..core.errors import StateError
 from .column_index import ALL_VALID, FIRST_SLOTS, BytesIndex, ColumnIndex, Slots, WordIndex
 from .key_words import is_words
@@ -156,8 +157,8 @@ def upsert_distinct(column: pa.DictionaryArray, upsert: Callable[[pa.Array], Slo
     slots = upsert(column.dictionary.take(distinct))
     null = len(column.dictionary)
     table = np.empty(null + 1, dtype=np.int64)
-    table[distinct.fill_null(null).to_numpy(zero_copy_only=False)] = slots
-    rows: Slots = table[column.indices.fill_null(null).to_numpy(zero_copy_only=False)]
+    table[numpy_of(distinct.fill_null(null))] = slots
+    rows: Slots = table[numpy_of(column.indices.fill_null(null))]
     return rows
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...core.arrays import numpy_of
 from . import nexmark_kernels as kernels
 
 Int64s = npt.NDArray[np.int64]
@@ -132,5 +133,5 @@ def channel_tables(seed: np.uint64, letters: StringPool) -> tuple[StringTable, S
 
 def lengths(strings: pa.Array) -> Int64s:
     """Bytes of each string."""
-    found: Int64s = pc.binary_length(strings).to_numpy().astype(np.int64)
+    found: Int64s = numpy_of(pc.binary_length(strings)).astype(np.int64)
     return found

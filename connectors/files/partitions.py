@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...core.arrays import numpy_of
 from ...core.errors import TypeMismatchError
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -27,7 +28,7 @@ def split_by(data: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[str, 
     codes = np.zeros(data.num_rows, dtype=np.int64)
     for name in names:
         encoded = pc.dictionary_encode(data.column(name), null_encoding="encode")
-        codes = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy()
+        codes = codes * (len(encoded.dictionary) + 1) + numpy_of(encoded.indices)
         codes = np.unique(codes, return_inverse=True)[1]
     _, firsts, inverse = np.unique(codes, return_index=True, return_inverse=True)
     for group in np.argsort(firsts, kind="stable").tolist():

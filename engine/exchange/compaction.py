@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...core.arrays import numpy_of
 from ...core.batch import Batch, ColumnBatch
 
 INLINE: Final = 12
@@ -116,7 +117,7 @@ def _compact_dictionary(array: Any) -> Any:
 
 
 def _compact_list_view(array: Any) -> Any:
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    lengths = numpy_of(pc.fill_null(pc.list_value_length(array), 0))
     large = pa.types.is_large_list_view(array.type)
     starts = np.concatenate(([0], np.cumsum(lengths)))[:-1]
     number = np.int64 if large else np.int32
@@ -137,7 +138,7 @@ def _own_bytes(array: Any) -> int:
     views = np.frombuffer(array.buffers()[1], dtype="<i4", count=4 * (array.offset + len(array)))
     lengths = views[4 * array.offset :: 4]  # a view is (length, ...): up to 12 bytes lie within it
     if array.null_count:
-        lengths = lengths[array.is_valid().to_numpy(zero_copy_only=False)]
+        lengths = lengths[numpy_of(array.is_valid())]
     return 16 * len(array) + int(lengths[lengths > INLINE].sum(dtype=np.int64))
 
 

@@ -26,7 +26,7 @@ from ..messages import TaskReport
 from .driver import JobDriver, JobOutcome
 from .published import PublishedValues
 from .ray_cluster import AllStopped, RayCluster, TaskLost
-from .ray_task import settle
+from .ray_task import use_one_thread
 from .resequencer import Resequencer
 
 log = logging.getLogger("strom")
@@ -48,7 +48,7 @@ class JobCoordinator:
     """Made into a Ray actor by `RayHost`. All methods are coroutines and return at once."""
 
     def __init__(self, payload: bytes, job_id: str) -> None:
-        settle()
+        use_one_thread()
         self._graph: JobGraph = cloudpickle.loads(payload)
         self._job_id = job_id
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()

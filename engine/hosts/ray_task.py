@@ -8,7 +8,6 @@ next attempt, so that recovery does not pay for a process start.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import threading
@@ -26,25 +25,15 @@ from ..messages import CancelTask, Mail, TaskFailed, TaskReport
 from ..task.background import ThreadBackground
 from ..task.deployment import TaskDeployment
 from ..task.task import Task
+from .lean import postpone_pandas, settle
 from .resequencer import Numbering, Resequencer
 
 REST_S = 0.2
 """The longest nap of an idle task; mail and input end it earlier."""
 
 
-GC_THRESHOLDS = (100_000, 20, 50)
-"""Rows are short-lived tuples by the ten thousand: Python's own thresholds would look for cycles
-among them every 700, which costs as much as making them."""
-
-
-def settle() -> None:
-    """Set up a process that is nothing but a task.
-
-    Many tasks share a machine: libraries inside a task must not start a pool each. What is imported
-    so far lives as long as the process, so the collector need not look at it again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+def use_one_thread() -> None:
+    """Many tasks share a machine: libraries inside a task must not start a pool each."""
     for name in ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     import pyarrow as pa
@@ -121,6 +110,8 @@ class TaskActor:
     task's thread; Ray may start them in another order than they were called."""
 
     def __init__(self) -> None:
+        use_one_thread()
+        postpone_pandas()
         settle()
         self._endpoint: SocketEndpoint | None = None
         self._runner: TaskRunner | None = None

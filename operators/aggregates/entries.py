@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import numpy_of
 from ...core.batch import take_column
 from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
 from ...state.column_index import storage_type
@@ -121,7 +122,7 @@ def values_of(rows: pa.Table, index: int = 0) -> pa.Array:
 
 
 def numbers_of(rows: pa.Table) -> npt.NDArray[np.int64]:
-    numbers: npt.NDArray[np.int64] = flat(rows, NUMBER).to_numpy()
+    numbers: npt.NDArray[np.int64] = numpy_of(flat(rows, NUMBER))
     return numbers
 
 
@@ -146,5 +147,5 @@ def present(
     """The rows whose value is not null."""
     if not array.null_count:
         return keys, slots, array
-    at = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
+    at = np.flatnonzero(numpy_of(array.is_valid()))
     return take_rows(keys, at), slots[at], take_column(array, pa.array(at))

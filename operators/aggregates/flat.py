@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.row_aggregates import overflow
+from ...core.arrays import numpy_of
 from ...state.backend import AccColumn, ColumnTable, Slots
 from ..columns import NO_NULLS, Storage, from_numbers, to_numbers
 from ..kernels import moments, scatter
@@ -207,7 +208,7 @@ class Finite(Accumulator):
         if not odd.any():
             return inner
         moment = self.aggregate.kind in ("variance", "stddev")
-        values = inner.fill_null(0.0).to_numpy(zero_copy_only=False).copy()
+        values = numpy_of(inner.fill_null(0.0)).copy()
         values[odd > 0] = np.nan
         if not moment:
             values[(high > 0) & (odd == high)] = np.inf
@@ -236,5 +237,5 @@ def validity(array: pa.Array) -> npt.NDArray[np.bool_]:
     """As kernels take it: NO_NULLS when no value is null."""
     if not array.null_count:
         return NO_NULLS
-    valid: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    valid: npt.NDArray[np.bool_] = numpy_of(array.is_valid())
     return valid

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
+from ...core.arrays import numpy_of
 from ...core.batch import take_column
 from ...state.backend import ColumnTable, KeyedStateBackend, Slots
 from ..columns import ranks
@@ -47,7 +48,7 @@ class Listing(Part):
         numbers: Int64s,
     ) -> None:
         if array.null_count:
-            numbers = numbers[array.is_valid().to_numpy(zero_copy_only=False)]
+            numbers = numbers[numpy_of(array.is_valid())]
         keys, slots, array = present(keys, slots, array)
         self._keep(namespace, keys, slots, array, numbers)
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
+from ...core.arrays import numpy_of
 from ...state.backend import ColumnTable, KeyedStateBackend, Slots
 from ...state.hash_columns import hash_column
 from ...state.key_groups import key_groups_of
@@ -176,7 +177,7 @@ class ApproximateCount(Part):
         registers = flat(rows, "registers")
         words = np.frombuffer(registers.buffers()[1], dtype=np.int64)
         at = registers.offset * WORDS
-        blocks.merge(slots, flat(rows, "block").to_numpy(), words[at : at + len(slots) * WORDS])
+        blocks.merge(slots, numpy_of(flat(rows, "block")), words[at : at + len(slots) * WORDS])
 
     def drop(self, namespace: int) -> None:
         self._buffer.drop(namespace)

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.table_join_specs import BroadcastJoinSpec
+from ...core.arrays import numpy_of
 from ...core.batch import Batch, ColumnBatch
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import OperatorError, StromError
@@ -180,5 +181,5 @@ def _decoded(stored: bytes) -> ColumnBatch:
     data = pa.ipc.open_stream(stored).read_next_batch()
     if TIME not in data.schema.names:
         return ColumnBatch(data)
-    times = data.column(TIME).to_numpy()
+    times = numpy_of(data.column(TIME))
     return ColumnBatch(data.drop_columns([TIME]), times)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...core.arrays import numpy_of
 from ...state.backend import BufferState, KeyedStateBackend
 from ...state.hash_columns import hash_columns
 from ...state.key_groups import key_groups_of
@@ -117,9 +118,9 @@ class HeldRows:
         table = buffer.get(0)[0]
         for batch in table.to_batches():
             rows = batch.select(self._side.schema.names)
-            stamps = batch.column(STAMP).to_numpy()
+            stamps = numpy_of(batch.column(STAMP))
             keys = self._side.keys_of(rows)
-            matched = batch.column(MATCHED).to_numpy(zero_copy_only=False)
+            matched = numpy_of(batch.column(MATCHED))
             for watermark, at in progress.split(keys):
                 at = np.arange(len(stamps)) if at is None else at
                 at = at[stamps[at] > watermark - self.reach]
@@ -172,7 +173,7 @@ def equal_keys(left: pa.RecordBatch, right: pa.RecordBatch) -> Bools:
         if is_words(kind):
             same &= to_words(mine) == to_words(other)
         elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-            same &= pc.equal(mine, other).to_numpy(zero_copy_only=False)
+            same &= numpy_of(pc.equal(mine, other))
         else:
             index = CompositeIndex(pa.schema([pa.field("key", kind)]))
             same &= index.upsert([mine]) == index.upsert([other])

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import numpy_of
 from ...core.errors import TypeMismatchError
 from ...core.key_types import widened_keys
 from ...state.key_groups import key_groups_of
@@ -75,7 +76,7 @@ def _complete(keys: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
     complete: npt.NDArray[np.bool_] | None = None
     for column in keys.columns:
         if column.null_count:
-            valid = column.is_valid().to_numpy(zero_copy_only=False)
+            valid = numpy_of(column.is_valid())
             complete = valid if complete is None else complete & valid
     return complete
 

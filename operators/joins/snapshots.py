@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import numpy_of
 from .rowstore import ALIVE, BORN, MATCHES, SEEN, RowStore
 
 _KNOWN = (
@@ -34,13 +35,13 @@ def restored_rows(
     store: RowStore, rows: pa.Table, now_ms: int
 ) -> tuple[pa.RecordBatch, dict[str, npt.NDArray[np.int64]]]:
     """The rows that are still of use, in order of birth, with what is known of each."""
-    born = rows.column(BORN).to_numpy()
-    keep = rows.column(ALIVE).to_numpy(zero_copy_only=False)
+    born = numpy_of(rows.column(BORN))
+    keep = numpy_of(rows.column(ALIVE))
     if store.ttl_ms is not None:
         keep = keep & (born > store.cutoff(now_ms))
     chosen = np.flatnonzero(keep)
     chosen = chosen[np.argsort(born[chosen], kind="stable")]
-    known = {name: rows.column(name).to_numpy()[chosen] for name in (SEEN, BORN, MATCHES)}
+    known = {name: numpy_of(rows.column(name))[chosen] for name in (SEEN, BORN, MATCHES)}
     taken = rows.select(list(range(len(_KNOWN), rows.num_columns))).take(pa.array(chosen))
     arrays = [column.combine_chunks() for column in taken.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=store.arena.stored_schema), known

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.table_join_specs import TemporalJoinSpec
+from ...core.arrays import numpy_of
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import OperatorError, StromError, TypeMismatchError
 from ...core.joined_columns import NO_ROW, JoinedColumns
@@ -243,7 +244,7 @@ class TemporalJoinOperator(Operator):
             table, _ = left.get(0)
             if table.num_rows:
                 data = _rows(table, 1, self._layout.sides[LEFT])
-                times = table.column(_SEEN.name).to_numpy()
+                times = numpy_of(table.column(_SEEN.name))
                 self._waiting.add(ColumnBatch(data, times))
             left.drop(0)
         if right is not None:
@@ -252,7 +253,7 @@ class TemporalJoinOperator(Operator):
                 table = table.filter(table.column(_USEFUL.name))
                 data = _rows(table, 1 + len(KNOWN), self._layout.sides[RIGHT])
                 names = [field.name for field in KNOWN]
-                known = {n: table.column(n).to_numpy(zero_copy_only=False) for n in names}
+                known = {n: numpy_of(table.column(n)) for n in names}
                 watermark = VersionStore(data.schema, None).watermark
                 self._versions = self._filled(data, known, watermark)
             right.drop(0)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import numpy_of
 from ...core.batch import take_column
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...state.backend import KeyedStateBackend, Slots
@@ -167,8 +168,8 @@ class SessionStore:
         columns = [pa.concat_arrays(rows.column(name).chunks) for name in kept.names]
         numbers = self._keys.numbers(pa.RecordBatch.from_arrays(columns, schema=kept))
         self._make_room(len(numbers))
-        starts, ends, orders = (rows.column(n).to_numpy().copy() for n in ("start", "end", "order"))
-        fired = rows.column("fired").to_numpy().astype(np.int64)
+        starts, ends, orders = (numpy_of(rows.column(n)).copy() for n in ("start", "end", "order"))
+        fired = numpy_of(rows.column("fired")).astype(np.int64)
         kernel.restore(
             numbers,
             starts,

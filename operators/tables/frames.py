@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ...api.aggregates import Aggregate
 from ...api.row_aggregates import overflow
+from ...core.arrays import numpy_of
 from ...core.batch import take_column
 from ..columns import NO_NULLS, from_numbers, to_numbers
 from ..slices import Int64s
@@ -115,7 +116,7 @@ def _totals(values: Int64s) -> Int64s:
 def _validity(array: pa.Array) -> Bools:
     if not array.null_count:
         return NO_NULLS
-    valid: Bools = array.is_valid().to_numpy(zero_copy_only=False)
+    valid: Bools = numpy_of(array.is_valid())
     return valid
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...api.table_specs import GroupAggregateSpec
+from ...core.arrays import numpy_of
 from ...core.batch import take_column
 from ...core.row_kind import ROW_KIND, RowKind
 from ...state.backend import AccColumn
@@ -217,13 +218,13 @@ def _differs(old: pa.Array, new: pa.Array) -> Bools:
     differs: Bools
     if pa.types.is_floating(old.type):
         old, new = (a.cast(pa.float64()) for a in (old, new))
-        left, right = (a.fill_null(0.0).to_numpy(zero_copy_only=False) for a in (old, new))
+        left, right = (numpy_of(a.fill_null(0.0)) for a in (old, new))
         differs = (left != right) & ~(np.isnan(left) & np.isnan(right))
     else:
         plain = storage_type(old.type)  # views cannot be compared
         old, new = (a if a.type == plain else a.cast(plain) for a in (old, new))
-        differs = pc.not_equal(old, new).fill_null(False).to_numpy(zero_copy_only=False)
+        differs = numpy_of(pc.not_equal(old, new).fill_null(False))
     if old.null_count or new.null_count:
-        valid = [a.is_valid().to_numpy(zero_copy_only=False) for a in (old, new)]
+        valid = [numpy_of(a.is_valid()) for a in (old, new)]
         differs = differs | (valid[0] != valid[1])
     return differs

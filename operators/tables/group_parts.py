@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
+from ...core.arrays import numpy_of
 from ...core.batch import ColumnBatch
 from ...core.errors import TypeMismatchError
 from ...state.backend import AccColumn, ColumnTable
@@ -225,7 +226,5 @@ def _mask(array: pa.Array) -> Bools:
     """Which records meet a condition: those where its column is not null."""
     if not array.null_count:
         return NO_NULLS
-    mask: np.ndarray[tuple[int], np.dtype[np.bool_]] = array.is_valid().to_numpy(
-        zero_copy_only=False
-    )
+    mask: np.ndarray[tuple[int], np.dtype[np.bool_]] = numpy_of(array.is_valid())
     return mask

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from ...core.arrays import numpy_of
 from ...core.batch import take_column
 from ...state.backend import BufferState, KeyedStateBackend
 from ...state.column_index import storage_type
@@ -59,7 +60,7 @@ class SavedValues:
                 at = pa.array(np.flatnonzero(mine))
                 slots, arrays = slots[mine], [array.take(at) for array in arrays]
             if len(slots):
-                counts = [array.to_numpy() for array in arrays[width + 1 :]]
+                counts = [numpy_of(array) for array in arrays[width + 1 :]]
                 values.restore(slots, arrays[width], counts)
         self.forget()
 

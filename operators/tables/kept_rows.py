@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from ...core.arrays import numpy_of
 from ...state.backend import KeyedStateBackend
 from ...state.column_index import storage_type
 from ...state.key_groups import key_groups_of
@@ -65,7 +66,7 @@ class KeptRows:
     def times(self, positions: Int64s) -> Int64s:
         """Event times at these positions; only of stamped records."""
         column = self.slab.column(self._end, positions)
-        times: Int64s = column.to_numpy()
+        times: Int64s = numpy_of(column)
         return times
 
     def columns(self, indices: Sequence[int], positions: Int64s) -> list[pa.Array]:
@@ -112,7 +113,7 @@ class KeptRows:
         if not table.num_rows:
             return None
         arrays = [column.chunk(0) for column in table.columns]
-        stamps = arrays.pop().to_numpy() if self._layout.stamped else None
+        stamps = numpy_of(arrays.pop()) if self._layout.stamped else None
         kinds = self._kinds
         declared = [as_declared(a, kind) for a, kind in zip(arrays, kinds, strict=True)]
         keys = [declared[at] for at in self._key_at]

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.order import Order
+from ...core.arrays import numpy_of
 from ...core.errors import TypeMismatchError
 from ...state.column_index import storage_type
 from ..columns import NO_NULLS, ranks, storage, to_numbers
@@ -65,7 +66,7 @@ def _words(array: pa.Array, descending: bool) -> Int64s:
     if held is None:
         words = ranks(array)
         if array.null_count:
-            valid = array.is_valid().to_numpy(zero_copy_only=False)
+            valid = numpy_of(array.is_valid())
     else:
         values, valid = to_numbers(array, held)
         words = _float_words(values) if held == "float64" else values

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ...api.aggregates import Aggregate
 from ...api.row_aggregates import overflow
+from ...core.arrays import numpy_of
 from ...core.errors import TypeMismatchError
 from ...state.backend import AccColumn, KeyedStateBackend
 from ..columns import NO_NULLS, Storage, from_numbers, storage, to_numbers
@@ -83,7 +84,7 @@ def _counts(slots: Int64s, array: pa.Array, counts: Int64s, counted: Any) -> Int
 
     present = np.ones(len(slots), dtype=np.int64)
     if array.null_count:
-        present = array.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+        present = numpy_of(array.is_valid()).astype(np.int64)
     out, some = np.empty(len(slots), dtype=np.int64), np.empty(len(slots), dtype=np.bool_)
     running.running_sum(slots, present, NO_NULLS, counts, counted, out, some)
     return out

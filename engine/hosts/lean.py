@@ -1,0 +1,72 @@
+"""Keeping a task's process small.
+
+pyarrow imports pandas for the first array it makes of numpy values, wherever pandas is installed:
+half a second and 40 MB for a task that never sees a data frame. Here it is told that there is no
+pandas, until somebody imports pandas: then pyarrow is told that there is. (Where it has to infer a
+type from Python values, pyarrow imports pandas itself.)
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+GC_THRESHOLDS = (100_000, 20, 50)
+"""Rows are short-lived tuples by the ten thousand: Python's own thresholds would look for cycles
+among them every 700, which costs as much as making them."""
+
+
+def settle() -> None:
+    """What is imported so far lives as long as the process: the collector need not look at it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+def postpone_pandas() -> None:
+    """Make pyarrow's first array without pandas. Does nothing if pandas is loaded already."""
+    if "pandas" in sys.modules or any(isinstance(f, _Pandas) for f in sys.meta_path):
+        return
+    import numpy as np
+    import pyarrow as pa
+
+    finder = _Pandas()
+    sys.meta_path.insert(0, finder)
+    pa.array(np.empty(0))
+    finder.postponing = False
+
+
+class _Pandas:
+    """An import hook that sees nothing but the import of pandas.
+
+    `postponing`: refuse it, as if pandas were not there. Afterwards it lets it pass once, with
+    pyarrow waiting at the end."""
+
+    def __init__(self) -> None:
+        self.postponing = True
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != "pandas":
+            return None
+        if self.postponing:
+            raise ModuleNotFoundError("pandas is not imported before somebody asks for it")
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> Any:
+                load(module)
+                from pyarrow.lib import _pandas_api
+
+                return _pandas_api.pd
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
