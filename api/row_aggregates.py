@@ -1,5 +1,6 @@
 """The built-in aggregates row by row, for windows that have no kernels (custom triggers, keys that
-are Python functions). `row_folds` has the arithmetic; this reads values out of rows.
+are Python functions, gaps that depend on the record). `row_folds` has the arithmetic; this reads
+values out of rows.
 
 Sequence numbers make the order of arrival survive the merging of sessions. They count the `add`
 calls of one function object and start at `attempt << 40`, so that records that came before a

@@ -16,6 +16,7 @@ from ..core.batch import ColumnBatch
 from ..core.keys import ColumnKey, ExpressionKey, KeySelector
 from ..engine.graph.transformation import Input, Transformation
 from . import specs
+from .result_types import result_fields
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,6 +52,11 @@ def known_keys(schema: pa.Schema | None, key: KeySelector) -> pa.Schema | None:
     return None if keys is None else keys.schema
 
 
+def bare_fields(schema: pa.Schema) -> list[pa.Field]:
+    """Names and types alone, as operators with state keep them."""
+    return [pa.field(field.name, field.type) for field in schema]
+
+
 def _input_schema(one: Input) -> pa.Schema | None:
     return None if one.tag is not None else _result_schema(one.source)
 
@@ -75,11 +81,28 @@ def _result_schema(operator: Transformation) -> pa.Schema | None:
             if before is None or kind == "filter":
                 return before
             return _expression_schema(before, kind, spec.polars_expressions())
-        case specs.WindowSpec(function=specs.ExtremeWindow()):
+        case specs.WindowSpec(function=function) if isinstance(function, specs.COLUMN_FUNCTIONS):
             before = _common(map(_input_schema, operator.inputs))
-            return None if before is None else pa.schema([*before, *WINDOW_BOUNDS])
-    declared = getattr(spec, "schema", None)
-    return declared if isinstance(declared, pa.Schema) else None
+            return None if before is None else _window_schema(before, spec)
+    left, right = (
+        _common(_input_schema(one) for one in operator.inputs if one.port == port)
+        for port in (0, 1)
+    )
+    return spec.result_schema(left, right)
+
+
+def _window_schema(before: pa.Schema, spec: specs.WindowSpec) -> pa.Schema | None:
+    """Of windows that give columns; see the functions' specs."""
+    match spec.function:
+        case specs.BuiltinWindow(aggregates):
+            keys = known_keys(before, spec.key) if spec.keyed else pa.schema([])
+            results = result_fields(before, aggregates)
+            if keys is None or results is None:
+                return None
+            return pa.schema([*bare_fields(keys), *WINDOW_BOUNDS, *results])
+        case specs.TopNWindow(rank=str(rank)):
+            return pa.schema([*bare_fields(before), *WINDOW_BOUNDS, pa.field(rank, pa.int64())])
+    return pa.schema([*bare_fields(before), *WINDOW_BOUNDS])
 
 
 def _expression_schema(
@@ -120,4 +143,4 @@ def _computed(empty: pl.DataFrame, expression: pl.Expr) -> dict[str, pa.Field]:
     return {one.name: pa.field(one.name, one.to_arrow().type) for one in series}
 
 
-__all__ = ["WINDOW_BOUNDS", "known_keys", "known_schema"]
+__all__ = ["WINDOW_BOUNDS", "bare_fields", "known_keys", "known_schema"]

@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 class OperatorSpec:
     """Base. `key` is set for keyed operators; their input edge is partitioned by it."""
 
+    def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
+        """The columns of the results, None where the program does not tell them. Called while the
+        program is written. `left`, `right`: the columns of the records at port 0 and 1, None where
+        they are not known or there is no such port."""
+        declared = getattr(self, "schema", None)
+        return declared if isinstance(declared, pa.Schema) else None
+
 
 @dataclass(frozen=True)
 class SourceSpec(OperatorSpec):

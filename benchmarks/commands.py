@@ -7,6 +7,8 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
+from strom import StromError
+
 from .measure import Setting, measure
 from .nexmark.registry import NEXMARK, NEXMARK_ROWS
 from .workloads import WORKLOADS
@@ -45,10 +47,18 @@ def settings(options: Namespace) -> list[Setting]:
 
 
 def workloads(options: Namespace) -> Iterator[Line]:
-    """A line per workload. A wrong output ends the program."""
+    """A line per workload; that of a job that failed says why, and the others are run all the same.
+    Ends the program if one failed, and at once if an output is wrong."""
+    failed = []
     for setting in settings(options):
         verified = verification(setting) if options.verify else {}
-        yield {**measure(setting, options.runs), **verified}
+        try:
+            yield {**measure(setting, options.runs), **verified}
+        except StromError as error:
+            failed.append(setting.name)
+            yield {"name": setting.name, "events": setting.events, "error": str(error)}
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
 
 
 def verification(setting: Setting) -> Line:

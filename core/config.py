@@ -85,6 +85,12 @@ class CheckpointConfig:
     tolerable_failures: int = 0
     retained: int = 1
 
+    @property
+    def only_commits(self) -> bool:
+        """Whether the one checkpoint is the terminal one, for the sinks: nobody can start from it,
+        so it holds no keyed state, which may be large."""
+        return self.interval is None and self.storage is None
+
     def __post_init__(self) -> None:
         if self.interval is not None:
             check_duration("checkpoint interval", self.interval, positive=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from .batch import take_column
 from .errors import GraphError
+from .row_kind import ROW_KIND
 
 Int64s = npt.NDArray[np.int64]
 
@@ -81,6 +83,17 @@ def either(condition: pa.BooleanArray, yes: pa.Array, no: pa.Array) -> pa.Array:
     if kind not in plain:
         return pc.if_else(condition, yes, no)
     return pc.if_else(condition, yes.cast(plain[kind]), no.cast(plain[kind])).cast(kind)
+
+
+@overload
+def side_columns(schema: None) -> None: ...
+@overload
+def side_columns(schema: pa.Schema) -> pa.Schema: ...
+def side_columns(schema: pa.Schema | None) -> pa.Schema | None:
+    """The columns of a side as joins keep them: without row kinds, dictionaries as values."""
+    if schema is None:
+        return None
+    return plain_columns(pa.schema([field for field in schema if field.name != ROW_KIND]))
 
 
 def plain_columns(schema: pa.Schema) -> pa.Schema:

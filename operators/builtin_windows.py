@@ -1,4 +1,4 @@
-"""Built-in aggregates and extremes row by row: for sessions, processing time, custom triggers.
+"""Built-in aggregates and extremes row by row: where windows, trigger or key have no kernels.
 
 What comes out has the columns and types that the kernels' path gives. The types follow from those
 of the input columns (the *layout*); where records are objects, they are inferred from the results.
@@ -13,14 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from ..api.aggregates import Aggregate
+from ..api.result_types import input_type, result_type
 from ..api.row_aggregates import field_of
 from ..api.specs import BuiltinWindow, ExtremeWindow
 from ..core.batch import ColumnBatch, ObjectBatch, to_columns
 from ..core.errors import TypeMismatchError
 from ..core.keys import ColumnKey, ConstantKey, ExpressionKey, KeySelector
-from .aggregates.types import result_type
 from .base import Output
-from .columns import decoded
 
 START, END = "window_start", "window_end"
 
@@ -221,20 +220,8 @@ def input_layout(batch: ColumnBatch, key: KeySelector, keyed: bool) -> pa.Schema
 
 def _result_type(aggregate: Aggregate, layout: pa.Schema | None) -> pa.DataType | None:
     """The type of an aggregate's results; None: inferred."""
-    if layout is None or aggregate.expression is None:
-        return result_type(aggregate, None)
-    return result_type(aggregate, decoded(_input_type(aggregate.expression, layout)))
-
-
-def _input_type(expression: Any, layout: pa.Schema) -> pa.DataType:
-    fields = list(layout)[int(layout.metadata[b"keys"]) :]
-    schema = pa.schema(fields)
-    if isinstance(expression, str):
-        return schema.field(expression).type
-    import polars as pl
-
-    empty = pl.DataFrame(schema.empty_table())
-    return empty.select(expression).to_arrow().schema.field(0).type
+    fields = [] if layout is None else list(layout)[int(layout.metadata[b"keys"]) :]
+    return result_type(aggregate, input_type(pa.schema(fields), aggregate.expression))
 
 
 __all__ = [

@@ -61,6 +61,13 @@ class KeyedSnapshot(ABC):
         """Encode. Each table is sorted by KEY_GROUP (stable: insertion order within a group)."""
 
 
+class NoSnapshot(KeyedSnapshot):
+    """Of state that nobody will read again."""
+
+    def tables(self) -> Iterable[StateTable]:
+        return ()
+
+
 @dataclass(frozen=True)
 class AccColumn:
     """An accumulator column: numpy dtype name and the value of a new slot."""

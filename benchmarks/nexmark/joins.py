@@ -3,7 +3,8 @@
 Differences to the SQL texts: q4's average is float64 where AVG of integers is an integer. q6 takes
 the last ten sales of a seller in order of the auctions' ends, once they have ended; the text orders
 by the winning bids' times, takes eleven rows, and retracts. q13's side input is a bounded stream,
-read and broadcast before the first bid is joined, where the text looks up a file.
+read and broadcast before the first bid is joined, where the text looks up a file. q23 joins the two
+small streams first, so that it keeps each bid once.
 """
 
 from __future__ import annotations
@@ -130,9 +131,5 @@ def q23(env: StreamExecutionEnvironment, events: int) -> DataStream:
     opened = auctions(env, events).select(
         *ITEM, "dateTime", "expires", "seller", "category", auction_extra="extra"
     )
-    return (
-        bid.key_by("bidder")
-        .join(person.key_by("id"))
-        .key_by("bidder")
-        .join(opened.key_by("seller"))
-    )
+    sellers = person.key_by("id").join(opened.key_by("seller"))
+    return bid.key_by("bidder").join(sellers.key_by("id"))

@@ -205,9 +205,12 @@ class OperatorChain:
             self._opened.append(node)
             node.guard(node.operator.open)
 
-    def prepare_snapshot(self, checkpoint_id: CheckpointId) -> None:
-        for node in self.nodes:
-            node.guard(node.operator.prepare_snapshot, checkpoint_id)
+    def prepare_snapshot(self, checkpoint_id: CheckpointId, only_commits: bool = False) -> None:
+        """`only_commits`: nobody will start from this checkpoint, so it only matters to sinks."""
+        operators = self.deployment.vertex.operators
+        for node, chained in zip(self.nodes, operators, strict=True):
+            if chained.is_sink or not only_commits:
+                node.guard(node.operator.prepare_snapshot, checkpoint_id)
 
     def send_barrier(self, barrier: CheckpointBarrier) -> None:
         for writer in self.writers.values():

@@ -35,6 +35,7 @@ from ...core.ids import CheckpointId, OperatorId
 from ...operators.base import PollStatus
 from ...operators.valve import Action as ValveAction
 from ...operators.valve import WatermarkValve
+from ...state.backend import NoSnapshot
 from ..exchange.endpoint import Endpoint
 from ..messages import (
     CancelTask,
@@ -382,10 +383,15 @@ class Task:
         """The synchronous part, the barrier onwards, and the rest handed to the background."""
         started = self._clock.monotonic()
         checkpoint_id = barrier.checkpoint_id
-        self._chain.prepare_snapshot(checkpoint_id)
+        only_commits = barrier.terminal and self.deployment.config.checkpoint.only_commits
+        self._chain.prepare_snapshot(checkpoint_id, only_commits)
         self._chain.send_barrier(barrier)
         parts = [
-            (c.operator_id, c.keyed_state.snapshot(), c.operator_state.snapshot())
+            (
+                c.operator_id,
+                NoSnapshot() if only_commits else c.keyed_state.snapshot(),
+                c.operator_state.snapshot(),
+            )
             for c in self._chain.contexts
         ]
         sync_ms = (self._clock.monotonic() - started) * 1000.0

@@ -22,11 +22,12 @@ from ...core.arrays import numpy_of
 from ...core.batch import Batch, ColumnBatch
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import OperatorError, StromError
+from ...core.joined_columns import side_columns
 from ...core.preload import COLUMN_STATE, preload
 from ...core.row_kind import RowKind, retracts, split_kinds, with_kinds
 from ...state.descriptors import ListStateDescriptor, MapStateDescriptor
 from ..base import Operator
-from .layout import as_columns, fitted, side_columns
+from .layout import as_columns, fitted
 from .rowstore import hash_rows
 from .tables import KERNELS, TableJoin, TableRows
 

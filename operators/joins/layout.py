@@ -6,15 +6,13 @@ its state. `changelog`: a side has had row kinds, so the result has them, too.
 
 from __future__ import annotations
 
-from typing import overload
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import StateError, TypeMismatchError
-from ...core.joined_columns import plain_columns
+from ...core.joined_columns import side_columns
 from ...core.row_kind import ROW_KIND, ROW_KIND_FIELD, split_kinds
 from ...state.backend import KeyedStateBackend
 from ..columns import fit_columns
@@ -67,17 +65,6 @@ class JoinLayout:
         columns = [pa.array([text] * count, type=pa.binary()) for text in texts]
         columns.append(pa.array(np.full(count, self.changelog)))
         self._buffer.replace(0, pa.Table.from_arrays(columns, schema=SCHEMA), self._groups)
-
-
-@overload
-def side_columns(schema: None) -> None: ...
-@overload
-def side_columns(schema: pa.Schema) -> pa.Schema: ...
-def side_columns(schema: pa.Schema | None) -> pa.Schema | None:
-    """The columns of a side as the join keeps them: without row kinds, dictionaries as values."""
-    if schema is None:
-        return None
-    return plain_columns(pa.schema([field for field in schema if field.name != ROW_KIND]))
 
 
 def as_columns(batch: Batch, schema: pa.Schema | None) -> ColumnBatch:

@@ -18,11 +18,12 @@ import pyarrow as pa
 from ...api.table_join_specs import LookupJoinSpec
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import OperatorError, StromError, TypeMismatchError
+from ...core.joined_columns import side_columns
 from ...core.preload import COLUMN_STATE, preload
 from ...core.row_kind import split_kinds
 from ..base import Operator
 from .growing import Grower
-from .layout import fitted, side_columns
+from .layout import fitted
 from .tables import KERNELS, TableJoin, TableRows
 
 Int64s = npt.NDArray[np.int64]

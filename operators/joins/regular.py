@@ -26,7 +26,7 @@ from ...api.joins import JoinKind
 from ...api.table_join_specs import RegularJoinSpec
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import OperatorError, StromError
-from ...core.joined_columns import JoinedColumns
+from ...core.joined_columns import JoinedColumns, side_columns
 from ...core.preload import COLUMN_STATE, preload
 from ...core.row_kind import RowKind, retracts, with_kinds
 from ...state.backend import BufferState
@@ -35,7 +35,7 @@ from ..kernels.change_flags import ALONE, LONE_SHOWN, MATCHED, MATCHED_SHOWN, PA
 from .assembly import BatchRows, Rows, joined, joined_some
 from .condition import Condition
 from .keyslots import KeySlots
-from .layout import JoinLayout, side_columns
+from .layout import JoinLayout
 from .rowstore import FIRST_COMPACTION, NO_TIME, RowStore
 from .snapshots import buffer_schema, restored_rows, saved_rows
 from .walking import Portion, no_pairs, walk

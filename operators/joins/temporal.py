@@ -19,7 +19,7 @@ from ...api.table_join_specs import TemporalJoinSpec
 from ...core.arrays import numpy_of
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import OperatorError, StromError, TypeMismatchError
-from ...core.joined_columns import NO_ROW, JoinedColumns
+from ...core.joined_columns import NO_ROW, JoinedColumns, side_columns
 from ...core.key_types import widened_keys
 from ...core.preload import COLUMN_STATE, preload
 from ...core.row_kind import RowKind
@@ -29,7 +29,7 @@ from ..base import Operator
 from .arena import stored_schema, to_stored
 from .assembly import BatchRows, joined
 from .keyslots import KeySlots
-from .layout import JoinLayout, side_columns
+from .layout import JoinLayout
 from .rowstore import FIRST_COMPACTION
 from .versions import BORN, ENDS, KNOWN, TIME, VersionStore
 from .waiting import Waiting
