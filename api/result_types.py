@@ -54,8 +54,9 @@ def input_type(records: pa.Schema, expression: str | pl.Expr | None) -> pa.DataT
         found = records.field(expression).type if expression in records.names else None
     else:
         found = _computed_type(records, expression)
-    dictionary = found is not None and pa.types.is_dictionary(found)
-    return found.value_type if dictionary else found
+    if found is None or not pa.types.is_dictionary(found):
+        return found
+    return found.value_type
 
 
 def _computed_type(records: pa.Schema, expression: pl.Expr) -> pa.DataType | None:

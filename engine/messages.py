@@ -93,10 +93,12 @@ class TaskCancelled(Report):
 
 @dataclass(frozen=True)
 class TaskFailed(Report):
-    """The task is over. `error` is the text for the user, `recoverable` False forbids a restart."""
+    """The task is over. `error` is the text for the user, `recoverable` False forbids a restart.
+    `symptom`: a connection broke, most likely because another task is over."""
 
     error: str
     recoverable: bool = True
+    symptom: bool = False
 
 
 @dataclass(frozen=True)

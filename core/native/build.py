@@ -128,4 +128,6 @@ def _install(made: Path, name: str) -> Path:
 
 
 if __name__ == "__main__":
-    print(build() or "kernels stay with numba")
+    made_there = build()
+    print(made_there or "kernels stay with numba")
+    sys.exit(made_there is None)

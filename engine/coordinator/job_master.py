@@ -122,6 +122,8 @@ class JobMaster:
         self._restart_at_ms = 0
         self._last_failure: str | None = None
         """First cause of the latest failed attempt."""
+        self._symptom = False
+        """Whether that may only be the consequence of another task's loss."""
         self._published: set[tuple[OperatorId, str]] = set()
         self._metrics: dict[TaskId, dict[str, Any]] = {}
         self._announced_ms: int | None = None
@@ -188,10 +190,14 @@ class JobMaster:
         return self._flush()
 
     def on_task_lost(self, task: TaskId, attempt: Attempt, reason: str, now_ms: int) -> Actions:
-        """A task's process died. Expected of tasks that finished; ignored while stopping."""
+        """A task's process died. Expected of tasks that finished; while stopping it explains what
+        was a symptom only, and is ignored otherwise."""
         self._life.record(f"lost {task} of {attempt}")
+        cause = f"task {self._plan.labels[task]} was lost: {reason}"
         if self._is_current(attempt) and task not in self._progress.finished:
-            self._fail(f"task {self._plan.labels[task]} was lost: {reason}", now_ms)
+            self._fail(cause, now_ms)
+        elif attempt == self._attempt and self._life.step is Step.STOPPING and self._symptom:
+            self._last_failure, self._symptom = cause, False
         return self._flush()
 
     def on_all_stopped(self, attempt: Attempt, now_ms: int) -> Actions:
@@ -293,8 +299,8 @@ class JobMaster:
         match report:
             case TaskRunning() | TaskDrained() | TaskFinished():
                 self._advance(report, now_ms)
-            case TaskFailed(task=task, error=error, recoverable=recoverable):
-                self._fail(error, now_ms, recoverable)
+            case TaskFailed(error=error, recoverable=recoverable, symptom=symptom):
+                self._fail(error, now_ms, recoverable, symptom)
             case TaskCancelled(task=task):
                 self._fail(f"task {self._plan.labels[task]} stopped without being told to", now_ms)
             case SplitsRequested(task=task, operator=operator):
@@ -366,11 +372,13 @@ class JobMaster:
         self._carry_out(self._checkpoints.start(now_ms), now_ms)
         self._retry_splits(now_ms, start=True)
 
-    def _fail(self, cause: str, now_ms: int, recoverable: bool = True) -> None:
+    def _fail(
+        self, cause: str, now_ms: int, recoverable: bool = True, symptom: bool = False
+    ) -> None:
         """The attempt failed; only its first cause counts."""
         if self._life.step in (Step.STOPPING, Step.WAITING, Step.ENDED):
             return
-        self._last_failure = cause
+        self._last_failure, self._symptom = cause, symptom
         delay_ms = self._policy.on_failure(now_ms) if recoverable else None
         if delay_ms is None:
             self._stop(JobStatus.FAILING, now_ms)

@@ -190,8 +190,7 @@ class RayCluster:
         except ray.exceptions.RayError as error:
             if self._actors.get(task) is actor:
                 del self._actors[task]
-                reason = str(error).strip().splitlines()[0]
-                self._inbox(TaskLost(task, self._attempt, f"its process died: {reason}"))
+                self._inbox(TaskLost(task, self._attempt, _death(error)))
 
     def cancel_all(self, attempt: Attempt) -> None:
         asyncio.run_coroutine_threadsafe(self._stop(attempt), self._loop)
@@ -204,12 +203,15 @@ class RayCluster:
         self._inbox(AllStopped(attempt))
 
     async def _stop_one(self, task: TaskId, actor: Any, attempt: Attempt, limit: float) -> None:
-        """A task that does not stop in time loses its process."""
+        """A task that does not stop in time loses its process. One whose process is gone already
+        may be why the attempt is stopped: that comes before AllStopped."""
         try:
             await asyncio.wait_for(_as_future(actor.cancel.remote(attempt)), limit)
-        except (TimeoutError, ray.exceptions.RayError):
+        except (TimeoutError, ray.exceptions.RayError) as error:
             if self._actors.get(task) is actor:
                 del self._actors[task]
+                if isinstance(error, ray.exceptions.RayError):
+                    self._inbox(TaskLost(task, attempt, _death(error)))
             ray.kill(actor, no_restart=True)
 
     def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:
@@ -244,6 +246,11 @@ def wait_for(refs: Sequence[Any], timeout: float, cancelled: threading.Event) ->
         if waiting and time.monotonic() >= deadline:
             raise TimeoutError
     return [future.result() for future in futures]
+
+
+def _death(error: Exception) -> str:
+    """Ray's account of a dead actor, in one line."""
+    return f"its process died: {str(error).strip().splitlines()[0]}"
 
 
 def _as_future(ref: Any) -> asyncio.Future[Any]:

@@ -30,7 +30,7 @@ from ...core.elements import (
     StreamStatus,
     Watermark,
 )
-from ...core.errors import OperatorError, StromError
+from ...core.errors import OperatorError, StromError, TransportError
 from ...core.ids import CheckpointId, OperatorId
 from ...operators.base import PollStatus
 from ...operators.valve import Action as ValveAction
@@ -436,7 +436,8 @@ class Task:
             if isinstance(error, OperatorError)
             else (f"task {d.label}: {type(error).__name__}: {error}")
         )
-        self._report(TaskFailed(d.task, d.attempt, text))
+        symptom = isinstance(error, TransportError)
+        self._report(TaskFailed(d.task, d.attempt, text, symptom=symptom))
 
     def _end(self, state: TaskState) -> None:
         self.state = state

@@ -255,6 +255,19 @@ def test_restarts_run_out_with_the_first_cause(graph: Callable[..., ExecutionGra
     assert job.report_all(TaskRunning, 9) == ()
 
 
+def test_a_lost_process_explains_a_broken_connection(graph: Callable[..., ExecutionGraph]) -> None:
+    job = Job(graph(NoRestart()))
+    job.run()
+    job.master.on_report(TaskFailed(K0, 0, "it hung up", symptom=True), 5)
+    assert job.master.on_task_lost(K1, 0, "killed", 6) == ()
+    assert job.master.on_task_lost(S0, 0, "killed by the way", 7) == ()
+    (ended,) = job.master.on_all_stopped(0, 8)
+    assert isinstance(ended, JobEnded)
+    assert ended.error is not None
+    assert "was lost: killed" in ended.error
+    assert "by the way" not in ended.error
+
+
 def test_an_unrecoverable_failure_never_restarts(job: Job) -> None:
     job.run()
     job.master.on_report(TaskFailed(K0, 0, "not picklable", recoverable=False), 5)
