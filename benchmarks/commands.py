@@ -16,7 +16,7 @@ from .workloads import WORKLOADS
 Line = dict[str, Any]
 
 EVENTS = 20_000_000
-SLOW = {"wordcount": 4_000_000, **dict.fromkeys(NEXMARK_ROWS, 2_000_000)}
+SLOW = {"wordcount": 4_000_000, "kprocess": 4_000_000, **dict.fromkeys(NEXMARK_ROWS, 2_000_000)}
 """Default numbers of events."""
 
 

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import polars as pl
-from strom import DataStream, StreamExecutionEnvironment
+from strom import (
+    DataStream,
+    KeyedProcessFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+    ValueStateDescriptor,
+)
 from strom.connectors.datagen import DataGenSource
 
 from . import references
@@ -37,10 +46,31 @@ def kstate(env: StreamExecutionEnvironment, events: int) -> DataStream:
     return env.from_source(source, source_name="pairs").key_by("k").sum("v")
 
 
+class RunningSum(KeyedProcessFunction):
+    """One value state, one result per record."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.total = runtime_context.get_state(ValueStateDescriptor("total"))
+
+    def process_element(
+        self, value: Any, ctx: KeyedProcessFunction.Context
+    ) -> Iterator[tuple[int, int]]:
+        total = (self.total.value() or 0) + value.v
+        self.total.update(total)
+        yield value.k, total
+
+
+def kprocess(env: StreamExecutionEnvironment, events: int) -> DataStream:
+    """kstate with a KeyedProcessFunction: columns become rows, a Python call for each."""
+    source = DataGenSource(key_values, events, schema=KEY_VALUE, block=BLOCK)
+    return env.from_source(source, source_name="pairs").key_by("k").process(RunningSum())
+
+
 WORKLOADS: dict[str, Query] = {
     "wordcount": Query(wordcount, references.wordcount, (), ("word", "n")),
     "wordcount_columns": Query(wordcount_columns, references.wordcount, (), ("word", "n")),
     "kstate": Query(kstate, references.kstate, (), ("k", "v"), promised=references.totals),
+    "kprocess": Query(kprocess, references.kstate, (), ("k", "v"), promised=references.totals),
     **NEXMARK,
     **NEXMARK_ROWS,
 }
