@@ -62,9 +62,15 @@ def read(files: Iterable[str]) -> Lines:
 
 
 def peers() -> dict[tuple[str, str], Line]:
-    """By system and query."""
+    """By system and our name of the query."""
     lines = [json.loads(text) for text in PEERS.read_text().splitlines()]
-    return {(line["system"], line["query"]): line for line in lines}
+    return {(line["system"], _our_name(line)): line for line in lines}
+
+
+def _our_name(line: Line) -> str:
+    """The workload that a peer's query is set beside: Flink counts words without Python."""
+    name: str = line["query"]
+    return "wordcount_columns" if (line["system"], name) == ("flink-java", "wordcount") else name
 
 
 def write(folder: str, files: Sequence[str]) -> list[str]:
