@@ -19,7 +19,8 @@ format: .venv/.installed
 	.venv/bin/ruff check --fix .
 
 bench: .venv/.installed
-	for name in wordcount kstate q0 q1 q2 q5 q7; do \
+	.venv/bin/python -m benchmarks nexmark all --parallelism 2 --host ray --json
+	for name in wordcount wordcount_columns kstate kprocess; do \
 	  .venv/bin/python -m benchmarks $$name --parallelism 2 --host ray --json; \
 	done
 
