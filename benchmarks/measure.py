@@ -65,9 +65,11 @@ class Sources:
 
 
 def environment(setting: Setting, storage: str | None = None) -> StreamExecutionEnvironment:
-    """An environment for `setting`, without a job yet."""
+    """An environment for `setting`, without a job yet. What tasks and Ray would print stays out of
+    the output, which is lines of JSON."""
     config = JobConfig(parallelism=setting.parallelism, slot_cpus=slot_cpus(setting.parallelism))
-    env = StreamExecutionEnvironment.get_execution_environment(config, host=setting.host)
+    quiet = {"log_to_driver": False} if setting.host == "ray" else {}
+    env = StreamExecutionEnvironment.get_execution_environment(config, setting.host, **quiet)
     if setting.checkpoint_interval is not None:
         env.enable_checkpointing(timedelta(seconds=setting.checkpoint_interval), storage)
     return env

@@ -76,7 +76,13 @@ def _bars(path: Path, series: dict[str, dict[str, float]], label: str) -> str:
         at = [x + i * width for x, name in enumerate(names) if name in values]
         axes.bar(at, [values[n] for n in names if n in values], width, label=system)
     middle = 0.4 - width / 2
-    axes.set_xticks([x + middle for x in range(len(names))], names, rotation=60, ha="right", rotation_mode="anchor")
+    axes.set_xticks(
+        [x + middle for x in range(len(names))],
+        names,
+        rotation=60,
+        ha="right",
+        rotation_mode="anchor",
+    )
     axes.set_ylabel(label)
     axes.legend(frameon=False)
     return _save(figure, path)
