@@ -63,7 +63,16 @@ def _measured(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--verify", action="store_true", help="first compare the output with the reference's"
     )
+    _stream(command)
     _common(command)
+
+
+def _stream(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--whole-stream",
+        action="store_true",
+        help="Nexmark queries read one stream of all kinds, not only the kinds they need",
+    )
 
 
 def _latency(command: argparse.ArgumentParser) -> None:
@@ -90,6 +99,7 @@ def _compare(command: argparse.ArgumentParser) -> None:
     command.add_argument("--events", type=int, help="default: as many as take some seconds")
     command.add_argument("--peer-events", type=int, help="default: what its scripts choose")
     command.add_argument("--runs", type=int, default=3, help="each of both, in turns")
+    _stream(command)
     _common(command)
 
 

@@ -41,6 +41,7 @@ def settings(options: Namespace) -> list[Setting]:
             options.parallelism,
             options.host,
             options.checkpoint_interval,
+            options.whole_stream,
         )
         for name in chosen(options.queries)
     ]
@@ -126,7 +127,9 @@ def compare(options: Namespace) -> Iterator[Line]:
     for name in names:
         ours = peer.kind.queries[name]
         events = options.events or SLOW.get(ours, EVENTS)
-        setting = Setting(ours, events, options.parallelism, options.host)
+        setting = Setting(
+            ours, events, options.parallelism, options.host, whole_stream=options.whole_stream
+        )
         yield compare(peer, name, setting, options.runs, options.peer_events)
 
 

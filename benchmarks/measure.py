@@ -12,6 +12,7 @@ import math
 import os
 import statistics
 import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 from strom import DiscardSink, JobConfig, Sink, StreamExecutionEnvironment
 
+from .nexmark.events import whole_stream
 from .nexmark.query import Query
 from .workloads import WORKLOADS
 
@@ -34,6 +36,8 @@ class Setting:
     host: str = "ray"
     checkpoint_interval: float | None = None
     """Seconds; None: no checkpoints but the terminal one."""
+    whole_stream: bool = False
+    """Nexmark queries read their kinds from one source of all kinds."""
 
     @property
     def query(self) -> Query:
@@ -58,10 +62,11 @@ class Run:
 @dataclass(frozen=True)
 class Sources:
     """What the sources of a job make. strings: the Arrow type of their strings. pruned: some
-    columns of the stream are not made."""
+    columns of the stream are not made. kinds: of Nexmark events."""
 
     strings: str
     pruned: bool
+    kinds: str
 
 
 def environment(setting: Setting, storage: str | None = None) -> StreamExecutionEnvironment:
@@ -83,7 +88,7 @@ def slot_cpus(parallelism: int) -> float:
 def measure(setting: Setting, runs: int = 1) -> dict[str, Any]:
     """The line of the run with the median rate, with all runs' rates and the greatest memory."""
     taken: list[Run] = []
-    sources = Sources("", False)
+    sources = Sources("", False, "")
     for _ in range(runs):
         run, sources = run_once(setting)
         taken.append(run)
@@ -115,7 +120,8 @@ def run_once(setting: Setting) -> tuple[Run, Sources]:
     with tempfile.TemporaryDirectory(prefix="strom-bench-") as folder:
         env = environment(setting, str(Path(folder, "checkpoints")))
         sink = discard_or(query, str(Path(folder, "out")))
-        query.build(env, setting.events).sink_to(sink).name("benchmark sink")
+        with whole_stream(setting.whole_stream):
+            query.build(env, setting.events).sink_to(sink).name("benchmark sink")
         sources = sources_of(env)
         result = env.execute(f"benchmark {setting.name}")
     seconds = result.net_runtime_ms / 1000
@@ -142,15 +148,19 @@ def sources_of(env: StreamExecutionEnvironment) -> Sources:
     """Looks at the job as it will run, columns already dropped where nobody reads them."""
     operators = [o for vertex in env.get_job_graph().vertices for o in vertex.operators]
     sources = [operator.spec.source for operator in operators if operator.is_source]
-    types = {
-        str(field.type)
-        for source in sources
-        if source.schema is not None
-        for field in source.schema
-        if is_text(field.type)
-    }
+    schemas = [source.schema for source in sources if source.schema is not None]
+    types = {str(type_) for schema in schemas for type_ in text_types(schema)}
     pruned = any(getattr(source, "pruned", False) for source in sources)
-    return Sources("+".join(sorted(types)), pruned)
+    kinds = {str(source.kind) for source in sources if hasattr(source, "kind")}
+    return Sources("+".join(sorted(types)), pruned, "+".join(sorted(kinds)))
+
+
+def text_types(fields: Iterable[pa.Field]) -> Iterator[pa.DataType]:
+    for field in fields:
+        if pa.types.is_struct(field.type):
+            yield from text_types(field.type)
+        elif is_text(field.type):
+            yield field.type
 
 
 def is_text(type_: pa.DataType) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .measure import Setting, environment
+from .nexmark.events import whole_stream
 from .nexmark.query import Query
 
 MOST_EVENTS = 1_000_000
@@ -26,7 +27,8 @@ def verify(setting: Setting) -> int:
     query = setting.query
     with tempfile.TemporaryDirectory(prefix="strom-verify-") as folder:
         env = environment(replace(setting, events=events), str(Path(folder, "checkpoints")))
-        stream = query.build(env, events)
+        with whole_stream(setting.whole_stream):
+            stream = query.build(env, events)
         if query.sink is None or query.read is None:
             with stream.execute_and_collect("verification") as results:
                 difference = differences(query, events, results)

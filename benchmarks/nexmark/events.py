@@ -1,16 +1,25 @@
 """The Nexmark streams as the queries read them: persons, auctions and bids of one stream.
 
-Every source counts the events of the whole stream and makes those of its kind, every column.
+Split (the default), each kind has a source of its own, which counts the events of the whole stream
+and makes those of its kind. Whole, one source makes all three as the rows of one stream, of which
+each query takes its kinds, as the views of the suite's SQL do. Every column is made either way.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Literal
+from weakref import WeakKeyDictionary
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from strom import DataStream, StreamExecutionEnvironment, WatermarkStrategy
 from strom.connectors.datagen import NexmarkSource
+from strom.connectors.datagen.nexmark_schemas import SCHEMAS
 
 Kind = Literal["person", "auction", "bid"]
 
@@ -21,11 +30,13 @@ NEXMARK_TIME = WatermarkStrategy.for_bounded_out_of_orderness(
 
 @dataclass(frozen=True)
 class Shape:
-    """rate: events per second of event time. The others are `NexmarkSource`'s."""
+    """rate: events per second of event time. whole: one source for all kinds. The others are
+    `NexmarkSource`'s."""
 
     rate: int = 10_000
     out_of_order_group: int = 1
     block: int = 500
+    whole: bool = False
 
 
 SHAPE = Shape()
@@ -35,8 +46,24 @@ AUCTION_EVENTS = 1_666
 """Half of the longest auction, in events."""
 
 
-def source(kind: Kind, events: int) -> NexmarkSource:
-    """The events of one kind among the first `events`."""
+_WHOLE: WeakKeyDictionary[StreamExecutionEnvironment, DataStream] = WeakKeyDictionary()
+"""The whole stream of a job, for all its readers."""
+
+
+@contextmanager
+def whole_stream(whole: bool = True) -> Iterator[None]:
+    """Queries built in this context read the whole stream."""
+    global SHAPE
+    before = SHAPE
+    SHAPE = replace(before, whole=whole)
+    try:
+        yield
+    finally:
+        SHAPE = before
+
+
+def source(kind: Kind | Literal["all"], events: int) -> NexmarkSource:
+    """The events of one kind, or of all, among the first `events`."""
     return NexmarkSource(
         events,
         rate=SHAPE.rate,
@@ -47,15 +74,32 @@ def source(kind: Kind, events: int) -> NexmarkSource:
 
 
 def persons(env: StreamExecutionEnvironment, events: int) -> DataStream:
-    return env.from_source(source("person", events), NEXMARK_TIME, "persons")
+    return stream(env, events, "person")
 
 
 def auctions(env: StreamExecutionEnvironment, events: int) -> DataStream:
-    return env.from_source(source("auction", events), NEXMARK_TIME, "auctions")
+    return stream(env, events, "auction")
 
 
 def bids(env: StreamExecutionEnvironment, events: int) -> DataStream:
-    return env.from_source(source("bid", events), NEXMARK_TIME, "bids")
+    return stream(env, events, "bid")
+
+
+def stream(env: StreamExecutionEnvironment, events: int, kind: Kind) -> DataStream:
+    """The events of one kind, at their times."""
+    if not SHAPE.whole:
+        return env.from_source(source(kind, events), NEXMARK_TIME, f"{kind}s")
+    if env not in _WHOLE:
+        _WHOLE[env] = env.from_source(source("all", events), NEXMARK_TIME, "events")
+    mine = _WHOLE[env].map_batches(partial(pick, kind=kind), output_type=SCHEMAS[kind])
+    return mine.with_event_time("dateTime")
+
+
+def pick(events: pa.RecordBatch, kind: Kind) -> pa.RecordBatch:
+    """The rows of one kind as its columns."""
+    code = list(SCHEMAS).index(kind)
+    mine = events.column(kind).filter(pc.equal(events.column("event_type"), code))
+    return pa.RecordBatch.from_struct_array(mine)
 
 
 def longest_auction() -> timedelta:

@@ -106,6 +106,7 @@ class NexmarkSource(Source):
         from . import nexmark_kernels as kernels
         from .nexmark_events import COLUMNS, strings_of
         from .nexmark_strings import seed_of
+        from .nexmark_union import union
 
         seed = seed_of(self.seed)
         strings = strings_of(seed)
@@ -128,30 +129,9 @@ class NexmarkSource(Source):
             def columns_of(kind: str, chosen: Int64s) -> EventColumns:
                 return COLUMNS[kind](chosen, seed, self._rate, strings)
 
-            return _union(numbers, names, columns_of)
+            return union(numbers, names, columns_of)
 
         return all_kinds if self.kind == "all" else one_kind
-
-
-def _union(
-    numbers: Int64s, names: list[str], columns_of: Callable[[str, Int64s], EventColumns]
-) -> ColumnBatch:
-    """One batch of all kinds in order: `event_type`, a struct column per kind, `dateTime`."""
-    slots = numbers % 50
-    times = columns_of("bid", numbers)
-    columns: dict[str, pa.Array] = {}
-    if "event_type" in names:
-        columns["event_type"] = pa.array((slots > 0).astype(np.int8) + (slots > 3), pa.int8())
-    if "dateTime" in names:
-        columns["dateTime"] = times.dateTime
-    for kind, (first, last) in SLOTS.items():
-        if kind in names:
-            mine = (slots >= first) & (slots <= last)
-            rows = columns_of(kind, numbers[mine]).batch(SCHEMAS[kind].names).to_struct_array()
-            columns[kind] = rows.take(pa.array(np.cumsum(mine) - 1, mask=~mine))
-    schema = pa.schema([ALL_SCHEMA.field(name) for name in names])
-    batch = pa.RecordBatch.from_arrays([columns[name] for name in names], schema=schema)
-    return ColumnBatch(batch, times.times)
 
 
 def _checked_columns(full: pa.Schema, columns: Sequence[str] | None, kind: str) -> tuple[str, ...]:

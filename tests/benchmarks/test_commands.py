@@ -46,6 +46,15 @@ def test_a_workload_verified(capsys: pytest.CaptureFixture[str]) -> None:
     assert line["strings"] in ("string", "string_view", "large_string")
 
 
+def test_the_kinds_that_are_made() -> None:
+    common = ("nexmark", "q8", "--events", "20000", "--host", "local")
+    (split,) = lines_of(*common)
+    (whole,) = lines_of(*common, "--whole-stream", "--verify")
+    assert (split["kinds"], whole["kinds"]) == ("auction+person", "all")
+    assert split["rows_out"] == whole["rows_out"] > 0
+    assert whole["strings"] == split["strings"]
+
+
 def test_a_wrong_output_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = replace(workloads.WORKLOADS["q2"], reference=lambda events: [(1, 2)])
     monkeypatch.setitem(workloads.WORKLOADS, "q2", wrong)
@@ -70,7 +79,7 @@ def test_the_line_is_that_of_the_median_run() -> None:
     run = Run(2.0, 500, 3.0, 1.5, 100, 7, 1, None, 0.5)
     slow = replace(run, seconds=4.0, events_per_s=250, peak_rss_mb=300)
     fast = replace(run, seconds=1.0, events_per_s=1000)
-    line = summary(Setting("q3", 1000), [fast, slow, run], Sources("string", False))
+    line = summary(Setting("q3", 1000), [fast, slow, run], Sources("string", False, "bid"))
     assert (line["seconds"], line["events_per_s"], line["peak_rss_mb"]) == (2.0, 500, 300)
     assert line["runs"] == [1000, 250, 500]
     assert line["cpu_s_per_m_events"] == 3000.0

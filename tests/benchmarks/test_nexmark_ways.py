@@ -80,6 +80,19 @@ def test_every_way(name: str) -> None:
     assert_equivalent(lambda env: outcome(query, env, events), expected, ways)
 
 
+@pytest.mark.parametrize("name", ["q2", "q3", "q8"])
+def test_one_source_of_all_kinds_every_way(name: str) -> None:
+    query = QUERIES[name]
+    expected = list(query.reference(RARE))
+    assert expected
+
+    def build(env: Any) -> Any:
+        with streams.whole_stream():
+            return outcome(query, env, RARE)
+
+    assert_equivalent(build, expected, RARE_WAYS)
+
+
 def test_processing_time_windows_every_way() -> None:
     """Which window a bid falls into is another in each run; that each is counted once is not."""
     query = NEXMARK["q12"]
