@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         Source, SourceReader as SourceReader, SplitEnumerator as SplitEnumerator, Wait as
         Wait, WriterContext as WriterContext
     )
-    from .api.cumulate_windows import CumulateEventTimeWindows as CumulateEventTimeWindows
     from .api.data_stream import DataStream as DataStream
     from .api.environment import StreamExecutionEnvironment as StreamExecutionEnvironment
     from .api.functions import (
@@ -75,6 +74,7 @@ if TYPE_CHECKING:
     from .api.windows import (
         CountSlidingWindowAssigner as CountSlidingWindowAssigner,
         CountTumblingWindowAssigner as CountTumblingWindowAssigner, CountWindow as CountWindow,
+        CumulateEventTimeWindows as CumulateEventTimeWindows,
         DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows,
         DynamicProcessingTimeSessionWindows as DynamicProcessingTimeSessionWindows,
         EventTimeSessionWindows as EventTimeSessionWindows, GlobalWindow as GlobalWindow,
@@ -133,7 +133,6 @@ _PUBLIC = {
         "Emit EnumeratorContext NeedSplit ReaderContext Sink SinkWriter Source SourceReader "
         "SplitEnumerator Wait WriterContext"
     ),
-    "api.cumulate_windows": "CumulateEventTimeWindows",
     "api.data_stream": "DataStream",
     "api.environment": "StreamExecutionEnvironment",
     "api.functions": (
@@ -159,8 +158,9 @@ _PUBLIC = {
     "api.windowed_stream": "AllWindowedStream WindowedStream",
     "api.windows": (
         "CountSlidingWindowAssigner CountTumblingWindowAssigner CountWindow "
-        "DynamicEventTimeSessionWindows DynamicProcessingTimeSessionWindows "
-        "EventTimeSessionWindows GlobalWindow GlobalWindows MergingWindowAssigner "
+        "CumulateEventTimeWindows DynamicEventTimeSessionWindows "
+        "DynamicProcessingTimeSessionWindows EventTimeSessionWindows GlobalWindow "
+        "GlobalWindows MergingWindowAssigner "
         "ProcessingTimeSessionWindows SessionWindowTimeGapExtractor SlidingEventTimeWindows "
         "SlidingProcessingTimeWindows TimeWindow TumblingEventTimeWindows "
         "TumblingProcessingTimeWindows Window WindowAssigner"

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         ReducingState,
         ValueState,
     )
-    from .output_tag import OutputTag
 
 
 class RuntimeContext(Protocol):
@@ -205,8 +204,3 @@ class ProcessAllWindowFunction(Function, ABC):
 
     def clear(self, context: ProcessWindowFunction.Context) -> None:
         """Called when the window is dropped."""
-
-
-def is_side_output(value: Any, tag_type: type[OutputTag]) -> bool:
-    """Whether a yielded value is `(OutputTag, value)`."""
-    return type(value) is tuple and len(value) == 2 and isinstance(value[0], tag_type)

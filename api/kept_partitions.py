@@ -124,11 +124,17 @@ def _passes(spec: Any, key: Names) -> bool:
 
 
 def _output(expression: Any) -> tuple[str, str | None] | None:
-    """Output column, and the input column it is if it only names one. None: several columns."""
+    """Output column, and the input column it is if it only names one. None: several columns, or
+    one that is known by its place only."""
     if isinstance(expression, specs.NamedColumn):
         return expression.name, expression.source
+    from polars.exceptions import ComputeError
+
     if expression.meta.has_multiple_outputs():
         return None
     plain = expression.meta.undo_aliases()
-    source = plain.meta.output_name() if plain.meta.is_column() else None
-    return expression.meta.output_name(), source
+    try:
+        source = plain.meta.output_name() if plain.meta.is_column() else None
+        return expression.meta.output_name(), source
+    except ComputeError:  # pl.first(), pl.nth(1)
+        return None

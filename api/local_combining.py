@@ -20,10 +20,14 @@ from ..core.partials import PartialKey
 from ..engine.graph.chaining import chainable
 from ..engine.graph.model import Forward, KeyGroups, StreamEdge, StreamGraph, StreamNode
 from ..engine.graph.operator_ids import derived_operator_id
-from .cumulate_windows import CumulateEventTimeWindows
 from .specs import BuiltinWindow, ExtremeWindow, OperatorSpec, WindowSpec
 from .triggers import EventTimeTrigger
-from .windows import SlidingEventTimeWindows, TumblingEventTimeWindows, WindowAssigner
+from .windows import (
+    CumulateEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
 
 COMBINABLE = ("count", "sum", "min", "max", "mean", "variance", "stddev")
 """Aggregates that are a few numbers whatever they have seen, and that do not depend on the order in

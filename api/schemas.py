@@ -108,8 +108,8 @@ def _window_schema(before: pa.Schema, spec: specs.WindowSpec) -> pa.Schema | Non
 def _expression_schema(
     before: pa.Schema, kind: str, expressions: tuple[pl.Expr, ...]
 ) -> pa.Schema | None:
-    """As `operators.expressions` makes them: what is only named keeps its type, the rest has the
-    one that polars gives it."""
+    """As `operators.batches.expressions` makes them: what is only named keeps its type, the rest
+    has the one that polars gives it."""
     import polars as pl
 
     fields = {field.name: field for field in before} if kind == "with_columns" else {}

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
-from ..core.elements import MIN_TIMESTAMP
 from ..core.errors import ConfigurationError, TypeMismatchError
+from .expressions import is_expression
 from .intervals import to_millis
-from .triggers import EventTimeTrigger, ProcessingTimeTrigger, Trigger
-from .window_base import (
-    MergingWindowAssigner,
-    TimeWindow,
-    Window,
-    WindowAssignerContext,
-)
+from .window_base import MergingWindowAssigner, TimeWindow
+from .window_times import OverEventTime, OverProcessingTime
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Derives the gap from the record. A plain function of the record serves as well."""
+    """Derives the gap from the record. A plain function of the record serves as well, and so does a
+    column name or a polars expression, which needs no call per record."""
 
     @abstractmethod
     def extract(self, element: Any) -> int:
@@ -28,28 +25,20 @@ class SessionWindowTimeGapExtractor(ABC):
 
 
 class SessionWindowAssigner(MergingWindowAssigner):
-    """Merges exactly the windows that overlap or touch."""
+    """Opens a window of one gap for each record, and merges exactly the windows that overlap or
+    touch."""
+
+    @abstractmethod
+    def gap_of(self, element: Any) -> int:
+        """The gap after `element` in ms; TypeMismatchError unless it is greater than 0."""
+
+    def windows_of(self, element: Any, time: int) -> tuple[TimeWindow]:
+        return (TimeWindow(time, time + self.gap_of(element)),)
 
     def merge_windows(
         self, windows: Iterable[Any], callback: MergingWindowAssigner.MergeCallback
     ) -> None:
         TimeWindow.merge_windows(windows, callback)
-
-
-class _EventTime(SessionWindowAssigner):
-    def get_default_trigger(self, env: Any = None) -> Trigger:
-        return EventTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return True
-
-
-class _ProcessingTime(SessionWindowAssigner):
-    def get_default_trigger(self, env: Any = None) -> Trigger:
-        return ProcessingTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True)
@@ -64,15 +53,35 @@ class _FixedGap(SessionWindowAssigner):
     def with_gap(cls, size: Any) -> Self:
         return cls(to_millis(size, "session gap"))
 
+    def gap_of(self, element: Any) -> int:
+        return self.gap
+
 
 @dataclass(frozen=True)
 class _DynamicGap(SessionWindowAssigner):
     extractor: Any
+    """A SessionWindowTimeGapExtractor, a function of the record, a column name or a polars
+    expression: of milliseconds or durations."""
+
+    @cached_property
+    def _extract(self) -> Callable[[Any], Any]:
+        if isinstance(self.extractor, str) or is_expression(self.extractor):
+            from .row_aggregates import value_getter
+
+            return value_getter(self.extractor)
+        extract: Callable[[Any], Any] = getattr(self.extractor, "extract", self.extractor)
+        return extract
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"extractor": self.extractor}
 
     def gap_of(self, element: Any) -> int:
-        """The gap after `element` in ms; TypeMismatchError unless it is greater than 0."""
-        extract = getattr(self.extractor, "extract", self.extractor)
-        gap = to_millis(extract(element), "session gap")
+        found = self._extract(element)
+        if found is None:
+            raise TypeMismatchError(
+                f"the session gap of a record must be > 0 ms, is null for {element!r}"
+            )
+        gap = to_millis(found, "session gap")
         if gap <= 0:
             raise TypeMismatchError(
                 f"the session gap of a record must be > 0 ms, is {gap} for {element!r}"
@@ -80,56 +89,27 @@ class _DynamicGap(SessionWindowAssigner):
         return gap
 
 
-def _event_session(timestamp: int, gap: int) -> tuple[TimeWindow]:
-    if timestamp == MIN_TIMESTAMP:
-        raise TypeMismatchError(
-            "a record without timestamp reached an event-time session window: assign timestamps "
-            "at the source or with assign_timestamps_and_watermarks"
-        )
-    return (TimeWindow(timestamp, timestamp + gap),)
-
-
-class EventTimeSessionWindows(_FixedGap, _EventTime):
+class EventTimeSessionWindows(_FixedGap, OverEventTime):
     """Sessions over event time."""
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[Window]:
-        return _event_session(timestamp, self.gap)
 
     @staticmethod
     def with_dynamic_gap(extractor: Any) -> DynamicEventTimeSessionWindows:
+        """A gap for each record: see SessionWindowTimeGapExtractor."""
         return DynamicEventTimeSessionWindows(extractor)
 
 
-class ProcessingTimeSessionWindows(_FixedGap, _ProcessingTime):
+class ProcessingTimeSessionWindows(_FixedGap, OverProcessingTime):
     """Sessions over the clock."""
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[Window]:
-        now = context.get_current_processing_time()
-        return (TimeWindow(now, now + self.gap),)
 
     @staticmethod
     def with_dynamic_gap(extractor: Any) -> DynamicProcessingTimeSessionWindows:
+        """A gap for each record: see SessionWindowTimeGapExtractor."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
 
-class DynamicEventTimeSessionWindows(_DynamicGap, _EventTime):
+class DynamicEventTimeSessionWindows(_DynamicGap, OverEventTime):
     """Sessions over event time whose gap depends on the record."""
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[Window]:
-        return _event_session(timestamp, self.gap_of(element))
 
-
-class DynamicProcessingTimeSessionWindows(_DynamicGap, _ProcessingTime):
+class DynamicProcessingTimeSessionWindows(_DynamicGap, OverProcessingTime):
     """Sessions over the clock whose gap depends on the record."""
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[Window]:
-        now = context.get_current_processing_time()
-        return (TimeWindow(now, now + self.gap_of(element)),)

@@ -1,7 +1,7 @@
 """What a window is, and what assigns records to windows.
 
 A window is a small immutable value: hashable, picklable, compared by value. Per-window state is
-kept under it, so its identity is part of every savepoint.
+kept under it, so its identity is part of every checkpoint.
 """
 
 from __future__ import annotations

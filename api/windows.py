@@ -1,19 +1,18 @@
 """Window assigners, under PyFlink's names. Sizes are timedeltas, milliseconds or PyFlink `Time`s.
 
-The attributes `size`, `slide`, `offset` and `gap` are milliseconds.
+The attributes `size`, `slide`, `max_size`, `step`, `offset` and `gap` are milliseconds.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
 
-from ..core.elements import MIN_TIMESTAMP
-from ..core.errors import ConfigurationError, TypeMismatchError
+from ..core.errors import ConfigurationError
 from .count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from .intervals import to_millis
 from .session_windows import (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
@@ -21,7 +20,7 @@ from .session_windows import (
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
 )
-from .triggers import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger, Trigger
+from .triggers import NeverTrigger, Trigger
 from .window_base import (
     CountWindow,
     GlobalWindow,
@@ -30,6 +29,12 @@ from .window_base import (
     Window,
     WindowAssigner,
     WindowAssignerContext,
+)
+from .window_times import (
+    OverEventTime,
+    OverProcessingTime,
+    TimeWindowAssigner,
+    window_millis,
 )
 
 
@@ -44,16 +49,24 @@ def _sliding(last_start: int, size: int, slide: int, count: int) -> tuple[TimeWi
     return tuple(TimeWindow(start, start + size) for start in starts)
 
 
-def no_timestamp_error() -> TypeMismatchError:
-    """Raised when a record without timestamp reaches an event-time window."""
-    return TypeMismatchError(
-        "a record without timestamp reached an event-time window: assign timestamps at the source "
-        "or with assign_timestamps_and_watermarks, or use processing-time windows"
-    )
+@lru_cache(maxsize=4096)
+def _cumulating(start: int, first_end: int, max_size: int, step: int) -> tuple[TimeWindow, ...]:
+    return tuple(TimeWindow(start, end) for end in range(first_end, start + max_size + 1, step))
+
+
+class _FixedWindows(TimeWindowAssigner):
+    """Windows that depend on nothing but the time."""
+
+    @abstractmethod
+    def windows_at(self, timestamp: int) -> tuple[TimeWindow, ...]:
+        """The windows of a timestamp (ms)."""
+
+    def windows_of(self, element: Any, time: int) -> tuple[TimeWindow, ...]:
+        return self.windows_at(time)
 
 
 @dataclass(frozen=True)
-class _Tumbling(WindowAssigner):
+class _Tumbling(_FixedWindows):
     """Windows `[offset + n * size, offset + (n + 1) * size)`."""
 
     size: int
@@ -68,14 +81,14 @@ class _Tumbling(WindowAssigner):
 
     @classmethod
     def of(cls, size: Any, offset: Any = 0) -> Self:
-        return cls(to_millis(size, "window size"), to_millis(offset or 0, "window offset"))
+        return cls(*window_millis(offset, size=size))
 
     def windows_at(self, timestamp: int) -> tuple[TimeWindow, ...]:
         return _tumbling(timestamp - (timestamp - self.offset) % self.size, self.size)
 
 
 @dataclass(frozen=True)
-class _Sliding(WindowAssigner):
+class _Sliding(_FixedWindows):
     """Windows `[offset + n * slide, offset + n * slide + size)`; latest first.
 
     With slide > size there are gaps: a record in a gap belongs to no window."""
@@ -93,11 +106,7 @@ class _Sliding(WindowAssigner):
 
     @classmethod
     def of(cls, size: Any, slide: Any, offset: Any = 0) -> Self:
-        return cls(
-            to_millis(size, "window size"),
-            to_millis(slide, "window slide"),
-            to_millis(offset or 0, "window offset"),
-        )
+        return cls(*window_millis(offset, size=size, slide=slide))
 
     def windows_at(self, timestamp: int) -> tuple[TimeWindow, ...]:
         into = (timestamp - self.offset) % self.slide
@@ -105,68 +114,58 @@ class _Sliding(WindowAssigner):
         return _sliding(timestamp - into, self.size, self.slide, max(0, count))
 
 
-class TumblingEventTimeWindows(_Tumbling):
+class TumblingEventTimeWindows(_Tumbling, OverEventTime):
     """Fixed windows over event time."""
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[Window]:
-        if timestamp == MIN_TIMESTAMP:
-            raise no_timestamp_error()
-        return self.windows_at(timestamp)
 
-    def get_default_trigger(self, env: Any = None) -> Trigger:
-        return EventTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return True
-
-
-class TumblingProcessingTimeWindows(_Tumbling):
+class TumblingProcessingTimeWindows(_Tumbling, OverProcessingTime):
     """Fixed windows over the clock."""
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[Window]:
-        return self.windows_at(context.get_current_processing_time())
 
-    def get_default_trigger(self, env: Any = None) -> Trigger:
-        return ProcessingTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return False
-
-
-class SlidingEventTimeWindows(_Sliding):
+class SlidingEventTimeWindows(_Sliding, OverEventTime):
     """Overlapping windows over event time."""
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[Window]:
-        if timestamp == MIN_TIMESTAMP:
-            raise no_timestamp_error()
-        return self.windows_at(timestamp)
 
-    def get_default_trigger(self, env: Any = None) -> Trigger:
-        return EventTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return True
-
-
-class SlidingProcessingTimeWindows(_Sliding):
+class SlidingProcessingTimeWindows(_Sliding, OverProcessingTime):
     """Overlapping windows over the clock."""
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[Window]:
-        return self.windows_at(context.get_current_processing_time())
 
-    def get_default_trigger(self, env: Any = None) -> Trigger:
-        return ProcessingTimeTrigger()
+@dataclass(frozen=True)
+class CumulateEventTimeWindows(_FixedWindows, OverEventTime):
+    """Windows over event time that grow by `step` up to `max_size`, then start anew (Flink SQL's
+    CUMULATE): early results of a long window at every step, each a window of its own. They are
+    `[s, s + step)`, `[s, s + 2 * step)`, ... `[s, s + max_size)` for each
+    `s = offset + n * max_size`; shortest first.
 
-    def is_event_time(self) -> bool:
-        return False
+    >>> day = CumulateEventTimeWindows.of(max_size=6, step=2)
+    >>> [(w.start, w.end) for w in day.windows_at(3)]
+    [(0, 4), (0, 6)]
+    """
+
+    max_size: int
+    step: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        if self.step <= 0 or self.max_size <= 0 or self.max_size % self.step:
+            raise ConfigurationError(
+                "CumulateEventTimeWindows needs step > 0 and max_size a multiple of it, got "
+                f"max_size {self.max_size} ms and step {self.step} ms"
+            )
+        if abs(self.offset) >= self.max_size:
+            raise ConfigurationError(
+                f"CumulateEventTimeWindows needs |offset| < max_size, got offset {self.offset} ms "
+                f"and max_size {self.max_size} ms"
+            )
+
+    @classmethod
+    def of(cls, max_size: Any, step: Any, offset: Any = 0) -> Self:
+        return cls(*window_millis(offset, max_size=max_size, step=step))
+
+    def windows_at(self, timestamp: int) -> tuple[TimeWindow, ...]:
+        into = (timestamp - self.offset) % self.max_size
+        first_end = timestamp - into + (into // self.step + 1) * self.step
+        return _cumulating(timestamp - into, first_end, self.max_size, self.step)
 
 
 @dataclass(frozen=True)
@@ -193,6 +192,7 @@ __all__ = [
     "CountSlidingWindowAssigner",
     "CountTumblingWindowAssigner",
     "CountWindow",
+    "CumulateEventTimeWindows",
     "DynamicEventTimeSessionWindows",
     "DynamicProcessingTimeSessionWindows",
     "EventTimeSessionWindows",

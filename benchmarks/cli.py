@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable
+from math import isfinite
 from typing import Any
+
+from strom import StromError
 
 from . import commands
 from .compare import PEERS
@@ -13,6 +16,32 @@ from .nexmark.registry import NEXMARK
 from .workloads import WORKLOADS
 
 HELP = "python -m benchmarks"
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1."""
+    number = int(text)
+    if not 1 <= number < 1 << 63:
+        raise argparse.ArgumentTypeError(f"must be at least 1 (and below 2**63), is {text}")
+    return number
+
+
+def counts(text: str) -> list[int]:
+    """Several of them, with commas."""
+    return [count(part) for part in text.split(",")]
+
+
+def positive(text: str) -> float:
+    """A finite number above 0."""
+    number = float(text)
+    if not (isfinite(number) and number > 0):
+        raise argparse.ArgumentTypeError(f"must be a positive number, is {text}")
+    return number
+
+
+def milliseconds(text: str) -> int:
+    """A whole number of at least 0."""
+    return 0 if int(text) == 0 else count(text)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     scale = names.add_parser("scale", help="speedup from 1 to 2 to 4 tasks")
     scale.set_defaults(run=commands.scale)
     scale.add_argument("--queries", default="q5,q7c,kstate")
-    scale.add_argument("--tasks", default="1,2,4")
+    scale.add_argument("--tasks", type=counts, default=[1, 2, 4], help="default: 1,2,4")
     _measured(scale)
     report = names.add_parser("report", help="Markdown and pictures from lines of the others")
     report.set_defaults(run=commands.report)
@@ -45,21 +74,21 @@ def parser() -> argparse.ArgumentParser:
     _common(report)
     recovery = names.add_parser("recovery", help="SIGKILL a task, time until all run again")
     recovery.set_defaults(run=commands.recovery)
-    recovery.add_argument("--kills", type=int, default=3)
+    recovery.add_argument("--kills", type=count, default=3)
     _common(recovery)
     return main
 
 
 def _common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--parallelism", type=int, default=2)
+    command.add_argument("--parallelism", type=count, default=2)
     command.add_argument("--host", choices=["ray", "local"], default="ray")
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
 
 
 def _measured(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--events", type=int, help="default: as many as take some seconds")
-    command.add_argument("--checkpoint-interval", type=float, metavar="SECONDS")
-    command.add_argument("--runs", type=int, default=1, help="the line is that of the median run")
+    command.add_argument("--events", type=count, help="default: as many as take some seconds")
+    command.add_argument("--checkpoint-interval", type=positive, metavar="SECONDS")
+    command.add_argument("--runs", type=count, default=1, help="the line is that of the median run")
     command.add_argument(
         "--verify", action="store_true", help="first compare the output with the reference's"
     )
@@ -77,9 +106,11 @@ def _stream(command: argparse.ArgumentParser) -> None:
 
 def _latency(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=commands.latency)
-    command.add_argument("--rate", type=int, default=10_000, help="records per second")
-    command.add_argument("--seconds", type=float, default=10.0)
-    command.add_argument("--buffer-timeout", type=int, metavar="MS", help="default: the engine's")
+    command.add_argument("--rate", type=count, default=10_000, help="records per second")
+    command.add_argument("--seconds", type=positive, default=10.0)
+    command.add_argument(
+        "--buffer-timeout", type=milliseconds, metavar="MS", help="default: the engine's"
+    )
     command.add_argument(
         "--overload",
         action="store_true",
@@ -96,17 +127,20 @@ def _compare(command: argparse.ArgumentParser) -> None:
         "--peers", metavar="DIR", help="folder of the peers' scripts ($STROM_PEERS)"
     )
     command.add_argument("--work", metavar="DIR", help="folder of their environments ($PEERS_WORK)")
-    command.add_argument("--events", type=int, help="default: as many as take some seconds")
-    command.add_argument("--peer-events", type=int, help="default: what its scripts choose")
-    command.add_argument("--runs", type=int, default=3, help="each of both, in turns")
+    command.add_argument("--events", type=count, help="default: as many as take some seconds")
+    command.add_argument("--peer-events", type=count, help="default: what its scripts choose")
+    command.add_argument("--runs", type=count, default=3, help="each of both, in turns")
     _stream(command)
     _common(command)
 
 
 def main() -> None:
     options = parser().parse_args()
-    for line in run(options):
-        show(line, options.json)
+    try:
+        for line in run(options):
+            show(line, options.json)
+    except StromError as error:
+        raise SystemExit(str(error)) from error
 
 
 def run(options: argparse.Namespace) -> Iterable[dict[str, Any]]:

@@ -77,7 +77,7 @@ def scale(options: Namespace) -> Iterator[Line]:
     """A line per workload and number of tasks, with the speedup over the first number."""
     from dataclasses import replace
 
-    tasks = [int(n) for n in options.tasks.split(",")]
+    tasks = options.tasks
     for setting in settings(options):
         if options.verify:
             verification(setting)

@@ -12,8 +12,8 @@ be published already, so only the host's answer says what became of it. Whoever 
 while `storing` is true, else it might pick the checkpoint before, and the sinks would have
 committed more than the state knows.
 
-The files of an aborted checkpoint are discarded at once, and again when the next one completes: a
-task that had not heard of the abort may have written more of them.
+The files of an aborted checkpoint are discarded at once, and again when the next one completes or
+the job ends: a task that had not heard of the abort may have written more of them.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ class CheckpointCoordinator:
         """Kept, ascending; the last `retained` of them are complete."""
         self._leftovers: list[CheckpointId] = []
         """Aborted or rejected ones, to be discarded (again) when the next one completes."""
+        self._aborted: set[CheckpointId] = set()
+        """Those of `_leftovers` of which no manifest was ever published."""
         self._consecutive_failures = 0
         """Failed since the last completed one or restart; at most `tolerable` while running."""
         self._statistics = CheckpointStatistics()
@@ -131,6 +133,15 @@ class CheckpointCoordinator:
         self._manual_wanted = False
         return tuple(actions)
 
+    def on_job_end(self) -> Actions:
+        """The job is over and none of its tasks runs. What could not be restored from is kept:
+        somebody may want to look at it."""
+        actions = self.on_job_restart()
+        discards = [Discard(c) for c in sorted(self._aborted) if Discard(c) not in actions]
+        self._leftovers = [c for c in self._leftovers if c not in self._aborted]
+        self._aborted.clear()
+        return (*actions, *discards)
+
     def on_restored(
         self, checkpoint_id: CheckpointId | None, stored: Iterable[CheckpointId], highest_id: int
     ) -> None:
@@ -179,11 +190,13 @@ class CheckpointCoordinator:
         """All data is processed: take the last checkpoint.
 
         Waits for the pending one (its uploads are not thrown away), then triggers without pause.
-        If it fails tolerably it is taken again.
+        If it fails tolerably it is taken again. It is also the answer to a manual trigger that
+        still waits.
         """
         self._expect("trigger_terminal", self._mode == "running", f"mode is {self._mode}")
         self._mode = "terminal"
         self._scheduled_ms = None
+        self._manual_wanted = False
         self._pause_until_ms = now_ms
         actions: list[Action] = []
         self._trigger_due(actions, now_ms)
@@ -229,6 +242,7 @@ class CheckpointCoordinator:
             actions.append(Discard(self._completed.pop(0)))
         actions += [Discard(left) for left in self._leftovers]
         self._leftovers.clear()
+        self._aborted.clear()
         if pending.terminal and self._mode == "terminal":
             self._mode = "closed"
         self._pause_until_ms = max(self._pause_until_ms, now_ms + self._pause_ms)
@@ -264,6 +278,7 @@ class CheckpointCoordinator:
         assert self._completed == sorted(set(self._completed)), self._completed
         assert all(c <= self._last_id for c in [*self._completed, *self._leftovers])
         assert not set(self._completed) & set(self._leftovers)
+        assert self._aborted <= set(self._leftovers)
         if self._mode != "running":
             assert self._scheduled_ms is None
             assert not self._manual_wanted
@@ -318,6 +333,7 @@ class CheckpointCoordinator:
         checkpoint_id = self._pending.checkpoint_id
         self._pending = None
         self._leftovers.append(checkpoint_id)
+        self._aborted.add(checkpoint_id)
         self._statistics = self._statistics.failed_one(f"checkpoint {checkpoint_id}: {reason}")
         actions += [Abort(checkpoint_id, reason), Discard(checkpoint_id)]
         return checkpoint_id

@@ -7,13 +7,13 @@ and files without any of its groups are not read. Any Arrow tool can open the fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from ..core.arrays import numpy_of
-from ..core.errors import CorruptCheckpointError, StateError
+from ..core.errors import CheckpointError, CorruptCheckpointError, StateError
 from ..core.ids import CheckpointId, KeyGroupRange, OperatorId, TaskId
 from ..state.backend import KEY_GROUP, KeyedSnapshot, OperatorStateTable, StateTable
 from ..state.key_groups import range_for
@@ -22,6 +22,9 @@ from .handles import FileHandle, KeyedHandle, OperatorHandle, OperatorSnapshot, 
 from .manifest import Manifest
 from .names import safe_name
 from .storage import CheckpointStorage
+
+Write = Callable[[str, pa.Table], FileHandle]
+"""Makes a table a file of the checkpoint, by its name."""
 
 Part = tuple[OperatorId, KeyedSnapshot | None, OperatorStateSnapshot | None]
 
@@ -36,20 +39,29 @@ def write_subtask(
     checkpoint_id: CheckpointId,
     task: TaskId,
     parts: Sequence[Part],
+    stopped: Callable[[], bool] = lambda: False,
 ) -> SubtaskSnapshot:
     """The asynchronous part of a task's snapshot; runs beside the task's thread.
 
     parts: every operator of the task with its synchronous snapshots. States without rows or items
-    leave no file. Raises CheckpointError when the storage fails, StateError for a table that is
-    not sorted by key group, and whatever deferred functions of the snapshots raise.
+    leave no file. Raises CheckpointError when the storage fails or the task has been `stopped`
+    (then nobody wants its files), StateError for a table that is not sorted by key group, and
+    whatever deferred functions of the snapshots raise.
     """
+
+    def write(name: str, data: pa.Table) -> FileHandle:
+        file = to_ipc_file(data)
+        if stopped():
+            raise CheckpointError(f"task {task} was stopped before it wrote '{name}'")
+        return storage.write_file(checkpoint_id, name, file)
+
     return SubtaskSnapshot(
         task,
         tuple(
             OperatorSnapshot(
                 operator,
-                _write_keyed(storage, checkpoint_id, task, operator, keyed),
-                _write_operator_state(storage, checkpoint_id, task, operator, state),
+                _write_keyed(write, task, operator, keyed),
+                _write_operator_state(write, task, operator, state),
             )
             for operator, keyed, state in parts
         ),
@@ -116,11 +128,7 @@ def rows_of(handle: KeyedHandle, groups: KeyGroupRange) -> tuple[int, int] | Non
 
 
 def _write_keyed(
-    storage: CheckpointStorage,
-    checkpoint_id: CheckpointId,
-    task: TaskId,
-    operator: OperatorId,
-    snapshot: KeyedSnapshot | None,
+    write: Write, task: TaskId, operator: OperatorId, snapshot: KeyedSnapshot | None
 ) -> tuple[KeyedHandle, ...]:
     handles = []
     for index, table in enumerate(() if snapshot is None else snapshot.tables()):
@@ -133,17 +141,13 @@ def _write_keyed(
                 f"operator '{operator}', subtask {task.subtask}, state '{table.name}': {error}"
             ) from error
         name = f"{safe_name(operator)}-{task.subtask}-{index}.arrow"
-        file = storage.write_file(checkpoint_id, name, to_ipc_file(table.data))
+        file = write(name, table.data)
         handles.append(KeyedHandle(table.name, table.kind, file, groups, dict(table.metadata)))
     return tuple(handles)
 
 
 def _write_operator_state(
-    storage: CheckpointStorage,
-    checkpoint_id: CheckpointId,
-    task: TaskId,
-    operator: OperatorId,
-    snapshot: OperatorStateSnapshot | None,
+    write: Write, task: TaskId, operator: OperatorId, snapshot: OperatorStateSnapshot | None
 ) -> OperatorHandle | None:
     tables = [] if snapshot is None else snapshot.tables()
     rows = [(table.name, table.mode, item) for table in tables for item in table.items]
@@ -152,7 +156,7 @@ def _write_operator_state(
     columns = [list(column) for column in zip(*rows, strict=True)]
     data = pa.table(columns, schema=_OPERATOR_STATE)
     name = f"{safe_name(operator)}-{task.subtask}-operator.arrow"
-    return OperatorHandle(storage.write_file(checkpoint_id, name, to_ipc_file(data)))
+    return OperatorHandle(write(name, data))
 
 
 def _read_keyed(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from itertools import compress
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .arrays import numpy_of
+from .column_values import python_values
 from .errors import TypeMismatchError
 from .row import Row, row_factory
 
@@ -51,7 +53,7 @@ class ColumnBatch:
         """The records as `Row`s with this batch's column names."""
         if self._rows is None:
             make = row_factory(tuple(self.data.schema.names))
-            columns = [_to_list(column) for column in self.data.columns]
+            columns = list(map(python_values, self.data.columns))
             self._rows = make(columns, len(self))
         return self._rows
 
@@ -219,23 +221,6 @@ def _to_array(column: list[Any], want: pa.DataType | None) -> pa.Array:
     return pa.array(column, type=want)
 
 
-_DATETIMES = (np.datetime64("0001-01-01", "s"), np.datetime64("9999-12-31", "s"))
-"""What a datetime can be."""
-
-
-def _to_list(column: pa.Array) -> list[Any]:
-    """Python values; maps, at any depth, as dicts."""
-    kind = column.type
-    plain = pa.types.is_timestamp(kind) and kind.tz is None and kind.unit != "ns"
-    if plain and not column.null_count:  # numpy makes datetimes thirty times faster than Arrow
-        times = numpy_of(column)
-        if len(times) and _DATETIMES[0] <= times.min() and times.max() < _DATETIMES[1]:
-            return times.astype("datetime64[us]").tolist()  # type: ignore[no-any-return]
-    nested = pa.types.is_nested(kind)
-    values: list[Any] = column.to_pylist(maps_as_pydicts="strict") if nested else column.to_pylist()
-    return values
-
-
 def _take(data: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
     try:
         return data.take(indices)
@@ -267,6 +252,10 @@ def take_column(column: pa.Array, indices: pa.Array) -> pa.Array:
         parts = [take_column(part, indices) for part in column.flatten()]
         missing = column.is_null().take(indices).fill_null(True)
         return pa.StructArray.from_arrays(parts, fields=list(column.type), mask=missing)
+    if pa.types.is_list(column.type) and column.type.value_type in views:
+        texts = column.type.value_type == pa.string_view()
+        plain = pa.list_(pa.large_string() if texts else pa.large_binary())
+        return column.cast(plain).take(indices).cast(column.type)
     if column.type not in views:
         return column.take(indices)
     return _take_views(column, indices)
@@ -321,12 +310,7 @@ def _transpose(values: list[Any], names: list[str]) -> list[list[Any]]:
         if isinstance(first, dict):
             return [[value[name] for value in values] for name in names]
         if isinstance(first, (tuple, list)):
-            for value in values:
-                if not isinstance(value, (tuple, list)) or len(value) != width:
-                    raise TypeMismatchError(
-                        f"record {value!r} does not have the {width} fields {names}"
-                    )
-            return [list(column) for column in zip(*values, strict=True)]
+            return _transpose_sequences(values, names)
         if dataclasses.is_dataclass(first):
             return [[getattr(value, name) for value in values] for name in names]
     except (KeyError, AttributeError, TypeError) as error:
@@ -334,6 +318,18 @@ def _transpose(values: list[Any], names: list[str]) -> list[list[Any]]:
     if width != 1:
         raise TypeMismatchError(f"record {first!r} does not have the {width} fields {names}")
     return [values]
+
+
+def _transpose_sequences(values: list[Any], names: list[str]) -> list[list[Any]]:
+    kinds = set(map(type, values))
+    if kinds == {tuple} and set(map(len, values)) == {len(names)}:
+        return [list(map(itemgetter(index), values)) for index in range(len(names))]
+    for value in values:
+        if not isinstance(value, (tuple, list)) or len(value) != len(names):
+            raise TypeMismatchError(
+                f"record {value!r} does not have the {len(names)} fields {names}"
+            )
+    return [list(column) for column in zip(*values, strict=True)]
 
 
 def _first_misfit(column: list[Any], want: pa.DataType | None) -> object:

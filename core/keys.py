@@ -7,13 +7,17 @@ The key of a record in the row face is the plain Python value; with several key 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from .batch import Batch, ColumnBatch, to_columns
+from .column_values import python_values
 from .row import Row
 
 if TYPE_CHECKING:
@@ -47,8 +51,9 @@ class ColumnKey:
             return _to_keys(self.key_columns(batch))
         if len(self.names) == 1:
             name = self.names[0]
-            return [_field(value, name) for value in batch.values]
-        return [tuple(_field(value, name) for name in self.names) for value in batch.values]
+            return findable([_field(value, name) for value in batch.values])
+        keys = [tuple(_field(value, name) for name in self.names) for value in batch.values]
+        return findable(keys)
 
     def key_columns(self, batch: Batch) -> pa.RecordBatch:
         return to_columns(batch).data.select(list(self.names))
@@ -87,7 +92,7 @@ class FunctionKey:
     function: Callable[[Any], Any]
 
     def keys(self, batch: Batch) -> list[Any]:
-        return list(map(self.function, batch.rows()))
+        return findable(list(map(self.function, batch.rows())))
 
     def key_columns(self, batch: Batch) -> None:
         return None
@@ -113,8 +118,32 @@ class ConstantKey:
         return "all"
 
 
+def findable(keys: list[Any]) -> list[Any]:
+    """The keys with one NaN in place of every other, in tuples too. NaN equals nothing, so a dict
+    of state finds it by identity only."""
+    kinds = set(map(type, keys))
+    if tuple in kinds:
+        tuples = (key for key in keys if type(key) is tuple)
+        kinds.discard(tuple)
+        kinds |= set(map(type, chain.from_iterable(tuples)))
+    return keys if kinds <= _EQUAL_TO_THEMSELVES else list(map(_findable, keys))
+
+
+_NAN = float("nan")
+_EQUAL_TO_THEMSELVES = frozenset({type(None), bool, int, str, bytes, date, datetime})
+"""Common kinds of keys of which no value is unlike itself."""
+
+
+def _findable(key: Any) -> Any:
+    if isinstance(key, tuple):
+        parts = tuple(map(_findable, key))
+        same = all(map(operator.is_, parts, key))
+        return key if same else tuple.__new__(type(key), parts)
+    return _NAN if isinstance(key, float) and key != key else key
+
+
 def _to_keys(columns: pa.RecordBatch) -> list[Any]:
-    lists = [column.to_pylist() for column in columns.columns]
+    lists = [findable(python_values(column)) for column in columns.columns]
     return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
 
 

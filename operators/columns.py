@@ -7,7 +7,7 @@ way back restores the column's type exactly. Other types are not numbers: `stora
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 from ..core.arrays import numpy_of
 from ..core.batch import ColumnBatch
 from ..core.errors import TypeMismatchError
+from ..core.key_types import widened
+from ..core.keys import KeySelector
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,8 +65,15 @@ def _to_plain(array: pa.Array, held: Storage) -> pa.Array:
     kind = array.type
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         array = array.cast(pa.int32())
-    wanted = pa.int64() if held == "int64" else pa.float64()
-    return array if array.type.equals(wanted) else array.cast(wanted)
+    if held == "float64":  # integers beyond 2**53 are rounded, which Arrow does not by itself
+        return array if array.type.equals(pa.float64()) else array.cast(pa.float64(), safe=False)
+    try:
+        return array if array.type.equals(pa.int64()) else array.cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise TypeMismatchError(
+            f"a value of type {array.type} exceeds the range of int64; cast the column to float64: "
+            f"{error}"
+        ) from error
 
 
 def from_numbers(values: npt.NDArray[Any], valid: Bools | None, kind: pa.DataType) -> pa.Array:
@@ -84,16 +93,47 @@ def decoded(kind: pa.DataType) -> pa.DataType:
 
 
 def fit(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
-    """The column as `kind`, the type that an operator's state was made for. Cheap if it is so."""
-    if array.type.equals(kind):
+    """The column as `kind`, the type that an operator's state was made for. Cheap if it is so.
+
+    Numbers may change their type while none is lost, and values their encoding; Arrow by itself
+    would also read "5" as 5, and 5 as a time.
+    """
+    found = array.type
+    if found.equals(kind):
         return array
+    if not _alike(found, kind):
+        _refuse(array, kind, what, "these are values of another kind")
     try:
         return array.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise TypeMismatchError(
-            f"{what} was {kind} in earlier batches and is {array.type} now ({error}); "
-            "declare a schema upstream so that its type is fixed"
-        ) from error
+        _refuse(array, kind, what, error)
+
+
+def _refuse(array: pa.Array, kind: pa.DataType, what: str, why: object) -> NoReturn:
+    raise TypeMismatchError(
+        f"{what} was {kind} in earlier batches and is {array.type} now ({why}); "
+        "declare a schema upstream so that its type is fixed"
+    )
+
+
+def same_keys(found: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether equal keys of the two types have equal hashes, and so meet in one subtask: 5 and 5.0
+    do not. A column of nothing but nulls is of every type."""
+    return bool(pa.types.is_null(found) or widened(found).equals(widened(kind)))
+
+
+def _alike(found: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether values of both types are of one kind; of structs, field by field."""
+    if pa.types.is_struct(found) and pa.types.is_struct(kind):
+        same = [field.name for field in found] == [field.name for field in kind]
+        return same and all(_alike(a.type, b.type) for a, b in zip(found, kind, strict=True))
+    return same_keys(found, kind) or (_is_number(found) and _is_number(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
 
 
 def fit_columns(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -105,6 +145,28 @@ def fit_columns(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for column, field in zip(columns.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def fit_keys(keys: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """As `fit_columns`, for key columns: keys of one value in two types are not one key if the
+    exchange sends them to two subtasks."""
+    if not keys.schema.equals(schema):
+        for column, field in zip(keys.columns, schema, strict=True):
+            if not same_keys(column.type, field.type):
+                _refuse(column, field.type, f"column '{field.name}'", "these are other keys")
+    return fit_columns(keys, schema)
+
+
+def check_keys(key: KeySelector, found: pa.Schema, schema: pa.Schema) -> None:
+    """As `fit_keys`, for records of `found` that will be fitted to `schema` as a whole: their keys
+    must not become others. `key` has columns."""
+    empty = (pa.RecordBatch.from_pylist([], schema=one) for one in (found, schema))
+    now, before = (key.key_columns(ColumnBatch(none)) for none in empty)
+    assert now is not None
+    assert before is not None
+    for column, field in zip(now.columns, before.schema, strict=True):
+        if not same_keys(column.type, field.type):
+            _refuse(column, field.type, f"column '{field.name}'", "these are other keys")
 
 
 _PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
@@ -124,7 +186,9 @@ def retyped(columns: Sequence[pa.Array], kinds: Sequence[pa.DataType]) -> list[p
 
 def ranks(array: pa.Array) -> npt.NDArray[np.int64]:
     """Dense ranks (equal values share one) of values that are not numbers; nulls come last."""
-    (array,) = retyped([array], [held_type(array.type)])  # Arrow does not rank views
+    kind = held_type(decoded(array.type))
+    half = pa.types.is_float16(kind)
+    (array,) = retyped([array], [pa.float32() if half else kind])  # all others Arrow ranks
     try:
         ranked = pc.rank(array, sort_keys="ascending", tiebreaker="dense")
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
@@ -141,10 +205,11 @@ def evaluate(batch: ColumnBatch, expressions: Sequence[str | pl.Expr]) -> list[p
     for expression in expressions:
         if not isinstance(expression, str):
             found.append(None)
-        elif expression in data.schema.names:
+        elif data.schema.names.count(expression) == 1:
             found.append(data.column(expression))
         else:
-            raise TypeMismatchError(f"no column '{expression}' in {data.schema.names}")
+            several = "several columns" if expression in data.schema.names else "no column"
+            raise TypeMismatchError(f"{several} '{expression}' in {data.schema.names}")
     if computed:
         for (index, _), column in zip(computed, _compute(data, computed), strict=True):
             found[index] = column

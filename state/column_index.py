@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.errors import StateError
+from ..core.growing import Growing
 from .hash_columns import slices_of, validity_of
 from .hash_kernels import hash_slices
 from .index_kernels import (
@@ -54,14 +55,15 @@ class ColumnIndex(ABC):
 class WordIndex(ColumnIndex):
     """Keys that are 8-byte words. `upsert_words` is the raw face, for codes.
 
-    Invariants: `_keys[:count]` are distinct but for the null slot; cells = 2 * len(_keys).
+    Invariants: `_keys.array[:count]` are distinct but for the null slot; there are 4 cells for 3
+    entries of it, or more.
     """
 
     def __init__(self, kind: pa.DataType, slots: int = FIRST_SLOTS) -> None:
         self._kind = kind
         self._state = np.array([0, -1, 0], dtype=np.int64)
-        self._keys = np.empty(slots, dtype=np.int64)
-        self._make_table()
+        self._keys = Growing(np.int64, size=slots)
+        self._make_table(2 * slots)
 
     def __len__(self) -> int:
         return int(self._state[COUNT])
@@ -75,7 +77,7 @@ class WordIndex(ColumnIndex):
         at = 0
         while True:
             at = upsert_words(
-                self._table, self._shift, words, valid, at, self._state, self._keys, out
+                self._table, self._shift, words, valid, at, self._state, self._room(), out
             )
             if at == len(words):
                 return out
@@ -87,17 +89,27 @@ class WordIndex(ColumnIndex):
 
     def words(self) -> npt.NDArray[np.int64]:
         """The words in slot order; a view that stays valid."""
-        return self._keys[: len(self)]
+        return self._keys.array[: len(self)]
 
-    def _make_table(self) -> None:
-        cells = 2 * len(self._keys)
-        self._table = np.zeros(2 * cells, dtype=np.int64)
+    def _room(self) -> npt.NDArray[np.int64]:
+        """Entries of `_keys` that may be used."""
+        return self._keys.array[: self._most()]
+
+    def _most(self) -> int:
+        """Slots that the cells allow: 3 for 4 of them."""
+        return len(self._table) // 4
+
+    def _make_table(self, cells: int) -> None:
+        self._table = np.zeros(0, dtype=np.int32)  # the former one goes before the next comes
+        self._table = np.zeros(3 * cells, dtype=np.int32)
         self._shift = 65 - cells.bit_length()
 
     def _grow(self) -> None:
-        self._keys = _extended(self._keys, _grown(len(self._keys)))
-        self._make_table()
-        rebuild_words(self._table, self._shift, self._keys, *map(int, self._state[:2]))
+        count = len(self)
+        self._keys.reserve(count + 1)
+        if count >= self._most():
+            self._make_table(_grown(len(self._table) // 3))
+            rebuild_words(self._table, self._shift, self._keys.array, *map(int, self._state[:2]))
 
 
 class BytesIndex(ColumnIndex):

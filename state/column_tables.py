@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ..core.arrays import numpy_of
 from ..core.errors import StateError, TypeMismatchError
+from ..core.growing import Growing
 from .backend import KEY_GROUP, AccColumn, ColumnTable, Slots, StateTable, TableState
 from .column_index import FIRST_SLOTS, storage_type
 from .key_groups import group_order, key_groups_of
@@ -42,11 +43,8 @@ class MemoryColumnTable(ColumnTable):
         self._name = name
         self._schema = schema
         self._types = list(schema.types)
-        self._accumulators = accumulators
         self._index = CompositeIndex(schema, room)
-        self._columns = {
-            acc.name: np.full(room, acc.initial, dtype=acc.dtype) for acc in accumulators
-        }
+        self._columns = {acc.name: Growing(acc.dtype, acc.initial, room) for acc in accumulators}
         self._capacity = room
 
     def __len__(self) -> int:
@@ -67,7 +65,7 @@ class MemoryColumnTable(ColumnTable):
 
     def column(self, name: str) -> npt.NDArray[Any]:
         try:
-            return self._columns[name]
+            return self._columns[name].array
         except KeyError:
             raise StateError(
                 f"table state '{self._name}' has no accumulator '{name}', only "
@@ -82,18 +80,14 @@ class MemoryColumnTable(ColumnTable):
     def freeze(self) -> tuple[Frozen, dict[str, npt.NDArray[Any]]]:
         """Keys to be made later, and copies of the accumulators."""
         count = len(self)
-        copies = {name: array[:count].copy() for name, array in self._columns.items()}
+        copies = {name: held.array[:count].copy() for name, held in self._columns.items()}
         return self._index.freeze(), copies
 
     def _grow(self) -> None:
-        while self._capacity < len(self._index):
-            self._capacity *= 2
-        for acc in self._accumulators:
-            old = self._columns[acc.name]
-            new = np.empty(self._capacity, dtype=acc.dtype)
-            new[: len(old)] = old
-            new[len(old) :] = acc.initial
-            self._columns[acc.name] = new
+        needed = len(self._index)
+        for held in self._columns.values():
+            held.reserve(needed)
+        self._capacity = min((len(held.array) for held in self._columns.values()), default=needed)
 
 
 class MemoryTableState(TableState):

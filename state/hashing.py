@@ -1,6 +1,6 @@
 """The stable hash of keys, row path. docs/key-hash.md is the specification.
 
-Every savepoint depends on these values for ever: a key's group is its hash modulo the maximal
+Every checkpoint depends on these values for ever: a key's group is its hash modulo the maximal
 parallelism. The hash of a value is `xxh64(payload, seed=tag)`: the tag names the type, the payload
 is a canonical encoding of the value (below, beside each function). It depends on nothing but the
 value: not on the process, platform, Python version or PYTHONHASHSEED. Values of a type without a

@@ -1,11 +1,15 @@
 """Hash indexes from keys to dense slots, compiled: open addressing with linear probing.
 
-Imported on the first columnar use only. A table is a flat array of pairs: (key, slot + 1) for
-words, (hash, slot + 1) for bytes; 0 in the second place marks a free cell. The number of cells is a
-power of two, at most half of them used, so probing ends. One pair shares a cache line: a lookup
-among millions of words costs one miss. Among millions of byte keys it costs three in a row (cell,
-extent, bytes), so these are looked up in blocks that touch all cells, then all extents, then all
-bytes: the misses of a block overlap.
+Imported on the first columnar use only. The number of cells is a power of two, at most three
+quarters of them used (of bytes: half), so probing ends. A table of words is a flat array of int32,
+three a cell: the low and the high half of the key, slot + 1. A table of bytes is a flat array of
+pairs: hash, slot + 1. 0 in the last place marks a free cell.
+
+A lookup among millions of words costs little more than one miss: a cell is 12 bytes of a cache
+line. (Cells of 8, slot and some bits of the hash, would need a second miss, for the key: twice the
+time.) Among millions of byte keys it costs three in a row (cell, extent, bytes), so these are
+looked up in blocks that touch all cells, then all extents, then all bytes: the misses of a block
+overlap.
 
 The insert kernels work on `batch[start:]` and return where they stopped: at the end, or at the
 first key they had no room for; the caller makes room and calls again. `state` is int64[3]: the
@@ -21,17 +25,19 @@ from typing import Any
 
 import numpy as np
 
-from ..core.native import boolean, njit, uint8, void
+from ..core.native import boolean, int32, njit, uint8, void
 from .hash_kernels import I64, U64, fresh, frozen, load8
 
 COUNT, NULL_SLOT, SCRATCH = 0, 1, 2
 _BLOCK = 32
+_LOW = np.int64(0xFFFFFFFF)
 
 _C1 = np.uint64(0x9E3779B97F4A7C15)
 _C2 = np.uint64(0xD6E8FEB86659FD93)
 
 U8 = uint8
 BOOL = boolean
+I32 = int32
 
 
 @njit(inline="always")
@@ -43,6 +49,19 @@ def _home(word: Any, shift: Any) -> Any:
 
 
 @njit(inline="always")
+def _word(table: Any, at: Any) -> Any:
+    """The key of the cell that begins at `at`."""
+    return np.int64(table[at + 1]) << 32 | (np.int64(table[at]) & _LOW)
+
+
+@njit(inline="always")
+def _put(table: Any, at: Any, word: Any, slot: Any) -> Any:
+    table[at] = np.int32(word & _LOW)
+    table[at + 1] = np.int32(word >> 32)
+    table[at + 2] = np.int32(slot + 1)
+
+
+@njit(inline="always")
 def _null_slot(state: Any) -> Any:
     if state[NULL_SLOT] < 0:
         state[NULL_SLOT] = state[COUNT]
@@ -51,7 +70,7 @@ def _null_slot(state: Any) -> Any:
 
 
 @njit(
-    I64(fresh(I64), I64, frozen(I64), frozen(BOOL), I64, fresh(I64), fresh(I64), fresh(I64)),
+    I64(fresh(I32), I64, frozen(I64), frozen(BOOL), I64, fresh(I64), fresh(I64), fresh(I64)),
     cache=True,
 )
 def upsert_words(
@@ -61,7 +80,7 @@ def upsert_words(
 
     `shift` = 64 - log2(cells). There is room for len(keys) slots.
     """
-    mask = np.int64(table.shape[0] // 2 - 1)
+    end = np.int64(table.shape[0])
     room = keys.shape[0]
     count = state[COUNT]
     nullable = valid.shape[0] > 0
@@ -75,39 +94,41 @@ def upsert_words(
             count = state[COUNT]
             continue
         word = batch[i]
-        cell = _home(word, shift)
+        at = 3 * _home(word, shift)
         while True:
-            slot = table[2 * cell + 1]
-            if slot == 0:
+            slot = np.int64(table[at + 2]) - 1
+            if slot < 0:
                 if count >= room:
                     state[COUNT] = count
                     return i
-                table[2 * cell] = word
-                table[2 * cell + 1] = count + 1
+                _put(table, at, word, count)
                 keys[count] = word
                 out[i] = count
                 count += 1
                 break
-            if table[2 * cell] == word:
-                out[i] = slot - 1
+            if _word(table, at) == word:
+                out[i] = slot
                 break
-            cell = (cell + 1) & mask
+            at += 3
+            if at == end:
+                at = 0
     state[COUNT] = count
     return batch.shape[0]
 
 
-@njit(void(fresh(I64), I64, frozen(I64), I64, I64), cache=True)
+@njit(void(fresh(I32), I64, fresh(I64), I64, I64), cache=True)
 def rebuild_words(table: Any, shift: Any, keys: Any, count: Any, null_slot: Any) -> Any:
     """Fill an empty table with keys[:count]."""
-    mask = np.int64(table.shape[0] // 2 - 1)
+    end = np.int64(table.shape[0])
     for slot in range(count):
         if slot == null_slot:
             continue
-        cell = _home(keys[slot], shift)
-        while table[2 * cell + 1] != 0:
-            cell = (cell + 1) & mask
-        table[2 * cell] = keys[slot]
-        table[2 * cell + 1] = slot + 1
+        at = 3 * _home(keys[slot], shift)
+        while table[at + 2] != 0:
+            at += 3
+            if at == end:
+                at = 0
+        _put(table, at, keys[slot], slot)
 
 
 @njit(inline="always")

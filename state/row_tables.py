@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.keys import findable
 from .backend import KEY_GROUP, StateTable
 from .encoding import PICKLE, decode, encode, immutable
 from .hashing import stable_hash
@@ -116,7 +117,7 @@ def thaw(tables: Iterable[StateTable]) -> Spaces:
             name: decode(table.data.column(name), table.metadata[name], f"{name} of {what}")
             for name in table.data.column_names[1:]
         }
-        rows = zip(columns[NAMESPACE], columns[KEY], strict=True)
+        rows = zip(columns[NAMESPACE], findable(columns[KEY]), strict=True)
         match table.kind:
             case "list":
                 for (namespace, key), value in zip(rows, columns[VALUE], strict=True):

@@ -1,19 +1,22 @@
-"""Timers in memory: a heap in time order, and a dict of those alive.
+"""Timers in memory: those of one timestamp together, and a heap of timestamps.
 
-Deleting only forgets the timer in the dict; the heap's entry is dropped when it comes up, and the
-heap is rebuilt when most of it is dead. Ties fire in order of registration, also after a restore:
-snapshots keep the registration's sequence number.
+Many keys wait for the same moment (a window's end), and a heap of numbers is cheap where each waits
+for its own. Deleting the last timer of a timestamp leaves its number in the heap, which is dropped
+when it comes up; the heap is rebuilt when most of it is dead. Ties fire in order of registration,
+also after a restore: snapshots keep the registration's sequence number.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
+from ..core.keys import findable
 from .backend import KEY_GROUP, StateTable, TimerQueue
 from .encoding import decode, encode
 from .key_groups import group_order
@@ -22,56 +25,98 @@ from .row_tables import groups_of_keys
 Timer = tuple[int, Any, Any]
 """(timestamp ms, key, namespace)"""
 
+Waiting = dict[tuple[Any, Any], int] | tuple[Any, Any, int]
+"""The timers of one timestamp: (key, namespace) -> sequence number, in order of registration. A
+tuple (key, namespace, sequence number) as long as there has been one only."""
+
 _MIN_DEAD = 64
 
 
 class MemoryTimerQueue(TimerQueue):
-    """Invariant: every timer in `_live` has exactly one heap entry with its sequence number."""
+    """Invariant: every timestamp in `_waiting` is in `_heap`."""
 
     def __init__(self) -> None:
-        self._live: dict[Timer, int] = {}
-        self._heap: list[tuple[int, int, Any, Any]] = []
+        self._waiting: dict[int, Waiting] = {}
+        self._firing: dict[int, list[tuple[tuple[Any, Any], int]]] = {}
+        """Where timers of a timestamp have fired: those that came after them, the next one last.
+        Some may have been deleted since; those registered since are not among them."""
+        self._heap: list[int] = []
         self._sequence = 0
 
     def __len__(self) -> int:
-        return len(self._live)
+        return sum(len(w) if isinstance(w, dict) else 1 for w in self._waiting.values())
 
     def register(self, timestamp: int, key: Any, namespace: Any = None) -> None:
-        timer = (timestamp, key, namespace)
-        if timer in self._live:
-            return
-        self._sequence += 1
-        self._live[timer] = self._sequence
-        heapq.heappush(self._heap, (timestamp, self._sequence, key, namespace))
+        hash(key)  # what cannot be a key, or is none yet, says so here
+        self._sequence = sequence = self._sequence + 1
+        waiting = self._waiting.get(timestamp)
+        if waiting is None:
+            self._waiting[timestamp] = (key, namespace, sequence)
+            heapq.heappush(self._heap, timestamp)
+        elif isinstance(waiting, dict):
+            waiting.setdefault((key, namespace), sequence)
+        elif waiting[:2] != (key, namespace):
+            first = waiting[:2]
+            self._waiting[timestamp] = {first: waiting[2], (key, namespace): sequence}
 
     def delete(self, timestamp: int, key: Any, namespace: Any = None) -> None:
-        if self._live.pop((timestamp, key, namespace), None) is None:
+        waiting = self._waiting.get(timestamp)
+        if waiting is None:
             return
-        if len(self._heap) > 2 * len(self._live) + _MIN_DEAD:
-            self._rebuild()
+        if isinstance(waiting, dict):
+            if waiting.pop((key, namespace), None) is None or waiting:
+                return
+        elif waiting[:2] != (key, namespace):
+            return
+        self._forget(timestamp)
+        if len(self._heap) > 2 * len(self._waiting) + _MIN_DEAD:
+            self._heap = sorted(self._waiting)
 
     def peek(self) -> int | None:
         heap = self._heap
         while heap:
-            timestamp, sequence, key, namespace = heap[0]
-            if self._live.get((timestamp, key, namespace)) == sequence:
-                return timestamp
-            heapq.heappop(heap)
+            if self._waiting.get(heap[0]):
+                return heap[0]
+            self._forget(heapq.heappop(heap))
         return None
 
     def pop_due(self, until: int) -> Timer | None:
         heap = self._heap
-        while heap and heap[0][0] <= until:
-            timestamp, sequence, key, namespace = heapq.heappop(heap)
-            timer = (timestamp, key, namespace)
-            if self._live.get(timer) == sequence:
-                del self._live[timer]
-                return timer
+        while heap and heap[0] <= until:
+            timestamp = heap[0]
+            waiting = self._waiting.get(timestamp)
+            if isinstance(waiting, dict) and waiting:
+                return (timestamp, *self._next_of(timestamp, waiting))
+            self._forget(heapq.heappop(heap))
+            if isinstance(waiting, tuple):
+                return (timestamp, waiting[0], waiting[1])
         return None
+
+    def _forget(self, timestamp: int) -> None:
+        self._waiting.pop(timestamp, None)
+        self._firing.pop(timestamp, None)
+
+    def _next_of(self, timestamp: int, waiting: dict[tuple[Any, Any], int]) -> tuple[Any, Any]:
+        """Remove the first of several. Removing from the front of a dict one by one would pass over
+        all the removed ones each time, so they are listed once."""
+        while True:
+            listed = self._firing.get(timestamp)
+            if not listed:
+                listed = self._firing[timestamp] = list(reversed(waiting.items()))
+            timer, sequence = listed.pop()
+            if not listed:
+                del self._firing[timestamp]
+            if waiting.get(timer) == sequence:
+                del waiting[timer]
+                return timer
 
     def freeze(self, name: str) -> TimerFreeze:
         """The synchronous half of a snapshot."""
-        return TimerFreeze(name, list(self._live), list(self._live.values()))
+        waiting = [
+            (timestamp, w.copy() if isinstance(w, dict) else w)
+            for timestamp, w in self._waiting.items()
+        ]
+        return TimerFreeze(name, waiting)
 
     def restore(self, tables: Iterable[StateTable]) -> None:
         """Into an empty queue: timers of several former subtasks, merged by sequence number."""
@@ -81,7 +126,7 @@ class MemoryTimerQueue(TimerQueue):
             columns = [
                 table.data.column("sequence").to_pylist(),
                 table.data.column("timestamp").to_pylist(),
-                decode(table.data.column("key"), table.metadata["key"], f"key of {what}"),
+                findable(decode(table.data.column("key"), table.metadata["key"], f"key of {what}")),
                 decode(table.data.column("namespace"), table.metadata["namespace"], what),
             ]
             entries.extend(zip(*columns, strict=True))
@@ -89,21 +134,16 @@ class MemoryTimerQueue(TimerQueue):
             self.register(timestamp, key, namespace)
 
     def validate(self) -> None:
-        """Assert the invariant."""
-        alive = [
-            (timestamp, key, namespace)
-            for timestamp, sequence, key, namespace in self._heap
-            if self._live.get((timestamp, key, namespace)) == sequence
-        ]
-        assert len(alive) == len(self._live), (len(alive), len(self._live))
-        assert all(sequence <= self._sequence for sequence in self._live.values())
-
-    def _rebuild(self) -> None:
-        self._heap = [
-            (timestamp, sequence, key, namespace)
-            for (timestamp, key, namespace), sequence in self._live.items()
-        ]
-        heapq.heapify(self._heap)
+        """Assert the invariants."""
+        assert self._waiting.keys() <= set(self._heap)
+        assert all(self._heap[(i - 1) // 2] <= self._heap[i] for i in range(1, len(self._heap)))
+        sequences = [sequence for *_, sequence in self.freeze("").timers()]
+        assert len(set(sequences)) == len(sequences)
+        assert all(sequence <= self._sequence for sequence in sequences)
+        for timestamp, listed in self._firing.items():
+            waiting = self._waiting[timestamp]
+            assert isinstance(waiting, dict)
+            assert listed
 
 
 @dataclass(frozen=True)
@@ -111,14 +151,23 @@ class TimerFreeze:
     """A point in time of a timer queue: `__key_group | timestamp | sequence | namespace | key`."""
 
     name: str
-    timers: list[Timer]
-    sequences: list[int]
+    waiting: list[tuple[int, Waiting]]
+
+    def timers(self) -> Iterator[tuple[int, Any, Any, int]]:
+        """(timestamp, key, namespace, sequence number) of each."""
+        for timestamp, waiting in self.waiting:
+            if isinstance(waiting, dict):
+                for timer, sequence in waiting.items():
+                    yield timestamp, *timer, sequence
+            else:
+                yield timestamp, *waiting
 
     def table(self, max_parallelism: int) -> StateTable | None:
         """Encoded, sorted by key group and within it by registration; None if there is nothing."""
-        if not self.timers:
+        timers = sorted(self.timers(), key=itemgetter(3))
+        if not timers:
             return None
-        timestamps, keys, namespaces = map(list, zip(*self.timers, strict=True))
+        timestamps, keys, namespaces, sequences = map(list, zip(*timers, strict=True))
         what = f"timers '{self.name}'"
         key_column, key_encoding = encode(keys, f"key of {what}")
         groups = groups_of_keys(keys, key_column, key_encoding, max_parallelism)
@@ -128,7 +177,7 @@ class TimerFreeze:
             {
                 KEY_GROUP: pa.array(groups),
                 "timestamp": pa.array(timestamps, type=pa.int64()),
-                "sequence": pa.array(self.sequences, type=pa.int64()),
+                "sequence": pa.array(sequences, type=pa.int64()),
                 "namespace": namespace_column,
                 "key": key_column,
             }

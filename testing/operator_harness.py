@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from ..api.data_stream import DataStream
 from ..api.specs import OperatorSpec
@@ -27,7 +28,7 @@ from ..core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, StreamStatus, Watermar
 from ..core.ids import KeyGroupRange, OperatorId
 from ..operators.base import Operator, OperatorContext
 from ..operators.registry import build_operator
-from ..state.backend import OperatorStateTable, StateTable
+from ..state.backend import KEY_GROUP, OperatorStateTable, StateTable
 from ..state.memory import MemoryKeyedStateBackend
 from ..state.operator_state import OperatorStateBackend
 
@@ -83,6 +84,20 @@ class OperatorSnapshotTables:
     keyed: tuple[StateTable, ...]
     operator: tuple[OperatorStateTable, ...]
     now_ms: int = 0
+
+
+def regroup(
+    snapshots: Sequence[OperatorSnapshotTables], key_groups: KeyGroupRange
+) -> OperatorSnapshotTables:
+    """What a subtask with these key groups starts from, after a job with other ones: the keyed
+    state of `snapshots`, which are of all its subtasks, that belongs to them."""
+    tables = []
+    for table in (table for snapshot in snapshots for table in snapshot.keyed):
+        mine = [group in key_groups for group in table.data.column(KEY_GROUP).to_pylist()]
+        if any(mine):
+            data = table.data.filter(pa.array(mine))
+            tables.append(StateTable(table.name, table.kind, data, table.metadata))
+    return OperatorSnapshotTables(tuple(tables), (), snapshots[0].now_ms)
 
 
 @dataclass

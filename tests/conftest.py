@@ -20,6 +20,8 @@ import pytest
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 ROOT = Path(__file__).parent
+KITS = ROOT / "kits"
+"""What several test modules share; on the import path (`pyproject.toml`)."""
 
 UNIT_FOLDERS = (
     "api",
@@ -43,8 +45,9 @@ PATIENCE_S = 10.0
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Test modules cannot be imported where tasks run: what they define travels by value."""
-    for module in {item.module for item in items if hasattr(item, "module")}:
+    """Tests and kits cannot be imported where tasks run: what they define travels by value."""
+    kits = {sys.modules[kit.stem] for kit in KITS.glob("*.py") if kit.stem in sys.modules}
+    for module in kits | {item.module for item in items if hasattr(item, "module")}:
         cloudpickle.register_pickle_by_value(module)
 
 

@@ -14,25 +14,33 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .library import NAME, PACKAGE, SWITCH, file_name, folders, load_from, sources
+from .library import (
+    NAME,
+    PACKAGE,
+    SWITCH,
+    file_name,
+    find,
+    folders,
+    load_from,
+    sealed,
+    sources,
+)
 
 
 def build() -> Path | None:
     """Compile, link, try, and put in place. None if this machine cannot; says why on stderr."""
-    name = file_name()
-    for folder in folders():
-        if (folder / name).exists():
-            return folder / name
+    found = find()
+    if found is not None:
+        assert found.__file__ is not None
+        return Path(found.__file__)
     with tempfile.TemporaryDirectory(prefix="strom-kernels-") as scratch:
         made = _link(Path(scratch), _compile(Path(scratch)))
-        if made is None:
-            return None
-        load_from(made)  # An ImportError here names the symbol that a kernel should not use.
-        return _install(made, name)
+        return None if made is None else install(sealed(made.read_bytes()))
 
 
 def _compile(scratch: Path) -> list[Path]:
@@ -109,22 +117,27 @@ def _link(scratch: Path, files: list[Path]) -> Path | None:
     return made
 
 
-def _install(made: Path, name: str) -> Path:
-    """Into the first folder that takes it, at once; older ones go."""
-    failed: OSError | None = None
+def install(library: bytes) -> Path | None:
+    """Into the first folder from which it can be loaded, at once; older ones for this processor
+    and Python go. None, and the reasons on stderr, if there is no such folder."""
+    name = file_name()
     for folder in folders():
+        waiting = folder / f".{name}.{os.getpid()}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for old in folder.glob(f"{NAME}-*"):
-                old.unlink()
-            waiting = folder / f".{name}.{os.getpid()}"
-            waiting.write_bytes(made.read_bytes())
+            waiting.write_bytes(library)
+            load_from(waiting)  # ImportError: also where a kernel uses a symbol it should not.
             waiting.replace(folder / name)
-            return folder / name
-        except OSError as error:
-            failed = error
-    assert failed is not None
-    raise failed
+        except (OSError, ImportError) as error:
+            print(f"no kernel library in {folder}: {error}", file=sys.stderr)
+            with suppress(OSError):
+                waiting.unlink(missing_ok=True)
+            continue
+        for old in folder.glob(file_name("*")):
+            if old.name != name:
+                old.unlink(missing_ok=True)
+        return folder / name
+    return None
 
 
 if __name__ == "__main__":

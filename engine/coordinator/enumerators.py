@@ -43,25 +43,29 @@ class EnumeratorSet:
         """When `retry` should be called."""
         return self._retry_at_ms
 
-    def request(self, operator: OperatorId, task: TaskId, now_ms: int) -> Answer | None:
-        """The answer to a reader without splits; None: remembered, there are none now."""
+    def request(
+        self, operator: OperatorId, task: TaskId, now_ms: int
+    ) -> list[tuple[TaskId, Answer]]:
+        """The answer to a reader without splits; empty: remembered, there are none now."""
         if operator not in self._enumerators:
             raise OperatorError(operator, task.subtask, "asked for splits but is no source")
         if not self._started:
             self._waiting[operator, task] = None
-            return None
+            return []
         answer = self._ask(operator, task)
-        if answer is None:
-            self._waiting[operator, task] = None
-            if self._retry_at_ms is None:
-                self._retry_at_ms = now_ms + SPLIT_RETRY_MS
-        return answer
+        if answer is not None:
+            return [(task, answer)]
+        self._waiting[operator, task] = None
+        if self._retry_at_ms is None:
+            self._retry_at_ms = now_ms + SPLIT_RETRY_MS
+        return []
 
-    def start(self, now_ms: int) -> None:
-        """All tasks run: from now on requests are answered, those that wait by `retry`."""
+    def start(self, now_ms: int) -> list[tuple[TaskId, Answer]]:
+        """All tasks run: from now on requests are answered; the answers to those that wait."""
         self._started = True
         if self._waiting:
             self._retry_at_ms = now_ms
+        return self.retry(now_ms)
 
     def retry(self, now_ms: int) -> list[tuple[TaskId, Answer]]:
         """Ask again for those that wait, if it is time."""

@@ -16,52 +16,22 @@ and losses of tasks may come at any time; those of former attempts are ignored h
     on_cancel                    a user wants the job to stop; in any state, any number of times
     on_tick                      the time of the last TickAt came; early and extra calls do no harm
 
-    step       status                    waits for                       then
-    NEW        CREATED                   start                           LOADING
-    LOADING    CREATED, RESTARTING       on_loaded                       DEPLOYING
-    DEPLOYING  CREATED, RESTARTING       TaskRunning of all tasks        RUNNING
-    RUNNING    RUNNING                   TaskFinished of all tasks       ENDED
-    STOPPING   RESTARTING, FAILING,      on_all_stopped                  WAITING
-               CANCELLING
-    WAITING    the same                  answer to StoreCheckpoint,      LOADING or ENDED
-                                         the restart delay
-    ENDED      FAILED, CANCELED,         nothing
-               FINISHED
-
-A failure goes from any step before STOPPING to STOPPING (to WAITING where nothing is deployed).
-A checkpoint may be being stored while the job fails: its outcome must be known before the next
-attempt chooses what to restore, hence the wait. A bounded job ends in RUNNING: all tasks drained
--> terminal checkpoint -> CheckpointCompleted(terminal) to all -> each TaskFinished -> FINISHED.
+The steps it goes through and what each waits for stand in `lifecycle.py`, what happens between
+the deployment of an attempt and its end in `running_attempt.py`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...api.connectors import SplitEnumerator
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.coordinator import CheckpointCoordinator
-from ...checkpoint.manifest import Manifest, unmatched
 from ...checkpoint.storage import Latest
-from ...core.errors import StateError, StromError
 from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ..graph.model import ExecutionGraph
-from ..messages import (
-    CheckpointAcknowledged,
-    CheckpointDeclined,
-    MetricsReported,
-    SplitsRequested,
-    TaskCancelled,
-    TaskDrained,
-    TaskFailed,
-    TaskFinished,
-    TaskReport,
-    TaskRunning,
-    ValuePublished,
-)
+from ..messages import MetricsReported, TaskReport, ValuePublished
 from .actions import (
     Action,
     Actions,
@@ -70,19 +40,17 @@ from .actions import (
     JobEnded,
     LoadLatest,
     Publish,
-    Send,
     TickAt,
     Warn,
 )
 from .checkpointing import CheckpointTranslator
-from .enumerators import EnumeratorSet, load_states
-from .job_state import JobState, Progress
+from .failures import Failure, Failures
+from .job_state import JobState
 from .lifecycle import Lifecycle, Step
 from .plan import make_plan
 from .restart import make_policy
-
-MakeEnumerators = Callable[[dict[OperatorId, Any]], Mapping[OperatorId, SplitEnumerator]]
-"""From restored enumerator states (by operator; empty for a fresh start) to all enumerators."""
+from .running_attempt import RunningAttempt
+from .starting_point import MakeEnumerators, Start, StartingPoint
 
 
 class JobMaster:
@@ -103,29 +71,18 @@ class JobMaster:
         of operators that the job lacks may be dropped at a restore. `rng` draws restart jitter."""
         plan = make_plan(job_id, graph)
         self._plan = plan
-        self._make_enumerators = make_enumerators
-        self._resume = resume
-        self._allow_unmatched = allow_unmatched
         self._life = Lifecycle(plan.job_name)
+        self._starting_point = StartingPoint(plan, make_enumerators, resume, allow_unmatched)
+        self._failures = Failures(make_policy(plan.config.effective_restart, rng))
         self._checkpoints = CheckpointCoordinator(plan.tasks, plan.config.checkpoint)
         self._translator = CheckpointTranslator(plan)
-        self._policy = make_policy(plan.config.effective_restart, rng)
         self._attempt = -1
         """Of the last DeployAll, -1 before the first; only grows."""
-        self._restarts = 0
-        self._progress = Progress(frozenset(plan.tasks))
-        """Of the current attempt."""
-        self._enumerators: EnumeratorSet | None = None
-        """Of the current attempt; None outside DEPLOYING and RUNNING."""
-        self._floor = 0
-        """Checkpoints up to this id belong to an earlier life of the job; not restored from."""
-        self._restart_at_ms = 0
-        self._last_failure: str | None = None
-        """First cause of the latest failed attempt."""
-        self._symptom = False
-        """Whether that may only be the consequence of another task's loss."""
+        self._running: RunningAttempt | None = None
+        """The current attempt; None outside DEPLOYING and RUNNING."""
         self._published: set[tuple[OperatorId, str]] = set()
         self._metrics: dict[TaskId, dict[str, Any]] = {}
+        """Of the current attempt, or the last one."""
         self._announced_ms: int | None = None
         """The TickAt that the host has not answered yet."""
         self._out: list[Action] = []
@@ -138,8 +95,7 @@ class JobMaster:
         if self._life.step is not Step.NEW:
             raise self._life.illegal("started twice")
         self._life.record("start")
-        self._life.go(Step.LOADING)
-        self._out.append(LoadLatest(self._floor))
+        self._load()
         return self._flush()
 
     def on_loaded(self, latest: Latest, now_ms: int) -> Actions:
@@ -147,26 +103,15 @@ class JobMaster:
         self._life.record(f"loaded {latest.manifest and latest.manifest.checkpoint_id}")
         if self._life.step is not Step.LOADING:
             return self._flush()
-        manifest = latest.manifest
-        if not self._resume and self._attempt < 0 and self._floor < latest.highest_id:
-            self._floor, manifest = latest.highest_id, None
-        else:
-            self._out += [
-                Warn(f"checkpoint {r.checkpoint_id} is not used: {r.reason}")
-                for r in latest.rejected
-            ]
-        revoke = (0 if manifest is None else manifest.checkpoint_id) < self._newest_complete
-        if revoke and (why := self._plan.why_not_back_to(self._newest_complete, manifest, latest)):
-            self._fail(why, now_ms, recoverable=False)
-            return self._flush()
-        try:
-            self._prepare(manifest, latest)
-        except StateError as error:
-            self._fail(str(error), now_ms, recoverable=False)
-        except Exception as error:
-            self._fail(f"the sources could not be prepared: {_text(error)}", now_ms)
-        else:
-            self._deploy(manifest, revoke)
+        latest = self._starting_point.admit(latest, first=self._attempt < 0)
+        self._out += [
+            Warn(f"checkpoint {r.checkpoint_id} is not used: {r.reason}") for r in latest.rejected
+        ]
+        match self._starting_point.prepare(latest, self._checkpoints):
+            case Failure() as failure:
+                self._fail(failure, now_ms)
+            case Start() as start:
+                self._deploy(start)
         return self._flush()
 
     def on_load_failed(self, reason: str, now_ms: int, recoverable: bool = True) -> Actions:
@@ -174,7 +119,7 @@ class JobMaster:
         self._life.record("load failed")
         if self._life.step is Step.LOADING:
             cause = f"the latest checkpoint could not be loaded: {reason}"
-            self._fail(cause, now_ms, recoverable)
+            self._fail(Failure(cause, recoverable), now_ms)
         return self._flush()
 
     def on_deployed(self, attempt: Attempt, now_ms: int) -> Actions:
@@ -185,8 +130,8 @@ class JobMaster:
     def on_deploy_failed(self, attempt: Attempt, reason: str, now_ms: int) -> Actions:
         """Some task could not be started. The answer is a CancelAll for those that were."""
         self._life.record(f"deploy of {attempt} failed")
-        if self._is_current(attempt):
-            self._fail(f"the job could not be deployed: {reason}", now_ms)
+        if attempt == self._attempt and self._running is not None:
+            self._fail(Failure(f"the job could not be deployed: {reason}"), now_ms)
         return self._flush()
 
     def on_task_lost(self, task: TaskId, attempt: Attempt, reason: str, now_ms: int) -> Actions:
@@ -194,10 +139,12 @@ class JobMaster:
         was a symptom only, and is ignored otherwise."""
         self._life.record(f"lost {task} of {attempt}")
         cause = f"task {self._plan.labels[task]} was lost: {reason}"
-        if self._is_current(attempt) and task not in self._progress.finished:
-            self._fail(cause, now_ms)
-        elif attempt == self._attempt and self._life.step is Step.STOPPING and self._symptom:
-            self._last_failure, self._symptom = cause, False
+        if attempt != self._attempt:
+            return self._flush()
+        if self._running is not None and task not in self._running.progress.finished:
+            self._fail(Failure(cause), now_ms)
+        elif self._life.step is Step.STOPPING:
+            self._failures.on_loss(cause)
         return self._flush()
 
     def on_all_stopped(self, attempt: Attempt, now_ms: int) -> Actions:
@@ -225,7 +172,8 @@ class JobMaster:
     def on_trigger(self, now_ms: int) -> Actions:
         """Take a checkpoint now; ignored unless the job is running and not about to finish."""
         self._life.record("trigger")
-        if self._life.step is Step.RUNNING and not self._progress.all_drained:
+        attempt = self._running
+        if self._life.step is Step.RUNNING and attempt and not attempt.progress.all_drained:
             self._carry_out(self._checkpoints.trigger(now_ms, "manual"), now_ms)
         return self._flush()
 
@@ -239,9 +187,8 @@ class JobMaster:
     def on_tick(self, now_ms: int) -> Actions:
         """Time passed."""
         self._announced_ms = None
-        if self._life.step is Step.RUNNING:
-            self._carry_out(self._checkpoints.on_tick(now_ms), now_ms)
-        self._retry_splits(now_ms)
+        if self._running is not None:
+            self._after(self._running, self._running.on_tick(now_ms), now_ms)
         self._proceed(now_ms)
         return self._flush()
 
@@ -250,7 +197,7 @@ class JobMaster:
     def on_report(self, report: TaskReport, now_ms: int) -> Actions:
         """A task said something. Ignored if it is not of the current attempt."""
         if report.attempt == self._attempt and self._life.step is not Step.ENDED:
-            if report.task not in self._progress.tasks:
+            if report.task not in self._plan.labels:
                 raise self._life.illegal(f"{report.task} reports but is no task of this job")
             self._handle(report, now_ms)
         return self._flush()
@@ -262,11 +209,11 @@ class JobMaster:
             name=self._plan.job_name,
             status=self._life.status,
             attempt=Attempt(max(0, self._attempt)),
-            restarts=self._restarts,
-            running_tasks=len(self._progress.running) if self._life.deployed else 0,
+            restarts=self._failures.restarts,
+            running_tasks=0 if self._running is None else len(self._running.progress.running),
             total_tasks=len(self._plan.tasks),
             checkpoints=self._checkpoints.statistics(),
-            last_failure=self._last_failure,
+            last_failure=self._failures.last_cause,
             metrics=dict(self._metrics),
         )
 
@@ -274,14 +221,13 @@ class JobMaster:
         """Assert the invariants of the fields. For use between events."""
         self._life.validate()
         self._checkpoints.validate()
-        self._progress.validate()
         assert not self._out
-        assert (self._enumerators is not None) == (self._life.deployed)
-        assert self._life.step is not Step.RUNNING or self._progress.all_running
+        assert (self._running is not None) == self._life.deployed
         pending = self._checkpoints.pending
         self._translator.validate(None if pending is None else pending.checkpoint_id)
-        if self._enumerators is not None:
-            self._enumerators.validate()
+        if self._running is not None:
+            self._running.validate()
+            assert (self._life.step is Step.RUNNING) == self._running.progress.all_running
 
     def _handle(self, report: TaskReport, now_ms: int) -> None:
         match report:
@@ -294,98 +240,39 @@ class JobMaster:
                 self._metrics[task] = metrics
                 return
         self._life.record(f"{type(report).__name__} of {report.task}")
-        if not self._life.deployed:
-            return
-        match report:
-            case TaskRunning() | TaskDrained() | TaskFinished():
-                self._advance(report, now_ms)
-            case TaskFailed(error=error, recoverable=recoverable, symptom=symptom):
-                self._fail(error, now_ms, recoverable, symptom)
-            case TaskCancelled(task=task):
-                self._fail(f"task {self._plan.labels[task]} stopped without being told to", now_ms)
-            case SplitsRequested(task=task, operator=operator):
-                self._answer_split_request(operator, task, now_ms)
-            case CheckpointAcknowledged(task=task, checkpoint_id=n, snapshot=snapshot):
-                actions = self._checkpoints.on_acknowledge(task, n, snapshot, now_ms)
-                self._carry_out(actions, now_ms)
-            case CheckpointDeclined(task=task, checkpoint_id=n, reason=reason):
-                self._carry_out(self._checkpoints.on_decline(task, n, reason, now_ms), now_ms)
+        if self._running is not None:
+            self._after(self._running, self._running.on_report(report, now_ms), now_ms)
 
-    def _advance(self, report: TaskRunning | TaskDrained | TaskFinished, now_ms: int) -> None:
-        """A task came one stage further."""
-        progress, task = self._progress, report.task
-        match report:
-            case TaskRunning():
-                progress.running.add(task)
-                if progress.all_running and self._life.step is Step.DEPLOYING:
-                    self._run(now_ms)
-            case TaskDrained() if task not in progress.running:
-                self._fail(f"task {self._plan.labels[task]} drained before it was running", now_ms)
-            case TaskDrained() if task not in progress.drained:
-                progress.drained.add(task)
-                if progress.all_drained:
-                    self._carry_out(self._checkpoints.trigger_terminal(now_ms), now_ms)
-            case TaskFinished() if not progress.committed:
-                self._fail(
-                    f"task {self._plan.labels[task]} finished before the terminal checkpoint",
-                    now_ms,
-                )
-            case TaskFinished():
-                progress.finished.add(task)
-                if progress.all_finished:
-                    self._end(JobStatus.FINISHED)
+    def _after(self, attempt: RunningAttempt, failure: Failure | None, now_ms: int) -> None:
+        """What an event within the attempt means for the job."""
+        if attempt.progress.all_running and self._life.step is Step.DEPLOYING:
+            self._life.move(JobStatus.RUNNING)
+            self._life.go(Step.RUNNING)
+            self._failures.on_stable(now_ms)
+        if failure is not None:
+            self._fail(failure, now_ms)
+        elif attempt.progress.all_finished:
+            self._end(JobStatus.FINISHED, now_ms)
 
     # --- transitions -------------------------------------------------------------------------
 
-    def _prepare(self, manifest: Manifest | None, latest: Latest) -> None:
-        """Make the enumerators, from the manifest's states if there is one."""
-        restored: dict[OperatorId, Any] = {}
-        if manifest is not None:
-            missing = [] if self._allow_unmatched else unmatched(manifest, self._plan.names)
-            if missing:
-                raise StateError(self._plan.why_unmatched(manifest, missing))
-            kept = {o: s for o, s in manifest.enumerators.items() if o in self._plan.names}
-            restored = load_states(kept)
-        self._checkpoints.on_restored(
-            None if manifest is None else manifest.checkpoint_id,
-            [c for c in latest.ids if c > self._floor],
-            latest.highest_id,
-        )
-        self._enumerators = EnumeratorSet(self._make_enumerators(restored), self._plan.names)
+    def _load(self) -> None:
+        self._life.go(Step.LOADING)
+        self._out.append(LoadLatest(self._starting_point.floor))
 
-    @property
-    def _newest_complete(self) -> int:
-        newest = self._checkpoints.newest_complete
-        return newest if newest > self._floor else 0
-
-    def _deploy(self, manifest: Manifest | None, revoke: bool) -> None:
+    def _deploy(self, start: Start) -> None:
         self._attempt += 1
-        self._progress = Progress(frozenset(self._plan.tasks))
+        self._running = RunningAttempt(
+            self._plan, start.enumerators, self._checkpoints, self._translator, self._out
+        )
         self._metrics.clear()
         self._life.go(Step.DEPLOYING)
-        self._out.append(DeployAll(Attempt(self._attempt), manifest, revoke))
+        self._out.append(DeployAll(Attempt(self._attempt), start.manifest, start.revoke))
 
-    def _run(self, now_ms: int) -> None:
-        self._life.move(JobStatus.RUNNING)
-        self._life.go(Step.RUNNING)
-        self._policy.on_stable(now_ms)
-        self._carry_out(self._checkpoints.start(now_ms), now_ms)
-        self._retry_splits(now_ms, start=True)
-
-    def _fail(
-        self, cause: str, now_ms: int, recoverable: bool = True, symptom: bool = False
-    ) -> None:
+    def _fail(self, failure: Failure, now_ms: int) -> None:
         """The attempt failed; only its first cause counts."""
-        if self._life.step in (Step.STOPPING, Step.WAITING, Step.ENDED):
-            return
-        self._last_failure, self._symptom = cause, symptom
-        delay_ms = self._policy.on_failure(now_ms) if recoverable else None
-        if delay_ms is None:
-            self._stop(JobStatus.FAILING, now_ms)
-            return
-        self._restarts += 1
-        self._restart_at_ms = now_ms + delay_ms
-        self._stop(JobStatus.RESTARTING, now_ms)
+        if self._life.step not in (Step.STOPPING, Step.WAITING, Step.ENDED):
+            self._stop(self._failures.on_failure(failure, now_ms), now_ms)
 
     def _stop(self, status: JobStatus, now_ms: int) -> None:
         """Stop the attempt, if one is deployed, on the way to what `status` leads to."""
@@ -395,8 +282,7 @@ class JobMaster:
             self._out.append(CancelAll(Attempt(self._attempt)))
         elif self._life.step in (Step.NEW, Step.LOADING):
             self._life.go(Step.WAITING)
-        self._close_enumerators()
-        self._carry_out(self._checkpoints.on_job_restart(), now_ms)
+        self._leave_attempt(now_ms)
         self._proceed(now_ms)
 
     def _proceed(self, now_ms: int) -> None:
@@ -404,74 +290,46 @@ class JobMaster:
         if self._life.step is not Step.WAITING or self._checkpoints.storing:
             return
         match self._life.status:
-            case JobStatus.RESTARTING if now_ms >= self._restart_at_ms:
-                self._life.go(Step.LOADING)
-                self._out.append(LoadLatest(self._floor))
+            case JobStatus.RESTARTING if now_ms >= self._failures.restart_at_ms:
+                self._load()
             case JobStatus.FAILING:
-                self._end(JobStatus.FAILED)
+                self._end(JobStatus.FAILED, now_ms)
             case JobStatus.CANCELLING:
-                self._end(JobStatus.CANCELED)
+                self._end(JobStatus.CANCELED, now_ms)
 
-    def _end(self, status: JobStatus) -> None:
+    def _end(self, status: JobStatus, now_ms: int) -> None:
         self._life.move(status)
         self._life.go(Step.ENDED)
-        self._close_enumerators()
-        self._carry_out(self._checkpoints.on_job_restart(), 0)
-        error = self._last_failure if status is JobStatus.FAILED else None
+        self._leave_attempt(now_ms)
+        self._carry_out(self._checkpoints.on_job_end(), now_ms)
+        error = self._failures.last_cause if status is JobStatus.FAILED else None
         self._out.append(JobEnded(status, error))
 
-    # --- checkpoints and splits --------------------------------------------------------------
+    def _leave_attempt(self, now_ms: int) -> None:
+        """From now on no task of the attempt, if there is one, is heard or told anything."""
+        if self._running is not None:
+            self._running.close()
+            self._running = None
+        self._carry_out(self._checkpoints.on_job_restart(), now_ms)
 
     def _carry_out(self, actions: protocol.Actions, now_ms: int) -> None:
-        """Turn what the checkpoint protocol asks for into actions of the host. Its TickAt is left
-        out: `_flush` asks the protocol itself when it wants to be called."""
-        running = self._life.step is Step.RUNNING
-        result = self._translator.translate(actions, self._enumerators, running)
-        self._out += result.actions
-        self._progress.committed |= result.committed
-        if result.failure is not None:
-            self._fail(result.failure, now_ms)
-
-    def _answer_split_request(self, operator: OperatorId, task: TaskId, now_ms: int) -> None:
-        assert self._enumerators is not None
-        try:
-            answer = self._enumerators.request(operator, task, now_ms)
-        except StromError as error:
-            self._fail(str(error), now_ms)
-            return
-        if answer is not None:
-            self._out.append(Send(task, answer))
-
-    def _retry_splits(self, now_ms: int, start: bool = False) -> None:
-        if self._enumerators is None:
-            return
-        if start:
-            self._enumerators.start(now_ms)
-        try:
-            answers = self._enumerators.retry(now_ms)
-        except StromError as error:
-            self._fail(str(error), now_ms)
-            return
-        self._out += [Send(task, answer) for task, answer in answers]
-
-    def _close_enumerators(self) -> None:
-        if self._enumerators is not None:
-            self._out += [Warn(problem) for problem in self._enumerators.close()]
-            self._enumerators = None
+        """Do what the checkpoint protocol asks for. Its TickAt is left out: `_flush` asks the
+        protocol itself when it wants to be called."""
+        if self._running is not None:
+            self._after(self._running, self._running.carry_out(actions), now_ms)
+        else:
+            self._out += self._translator.translate(actions, None, running=False).actions
 
     # --- bookkeeping -------------------------------------------------------------------------
-
-    def _is_current(self, attempt: Attempt) -> bool:
-        return attempt == self._attempt and self._life.deployed
 
     def _next_tick_ms(self) -> int | None:
         wishes: list[int | None] = []
         if self._life.step is Step.RUNNING:
             wishes.append(self._checkpoints.next_tick_ms())
-        if self._enumerators is not None:
-            wishes.append(self._enumerators.retry_at_ms)
+        if self._running is not None:
+            wishes.append(self._running.next_tick_ms())
         if self._life.step is Step.WAITING and not self._checkpoints.storing:
-            wishes.append(self._restart_at_ms)
+            wishes.append(self._failures.restart_at_ms)
         return min((wish for wish in wishes if wish is not None), default=None)
 
     def _flush(self) -> Actions:
@@ -483,7 +341,3 @@ class JobMaster:
         actions = tuple(self._out)
         self._out.clear()
         return actions
-
-
-def _text(error: Exception) -> str:
-    return str(error) if isinstance(error, StromError) else f"{type(error).__name__}: {error}"

@@ -1,4 +1,21 @@
-"""Which steps a job master goes through, and which status the job has meanwhile, as tables."""
+"""Which steps a job master goes through, and which status the job has meanwhile, as tables.
+
+    step       status                    waits for                       then
+    NEW        CREATED                   start                           LOADING
+    LOADING    CREATED, RESTARTING       on_loaded                       DEPLOYING
+    DEPLOYING  CREATED, RESTARTING       TaskRunning of all tasks        RUNNING
+    RUNNING    RUNNING                   TaskFinished of all tasks       ENDED
+    STOPPING   RESTARTING, FAILING,      on_all_stopped                  WAITING
+               CANCELLING
+    WAITING    the same                  answer to StoreCheckpoint,      LOADING or ENDED
+                                         the restart delay
+    ENDED      FAILED, CANCELED,         nothing
+               FINISHED
+
+A failure goes from any step before STOPPING to STOPPING (to WAITING where nothing is deployed).
+A checkpoint may be being stored while the job fails: its outcome must be known before the next
+attempt chooses what to restore, hence the wait.
+"""
 
 from __future__ import annotations
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...checkpoint.manifest import Manifest, OperatorShape
-from ...checkpoint.storage import Latest
+from ...checkpoint.manifest import OperatorShape
 from ...core.config import JobConfig
 from ...core.errors import GraphError
-from ...core.ids import CheckpointId, OperatorId, TaskId
+from ...core.ids import OperatorId, TaskId
 from ..graph.model import ExecutionGraph
 
 
@@ -29,35 +28,6 @@ class JobPlan:
     irrevocable: tuple[str, ...]
     labels: Mapping[TaskId, str]
     """`name (1/2)` of each task, for messages."""
-
-    def why_unmatched(self, manifest: Manifest, missing: Sequence[OperatorId]) -> str:
-        """The job lacks operators that the checkpoint has state of."""
-        known = {shape.operator: shape.name for shape in manifest.operators}
-        lost = ", ".join(f"'{known[o]}' ({o})" if o in known else o for o in missing)
-        have = ", ".join(f"'{name}' ({o})" for o, name in sorted(self.names.items()))
-        return (
-            f"checkpoint {manifest.checkpoint_id} holds state of operators that the job lacks: "
-            f"{lost}; it has {have}. Give operators the uid they had then"
-        )
-
-    def why_not_back_to(self, newest: int, manifest: Manifest | None, latest: Latest) -> str | None:
-        """Checkpoint `newest`, the newest complete one, is unusable: why an older one, or none at
-        all, would not give the right results either. None: it would."""
-        known = {r.checkpoint_id: r.reason for r in latest.rejected}
-        reason = known.get(CheckpointId(newest), "it is gone from the storage")
-        lost = f"checkpoint {newest} cannot be restored: {reason}"
-        if manifest is None:
-            more = "".join(f"; nor can {n}: {why}" for n, why in known.items() if n != newest)
-            return f"{lost}{more}. To begin anew, submit the job again"
-        if not self.irrevocable:
-            return None
-        older = manifest.checkpoint_id
-        sinks = ", ".join(f"'{name}'" for name in self.irrevocable)
-        return (
-            f"{lost}. Checkpoint {older} can, but {sinks} cannot take back what was published "
-            f"since, so it would be published twice. If that is acceptable, submit the job again "
-            f"with restore_from at the folder chk-{older}"
-        )
 
 
 def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:

@@ -107,6 +107,8 @@ class Doorman:
             self.release(arrival)  # it hung up, or speaks out of turn
             arrival.socket.close()
             return True
+        if arrival not in self.strangers:
+            return False  # pushed out earlier in this turn
         try:
             arrival.advance()
         except (OSError, AuthenticationError):

@@ -197,6 +197,9 @@ def reordered(batch: Batch, order: npt.NDArray[np.int64]) -> Batch:
     """
     if not isinstance(batch, ColumnBatch):
         return batch.take(order)
+    if not batch.data.num_columns:  # a record batch made of no arrays would have no rows
+        stamps = None if batch.timestamps is None else batch.timestamps[order]
+        return ColumnBatch(batch.data.slice(0, len(order)), stamps)
     indices = None
     columns = []
     for column in batch.data.columns:

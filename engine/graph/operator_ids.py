@@ -7,7 +7,7 @@ the position in the order of creation. Names, parallelism, chaining and user cod
 Restarting the same program therefore gives the same ids; inserting an operator changes the ids
 of everything behind it up to the next uid.
 
-The hash is blake2b of a canonical text, 64 bits, in hex. Savepoints depend on it for ever.
+The hash is blake2b of a canonical text, 64 bits, in hex. Checkpoints depend on it for ever.
 """
 
 from __future__ import annotations

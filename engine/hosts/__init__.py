@@ -10,7 +10,8 @@ from ...core.errors import ConfigurationError
 
 
 def open_host(name: str, **options: Any) -> Host:
-    """The host called `name`: "local", "ray" (options: address, num_cpus) or "simulator" (plan)."""
+    """The host called `name`: "local", "ray" (options: address, num_cpus,
+    log_to_driver) or "simulator" (plan)."""
     match name:
         case "local":
             from .local import LocalHost

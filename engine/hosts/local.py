@@ -23,6 +23,7 @@ from ..graph.model import JobGraph
 from ..task.background import ThreadBackground
 from .cooperative import CooperativeCluster
 from .driver import JobDriver, new_job_id, result_of
+from .lean import seldom_collecting
 from .published import PublishedValues
 
 NAP_S = 0.05
@@ -57,10 +58,11 @@ class LocalJob:
 
     def _run(self) -> None:
         try:
-            self._driver.start()
-            while not self._driver.ended and not self._abandoned:
-                if not self._round() and not self._cluster.flush():
-                    self._nap()
+            with seldom_collecting:
+                self._driver.start()
+                while not self._driver.ended and not self._abandoned:
+                    if not self._round() and not self._cluster.flush():
+                        self._nap()
         except _Interrupted:
             pass
         except BaseException as error:

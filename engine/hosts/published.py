@@ -34,6 +34,11 @@ class PublishedValues:
         with self._changed:
             return self._values.get(operator, [])[start:], self._closed
 
+    def operators(self) -> set[OperatorId]:
+        """Those that have published something."""
+        with self._changed:
+            return set(self._values)
+
     def follow(self, operator: OperatorId) -> Iterator[Any]:
         """All values in order, waiting for more until `close`."""
         position = 0

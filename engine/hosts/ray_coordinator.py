@@ -2,7 +2,7 @@
 
 Calls only put events into an inbox or read published figures; the driver runs on one thread, which
 is the only one that touches it. The actor outlives the program that submitted the job, and ends
-some time after the job did, when no client has asked for a while.
+some time after the job did, when no client has asked for a while: soon if one knows all there is.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ log = logging.getLogger("strom")
 LINGER_S = 120.0
 """How long a coordinator stays after its job ended, counted from the last question of a client."""
 
+TOLD_S = 5.0
+"""The same, once a client has been told how the job ended and has read all that was published. One
+process per job that ended lately is what this costs: of many short jobs, quite some."""
+
 
 def coordinator_name(job_id: str) -> str:
     """The actor's name in the namespace `strom`."""
@@ -56,6 +60,10 @@ class JobCoordinator:
         self._reports: dict[tuple[TaskId, Attempt], Resequencer[TaskReport]] = {}
         self._outcome: JobOutcome | None = None
         self._asked = time.monotonic()
+        self._told = False
+        """Whether some client knows the outcome."""
+        self._read: set[OperatorId] = set()
+        """Operators of which some client has all values there will ever be."""
 
     async def start(self) -> None:
         """Begin; errors of the start come out of the job's result."""
@@ -107,9 +115,14 @@ class JobCoordinator:
                 driver.on_report(event)
 
     async def _leave_when_done(self, me: Any) -> None:
-        while self._outcome is None or time.monotonic() - self._asked < LINGER_S:
+        while self._outcome is None or time.monotonic() - self._asked < self._linger_s:
             await asyncio.sleep(1.0)
         ray.kill(me, no_restart=True)
+
+    @property
+    def _linger_s(self) -> float:
+        known = self._told and self._published.operators() <= self._read
+        return TOLD_S if known else LINGER_S
 
     # --- tasks -----------------------------------------------------------------------------
 
@@ -135,6 +148,7 @@ class JobCoordinator:
         while self._outcome is None and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         self._asked = time.monotonic()
+        self._told = self._outcome is not None
         return self._outcome
 
     async def metrics(self) -> dict[str, Any]:
@@ -151,5 +165,7 @@ class JobCoordinator:
             values, closed = self._published.since(operator, start)
             if values or closed or time.monotonic() >= deadline:
                 self._asked = time.monotonic()
+                if closed:
+                    self._read.add(operator)
                 return values, closed
             await asyncio.sleep(0.005)

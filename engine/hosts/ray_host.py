@@ -17,7 +17,7 @@ from ...core.errors import JobFailedError, StromError
 from ...core.ids import OperatorId
 from ...core.job_status import JobStatus
 from ..graph.model import JobGraph
-from .driver import new_job_id, result_of
+from .driver import JobOutcome, new_job_id, result_of
 from .ray_cluster import slots_of
 from .ray_connect import NAMESPACE, connect_to_ray
 from .ray_coordinator import JobCoordinator, coordinator_name
@@ -26,12 +26,15 @@ POLL_S = 1.0
 
 
 class RayJobClient:
-    """Follows one job through its coordinator; works from any process of the cluster."""
+    """Follows one job through its coordinator; works from any process of the cluster. Needs the
+    coordinator no more once it knows how the job ended."""
 
     def __init__(self, job_id: str, name: str, coordinator: Any) -> None:
         self._job_id = job_id
         self._name = name
         self._coordinator = coordinator
+        self._outcome: JobOutcome | None = None
+        """How the job ended, once this client has been told."""
 
     @classmethod
     def attach(cls, job_id: str) -> RayJobClient:
@@ -42,41 +45,45 @@ class RayJobClient:
         return self._job_id
 
     def get_job_status(self) -> JobStatus:
+        if self._outcome is not None:
+            return self._outcome.status
         state: JobStatus = self._ask(self._coordinator.state.remote())
         return state
 
     def cancel(self, timeout: timedelta | None = None) -> None:
         """Stop the job and wait until it has."""
-        self._ask(self._coordinator.cancel.remote())
-        self._wait(timeout)
+        if self._outcome is None:
+            self._ask(self._coordinator.cancel.remote())
+            self._wait(timeout)
 
     def get_job_execution_result(self, timeout: timedelta | None = None) -> JobExecutionResult:
         """Wait for the end. Raises JobFailedError, JobCancelledError, TimeoutError."""
         return result_of(self._wait(timeout))
 
-    def _wait(self, timeout: timedelta | None) -> Any:
+    def _wait(self, timeout: timedelta | None) -> JobOutcome:
         deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
-        while True:
+        while self._outcome is None:
             left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
-            outcome = self._ask(self._coordinator.outcome.remote(max(0.0, left)))
-            if outcome is not None:
-                return outcome
+            self._outcome = self._ask(self._coordinator.outcome.remote(max(0.0, left)))
+            if self._outcome is not None:
+                break
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"job '{self._name}' still runs after {timeout}")
+        return self._outcome
 
     def metrics(self) -> dict[str, Any]:
+        if self._outcome is not None:
+            return self._outcome.metrics
         metrics: dict[str, Any] = self._ask(self._coordinator.metrics.remote())
         return metrics
 
     def published(self, operator_id: OperatorId) -> Iterator[Any]:
-        position = 0
-        while True:
+        position, closed = 0, False
+        while not closed:
             call = self._coordinator.published.remote(operator_id, position, POLL_S)
             values, closed = self._ask(call)
             yield from values
             position += len(values)
-            if closed and not values:
-                return
 
     def _ask(self, ref: Any) -> Any:
         try:
@@ -90,16 +97,23 @@ class RayJobClient:
 class RayHost:
     """Runs each job under a coordinator actor of its own."""
 
-    def __init__(self, address: str | None = None, num_cpus: int | None = None) -> None:
+    def __init__(
+        self,
+        address: str | None = None,
+        num_cpus: int | None = None,
+        log_to_driver: bool = True,
+    ) -> None:
         """`address`: of a running cluster. `num_cpus`: logical CPUs of a cluster started for this
-        program; default: what the job and the machine ask for."""
+        program; default: what the job and the machine ask for. `log_to_driver`: show what tasks
+        print, if this program is not connected to Ray yet."""
         self._address = address
         self._num_cpus = num_cpus
+        self._log_to_driver = log_to_driver
 
     def submit(self, graph: JobGraph, job_name: str) -> RayJobClient:
         slots = max(slots_of(graph).values()) + 1
         wanted = max(os.cpu_count() or 1, round(slots * graph.config.slot_cpus + 0.5))
-        connect_to_ray(self._num_cpus or wanted, self._address)
+        connect_to_ray(self._num_cpus or wanted, self._address, self._log_to_driver)
         job_id = new_job_id()
         actor = ray.remote(JobCoordinator).options(
             name=coordinator_name(job_id),

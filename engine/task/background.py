@@ -18,6 +18,11 @@ class Background(Protocol):
         Work is run one at a time, in the order submitted."""
         ...
 
+    @property
+    def closed(self) -> bool:
+        """Whether the results are wanted no more. What runs asks now and then."""
+        ...
+
     def close(self) -> None:
         """Take no more work; what runs may end, what waits is dropped."""
         ...
@@ -61,11 +66,16 @@ class ThreadBackground:
         self._closed = True
         self._work.put(None)
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
 
 class SteppedBackground:
     """Work waits until somebody calls `step`: the simulator decides when."""
 
     def __init__(self) -> None:
+        self.closed = False
         self._waiting: list[tuple[Callable[[], Any], Done]] = []
 
     def submit(self, work: Callable[[], Any], done: Done) -> None:
@@ -89,4 +99,5 @@ class SteppedBackground:
         return bool(self._waiting)
 
     def close(self) -> None:
+        self.closed = True
         self._waiting.clear()

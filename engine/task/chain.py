@@ -13,6 +13,7 @@ from typing import Any
 
 from ...core.batch import Batch
 from ...core.clock import Clock
+from ...core.codes import CodeWidener
 from ...core.elements import CheckpointBarrier, Control, EndOfData, StreamStatus, Watermark
 from ...core.errors import OperatorError, StromError
 from ...core.ids import CheckpointId, OperatorId
@@ -39,6 +40,7 @@ class ChainNode:
         self.outer: list[EdgeWriter] = []
         self.inner_tagged: dict[str, list[tuple[ChainNode, int]]] = {}
         self.outer_tagged: dict[str, list[EdgeWriter]] = {}
+        self._widen = CodeWidener()
 
     # --- called by the task or the node before ------------------------------------------
 
@@ -73,6 +75,7 @@ class ChainNode:
         if not len(batch):
             return
         self.metrics.records_out += len(batch)
+        batch = self._widen(batch)
         for node, port in self.inner:
             node.process(batch, port)
         for writer in self.outer:
@@ -81,6 +84,7 @@ class ChainNode:
     def emit_side(self, tag: str, batch: Batch) -> None:
         if not len(batch):
             return
+        batch = self._widen(batch)
         for node, port in self.inner_tagged.get(tag, ()):
             node.process(batch, port)
         for writer in self.outer_tagged.get(tag, ()):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ...state.backend import AccColumn, ColumnTable, Slots
 from ..columns import Storage, from_numbers, storage, to_numbers
 from ..kernels import moments
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Accumulator, Read, chosen
 
 VALUE, BY = 0, 1

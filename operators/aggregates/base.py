@@ -23,7 +23,7 @@ from ...api.aggregates import Aggregate
 from ...core.errors import StateError
 from ...state.backend import AccColumn, ColumnTable, Slots
 from ..columns import Storage, from_numbers, storage
-from ..slices import Int64s
+from ..windows.slices import Int64s
 
 Read = Callable[[str], npt.NDArray[Any]]
 """A source table's accumulator column by name, one entry per entry of `slots`."""

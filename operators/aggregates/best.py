@@ -13,7 +13,7 @@ import pyarrow as pa
 from ...state.backend import AccColumn, ColumnTable, Slots
 from ..columns import from_numbers, to_numbers
 from ..kernels import moments
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Accumulator, Read, chosen
 
 GREATEST_FLAT = 16

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ...api.aggregates import Aggregate
 from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
 from ..kernels import distinct, scatter
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Part, Read, chosen
 from .entries import KeyNumbers, Pairs, present, take_rows
 

@@ -16,8 +16,8 @@ from ...core.arrays import numpy_of
 from ...core.batch import take_column
 from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
 from ...state.column_index import storage_type
-from ..compacting_buffer import Chooser, CompactingBuffer
-from ..slices import Int64s
+from ..windows.compacting_buffer import Chooser, CompactingBuffer
+from ..windows.slices import Int64s
 
 NUMBER = "number"
 

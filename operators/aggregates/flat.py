@@ -22,7 +22,7 @@ from ...core.arrays import numpy_of
 from ...state.backend import AccColumn, ColumnTable, Slots
 from ..columns import NO_NULLS, Storage, from_numbers, to_numbers
 from ..kernels import moments, scatter
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Accumulator, Read, chosen
 
 

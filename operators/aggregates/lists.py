@@ -17,7 +17,7 @@ from ...core.arrays import numpy_of
 from ...core.batch import take_column
 from ...state.backend import ColumnTable, KeyedStateBackend, Slots
 from ..columns import ranks
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Part
 from .entries import KeptRows, KeyNumbers, numbers_of, present, values_of
 
@@ -106,18 +106,26 @@ class Best(Listing):
         super()._keep(namespace, keys, slots, take_column(array, best), numbers[at])
 
     def _order(self, slots: Slots, values: pa.Array, numbers: Int64s) -> Int64s:
-        if not len(slots):
-            return np.empty(0, dtype=np.int64)
-        order = ranks(values)
-        if self.aggregate.kind == "largest":
-            order = -order
-        by_slot = np.lexsort((numbers, order, slots))
-        sorted_slots = slots[by_slot]
-        begins = np.flatnonzero(np.diff(sorted_slots, prepend=sorted_slots[0] - 1))
-        lengths = np.diff(begins, append=len(by_slot))
-        place = np.arange(len(by_slot)) - np.repeat(begins, lengths)
-        return by_slot[place < self.aggregate.number]
+        return best_in_order(self.aggregate, slots, values, numbers)
 
     def _choose(self, rows: pa.Table) -> npt.NDArray[np.int64]:
         slots = self._numbers.of(None, self._rows.keys_of(rows))
         return np.sort(self._order(slots, values_of(rows), numbers_of(rows)))
+
+
+def best_in_order(
+    aggregate: Aggregate, slots: Slots, values: pa.Array, numbers: Int64s
+) -> npt.NDArray[np.int64]:
+    """The rows of the n best values of each slot, best first, equal ones by sequence number."""
+    if not len(slots):
+        return np.empty(0, dtype=np.int64)
+    order = ranks(values)
+    if aggregate.kind == "largest":
+        order = -order
+    by_slot = np.lexsort((numbers, order, slots))
+    sorted_slots = slots[by_slot]
+    begins = np.flatnonzero(np.diff(sorted_slots, prepend=sorted_slots[0] - 1))
+    lengths = np.diff(begins, append=len(by_slot))
+    place = np.arange(len(by_slot)) - np.repeat(begins, lengths)
+    best: npt.NDArray[np.int64] = by_slot[place < aggregate.number]
+    return best

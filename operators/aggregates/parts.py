@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from ...api.aggregates import Aggregate
 from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
-from ..accumulators import make_accumulator
-from ..slices import Int64s
+from ..windows.slices import Int64s
+from .accumulators import make_accumulator
 from .base import Accumulator, Part, Read
 
 
@@ -58,7 +58,7 @@ def make_part(
     accumulator = make_accumulator(aggregate, prefix, kind)
     if accumulator is not None:
         return FlatPart(accumulator)
-    from ..loose_values import LooseValues
+    from ..values.loose_values import LooseValues
     from .distinct import DistinctCount
     from .lists import Best, Collected
     from .sketches import ApproximateCount

@@ -23,7 +23,7 @@ from ...state.backend import ColumnTable, KeyedStateBackend, Slots
 from ...state.hash_columns import hash_column
 from ...state.key_groups import key_groups_of
 from ..kernels import distinct, pairs
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Part
 from .entries import KeyNumbers, flat, present, take_rows
 

@@ -1,11 +1,11 @@
 """Rows in growing columns, gathered by number: what joins keep their sides in.
 
 Arrow gathers in time proportional to what is gathered from one contiguous array only, and an array
-cannot grow. Here numbers lie in arrays with room to spare; texts and bytes stay in the buffers of
-the batches they came in, and each row knows the address of its own. So adding a row costs a few
-words, and any rows are gathered in O(rows), from however many batches they came. Gathering texts
-from 100 chunks by Arrow was measured: 30 times as long, because it joins them first, each time.
-Copying texts into one growing buffer was, too: 2 to 3 times the cost of adding a Nexmark bid.
+cannot grow. Here numbers lie in arrays with room to spare, texts and bytes in blocks of so many
+rows; a block that is full is never touched again. So any rows are gathered in O(rows). Gathering
+texts from 100 chunks by Arrow was measured: 30 times as long, because it joins them first, each
+time. Leaving texts in the batches they came in was, too: it keeps each batch alive as it came over
+the wire, numbers included, and took twice the memory.
 
 Rows are append-only, so a table made of the buffers (`stored`) stays as it is while the arena
 grows; making one copies nothing. Columns are kept plain: texts and bytes with 64-bit offsets,
@@ -21,14 +21,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.batch import take_column
+from ...core.errors import StateError
+from ...core.growing import GrowingList
 from ...state.column_index import storage_type
 from ...state.hash_columns import slices_of, validity_of
-from .growing import Grower
 
 Int64s = npt.NDArray[np.int64]
 
-_SMALL = 8192
-"""Texts of batches are joined up to so many rows: each batch by itself costs some hundred bytes."""
+MAX_ROWS = 2**31 - 1
+"""So that numbers of rows are int32."""
+
+BLOCK_BITS = 14
+BLOCK_ROWS = 1 << BLOCK_BITS
+"""Rows whose texts lie in one piece: a multiple of 8, so that validity bits can be cut."""
 
 
 class _Column(Protocol):
@@ -47,11 +52,11 @@ class _Validity:
     """Which values are not null. Kept only once there has been a null."""
 
     def __init__(self) -> None:
-        self._bits: Grower | None = None
+        self._bits: GrowingList | None = None
 
     def append(self, column: pa.Array, before: int) -> None:
         if self._bits is None and column.null_count:
-            self._bits = Grower(np.bool_)
+            self._bits = GrowingList(np.bool_)
             self._bits.append(np.ones(before, dtype=np.bool_))
         if self._bits is not None:
             self._bits.append(validity_of(column))
@@ -73,7 +78,7 @@ class _Fixed:
         self._kind = kind
         width = kind.bit_width // 8
         self._width = width
-        self._values = Grower(np.dtype(f"V{width}") if width > 8 else np.dtype(f"i{width}"))
+        self._values = GrowingList(np.dtype(f"V{width}") if width > 8 else np.dtype(f"i{width}"))
         self._valid = _Validity()
 
     def append(self, column: pa.Array) -> None:
@@ -99,49 +104,74 @@ class _Fixed:
 
 
 class _Bytes:
-    """Texts or bytes, left in the batches they came in; only where each begins is written down.
-    Small batches are joined into larger ones."""
+    """Texts or bytes, copied into blocks of BLOCK_ROWS rows. A block has one offset more than rows:
+    row r begins at `_offsets[r + r // BLOCK_ROWS]` of its block."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
-        self._chunks: list[pa.Array] = []
-        self._starts = Grower(np.int64)
-        self._lengths = Grower(np.int64)
+        self._blocks: list[npt.NDArray[np.uint8]] = []
+        """All but the last are complete and are never written again."""
+        self._used = 0
+        """Bytes of the last block."""
+        self._starts = GrowingList(np.int64)
+        """Where in memory each block begins."""
+        self._offsets = GrowingList(np.int64)
+        self._length = 0
         self._valid = _Validity()
 
     def append(self, column: pa.Array) -> None:
-        self._valid.append(column, self._starts.length)
-        self._chunks.append(column)
-        starts, lengths = _extents(column)
-        self._starts.append(starts)
-        self._lengths.append(lengths)
-        joined = False
-        while self._joinable():
-            last = self._chunks.pop()
-            self._chunks[-1] = pa.concat_arrays([self._chunks[-1], last])
-            joined = True
-        if joined:
-            moved, _ = _extents(self._chunks[-1])
-            self._starts.used[-len(moved) :] = moved
+        self._valid.append(column, self._length)
+        data, offsets = slices_of(column)
+        first = 0
+        while first < len(column):
+            room = BLOCK_ROWS - self._length % BLOCK_ROWS
+            if room == BLOCK_ROWS:
+                self._begin()
+            last = min(len(column), first + room)
+            self._copy(data, offsets[first : last + 1])
+            first = last
 
     def gather(self, rows: Int64s, valid: npt.NDArray[np.bool_] | None) -> pa.Array:
-        from ..kernels.gather import gather_bytes, gather_ends
-
-        ends = np.empty(len(rows) + 1, dtype=np.int64)
-        data = np.empty(gather_ends(self._lengths.array, rows, ends), dtype=np.uint8)
-        gather_bytes(self._starts.array, rows, ends, data)
         nulls = bitmap(self._valid.of(rows, valid))
-        buffers = [nulls, pa.py_buffer(ends), pa.py_buffer(data)]
-        return pa.Array.from_buffers(self._kind, len(rows), buffers)
+        return gathered(
+            self._kind, self._starts.array, self._offsets.array, BLOCK_BITS, rows, nulls
+        )
 
     def stored(self) -> pa.ChunkedArray:
-        return pa.chunked_array(self._chunks, type=self._kind)
+        chunks = []
+        offsets, nulls = self._offsets.used, self._valid.bitmap()
+        last = [self._blocks[-1][: self._used].copy()] if self._blocks else []
+        for number, block in enumerate([*self._blocks[:-1], *last]):
+            first = number * BLOCK_ROWS
+            count = min(BLOCK_ROWS, self._length - first)
+            ends = pa.py_buffer(offsets[first + number : first + number + count + 1])
+            bits = None if nulls is None else nulls.slice(first // 8)
+            buffers = [bits, ends, pa.py_buffer(block)]
+            chunks.append(pa.Array.from_buffers(self._kind, count, buffers))
+        return pa.chunked_array(chunks, type=self._kind)
 
-    def _joinable(self) -> bool:
-        if len(self._chunks) < 2:
-            return False
-        before, last = map(len, self._chunks[-2:])
-        return before <= 2 * last and before + last <= _SMALL
+    def _begin(self) -> None:
+        """A new block, with room for a little more than the one before has, which is complete."""
+        if self._blocks:
+            self._blocks[-1].resize(self._used, refcheck=False)
+            self._starts.used[-1] = self._blocks[-1].ctypes.data
+        self._blocks.append(np.empty(self._used * 17 // 16, dtype=np.uint8))
+        self._used = 0
+        self._starts.extend(1)
+        self._offsets.append(np.zeros(1, dtype=np.int64))
+
+    def _copy(self, data: npt.NDArray[np.uint8], offsets: Int64s) -> None:
+        """Values data[offsets[0]:offsets[1]], ... into the last block, which has rows left."""
+        block, begin = self._blocks[-1], self._used
+        self._used += int(offsets[-1] - offsets[0])
+        if self._used > len(block):
+            block = np.empty(max(self._used, len(block) * 3 // 2), dtype=np.uint8)
+            block[:begin] = self._blocks[-1][:begin]
+            self._blocks[-1] = block
+        block[begin : self._used] = data[offsets[0] : offsets[-1]]
+        self._starts.used[-1] = block.ctypes.data
+        self._offsets.append(offsets[1:] + (begin - offsets[0]))
+        self._length += len(offsets) - 1
 
 
 class _Other:
@@ -190,6 +220,11 @@ class Arena:
         """Add rows of `schema`, or of `stored_schema`."""
         if not rows.num_rows:
             return
+        if self._length + rows.num_rows > MAX_ROWS:
+            raise StateError(
+                f"one subtask would keep {self._length + rows.num_rows} rows of one side of a join;"
+                f" {MAX_ROWS} are possible: raise the parallelism, or let rows expire (ttl)"
+            )
         kinds = self.stored_schema.types
         for column, array, kind in zip(self._columns, rows.columns, kinds, strict=True):
             column.append(array if array.type == kind else _plain(array, kind))
@@ -213,6 +248,24 @@ class Arena:
         return [column.stored() for column in self._columns]
 
 
+def gathered(
+    kind: pa.DataType,
+    starts: Int64s,
+    offsets: Int64s,
+    bits: int,
+    rows: Int64s,
+    nulls: pa.Buffer | None,
+) -> pa.Array:
+    """Texts or bytes of blocks (see `kernels.gather`), as `kind`: one with 64-bit offsets."""
+    from ..kernels.gather import gather_bytes, gather_ends
+
+    ends = np.empty(len(rows) + 1, dtype=np.int64)
+    data = np.empty(gather_ends(offsets, bits, rows, ends), dtype=np.uint8)
+    gather_bytes(starts, offsets, bits, rows, ends, data)
+    buffers = [nulls, pa.py_buffer(ends), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, len(rows), buffers)
+
+
 def bitmap(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
     """Arrow's validity buffer; None where nothing is null."""
     if valid is None or valid.all():
@@ -230,15 +283,6 @@ def to_stored(data: pa.RecordBatch) -> pa.RecordBatch:
     schema = stored_schema(data.schema)
     arrays = [_plain(a, kind) for a, kind in zip(data.columns, schema.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _extents(column: pa.Array) -> tuple[Int64s, Int64s]:
-    """Where in memory each value of a large_string or large_binary column begins, and its
-    length."""
-    _, offsets = slices_of(column)
-    data = column.buffers()[2]
-    starts = offsets[:-1] + (0 if data is None else data.address)
-    return starts, np.diff(offsets)
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:

@@ -37,11 +37,18 @@ class BatchRows:
         arrays = [self._data.column(at) for at in chosen]
         if not self._data.num_rows:
             return [pa.nulls(len(rows), array.type) for array in arrays]
-        if len(rows) == self._data.num_rows and np.array_equal(rows, np.arange(len(rows))):
-            return arrays
+        if _in_a_row(rows):
+            return [array.slice(rows[0], len(rows)) for array in arrays]
         missing = rows == NO_ROW
         indices = pa.array(rows, mask=missing) if missing.any() else pa.array(rows)
         return [take_column(array, indices) for array in arrays]
+
+
+def _in_a_row(rows: Int64s) -> bool:
+    """Whether they are successive rows: the columns need not be copied."""
+    if not len(rows) or rows[0] == NO_ROW or rows[-1] - rows[0] != len(rows) - 1:
+        return False
+    return bool((np.diff(rows) == 1).all())
 
 
 def joined(

@@ -27,8 +27,8 @@ from ...core.preload import COLUMN_STATE, preload
 from ...core.row_kind import RowKind, retracts, split_kinds, with_kinds
 from ...state.descriptors import ListStateDescriptor, MapStateDescriptor
 from ..base import Operator
+from .contents import content_codes
 from .layout import as_columns, fitted
-from .rowstore import hash_rows
 from .tables import KERNELS, TableJoin, TableRows
 
 TABLE = 1
@@ -155,7 +155,7 @@ def _current(parts: list[pa.RecordBatch], columns: pa.Schema) -> pa.RecordBatch:
     if not (all_kinds != RowKind.INSERT).any():
         return whole
     taking = retracts(all_kinds)
-    _, content = np.unique(hash_rows(whole), return_inverse=True)
+    content = content_codes(whole.columns)
     taken = np.bincount(content[taking], minlength=int(content.max()) + 1)
     added = np.flatnonzero(~taking)
     order = added[np.argsort(content[added], kind="stable")]

@@ -10,16 +10,15 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...core.arrays import numpy_of
 from ...state.backend import BufferState, KeyedStateBackend
 from ...state.hash_columns import hash_columns
 from ...state.key_groups import key_groups_of
-from ...state.key_index import CompositeIndex
 from ...state.key_words import is_words, to_words
-from ..window_progress import WindowProgress
+from ..windows.window_progress import WindowProgress
 from .columns import Int64s
+from .contents import same_rows
 from .held_chunks import Bools, Chunk, Gathered, HeldChunks
 from .side import SIDES, JoinSide, SideRows
 from .time_index import TimeIndex
@@ -35,12 +34,8 @@ class HeldRows:
     def __init__(self, side: JoinSide, reach: int, width: int, tracked: bool) -> None:
         self._side = side
         self.reach = reach
-        self._width = width
-        self._tracked = tracked
         self._store = HeldChunks(tracked)
         self._index = TimeIndex(width)
-        self._until: int | None = None
-        """Rows up to this time have expired."""
         self._saved: BufferState | None = None
         """The state that holds a snapshot's rows, until they are known to be taken."""
 
@@ -51,8 +46,6 @@ class HeldRows:
     def insert(self, records: SideRows, matched: Bools) -> None:
         """Rows that have not expired and have no null keys, in order of arrival. `matched` becomes
         this object's own."""
-        if len(self._index) + len(records) > self._index.capacity:
-            self._make_room(len(records))
         first = self._index.next
         self._index.insert(words_of_keys(records.keys), records.timestamps)
         chunk = Chunk(first, records.rows, records.keys, records.timestamps, matched)
@@ -85,7 +78,7 @@ class HeldRows:
     def expire(self, until: int) -> list[tuple[Chunk, Int64s]]:
         """No partner comes any more for rows of a time up to `until`: those of them that had none,
         as (chunk, rows in it), if they are tracked."""
-        self._until = until
+        self._index.until = until
         alone = self._store.expire(until)
         chunks = self._store.chunks
         self._index.first = chunks[0].first if chunks else self._index.next
@@ -132,28 +125,13 @@ class HeldRows:
     def _stored_schema(self, schema: pa.Schema) -> pa.Schema:
         return pa.schema([*schema, pa.field(STAMP, pa.int64()), pa.field(MATCHED, pa.bool_())])
 
-    def _make_room(self, rows: int) -> None:
-        """The ring is full. If most of it has expired, behind old rows of a late time, begin a new
-        one with the others; else it grows."""
-        chunks, until = self._store.chunks, self._until
-        if until is None:
-            return
-        live = [np.flatnonzero(chunk.stamps > until) for chunk in chunks]
-        if 2 * (sum(map(len, live)) + rows) > self._index.capacity:
-            return
-        self._store, self._index = HeldChunks(self._tracked), TimeIndex(self._width)
-        for chunk, at in zip(chunks, live, strict=True):
-            if len(at):
-                kept = SideRows(chunk.rows, chunk.keys, chunk.stamps, None).take(at)
-                self.insert(kept, chunk.matched[at])
-
     def _same_keys(self, keys: pa.RecordBatch, probing: Int64s, found: Gathered) -> Bools | None:
         """Which pairs have equal keys; None when words tell it. Hashes only find candidates."""
         if _exact(keys):
             return None
         mine = keys.take(pa.array(probing))
         theirs = found.keys.take(pa.array(found.at))
-        same = equal_keys(mine, theirs)
+        same = same_rows(mine.columns, theirs.columns)
         return None if same.all() else same
 
 
@@ -163,21 +141,6 @@ def words_of_keys(keys: pa.RecordBatch) -> Int64s:
         return np.ascontiguousarray(to_words(keys.column(0)))
     words: Int64s = hash_columns(keys).view(np.int64)
     return words
-
-
-def equal_keys(left: pa.RecordBatch, right: pa.RecordBatch) -> Bools:
-    """Row by row, as the key index has it (NaN equals NaN). No nulls."""
-    same = np.ones(left.num_rows, dtype=np.bool_)
-    for mine, other in zip(left.columns, right.columns, strict=True):
-        kind = mine.type
-        if is_words(kind):
-            same &= to_words(mine) == to_words(other)
-        elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-            same &= numpy_of(pc.equal(mine, other))
-        else:
-            index = CompositeIndex(pa.schema([pa.field("key", kind)]))
-            same &= index.upsert([mine]) == index.upsert([other])
-    return same
 
 
 def _exact(keys: pa.RecordBatch) -> bool:

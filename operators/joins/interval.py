@@ -22,7 +22,8 @@ from ...core.batch import Batch, ColumnBatch
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.preload import COLUMN_STATE, preload
 from ..base import Operator
-from ..window_progress import WindowProgress
+from ..windows.window_progress import WindowProgress
+from .assembly import BatchRows, joined
 from .chunks import CHUNK_BATCHES, ChunkedOutput
 from .columns import NO_ROW, Int64s
 from .held_chunks import Bools, Gathered
@@ -189,10 +190,9 @@ class IntervalJoinOperator(Operator):
         self, port: int, records: SideRows, mine: Int64s, found: Gathered, theirs: Int64s
     ) -> None:
         stamps = np.maximum(records.timestamps[mine], found.stamps[theirs])
-        if port == 0:
-            data = self._columns.build(records.rows, mine, found.rows, theirs)
-        else:
-            data = self._columns.build(found.rows, theirs, records.rows, mine)
+        sides = (BatchRows(records.rows), mine), (BatchRows(found.rows), theirs)
+        left, right = sides if port == 0 else sides[::-1]
+        data = joined(self._columns, *left, *right)
         self._output.add(ColumnBatch(data, stamps))
 
     def _write_alone(self, port: int, records: SideRows, rows: Int64s) -> None:

@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from ...core.arrays import numpy_of
 from ...core.errors import TypeMismatchError
+from ...core.growing import GrowingList
 from ...core.key_types import widened_keys
 from ...state.key_groups import key_groups_of
 from ...state.key_index import CompositeIndex
-from .growing import Grower
 
 Int64s = npt.NDArray[np.int64]
 
@@ -28,7 +28,7 @@ class KeySlots:
         self._what = what
         self._index: CompositeIndex | None = None
         self._schema = pa.schema([])
-        self._groups = Grower(np.int32)
+        self._groups = GrowingList(np.int32)
 
     def __len__(self) -> int:
         return self._groups.length

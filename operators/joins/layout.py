@@ -6,6 +6,8 @@ its state. `changelog`: a side has had row kinds, so the result has them, too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -13,10 +15,11 @@ import pyarrow as pa
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import StateError, TypeMismatchError
 from ...core.joined_columns import side_columns
+from ...core.keys import KeySelector
 from ...core.row_kind import ROW_KIND, ROW_KIND_FIELD, split_kinds
 from ...state.backend import KeyedStateBackend
-from ..columns import fit_columns
-from ..compacting_buffer import owned_groups
+from ..columns import check_keys, fit_columns
+from ..windows.compacting_buffer import owned_groups
 
 SCHEMA = pa.schema(
     [
@@ -31,8 +34,15 @@ class JoinLayout:
     """`sides`: the columns of the left and the right records, None while not known."""
 
     def __init__(
-        self, state: KeyedStateBackend, left: pa.Schema | None, right: pa.Schema | None
+        self,
+        state: KeyedStateBackend,
+        keys: Sequence[KeySelector],
+        left: pa.Schema | None,
+        right: pa.Schema | None,
     ) -> None:
+        self._keys = keys
+        self._checked: list[pa.Schema | None] = [None, None]
+        """The columns that the last records of each side came with."""
         self._buffer = state.buffer("layout", SCHEMA)
         self._groups = owned_groups(state.key_groups)
         self.sides: list[pa.Schema | None] = [left, right]
@@ -56,7 +66,11 @@ class JoinLayout:
             schema = self.sides[port] = side_columns(data.schema)
         if kinds is not None:
             self.changelog = True
-        return fitted(data, schema, ("left", "right")[port]), kinds
+        rows = fitted(data, schema, ("left", "right")[port])
+        if not data.schema.equals(self._checked[port] or schema):
+            check_keys(self._keys[port], data.schema, schema)
+        self._checked[port] = data.schema
+        return rows, kinds
 
     def save(self) -> None:
         """Write the rows; before each snapshot."""

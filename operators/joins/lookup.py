@@ -18,11 +18,11 @@ import pyarrow as pa
 from ...api.table_join_specs import LookupJoinSpec
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import OperatorError, StromError, TypeMismatchError
+from ...core.growing import GrowingList
 from ...core.joined_columns import side_columns
 from ...core.preload import COLUMN_STATE, preload
 from ...core.row_kind import split_kinds
 from ..base import Operator
-from .growing import Grower
 from .layout import fitted
 from .tables import KERNELS, TableJoin, TableRows
 
@@ -98,7 +98,7 @@ class LookupCache:
         self._function = function
         self._what = what
         self._rows: TableRows | None = None
-        self._loaded = Grower(np.int64)
+        self._loaded = GrowingList(np.int64)
 
     def find(self, keys: pa.RecordBatch, now_ms: int) -> tuple[Int64s, TableRows | None, int]:
         """The keys' slots in the rows, which hold what was found for all of them, and how many keys
@@ -155,7 +155,7 @@ class LookupCache:
         """Keep the columns only."""
         if self._rows is not None:
             self._rows = TableRows(self._rows.arena.schema, self._keys, self._what)
-        self._loaded = Grower(np.int64)
+        self._loaded = GrowingList(np.int64)
 
 
 def _batches(table: pa.Table) -> list[pa.RecordBatch]:

@@ -94,7 +94,8 @@ class RegularJoinOperator(Operator):
     def open(self) -> None:
         preload("operators.kernels.chains", "operators.kernels.gather", *COLUMN_STATE)
         preload("operators.kernels.changes")
-        self._layout = JoinLayout(self.ctx.keyed_state, *map(side_columns, self._spec.schemas))
+        schemas = map(side_columns, self._spec.schemas)
+        self._layout = JoinLayout(self.ctx.keyed_state, self._keys, *schemas)
         self._slots = self._new_slots()
         for port in (0, 1):
             if self._layout.sides[port] is not None:

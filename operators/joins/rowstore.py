@@ -8,8 +8,7 @@
 Rows are numbered as they arrive. Those that were retracted or have expired stay until they are the
 better half of all; then the store is made anew from the others. Expired rows are never read.
 
-Content is compared by its 64-bit hash (the specified one of keys, over all columns), among rows of
-one key only.
+Retractions find their row by content: see `retraction`.
 """
 
 from __future__ import annotations
@@ -19,9 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.batch import ColumnBatch
-from ...state.hash_columns import hash_columns
+from ...core.growing import GrowingList
 from .arena import Arena
-from .growing import Grower
+from .contents import hash_rows
+from .retraction import Chains, Changes
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -48,14 +48,14 @@ class RowStore:
         self.arena = Arena(schema)
         self.ttl_ms = ttl_ms
         self.counted = counted
-        self.seen = Grower(np.int64)
-        self.slots = Grower(np.int64)
-        self.link = Grower(np.int64)
-        self.head = Grower(np.int64, fill=-1)
-        self.matches = Grower(np.int64, fill=0)
-        self._born = Grower(np.int64)
-        self._alive: Grower | None = None
-        self._hashes: Grower | None = None
+        self.seen = GrowingList(np.int64)
+        self.slots = GrowingList(np.int32)
+        self.link = GrowingList(np.int32)
+        self.head = GrowingList(np.int32, fill=-1)
+        self.matches = GrowingList(np.int64, fill=0)
+        self._born = GrowingList(np.int64)
+        self._alive: GrowingList | None = None
+        self._hashes: GrowingList | None = None
         self.retracted = 0
         """Rows that are not alive."""
 
@@ -79,7 +79,7 @@ class RowStore:
 
         first = self._append(rows, slots, seen, now_ms, matches)
         if self._hashes is not None:
-            self._mark(hash_rows(rows))
+            self._mark(hash_rows(rows.columns))
         link_rows(slots, first, self.head.array, self.link.array)
 
     def change(
@@ -92,12 +92,10 @@ class RowStore:
         retracting: Bools,
     ) -> None:
         """A changelog in order: each retraction takes one equal row away, if there is one."""
-        from ..kernels.chains import apply_changes
-
         self._keep_hashes()
         assert self._hashes is not None
         assert self._alive is not None
-        hashed = hash_rows(rows)
+        hashed = hash_rows(rows.columns)
         added = np.flatnonzero(~retracting)
         first = self._append(
             ColumnBatch(rows).take(added).data,
@@ -108,22 +106,11 @@ class RowStore:
         )
         self._mark(hashed[added])
         self.head.extend(max(0, int(slots.max()) + 1 - self.head.length))
-        numbers = np.empty(len(slots), dtype=np.int64)
+        numbers = np.full(len(slots), -1, dtype=np.int64)
         numbers[added] = np.arange(first, first + len(added))
-        removed = np.empty(len(slots), dtype=np.int64)
-        apply_changes(
-            slots,
-            numbers,
-            retracting,
-            hashed,
-            self.head.array,
-            self.link.array,
-            self.born,
-            self.cutoff(now_ms),
-            self._hashes.array,
-            self._alive.array,
-            removed,
-        )
+        held = (self.arena, self.head, self.link, self.born, self.cutoff(now_ms))
+        chains = Chains(*held, self._hashes, self._alive)
+        removed = chains.apply(Changes(rows.columns, slots, hashed, retracting, numbers))
         self.retracted += int((removed >= 0).sum())
 
     def useless(self, now_ms: int) -> int:
@@ -177,7 +164,7 @@ class RowStore:
         new = RowStore(self.arena.schema, self.ttl_ms, self.counted)
         if len(rows):
             data = pa.RecordBatch.from_arrays(self.arena.gather(rows), schema=self.arena.schema)
-            new.fill(data, self.slots.array[rows], self.known(rows))
+            new.fill(data, self.slots.array[rows].astype(np.int64), self.known(rows))
         return new
 
     def validate(self) -> None:
@@ -228,23 +215,7 @@ class RowStore:
         """From the first changelog batch on, hashes are known of all rows."""
         if self._hashes is not None:
             return
-        self._hashes, self._alive = Grower(np.int64), Grower(np.bool_)
+        self._hashes, self._alive = GrowingList(np.int64), GrowingList(np.bool_)
         for start in range(0, len(self), 1 << 16):
             numbers = np.arange(start, min(start + (1 << 16), len(self)))
-            columns = self.arena.gather(numbers)
-            self._mark(hash_rows(pa.RecordBatch.from_arrays(columns, schema=self.arena.schema)))
-
-
-def hash_rows(rows: pa.RecordBatch) -> Int64s:
-    """A 64-bit hash of each row's content; equal rows have equal ones."""
-    columns = [_hashable(column) for column in rows.columns]
-    plain = pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
-    hashed: Int64s = hash_columns(plain).view(np.int64)
-    return hashed
-
-
-def _hashable(column: pa.Array) -> pa.Array:
-    """The stable hash knows no structs and maps: nested values are hashed as texts."""
-    if not pa.types.is_nested(column.type):
-        return column
-    return pa.array([repr(value) for value in column.to_pylist()], pa.large_string())
+            self._mark(hash_rows(self.arena.gather(numbers)))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.windows import no_timestamp_error
+from ...api.window_times import no_timestamp_error
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import StateError, TypeMismatchError
@@ -22,8 +22,8 @@ from ...core.keys import KeySelector
 from ...core.row_kind import ROW_KIND
 from ...state.backend import KeyedStateBackend
 from ...state.hash_columns import validity_of
-from ..columns import fit
-from ..compacting_buffer import owned_groups
+from ..columns import check_keys, fit
+from ..windows.compacting_buffer import owned_groups
 from .columns import Int64s, plain_columns
 
 Bools = npt.NDArray[np.bool_]
@@ -113,6 +113,7 @@ class JoinSide:
                     f"{self._join}: records of the {SIDES[self.port]} side have columns "
                     f"{data.schema.names}, expected are {schema.names}: {missing} are missing"
                 )
+            check_keys(self._key, data.schema, schema)
             self._seen = data.schema
         arrays = []
         for field in schema:

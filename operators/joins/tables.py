@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.batch import ColumnBatch
+from ...core.growing import GrowingList
 from ...core.joined_columns import NO_ROW, JoinedColumns
 from ...core.row_kind import split_kinds, with_kinds
 from ..kernels.change_flags import ALONE, MATCHED, PAIRS, UNTRACKED
 from .arena import Arena
 from .assembly import BatchRows, joined
-from .growing import Grower
 from .keyslots import KeySlots
 from .walking import NO_BIRTHS, walk
 
@@ -42,8 +42,8 @@ class TableRows:
         self._keys = list(keys)
         self._what = what
         self._slots = KeySlots(1, what)
-        self._link = Grower(np.int64)
-        self._head = Grower(np.int64, fill=-1)
+        self._link = GrowingList(np.int32)
+        self._head = GrowingList(np.int32, fill=-1)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Rows with nulls in their keys are never found."""
@@ -86,7 +86,7 @@ class TableRows:
     def _relink(self, slots: Int64s) -> None:
         from ..kernels.chains import link_rows
 
-        self._head = Grower(np.int64, fill=-1)
+        self._head = GrowingList(np.int32, fill=-1)
         if len(slots):
             self._head.extend(int(slots.max()) + 1)
         link_rows(slots, 0, self._head.array, self._link.array)

@@ -59,7 +59,8 @@ class TemporalJoinOperator(Operator):
 
     def open(self) -> None:
         preload("operators.kernels.versions", "operators.kernels.gather", *COLUMN_STATE)
-        self._layout = JoinLayout(self.ctx.keyed_state, *map(side_columns, self._spec.schemas))
+        schemas = map(side_columns, self._spec.schemas)
+        self._layout = JoinLayout(self.ctx.keyed_state, self._keys, *schemas)
         self._slots = self._new_slots()
         self._bind()
         if self.ctx.restored:

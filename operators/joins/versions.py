@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.elements import MIN_TIMESTAMP
+from ...core.growing import GrowingList
 from .arena import Arena
-from .growing import Grower
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -34,12 +34,12 @@ class VersionStore:
         self.arena = Arena(schema)
         self.ttl_ms = ttl_ms
         self.watermark = MIN_TIMESTAMP
-        self._times = Grower(np.int64)
-        self._born = Grower(np.int64)
-        self._ends = Grower(np.bool_)
-        self._link = Grower(np.int64)
-        self._head = Grower(np.int64, fill=-1)
-        self.slots = Grower(np.int64)
+        self._times = GrowingList(np.int64)
+        self._born = GrowingList(np.int64)
+        self._ends = GrowingList(np.bool_)
+        self._link = GrowingList(np.int64)
+        self._head = GrowingList(np.int64, fill=-1)
+        self.slots = GrowingList(np.int64)
         self.checked = 0
         """Rows when it was last seen how many are useful."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from .growing import Grower
+from ...core.growing import GrowingList
 
 Int64s = npt.NDArray[np.int64]
 
@@ -19,7 +19,7 @@ NO_BIRTHS = np.empty(0, dtype=np.int64)
 
 
 def walk(
-    slots: Int64s, head: Grower, link: Grower, born: Int64s, cutoff: int, most: int
+    slots: Int64s, head: GrowingList, link: GrowingList, born: Int64s, cutoff: int, most: int
 ) -> Iterator[Portion]:
     """Portions of at most `most` pairs; see `kernels.chains`."""
     from ..kernels.chains import FRESH, walk_pairs

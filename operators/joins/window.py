@@ -22,8 +22,8 @@ from ...core.preload import COLUMN_STATE, preload
 from ...state.backend import BufferState
 from ...state.key_groups import key_groups_of
 from ..base import Operator
-from ..slices import Int64s, Slicing, runs_by_slice
-from ..window_progress import WindowProgress
+from ..windows.slices import Int64s, Slicing, runs_by_slice
+from ..windows.window_progress import WindowProgress
 from .chunks import CHUNK_BATCHES, ChunkedOutput
 from .columns import NO_ROW
 from .pairing import join_rows

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.native import int64, njit, void
+from ...core.native import int32, int64, njit, void
 from .signatures import BOOLS, BOOLS_IN, INTS, INTS_IN, OPTIONS
+
+ROWS = int32[::1]
+"""Numbers of rows: half the memory of int64; `Arena` sees that there are no more."""
 
 NONE = -1
 FRESH = -2
 """In a cursor: the chain of this row has not been entered yet."""
 
 
-@njit([void(INTS_IN, int64, INTS, INTS)], **OPTIONS)
+@njit([void(INTS_IN, int64, ROWS, ROWS)], **OPTIONS)
 def link_rows(slots: Any, first: int, head: Any, link: Any) -> None:
     """Put rows first, first + 1, ... into the chains of their slots."""
     for i in range(len(slots)):
@@ -28,7 +31,7 @@ def link_rows(slots: Any, first: int, head: Any, link: Any) -> None:
         head[slot] = first + i
 
 
-@njit([int64(INTS_IN, INTS_IN, INTS_IN, INTS_IN, int64, INTS, INTS, INTS)], **OPTIONS)
+@njit([int64(INTS_IN, ROWS, ROWS, INTS_IN, int64, INTS, INTS, INTS)], **OPTIONS)
 def walk_pairs(
     slots: Any,
     head: Any,
@@ -68,9 +71,13 @@ def walk_pairs(
 
 
 @njit(
-    [void(INTS_IN, INTS_IN, BOOLS_IN, INTS_IN, INTS, INTS, INTS_IN, int64, INTS, BOOLS, INTS)],
+    [
+        void(
+            INTS_IN, INTS_IN, BOOLS_IN, INTS_IN, ROWS, ROWS, INTS_IN, int64, INTS, BOOLS, INTS, INTS
+        )
+    ],
     **OPTIONS,
-)
+)  # fmt: skip
 def apply_changes(
     slots: Any,
     rows: Any,
@@ -83,9 +90,11 @@ def apply_changes(
     hashes: Any,
     alive: Any,
     removed: Any,
+    befores: Any,
 ) -> None:
     """A changelog in order: add row `rows[i]` to its chain, or take away the newest row whose
-    content has the hash `hashed[i]`; `removed[i]` becomes the row taken, -1 if there was none."""
+    content has the hash `hashed[i]`; `removed[i]` becomes the row taken, -1 if there was none, and
+    `befores[i]` the row ahead of it in the chain."""
     for i in range(len(slots)):
         slot = slots[i]
         removed[i] = NONE
@@ -106,6 +115,33 @@ def apply_changes(
                     link[before] = link[at]
                 alive[at] = False
                 removed[i] = at
+                befores[i] = before
                 break
             before = at
             at = link[at]
+
+
+@njit(
+    [void(INTS_IN, INTS_IN, BOOLS_IN, INTS_IN, INTS_IN, ROWS, ROWS, BOOLS)],
+    **OPTIONS,
+)
+def undo_changes(
+    slots: Any,
+    rows: Any,
+    retracting: Any,
+    removed: Any,
+    befores: Any,
+    head: Any,
+    link: Any,
+    alive: Any,
+) -> None:
+    """What `apply_changes` did, from the last change to the first."""
+    for i in range(len(slots) - 1, -1, -1):
+        if not retracting[i]:
+            head[slots[i]] = link[rows[i]]
+        elif removed[i] != NONE:
+            alive[removed[i]] = True
+            if befores[i] == NONE:
+                head[slots[i]] = removed[i]
+            else:
+                link[befores[i]] = removed[i]

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.native import Array, boolean, int64, njit, uint8, void
+from ...core.native import boolean, int32, int64, njit
 from .signatures import INTS, INTS_IN, OPTIONS
 
-BYTES_IN = Array(uint8, 1, "C", readonly=True)
-BYTES = uint8[::1]
+SMALL = int32[::1]
 
 
 @njit(inline="always")
@@ -26,7 +25,7 @@ def precedes(left: Any, at: Any, right: Any, other: Any, width: Any) -> bool:
 
 
 @njit(
-    [int64(INTS_IN, INTS_IN, int64, boolean, int64, INTS, INTS, INTS)],
+    [int64(INTS_IN, INTS_IN, int64, boolean, int64, INTS, SMALL, INTS)],
     **OPTIONS,
 )
 def best_rows(
@@ -63,7 +62,7 @@ def best_rows(
 
 
 @njit(
-    [int64(INTS_IN, INTS_IN, int64, int64, INTS, INTS, INTS, INTS, INTS, INTS, INTS)],
+    [int64(INTS_IN, INTS_IN, int64, int64, SMALL, INTS, SMALL, SMALL, INTS, INTS, INTS)],
     **OPTIONS,
 )
 def insert_ranked(
@@ -168,16 +167,3 @@ def rank_differences(
                 kinds[total] = 2 if p < had else 0
                 total += 1
     return total
-
-
-@njit([void(INTS_IN, INTS_IN, INTS_IN, BYTES_IN, INTS_IN, BYTES)], **OPTIONS)
-def gather_bytes(
-    positions: Any, starts: Any, sizes: Any, arena: Any, offsets: Any, out: Any
-) -> None:
-    """out[offsets[i]:] = the bytes of the value at positions[i]."""
-    for i in range(positions.size):
-        p = positions[i]
-        size = sizes[p]
-        start, to = starts[p], offsets[i]
-        for j in range(size):
-            out[to + j] = arena[start + j]

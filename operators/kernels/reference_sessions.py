@@ -26,21 +26,25 @@ class Session:
 
 @dataclass
 class Sessions:
-    gap: int
     lateness: int
     open: list[Session] = field(default_factory=list)
 
     def assign(
-        self, keys: Sequence[int], times: Sequence[int], number: int, watermark: int
+        self,
+        keys: Sequence[int],
+        times: Sequence[int],
+        gaps: Sequence[int],
+        number: int,
+        watermark: int,
     ) -> list[bool]:
-        """Which records are late; the others become part of a session."""
+        """Which records are late; the others become part of a session. `gaps`: one or one each."""
+        gaps = gaps if len(gaps) > 1 else [*gaps] * len(keys)
         return [
-            not self._add(key, time, number + i, watermark)
-            for i, (key, time) in enumerate(zip(keys, times, strict=True))
+            not self._add(key, time, time + gap, number + i, watermark)
+            for i, (key, time, gap) in enumerate(zip(keys, times, gaps, strict=True))
         ]
 
-    def _add(self, key: int, low: int, number: int, watermark: int) -> bool:
-        high = low + self.gap
+    def _add(self, key: int, low: int, high: int, number: int, watermark: int) -> bool:
         near = [s for s in self.open if s.key == key and s.start <= high and s.end >= low]
         if not near and high - 1 + self.lateness <= watermark:
             return False
@@ -72,3 +76,7 @@ class Sessions:
         ending = [s for s in self.open if s.end - 1 + self.lateness <= watermark]
         self.open = [s for s in self.open if s not in ending]
         return firing, ending
+
+    def next_end(self) -> int:
+        """The least end - 1 of open sessions."""
+        return min(session.end - 1 for session in self.open)

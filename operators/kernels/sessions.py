@@ -91,7 +91,7 @@ def _open(sessions: Any, head: Any, control: Any, key: int, newer: int) -> int:
 @njit(
     [
         void(
-            *[INTS_IN, INTS_IN, int64, int64, int64, int64, int64],
+            *[INTS_IN, INTS_IN, INTS_IN, int64, int64, int64, int64],
             *[TABLE, INTS, INTS, INTS, INTS, INTS, INTS, INTS],
         )
     ],
@@ -100,8 +100,8 @@ def _open(sessions: Any, head: Any, control: Any, key: int, newer: int) -> int:
 def assign(
     keys: Any,
     times: Any,
+    gaps: Any,
     number: int,
-    gap: int,
     lateness: int,
     watermark: int,
     width: int,
@@ -116,15 +116,18 @@ def assign(
 ) -> None:
     """out[i] = the slot of the session that row i is part of after the last row, LATE if none.
 
+    gaps: one for each row, or a single one for all.
     merged: slots whose contents belong to the session `survivors` finds; touched: those that may
-    have to fire now. Both and `out` have room for one entry per row; counts = [number of merged,
-    of touched, of late rows]. `sessions` has room for one more session per row."""
+    have to fire now; counts = [number of merged, of touched, of late rows]. `out` and `touched`
+    have room for one entry per row, `merged` for that and one per open session; `sessions` has room
+    for one more session per row."""
     merges = 0
     touches = 0
     late = 0
+    each = 0 if gaps.size == 1 else 1
     for i in range(keys.size):
         low = times[i]
-        high = low + gap
+        high = low + gaps[each * i]
         key = keys[i]
         newer = -1
         at = head[key]
@@ -148,8 +151,8 @@ def assign(
                 sessions[at, START] = low
                 sessions[at, ORDER] = number + i
                 older = sessions[at, NEXT]
-                if older >= 0 and sessions[older, END] >= low:
-                    sessions[at, START] = sessions[older, START]
+                while older >= 0 and sessions[older, END] >= low:
+                    sessions[at, START] = min(low, sessions[older, START])
                     sessions[at, NEXT] = sessions[older, NEXT]
                     _unlink(sessions, ring, older)
                     sessions[older, STATE] = MERGED
@@ -157,6 +160,7 @@ def assign(
                     control[OPEN] -= 1
                     merged[merges] = older
                     merges += 1
+                    older = sessions[at, NEXT]
             if high > sessions[at, END]:
                 sessions[at, END] = high
                 sessions[at, ORDER] = number + i
@@ -261,6 +265,29 @@ def take_due(
             at = after
     counts[0] = fires
     counts[1] = ends
+
+
+@njit([int64(int64, int64, TABLE, INTS)], **OPTIONS)
+def next_end(first: int, width: int, sessions: Any, ring: Any) -> int:
+    """The least END - 1 of sessions none of which has fired; where all lie beyond the ring, a time
+    before it, from which to look again. `first`: place of the last watermark, which `take_due`
+    has seen. Moves sessions that have grown."""
+    for step in range(ring.size):
+        place = (first + step) % ring.size
+        least = MAX_TIMESTAMP
+        at = ring[place]
+        while at >= 0:
+            after = sessions[at, AFTER]
+            due = sessions[at, END] - 1
+            if due // width == first + step:
+                least = min(least, due)
+            elif (due // width) % ring.size != place:
+                _unlink(sessions, ring, at)
+                _link(sessions, ring, width, at, due)
+            at = after
+        if least < MAX_TIMESTAMP:
+            return least
+    return (first + ring.size) * width  # type: ignore[no-any-return]
 
 
 @njit([void(TABLE, INTS, INTS_IN)], **OPTIONS)

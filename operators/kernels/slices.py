@@ -1,4 +1,4 @@
-"""Event times to slice ends, and rows to runs of one slice. See `operators.slices` for the rule."""
+"""Event times to slice ends, and rows to runs of one slice, as `operators.windows.slices` says."""
 
 from __future__ import annotations
 

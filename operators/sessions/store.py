@@ -18,15 +18,16 @@ from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...state.backend import KeyedStateBackend, Slots
 from ...state.key_groups import key_groups_of
 from ..kernels import sessions as kernel
-from ..numbered_table import NumberedTable
-from ..slices import Int64s
-from ..slot_aggregates import SlotAggregates
-from .keys import SessionKeys
+from ..slots.live_keys import LiveKeys
+from ..slots.numbered_table import NumberedTable
+from ..slots.slot_aggregates import SlotAggregates
+from ..windows.slices import Int64s
 
 PLACES = 1024
 """Of the wheel."""
 SPAN = 512
-"""Places that the life of a record's session takes."""
+"""Places that the life of a typical record's session takes. With longer lives sessions are looked
+at now and then before they are due."""
 FIRST_SLOTS = 64
 
 _NONE = np.empty(0, dtype=np.int64)
@@ -34,7 +35,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Fired:
-    """Sessions that fire: key columns, bounds, results. One entry per session each."""
+    """What sessions that fire give: key columns, bounds, results. One entry per result each."""
 
     keys: list[pa.Array]
     starts: Int64s
@@ -52,13 +53,13 @@ class SessionStore:
     def __init__(
         self, gap: int, lateness: int, keys: pa.Schema, aggregates: SlotAggregates
     ) -> None:
-        self._gap = gap
+        """`gap`: a typical one."""
         self._lateness = lateness
         self._width = max(1, (gap + min(lateness, MAX_TIMESTAMP // 2)) // SPAN)
         self._aggregates = aggregates
         self._place: int = MIN_TIMESTAMP // self._width
         """Of the wheel, that of the last watermark."""
-        self._keys = SessionKeys(keys)
+        self._keys = LiveKeys(keys)
         self._sessions = np.full((FIRST_SLOTS, kernel.FIELDS), -1, dtype=np.int64)
         self._head = np.full(FIRST_SLOTS, -1, dtype=np.int64)
         self._ring = np.full(PLACES, -1, dtype=np.int64)
@@ -77,22 +78,24 @@ class SessionStore:
         self,
         keys: pa.RecordBatch,
         times: Int64s,
+        gaps: Int64s,
         inputs: list[pa.Array],
         first: int,
         watermark: int,
     ) -> tuple[npt.NDArray[np.int64], Fired | None]:
         """Fold records, numbered from `first` on: the rows that are late, and the sessions that
-        have to fire because the watermark is past their end already."""
+        have to fire because the watermark is past their end already. `gaps`: one, or one each."""
         numbers = self._keys.numbers(keys)
         self._make_room(len(times))
         size = len(times)
-        slots, merged, touched = np.empty((3, size), dtype=np.int64)
+        slots, touched = np.empty((2, size), dtype=np.int64)
+        merged = np.empty(size + len(self), dtype=np.int64)
         counts = np.zeros(3, dtype=np.int64)
         kernel.assign(
             numbers,
             times,
+            gaps,
             first,
-            self._gap,
             self._lateness,
             watermark,
             self._width,
@@ -144,6 +147,14 @@ class SessionStore:
             self._release(ending[:ends])
             self._tidy()
         return fired
+
+    def next_end(self, watermark: int) -> int:
+        """When to `fire` next, none of the sessions having fired and all being due after
+        `watermark`: the least end - 1, or a time before it; MAX_TIMESTAMP if none is open."""
+        if not len(self):
+            return MAX_TIMESTAMP
+        place = max(self._place, watermark // self._width)
+        return kernel.next_end(place, self._width, self._sessions, self._ring)
 
     def save(self, state: KeyedStateBackend) -> None:
         """Write one row per open session."""
@@ -232,13 +243,13 @@ class SessionStore:
         return slots[np.lexsort((held[:, kernel.ORDER], held[:, kernel.END]))]
 
     def _read(self, slots: Slots) -> Fired:
-        slots = self._aggregates.having(self._table, slots)
+        slots, results = self._aggregates.emitted(self._table, slots)
         held = self._sessions[slots]
         return Fired(
             self._keys.take(held[:, kernel.OWNER]),
             held[:, kernel.START].copy(),
             held[:, kernel.END].copy(),
-            self._aggregates.results(self._table.gather(slots)),
+            results,
         )
 
     def _release(self, slots: Slots) -> None:

@@ -1,12 +1,18 @@
-"""Session windows of a fixed gap over event time, on kernels: built-in aggregates.
+"""Session windows on kernels: built-in aggregates, over event time or the clock, with a gap for all
+records or one for each.
 
-A record extends its key's session, joins two of them, or opens one, in a few array accesses;
-sessions fire from a wheel of due times. No per-record Python, no timers.
+A record extends its key's session, joins several of them, or opens one, in a few array accesses;
+sessions fire from a wheel of due times. No per-record Python (but for gaps that a user's function
+gives), no timers.
 
 What is late, what fires and what comes out is as on the row path, with one difference: where
 lateness is allowed, a late record makes its already fired session fire again once per batch, at the
 batch's end and with the bounds it has then, not once per record. Bounds that a session had only in
 the middle of a batch are never seen. With batches of one record there is no difference.
+
+By the clock, all records of a batch have the time at which it came and none is late; if the clock
+goes back, records come at the earliest time that has not fired. Sessions still open when a bounded
+input ends fire then.
 """
 
 from __future__ import annotations
@@ -18,17 +24,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.specs import WindowSpec
-from ...api.windows import EventTimeSessionWindows, no_timestamp_error
-from ...core.batch import Batch, take_column, to_columns
+from ...api.window_times import no_timestamp_error
+from ...core.batch import Batch, ColumnBatch, take_column, to_columns
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.errors import TypeMismatchError
 from ...core.preload import COLUMN_STATE, preload
 from ..base import Operator
-from ..bounded_output import BoundedOutput
-from ..columns import fit_columns
-from ..slices import Int64s
-from ..slot_kinds import runs_on_slots
-from ..window_progress import WindowProgress
+from ..columns import fit_keys
+from ..slots.slot_kinds import runs_on_slots
+from ..windows.bounded_output import BoundedOutput
+from ..windows.slices import Int64s
+from ..windows.window_progress import WindowProgress
+from .gaps import SESSIONS, SessionAssigner, gaps_of
 
 if TYPE_CHECKING:
     from .store import Fired, SessionStore
@@ -40,17 +47,21 @@ class ColumnarSessionOperator(Operator):
     """See the module. State is created when the first record, or a snapshot, tells the types."""
 
     def __init__(self, spec: WindowSpec) -> None:
-        assert isinstance(spec.assigner, EventTimeSessionWindows)
+        assert isinstance(spec.assigner, SESSIONS)
         assert runs_on_slots(spec.function)
         self._spec = spec
         self._function = spec.function
-        self._gap = spec.assigner.gap
-        self._lateness = min(spec.allowed_lateness_ms, MAX_TIMESTAMP)
+        self._assigner: SessionAssigner = spec.assigner
+        self._event_time = spec.assigner.is_event_time()
+        lateness = spec.allowed_lateness_ms if self._event_time else 0
+        self._lateness = min(lateness, MAX_TIMESTAMP)
+        self._alarm = MAX_TIMESTAMP
+        """What the task was asked to call for, by the clock; later wishes may be unknown."""
         self._saved = False
         """Whether state holds the rows of a snapshot."""
 
     def open(self) -> None:
-        from ..slot_aggregates import make_slots
+        from ..slots.slot_aggregates import make_slots
 
         preload(*COLUMN_STATE)
         self._aggregates = make_slots(self._function)
@@ -59,13 +70,16 @@ class ColumnarSessionOperator(Operator):
         self._store: SessionStore | None = None
         layout = self._progress.layout
         if layout is not None:
-            self._store = self._bind(layout)
+            self._store = self._bind(layout, 1)
             self._store.load(self.ctx.keyed_state)
             self._saved = True
+            if not self._event_time:
+                self._wake_at(self.ctx.clock.now_ms() - 1)
 
     def process(self, batch: Batch, port: int = 0) -> None:
         columns = to_columns(batch)
-        times = self._times(columns.timestamps)
+        gaps = gaps_of(self._assigner, batch, columns)
+        times = self._times(columns, int(gaps.max()))
         keys = self._spec.key.key_columns(columns)
         assert keys is not None
         inputs = self._aggregates.inputs(columns)
@@ -73,25 +87,38 @@ class ColumnarSessionOperator(Operator):
             fields = [*keys.schema, *self._aggregates.layout(inputs)]
             layout = pa.schema(fields, metadata={"keys": str(len(keys.schema))})
             self._progress.layout = layout
-            self._store = self._bind(layout)
+            self._store = self._bind(layout, int(gaps.max()))
         self._forget_saved()
-        keys = fit_columns(keys, self._keys)
+        keys = fit_keys(keys, self._keys)
         for watermark, rows in self._progress.split(keys):
             if rows is None:
-                self._add(batch, times, keys, inputs, watermark)
+                self._add(batch, times, gaps, keys, inputs, watermark)
             else:
                 at = pa.array(rows)
                 some = [take_column(array, at) for array in inputs]
                 chosen = [take_column(column, at) for column in keys.columns]
                 part = pa.RecordBatch.from_arrays(chosen, schema=keys.schema)
-                self._add(batch.take(rows), times[rows], part, some, watermark)
+                own = gaps[rows] if len(gaps) > 1 else gaps
+                self._add(batch.take(rows), times[rows], own, part, some, watermark)
 
     def process_watermark(self, timestamp: int) -> None:
-        if self._store is not None and timestamp > self._progress.watermark:
-            self._forget_saved()
-            self._emit(self._store.fire(timestamp))
-        self._progress.advance(timestamp)
+        if self._event_time:
+            self._advance(timestamp)
         self.out.emit_watermark(timestamp)
+
+    def on_processing_time(self, now_ms: int) -> None:
+        if self._event_time:
+            return
+        if self._alarm < now_ms:
+            self._alarm = MAX_TIMESTAMP
+        self._advance(now_ms - 1)
+        if self._store is not None:
+            self._wake_at(self._store.next_end(self._progress.watermark))
+
+    def finish(self) -> None:
+        if not self._event_time and self._store is not None:
+            self._forget_saved()
+            self._emit(self._store.fire(MAX_TIMESTAMP))
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         if self._store is not None:
@@ -104,38 +131,60 @@ class ColumnarSessionOperator(Operator):
         if self._store is not None:
             self._store.validate()
 
-    def _bind(self, layout: pa.Schema) -> SessionStore:
+    def _bind(self, layout: pa.Schema, gap: int) -> SessionStore:
+        """`gap`: the greatest of the first batch; after a restore, not known."""
         from .store import SessionStore
 
         count = int(layout.metadata[b"keys"])
         self._keys = pa.schema(list(layout)[:count])
         self._aggregates.bind(list(layout)[count:])
         self._output.bind(self._keys, self._aggregates.names)
-        return SessionStore(self._gap, self._lateness, self._keys, self._aggregates)
+        return SessionStore(gap, self._lateness, self._keys, self._aggregates)
 
-    def _times(self, timestamps: Int64s | None) -> Int64s:
+    def _times(self, columns: ColumnBatch, gap: int) -> Int64s:
+        """Where in time the records are; `gap`: the greatest."""
+        if not self._event_time:
+            return np.full(len(columns), self.ctx.clock.now_ms(), dtype=np.int64)
+        timestamps = columns.timestamps
         if timestamps is None or timestamps.min() == MIN_TIMESTAMP:
             raise no_timestamp_error()
-        if timestamps.max() > MAX_TIMESTAMP - self._gap:
+        if timestamps.max() > MAX_TIMESTAMP - gap:
             raise TypeMismatchError(
                 f"window operator '{self.ctx.name}': a session that starts at "
                 f"{timestamps.max()} ms would end after the last timestamp, {MAX_TIMESTAMP}"
             )
         return np.ascontiguousarray(timestamps, dtype=np.int64)
 
+    def _advance(self, watermark: int) -> None:
+        """The sessions' time, by watermarks or the clock, has passed `watermark`."""
+        if self._store is not None and watermark > self._progress.watermark:
+            self._forget_saved()
+            self._emit(self._store.fire(watermark))
+        self._progress.advance(watermark)
+
+    def _wake_at(self, due: int) -> None:
+        """Have the task call once the clock has passed `due`."""
+        if due < self._alarm:
+            self._alarm = due
+            self.ctx.wake_at(due + 1)
+
     def _add(
         self,
         batch: Batch,
         times: Int64s,
+        gaps: Int64s,
         keys: pa.RecordBatch,
         inputs: list[pa.Array],
         watermark: int,
     ) -> None:
         """Fold records whose key groups have fired up to `watermark`."""
         assert self._store is not None
+        if not self._event_time:
+            times = np.maximum(times, watermark + 1)
+            self._wake_at(int(times[0] + gaps.min()) - 1)
         number = self._progress.number
         self._progress.number += len(times)
-        late, fired = self._store.add(keys, times, inputs, number, watermark)
+        late, fired = self._store.add(keys, times, gaps, inputs, number, watermark)
         self._emit_late(batch, late)
         self._emit(fired)
 

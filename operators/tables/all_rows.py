@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ...core.errors import StateError
 from ...state.column_tables import MemoryColumnTable
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Layout, Records, TableOperator
 from .differences import Differences
 from .grown import bounds, fill_to, take_rows

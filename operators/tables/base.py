@@ -21,9 +21,9 @@ from ...core.keys import ColumnKey, KeySelector
 from ...core.preload import COLUMN_STATE, preload
 from ...core.row_kind import ROW_KIND, retracts, split_kinds, with_kinds
 from ..base import Operator
-from ..columns import fit_columns
-from ..slices import Int64s
-from ..window_progress import WindowProgress
+from ..columns import fit_columns, fit_keys
+from ..windows.slices import Int64s
+from ..windows.window_progress import WindowProgress
 
 Int8s = npt.NDArray[np.int8]
 Bools = npt.NDArray[np.bool_]
@@ -170,7 +170,7 @@ class TableOperator(Operator):
                 f"operator '{self.ctx.name}': its first records had event times, these have none"
             )
         return Records(
-            fit_columns(keys, layout.keys),
+            fit_keys(keys, layout.keys),
             fit_columns(data, layout.columns),
             stamps if layout.stamped else None,
             None if kinds is None else retracts(kinds),

@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from ...api.table_specs import DeduplicateSpec
 from ...core.batch import ColumnBatch
+from ...core.growing import Growing
 from ...core.row_kind import RowKind
 from ...state.column_tables import MemoryColumnTable
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .all_rows import AllRows
 from .base import Layout, Records, TableOperator
 from .differences import Differences
-from .grown import as_rows, fill_to
+from .grown import as_rows
 from .kept_rows import KeptRows
 from .order_words import OrderWords
 
@@ -25,7 +26,7 @@ from .order_words import OrderWords
 class DeduplicateOperator(TableOperator):
     """See the module. Of a changelog, all records of each key are kept (`AllRows`)."""
 
-    kernels = ("operators.kernels.ranking",)
+    kernels = ("operators.kernels.ranking", "operators.kernels.blocks")
 
     def __init__(self, spec: DeduplicateSpec) -> None:
         super().__init__(spec.key)
@@ -85,9 +86,9 @@ class BestRows:
         self._last = last
         self._rows = KeptRows(layout, operator.ctx.keyed_state)
         self._index = MemoryColumnTable("deduplicate", layout.keys, ())
-        self._positions = np.empty(0, dtype=np.int64)
-        self._words = np.empty(0, dtype=np.int64)
-        self._winner = np.empty(0, dtype=np.int64)
+        self._positions = Growing(np.int32)
+        self._words = Growing(np.int64)
+        self._winner = Growing(np.int32, -1)
         """Scratch, -1 between batches."""
         restored = self._rows.restored()
         if restored is not None:
@@ -100,7 +101,7 @@ class BestRows:
         self._rows.slab.release(old[old >= 0])
 
     def save(self) -> None:
-        self._rows.save(self._positions[: len(self._index)])
+        self._rows.save(self._positions.array[: len(self._index)].astype(np.int64))
 
     def _take_in(self, records: Records) -> tuple[Int64s, Int64s]:
         """Where the former records of changed keys lie (-1: none), and where their new ones."""
@@ -113,14 +114,14 @@ class BestRows:
         touched = np.empty(len(slots), dtype=np.int64)
         width = self._order.width
         count = best_rows(
-            slots, words, width, self._last, known, self._words, self._winner, touched
+            slots, words, width, self._last, known, self._words.array, self._winner.array, touched
         )
         touched = touched[:count]
-        winners = self._winner[touched]
-        self._winner[touched] = -1
-        old = np.where(touched < known, self._positions[touched], -1)
+        winners = self._winner.array[touched].astype(np.int64)
+        self._winner.array[touched] = -1
+        old = np.where(touched < known, self._positions.array[touched], np.int64(-1))
         new = self._rows.add(records, winners)
-        self._positions[touched] = new
+        self._positions.array[touched] = new
         return old, new
 
     def _batch_words(self, records: Records, slots: Int64s, known: int) -> Int64s:
@@ -129,11 +130,11 @@ class BestRows:
             return self._order.of_batch(records.data, self._last)
         held = np.unique(slots)
         held = held[held < known]
-        kept = self._rows.columns(self._order.columns, self._positions[held])
+        kept = self._rows.columns(self._order.columns, self._positions.array[held].astype(np.int64))
         new = [records.data.column(i) for i in self._order.columns]
         both = [pa.concat_arrays(pair) for pair in zip(kept, new, strict=True)]
         words, width = self._order.of(both, self._last), self._order.width
-        as_rows(self._words, width)[held] = words[: len(held) * width].reshape(-1, width)
+        as_rows(self._words.array, width)[held] = words[: len(held) * width].reshape(-1, width)
         return words[len(held) * width :]
 
     def _emit(self, old: Int64s, new: Int64s) -> None:
@@ -146,6 +147,6 @@ class BestRows:
         self._operator.emit(data, kinds.reshape(-1)[shown], stamps)
 
     def _grow(self, size: int) -> None:
-        self._positions = fill_to(self._positions, size, -1)
-        self._words = fill_to(self._words, size * self._order.width, 0)
-        self._winner = fill_to(self._winner, size, -1)
+        self._positions.reserve(size)
+        self._words.reserve(size * self._order.width)
+        self._winner.reserve(size)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...core.row_kind import RowKind
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import TableOperator
 from .kept_rows import KeptRows
 

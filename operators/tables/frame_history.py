@@ -13,7 +13,7 @@ from ...api.aggregates import Aggregate
 from ...core.batch import take_column
 from ...state.backend import KeyedStateBackend
 from ...state.column_tables import MemoryColumnTable
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Layout, Records
 from .frames import Frames
 from .grown import bounds, take_rows

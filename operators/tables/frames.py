@@ -14,7 +14,7 @@ from ...api.row_aggregates import overflow
 from ...core.arrays import numpy_of
 from ...core.batch import take_column
 from ..columns import NO_NULLS, from_numbers, to_numbers
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Bools
 from .order_words import value_words
 

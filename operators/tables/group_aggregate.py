@@ -21,7 +21,7 @@ from ...core.row_kind import ROW_KIND, RowKind
 from ...state.backend import AccColumn
 from ...state.column_index import storage_type
 from ..columns import NO_NULLS
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Bools, Layout, Records, TableOperator, require_distinct
 from .group_parts import GroupParts
 from .group_state import SavedValues
@@ -40,6 +40,7 @@ class GroupAggregateOperator(TableOperator):
 
     kernels = (
         "operators.kernels.values",
+        "operators.kernels.seen_pairs",
         "operators.kernels.scatter",
         "operators.kernels.moments",
         "operators.aggregates.flat",
@@ -56,7 +57,8 @@ class GroupAggregateOperator(TableOperator):
         self._schema = layout.keys
         require_distinct(self.ctx.name, [*layout.keys.names, *self._names, ROW_KIND])
         aggregates = [aggregate for _, aggregate in self._spec.aggregates]
-        self._parts = GroupParts(aggregates, layout.columns, layout.changelog)
+        lasting = not layout.changelog and self._ttl is None
+        self._parts = GroupParts(aggregates, layout.columns, layout.changelog, lasting)
         self._columns = [AccColumn(ROWS, "int64"), *self._parts.columns()]
         if self._ttl is not None:
             self._columns.append(AccColumn(SEEN, "int64", -1))

@@ -1,7 +1,8 @@
 """Which aggregates of a running group aggregate are flat accumulators, and which need all values.
 
 count, sum, mean, variance, first, ...   accumulator columns in the groups' table
-count_distinct                           `GroupValues`, shared by all of one expression
+count_distinct                           `DistinctValues`, shared by all of one expression, or
+                                         `GroupValues` where values or groups may go
 min, max                                 accumulators; `GroupValues` where values may be taken
                                          back, and where they are not numbers
 """
@@ -20,11 +21,12 @@ from ...core.arrays import numpy_of
 from ...core.batch import ColumnBatch
 from ...core.errors import TypeMismatchError
 from ...state.backend import AccColumn, ColumnTable
-from ..accumulators import Accumulator, check_type, make_accumulator
+from ..aggregates.accumulators import Accumulator, check_type, make_accumulator
 from ..aggregates.inputs import AggregateInputs
 from ..columns import NO_NULLS, fit, storage
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Bools
+from .distinct_values import DistinctValues
 from .group_values import GroupValues
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class Shared:
     source: int
     conditions: list[int | None] = field(default_factory=list)
     extremes: list[tuple[int, bool]] = field(default_factory=list)
-    values: GroupValues | None = None
+    values: GroupValues | DistinctValues | None = None
 
     def view(self, condition: int | None) -> int:
         """The view of this condition, made if there is none."""
@@ -63,8 +65,9 @@ class GroupParts:
     """All aggregates of one operator, bound to the types of its input."""
 
     def __init__(
-        self, aggregates: Sequence[Aggregate], columns: pa.Schema, changelog: bool
+        self, aggregates: Sequence[Aggregate], columns: pa.Schema, changelog: bool, lasting: bool
     ) -> None:
+        """`changelog`: values may be taken back. `lasting`: no group ever goes."""
         self._inputs: list[Aggregate] = []
         plain, kinds = self._plan(aggregates, columns, changelog)
         self._evaluate = AggregateInputs(self._inputs)
@@ -75,8 +78,11 @@ class GroupParts:
         ]
         self.shared = [s for s in self._shared.values() if s.conditions]
         for one in self.shared:
-            kind = kinds[one.source]
-            one.values = GroupValues(kind, len(one.conditions), one.extremes)
+            kind, views = kinds[one.source], len(one.conditions)
+            if lasting and not one.extremes:
+                one.values = DistinctValues(kind, views)
+            else:
+                one.values = GroupValues(kind, views, one.extremes)
 
     def columns(self) -> list[AccColumn]:
         """Accumulator columns of the groups' table."""
@@ -134,6 +140,7 @@ class GroupParts:
         values = result.shared.values
         assert values is not None
         if result.extreme >= 0:
+            assert isinstance(values, GroupValues)
             return values.extreme(result.extreme, slots)
         return values.distinct(result.view, slots)
 

@@ -11,6 +11,7 @@ from ...state.backend import BufferState, KeyedStateBackend
 from ...state.column_index import storage_type
 from ...state.key_groups import key_groups_of
 from ...state.key_index import as_declared
+from .distinct_values import DistinctValues
 from .group_parts import GroupParts, Shared
 from .group_values import GroupValues
 from .groups import Groups
@@ -79,6 +80,6 @@ class SavedValues:
         return state.buffer(f"values{index}", schema), schema
 
 
-def _values(shared: Shared) -> GroupValues:
+def _values(shared: Shared) -> GroupValues | DistinctValues:
     assert shared.values is not None
     return shared.values

@@ -18,7 +18,7 @@ from ...state.column_index import ALL_VALID, WordIndex, storage_type
 from ...state.hash_columns import validity_of
 from ...state.key_index import make_column_index
 from ..columns import storage
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Bools
 from .grown import fill_to
 from .order_words import value_words

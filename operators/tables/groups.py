@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
 from ...state.column_tables import MemoryColumnTable
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .grown import take_rows
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.batch import ColumnBatch
-from ..slices import Int64s
+from ..windows.slices import Int64s
 
 
 def fill_to(array: npt.NDArray[Any], size: int, value: Any) -> npt.NDArray[Any]:

@@ -16,7 +16,7 @@ from ...state.backend import KeyedStateBackend
 from ...state.column_index import storage_type
 from ...state.key_groups import key_groups_of
 from ...state.key_index import as_declared
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Layout, Records
 from .grown import take_rows
 from .slab import RowSlab

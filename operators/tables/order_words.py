@@ -17,7 +17,7 @@ from ...core.arrays import numpy_of
 from ...core.errors import TypeMismatchError
 from ...state.column_index import storage_type
 from ..columns import NO_NULLS, ranks, storage, to_numbers
-from ..slices import Int64s
+from ..windows.slices import Int64s
 
 _GREATEST = np.iinfo(np.int64).max
 

@@ -16,10 +16,10 @@ from ...core.batch import ColumnBatch
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import TypeMismatchError
 from ...core.row_kind import ROW_KIND
-from ..accumulators import check_type
+from ..aggregates.accumulators import check_type
 from ..aggregates.inputs import AggregateInputs
 from ..columns import fit
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Layout, Records, TableOperator, require_distinct
 from .frame_history import FrameHistory
 from .pending import Pending
@@ -36,8 +36,8 @@ class OverOperator(TableOperator):
     kernels = (
         "operators.kernels.over",
         "operators.kernels.running",
-        "operators.kernels.ranking",
-        "operators.accumulators",
+        "operators.kernels.blocks",
+        "operators.aggregates.accumulators",
     )
 
     def __init__(self, spec: OverSpec) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...state.backend import KeyedStateBackend
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Layout, Records
 from .grown import fill_to
 from .kept_rows import KeptRows

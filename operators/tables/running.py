@@ -13,7 +13,7 @@ from ...core.arrays import numpy_of
 from ...core.errors import TypeMismatchError
 from ...state.backend import AccColumn, KeyedStateBackend
 from ..columns import NO_NULLS, Storage, from_numbers, storage, to_numbers
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .base import Layout, Records
 
 

@@ -1,9 +1,8 @@
 """Rows of fixed columns at positions, written and read in bulk, positions used again.
 
-Numbers lie in numpy arrays by position. Text and bytes lie in one growing arena per column with
-start and size by position; it is packed when more than half of it is garbage. Other types are kept
-as Python objects. So replacing a row leaves no garbage that grows with the stream, and reading rows
-from anywhere is one gather per column.
+Numbers lie in numpy arrays by position, the texts and bytes of a row in a block of an arena
+(`Texts`). Other types are kept as Python objects. Reading rows from anywhere is one gather per
+column.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.growing import Growing
 from ...state.column_index import storage_type
-from ...state.hash_columns import slices_of, validity_of
 from ...state.key_index import as_declared
 from ..columns import NO_NULLS, from_numbers, storage, to_numbers
-from ..slices import Int64s
-
-_FIRST = 1024
+from ..windows.slices import Int64s
+from .texts import Texts, is_sliced
 
 
 class RowSlab:
@@ -29,10 +27,14 @@ class RowSlab:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._columns = [_make_column(storage_type(kind)) for kind in schema.types]
+        kinds = [storage_type(kind) for kind in schema.types]
+        self._text_at = [i for i, kind in enumerate(kinds) if is_sliced(kind)]
+        self._texts = Texts([kinds[i] for i in self._text_at])
+        self._columns = {
+            i: _make_column(kind) for i, kind in enumerate(kinds) if i not in self._text_at
+        }
         self._free = np.empty(0, dtype=np.int64)
         self._end = 0
-        self._capacity = 0
 
     def __len__(self) -> int:
         """Rows in use."""
@@ -41,25 +43,31 @@ class RowSlab:
     def add(self, rows: pa.RecordBatch) -> Int64s:
         """Positions of new rows, which have the types of the schema."""
         positions = self._allocate(rows.num_rows)
-        for column, array in zip(self._columns, rows.columns, strict=True):
-            column.write(positions, array)
+        for i, column in self._columns.items():
+            column.write(positions, rows.column(i))
+        if self._text_at:
+            self._texts.write(positions, [rows.column(i) for i in self._text_at])
         return positions
 
     def read(self, positions: Int64s) -> pa.RecordBatch:
         """The rows at these positions, in this order."""
-        arrays = [
-            as_declared(column.read(positions), kind)
-            for column, kind in zip(self._columns, self._schema.types, strict=True)
-        ]
+        arrays = [self.column(i, positions) for i in range(len(self._schema))]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def column(self, index: int, positions: Int64s) -> pa.Array:
         """One column of `read`."""
-        return as_declared(self._columns[index].read(positions), self._schema.types[index])
+        held = self._columns.get(index)
+        if held is not None:
+            array = held.read(positions)
+        else:
+            array = self._texts.read(self._text_at.index(index), positions)
+        return as_declared(array, self._schema.types[index])
 
     def release(self, positions: Int64s) -> None:
         """These rows, distinct, are used no more."""
         self._free = np.concatenate([self._free, positions])
+        if self._text_at:
+            self._texts.release(positions)
 
     def _allocate(self, count: int) -> Int64s:
         again = min(count, len(self._free))
@@ -69,10 +77,10 @@ class RowSlab:
         positions[again:] = np.arange(self._end, self._end + count - again)
         self._free = self._free[:left]
         self._end += count - again
-        if self._end > self._capacity:
-            self._capacity = max(_FIRST, 2 * self._capacity, self._end)
-            for column in self._columns:
-                column.grow(self._capacity)
+        if self._text_at:
+            self._texts.grow(self._end)
+        for column in self._columns.values():
+            column.grow(self._end)
         return positions
 
 
@@ -96,90 +104,25 @@ class _Numbers(_Column):
         held = storage(kind)
         assert held is not None
         self._kind, self._held = kind, held
-        self._values: npt.NDArray[Any] = np.empty(0, dtype=held)
-        self._valid: npt.NDArray[np.bool_] | None = None
+        self._values = Growing(held)
+        self._valid: Growing | None = None
 
     def grow(self, capacity: int) -> None:
-        self._values = _longer(self._values, capacity)
+        self._values.reserve(capacity)
         if self._valid is not None:
-            self._valid = _longer(self._valid, capacity)
+            self._valid.reserve(capacity)
 
     def write(self, positions: Int64s, array: pa.Array) -> None:
         values, valid = to_numbers(array, self._held)
-        self._values[positions] = values
+        self._values.array[positions] = values
         if self._valid is None and valid is not NO_NULLS:
-            self._valid = np.ones(len(self._values), dtype=np.bool_)
+            self._valid = Growing(np.bool_, True, len(self._values.array))
         if self._valid is not None:
-            self._valid[positions] = True if valid is NO_NULLS else valid
+            self._valid.array[positions] = True if valid is NO_NULLS else valid
 
     def read(self, positions: Int64s) -> pa.Array:
-        valid = None if self._valid is None else self._valid[positions]
-        return from_numbers(self._values[positions], valid, self._kind)
-
-
-class _Slices(_Column):
-    """Text and bytes. `_sizes` is -1 for null; `_live` counts the arena's bytes in use."""
-
-    def __init__(self, kind: pa.DataType) -> None:
-        text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        self._kind = kind
-        self._wide = pa.large_string() if text else pa.large_binary()
-        self._starts = np.empty(0, dtype=np.int64)
-        self._sizes = np.empty(0, dtype=np.int64)
-        self._arena = np.empty(1 << 12, dtype=np.uint8)
-        self._used = self._live = 0
-
-    def grow(self, capacity: int) -> None:
-        self._starts = _longer(self._starts, capacity)
-        filled = len(self._sizes)
-        self._sizes = _longer(self._sizes, capacity)
-        self._sizes[filled:] = -1
-
-    def write(self, positions: Int64s, array: pa.Array) -> None:
-        wide = array if array.type == self._wide else array.cast(self._wide)
-        data, offsets = slices_of(wide)
-        sizes = np.diff(offsets)
-        if wide.null_count:
-            sizes[~validity_of(wide)] = -1
-        first, length = int(offsets[0]), int(offsets[-1] - offsets[0])
-        self._live -= int(np.maximum(self._sizes[positions], 0).sum())
-        self._sizes[positions] = -1
-        if self._used + length > len(self._arena):
-            self._make_room(length)
-        self._arena[self._used : self._used + length] = data[first : first + length]
-        self._starts[positions] = offsets[:-1] + (self._used - first)
-        self._sizes[positions] = sizes
-        self._used += length
-        self._live += int(np.maximum(sizes, 0).sum())
-
-    def read(self, positions: Int64s) -> pa.Array:
-        sizes = self._sizes[positions]
-        offsets = np.zeros(len(positions) + 1, dtype=np.int64)
-        np.cumsum(np.maximum(sizes, 0), out=offsets[1:])
-        out = self._gather(positions, offsets)
-        nulls = sizes < 0
-        mask = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
-        buffers = [mask, pa.py_buffer(offsets), pa.py_buffer(out)]
-        wide = pa.Array.from_buffers(self._wide, len(positions), buffers)
-        return wide if self._kind == self._wide else wide.cast(self._kind)
-
-    def _gather(self, positions: Int64s, offsets: Int64s) -> npt.NDArray[np.uint8]:
-        from ..kernels.ranking import gather_bytes
-
-        out = np.empty(int(offsets[-1]), dtype=np.uint8)
-        gather_bytes(positions, self._starts, self._sizes, self._arena, offsets, out)
-        return out
-
-    def _make_room(self, length: int) -> None:
-        """Pack the values in use; then the arena is at most half full."""
-        held = np.flatnonzero(self._sizes > 0)
-        offsets = np.zeros(len(held) + 1, dtype=np.int64)
-        np.cumsum(self._sizes[held], out=offsets[1:])
-        packed = self._gather(held, offsets)
-        self._starts[held] = offsets[:-1]
-        self._used = self._live = len(packed)
-        self._arena = np.empty(max(len(self._arena), 2 * (self._used + length)), dtype=np.uint8)
-        self._arena[: self._used] = packed
+        valid = None if self._valid is None else self._valid.array[positions]
+        return from_numbers(self._values.array[positions], valid, self._kind)
 
 
 class _Objects(_Column):
@@ -190,7 +133,10 @@ class _Objects(_Column):
         self._values: npt.NDArray[Any] = np.empty(0, dtype=object)
 
     def grow(self, capacity: int) -> None:
-        self._values = _longer(self._values, capacity)
+        if capacity > len(self._values):
+            longer = np.empty(max(capacity, 2 * len(self._values)), dtype=object)
+            longer[: len(self._values)] = self._values
+            self._values = longer
 
     def write(self, positions: Int64s, array: pa.Array) -> None:
         for position, value in zip(positions.tolist(), array.to_pylist(), strict=True):
@@ -201,18 +147,4 @@ class _Objects(_Column):
 
 
 def _make_column(kind: pa.DataType) -> _Column:
-    if storage(kind) is not None:
-        return _Numbers(kind)
-    tests = (
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_binary,
-        pa.types.is_large_binary,
-    )
-    return _Slices(kind) if any(test(kind) for test in tests) else _Objects(kind)
-
-
-def _longer(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    longer = np.empty(size, dtype=array.dtype)
-    longer[: len(array)] = array
-    return longer
+    return _Objects(kind) if storage(kind) is None else _Numbers(kind)

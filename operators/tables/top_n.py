@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.table_specs import TopNSpec
+from ...core.growing import Growing
 from ...core.row_kind import ROW_KIND
 from ...state.column_tables import MemoryColumnTable
-from ..slices import Int64s
+from ..windows.slices import Int64s
 from .all_rows import AllRows
 from .base import Layout, Records, TableOperator, require_distinct
 from .differences import Differences
-from .grown import as_rows, bounds, fill_to, ranges
+from .grown import as_rows, bounds, ranges
 from .kept_rows import KeptRows
 from .order_words import OrderWords
 
@@ -28,7 +29,7 @@ _SCRATCH = 1 << 22
 class TopNOperator(TableOperator):
     """See the module."""
 
-    kernels = ("operators.kernels.ranking",)
+    kernels = ("operators.kernels.ranking", "operators.kernels.blocks")
 
     def __init__(self, spec: TopNSpec) -> None:
         super().__init__(spec.key)
@@ -71,10 +72,10 @@ class BestN:
         self._differences = differences
         self._rows = KeptRows(layout, operator.ctx.keyed_state)
         self._index = MemoryColumnTable("top_n", layout.keys, ())
-        self._sizes = np.empty(0, dtype=np.int64)
-        self._ids = np.empty(0, dtype=np.int64)
-        self._words = np.empty(0, dtype=np.int64)
-        self._marks = np.empty(0, dtype=np.int64)
+        self._sizes = Growing(np.int32, 0)
+        self._ids = Growing(np.int32, 0)
+        self._words = Growing(np.int64, 0)
+        self._marks = Growing(np.int32, -1)
         """Scratch, -1 between batches."""
         restored = self._rows.restored()
         if restored is not None:
@@ -91,8 +92,8 @@ class BestN:
 
     def save(self) -> None:
         keys = len(self._index)
-        at = ranges(np.arange(keys) * self._n, self._sizes[:keys])
-        self._rows.save(self._ids[at])
+        at = ranges(np.arange(keys) * self._n, self._sizes.array[:keys].astype(np.int64))
+        self._rows.save(self._ids.array[at].astype(np.int64))
 
     def _take_in(self, records: Records) -> tuple[Int64s, Int64s, Int64s, Int64s]:
         """Former and new lists of positions of the changed slots: starts and lists."""
@@ -110,23 +111,23 @@ class BestN:
             words,
             width,
             n,
-            self._sizes,
-            self._words,
-            self._ids,
-            self._marks,
+            self._sizes.array,
+            self._words.array,
+            self._ids.array,
+            self._marks.array,
             touched,
             before_sizes,
             before,
         )
         touched, before_sizes = touched[:count], before_sizes[:count]
-        self._marks[touched] = -1
+        self._marks.array[touched] = -1
         before = before[ranges(np.arange(count) * n, before_sizes)]
-        sizes = self._sizes[touched]
+        sizes = self._sizes.array[touched].astype(np.int64)
         at = ranges(touched * n, sizes)
-        after = self._ids[at]
+        after = self._ids.array[at].astype(np.int64)
         fresh = after < 0
         after[fresh] = self._rows.add(records, -1 - after[fresh])
-        self._ids[at] = after
+        self._ids.array[at] = after
         return bounds(before_sizes), before, bounds(sizes), after
 
     def _batch_words(self, records: Records, slots: Int64s) -> Int64s:
@@ -134,16 +135,16 @@ class BestN:
         if self._order.lasting:
             return self._order.of_batch(records.data)
         held = np.unique(slots)
-        at = ranges(held * self._n, self._sizes[held])
-        kept = self._rows.columns(self._order.columns, self._ids[at])
+        at = ranges(held * self._n, self._sizes.array[held].astype(np.int64))
+        kept = self._rows.columns(self._order.columns, self._ids.array[at].astype(np.int64))
         new = [records.data.column(i) for i in self._order.columns]
         both = [pa.concat_arrays(pair) for pair in zip(kept, new, strict=True)]
         words, width = self._order.of(both), self._order.width
-        as_rows(self._words, width)[at] = words[: len(at) * width].reshape(-1, width)
+        as_rows(self._words.array, width)[at] = words[: len(at) * width].reshape(-1, width)
         return words[len(at) * width :]
 
     def _grow(self, size: int) -> None:
-        self._sizes = fill_to(self._sizes, size, 0)
-        self._ids = fill_to(self._ids, size * self._n, 0)
-        self._words = fill_to(self._words, size * self._n * self._order.width, 0)
-        self._marks = fill_to(self._marks, size, -1)
+        self._sizes.reserve(size)
+        self._ids.reserve(size * self._n)
+        self._words.reserve(size * self._n * self._order.width)
+        self._marks.reserve(size)

@@ -69,6 +69,7 @@ def test_what_keeps_the_key_column_keeps_the_partitions(records: DataStream) -> 
         lambda stream: stream.select("n", k="top"),
         lambda stream: stream.with_columns(k=pl.col("k") + 1),
         lambda stream: stream.select(pl.all()),
+        lambda stream: stream.select(pl.nth(0), pl.nth(1).alias("n")),
         lambda stream: stream.rebalance().filter(pl.col("n") > 0),
         lambda stream: stream.map_batches(lambda batch: batch),
         lambda stream: stream.set_parallelism(1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,16 @@ def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
         for alias in node.names
     }
     assert seen == strom._MODULE_OF
+
+
+def test_every_package_is_in_the_distribution() -> None:
+    root = Path(strom.__file__).parent
+    setup = configparser.ConfigParser()
+    setup.read(root / "setup.cfg")
+    tops = [path for path in root.glob("*/__init__.py") if path.parent.name != "build"]
+    folders = {file.parent for top in tops for file in top.parent.rglob("__init__.py")}
+    packages = {".".join(("strom", *folder.relative_to(root).parts)) for folder in folders}
+    assert set(setup["options"]["packages"].split()) == {"strom", *packages}
 
 
 def test_unknown_names() -> None:

@@ -46,6 +46,51 @@ def test_a_workload_verified(capsys: pytest.CaptureFixture[str]) -> None:
     assert line["strings"] in ("string", "string_view", "large_string")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nexmark q1 --events -5",
+        "nexmark q1 --events 0",
+        "nexmark q1 --events 99999999999999999999",
+        "nexmark q1 --events 1e6",
+        "nexmark q1 --parallelism 0",
+        "nexmark q1 --runs 0",
+        "nexmark q1 --checkpoint-interval nan",
+        "nexmark q1 --host mars",
+        "latency --rate -1",
+        "latency --rate 0",
+        "latency --seconds inf",
+        "latency --buffer-timeout -1",
+        "scale --tasks 0",
+        "scale --tasks 2,,4",
+        "scale --tasks x",
+        "recovery --kills 0",
+        "compare nobody",
+        "report",
+        "nothing",
+    ],
+)
+def test_nonsense_is_refused_before_anything_runs(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.parser().parse_args(line.split())
+    assert ended.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["nexmark q99", "scale --queries q99", "nexmark ,"])
+def test_an_unknown_query_is_named(line: str) -> None:
+    with pytest.raises(SystemExit, match="no workload"):
+        lines_of(*line.split())
+
+
+def test_an_error_of_the_engine_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "latency", "--parallelism", "1000"])
+    with pytest.raises(SystemExit, match="max_parallelism"):
+        cli.main()
+
+
 def test_the_kinds_that_are_made() -> None:
     common = ("nexmark", "q8", "--events", "20000", "--host", "local")
     (split,) = lines_of(*common)

@@ -19,11 +19,13 @@ import strom
 from chaos_kit import (
     KEYS,
     PAIRS,
+    ListSink,
     as_window_sums,
     config,
     environment,
     failure,
     pairs,
+    strom_threads,
     until,
     window_sums,
     windowed,
@@ -341,3 +343,29 @@ def test_a_job_survives_a_disk_that_is_full_for_a_while(tmp_path: Path) -> None:
     assert checkpoints["failed"] >= 1
     assert checkpoints["completed"] >= 1
     assert glob.glob(f"{tmp_path}/state/*/*/*.tmp") == []
+
+
+class Upload:
+    """In the background of a checkpoint: says that it has begun, and lasts until it may end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.begun, self.end = str(folder / "begun"), str(folder / "end")
+
+    def __call__(self) -> None:
+        Path(self.begun).touch()
+        until(lambda: os.path.exists(self.end), "the end of the upload")
+
+
+def test_a_cancelled_job_leaves_no_checkpoint_half_done(tmp_path: Path) -> None:
+    """Cancelled while the source's part is written and the sink's is under way."""
+    env = environment(config(tmp_path / "state", interval_ms=100, parallelism=1, chaining=False))
+    source = DataGenSource(pairs, None, rate=RATE, schema=PAIRS, block=20)
+    stream = env.from_source(source, strom.WatermarkStrategy.no_watermarks(), source_name="paced")
+    stream.sink_to(ListSink("prepare_commit in the background", Upload(tmp_path)))
+    client = env.execute_async("cancelled")
+    until((tmp_path / "begun").exists, "an upload")
+    until(lambda: glob.glob(f"{tmp_path}/state/*/chk-1/*"), "the other tasks' files")
+    within(10.0, "cancel", client.cancel)
+    (tmp_path / "end").touch()
+    until(lambda: not strom_threads(), "the end of the upload")
+    assert glob.glob(f"{tmp_path}/state/*/chk-*") == []

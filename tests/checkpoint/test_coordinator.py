@@ -170,6 +170,20 @@ def test_restart_aborts_what_is_collected_and_keeps_what_is_stored() -> None:
     c.validate()
 
 
+def test_at_the_end_of_the_job_aborted_ones_are_discarded_again_and_rejected_ones_kept() -> None:
+    c = coordinator(tolerable_failures=1)
+    c.on_restored(5, [5, 6], 6)
+    c.start(0)
+    c.on_tick(100)
+    c.on_decline(A, 7, "disk full", 110)  # B may still be writing
+    c.on_tick(200)
+    abort = Abort(8, "the job is being restarted or stopped")
+    assert c.on_job_restart() == (abort, Discard(8))
+    assert c.on_job_end() == (Discard(7), Discard(8))
+    assert c.on_job_end() == ()
+    c.validate()
+
+
 def test_ids_continue_above_everything_in_storage() -> None:
     c = coordinator()
     # 5 restored, 6 and 7 corrupt or torn, 3 from before: all there in the storage.
@@ -219,6 +233,18 @@ def test_manual_trigger_ignores_pause_and_queues_behind_the_pending_one() -> Non
     assert complete(c, 2, 40) == (Complete(2, False), Discard(1), TickAt(60_040))
     with pytest.raises(IllegalTransitionError, match="mode is stopped"):
         coordinator().trigger(0)
+
+
+def test_terminal_checkpoint_answers_a_manual_trigger_that_waits() -> None:
+    c = coordinator()
+    c.start(0)
+    c.on_tick(100)
+    c.trigger(110)  # waits for checkpoint 1
+    c.trigger_terminal(120)
+    c.validate()
+    assert Trigger(2, 130, True) in complete(c, 1, 130)
+    assert complete(c, 2, 140) == (Complete(2, True), Discard(1))
+    c.validate()
 
 
 def test_nonsense_is_refused() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strom.checkpoint.manifest import Manifest, OperatorShape
 from strom.checkpoint.snapshot_io import group_offsets, read_operator, write_subtask
 from strom.checkpoint.storage import CheckpointStorage, MemoryStorage, open_storage
-from strom.core.errors import CorruptCheckpointError, StateError
+from strom.core.errors import CheckpointError, CorruptCheckpointError, StateError
 from strom.core.ids import TaskId
 from strom.state.backend import KEY_GROUP, KeyedSnapshot, OperatorStateTable, StateTable
 from strom.state.key_groups import range_for
@@ -198,3 +198,14 @@ def test_a_large_table_keeps_its_offsets() -> None:
     manifest = take(storage, [Tables(keyed_table("s", groups))])
     parts = [read_operator(storage, manifest, "op", i, 5, MAX)[0][0].data for i in range(5)]
     assert pa.concat_tables(parts).equals(keyed_table("s", groups).data)
+
+
+def test_a_stopped_task_writes_no_more(tmp_path: Path) -> None:
+    """The job is over after the first file: the second stays unwritten, and nothing else either."""
+    storage = open_storage(str(tmp_path), "job")
+    tables = Tables(keyed_table("a", [1]), keyed_table("b", [2]))
+    part = ("op", tables, operator_state(o=("split", [b"x"])))
+    answers = iter([False, True, True])
+    with pytest.raises(CheckpointError, match="was stopped"):
+        write_subtask(storage, 1, TaskId("v", 0), [part], lambda: next(answers))
+    assert len(list((tmp_path / "job" / "chk-1").iterdir())) == 1

@@ -84,6 +84,7 @@ class Task:
 
     def acknowledge(self, n: int) -> None:
         self.sim.sources_read[n] = self.sim.sources_read.get(n, {})
+        self.sim.folders.add(n)
         if self.id.vertex == "source":
             self.sim.sources_read[n][self.id] = list(self.read)
         if self.sim.chance("decline"):
@@ -132,6 +133,8 @@ class Simulation:
         self.tasks: dict[TaskId, Task] = {}
         self.deployed: int | None = None
         self.storage = MemoryStorage("job")
+        self.folders: set[int] = set()
+        """Checkpoints of which some task has written something that was not discarded."""
         self.answers: list[Callable[[], act.Actions]] = []
         self.tick_at: int | None = None
         self.sources_read: dict[int, dict[TaskId, list[int]]] = {}
@@ -198,6 +201,7 @@ class Simulation:
                     self.answers.append(lambda m=manifest: self.store(m))
                 case act.DiscardCheckpoint(checkpoint_id=n):
                     self.storage.delete(n)
+                    self.folders.discard(n)
                 case act.TickAt(time_ms=when):
                     self.tick_at = when
                 case act.Publish(key=key):
@@ -301,6 +305,7 @@ class Simulation:
         assert state.status.is_terminal
         assert self.open_enumerators == 0
         assert len(self.published) == len(set(self.published))
+        assert self.folders <= set(self.storage.list()), "files of no checkpoint are left"
         for late in (self.master.on_cancel, self.master.on_tick):
             assert late(self.now + 10**9) == ()
         if state.status is JobStatus.FINISHED:

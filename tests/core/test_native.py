@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from strom.core.native import Array, boolean, int64, library, void
+from strom.core.native.build import install
 from strom.core.native.glue import Exported, source
 from strom.core.native.types import to_numba
 from strom.state.hash_kernels import hash_words
@@ -71,6 +72,85 @@ def test_the_library_is_there_wherever_it_can_be_made() -> None:
     if LIBRARY is None:
         made = run("from strom.core.native.build import build; print(build())")
         assert made == "None", "run scripts/setup, or python -m strom.core.native.build"
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Two empty folders instead of the real ones."""
+    made = [tmp_path / "package", tmp_path / "user"]
+    monkeypatch.setattr(library, "folders", lambda: made)
+    monkeypatch.setattr("strom.core.native.build.folders", lambda: made)
+    return made
+
+
+def whole() -> bytes:
+    """A library that can be loaded; where none can be made, bytes that nobody can load."""
+    assert LIBRARY is None or LIBRARY.__file__ is not None
+    return library.sealed(b"") if LIBRARY is None else Path(LIBRARY.__file__).read_bytes()
+
+
+@pytest.mark.parametrize("keep", [0, 10, 0.5, -40])
+def test_a_damaged_library_is_named_and_not_loaded(
+    folders: list[Path], keep: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    folders[0].mkdir()
+    path = folders[0] / library.file_name()
+    data = whole()
+    path.write_bytes(data[: int(len(data) * keep) if isinstance(keep, float) else keep])
+    with pytest.raises(ImportError, match="damaged"):
+        library.load_from(path)
+    assert library.find() is None
+    assert f"{path} is damaged" in caplog.text
+    path.write_bytes(data[:100] + b"!" + data[101:])
+    with pytest.raises(ImportError, match="damaged"):
+        library.load_from(path)
+
+
+def test_a_damaged_library_leaves_the_kernels_to_numba(tmp_path: Path) -> None:
+    """In a process of its own: a folder of the user's with nothing but rubbish for a library."""
+    program = f"""
+from pathlib import Path
+from strom.core.native import library
+library.folders = lambda: [Path({str(tmp_path)!r})]
+(Path({str(tmp_path)!r}) / library.file_name()).write_bytes(b"rubbish")
+{KERNELS}"""
+    assert run(program) == run(KERNELS, STROM_KERNELS="numba")
+
+
+def test_a_library_goes_where_it_may_and_where_it_can_be_loaded(
+    folders: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders[0].write_text("a file where a folder should be, as good as a read-only package")
+    placed = install(whole())
+    assert str(folders[0]) in capsys.readouterr().err
+    assert placed == (None if LIBRARY is None else folders[1] / library.file_name())
+    assert (library.find() is None) == (LIBRARY is None)
+
+
+def test_what_no_folder_can_load_is_left_nowhere(
+    folders: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert install(library.sealed(b"no shared object")) is None
+    assert [list(folder.iterdir()) for folder in folders] == [[], []]
+    assert all(str(folder) in capsys.readouterr().err for folder in folders[:1])
+
+
+def test_only_what_the_same_processor_used_goes(folders: list[Path]) -> None:
+    """Machines of two kinds may share the folder."""
+    folders[0].mkdir()
+    other = folders[0] / library.file_name().replace(library.NAME, f"{library.NAME}-other")
+    stale = folders[0] / library.file_name("0" * 16)
+    for file in (other, stale):
+        file.write_bytes(b"")
+    if install(whole()) is not None:
+        assert not stale.exists()
+    assert other.exists()
+
+
+def test_without_a_home_there_is_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    assert len(library.folders()) == 1
 
 
 def test_kernels_refuse_what_does_not_fit() -> None:

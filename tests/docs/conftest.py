@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +9,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-
-_SPEC = importlib.util.spec_from_file_location(
-    "markdown_blocks", Path(__file__).with_name("markdown_blocks.py")
-)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-_BLOCKS = importlib.util.module_from_spec(_SPEC)
-sys.modules["markdown_blocks"] = _BLOCKS
-_SPEC.loader.exec_module(_BLOCKS)
 
 
 @pytest.fixture

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from exchange_kit import SECRET
 from strom.core.clock import VirtualClock
 from strom.core.config import ExchangeConfig
 from strom.core.ids import TaskId
 from strom.engine.exchange.inprocess import InProcessNetwork
 from strom.engine.exchange.sockets import SocketEndpoint
-
-_SPEC = importlib.util.spec_from_file_location(
-    "exchange_kit", Path(__file__).with_name("exchange_kit.py")
-)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-_KIT = importlib.util.module_from_spec(_SPEC)
-sys.modules["exchange_kit"] = _KIT
-_SPEC.loader.exec_module(_KIT)
 
 Make = Callable[..., Any]
 
@@ -52,7 +41,7 @@ def make(request: pytest.FixtureRequest, clock: VirtualClock) -> Iterator[Make]:
         endpoint: Any
         if request.param in ("unix", "tcp"):
             kind = SocketEndpoint if request.param == "unix" else TcpOnly
-            endpoint = kind(task, config, _KIT.SECRET, clock)
+            endpoint = kind(task, config, SECRET, clock)
         else:
             endpoint = network.endpoint(task, config)
         made.append(endpoint)

@@ -142,6 +142,14 @@ def test_a_bad_custom_target_is_named_with_its_key(bad: Any) -> None:
         selector.split(ObjectBatch(["k"]))
 
 
+def test_rows_without_columns_are_not_lost() -> None:
+    batch = ColumnBatch(columns(100).data.select([]), np.arange(100, dtype=np.int64))
+    split = make_selector(Shuffle(), 3).split(batch)
+    assert sum(len(part) for _, part in split) == 100
+    stamps = np.concatenate([part.timestamps for _, part in split])
+    assert sorted(stamps.tolist()) == list(range(100))
+
+
 def test_empty_batches_go_nowhere() -> None:
     key = ColumnKey(("k",))
     for partitioner in (Forward(), Rebalance(), Shuffle(), Broadcast(), KeyGroups(key)):

@@ -164,6 +164,23 @@ def test_the_silent_are_dropped_in_time_and_the_many_push_each_other_out(pair: A
     still_works(a, b)
 
 
+def test_a_crowd_that_speaks_while_it_is_pushed_out_changes_nothing(pair: Any) -> None:
+    """In one turn the oldest is heard and, before its turn, pushed out by those at the door."""
+    a, b, _ = pair
+    first = [stranger(b, unix=True) for _ in range(MOST_STRANGERS)]
+    settle(a, b)
+    second = [stranger(b, unix=True) for _ in range(MOST_STRANGERS)]
+    for connection in first:
+        connection.sendall(b"\0" * 100)
+    settle(a, b)
+    assert b.rejected_handshakes >= MOST_STRANGERS
+    for connection in (*first, *second):
+        connection.close()
+    settle(a, b)
+    assert b.rejected_handshakes == 2 * MOST_STRANGERS
+    still_works(a, b)
+
+
 def test_a_proved_peer_may_write_only_to_its_own_channels(pair: Any) -> None:
     a, b, _ = pair
     stream = next(iter(a._outgoing.values())).stream

@@ -15,7 +15,7 @@ from strom.core.batch import take_column
 from strom.operators.joins.arena import Arena, to_stored
 from strom.operators.joins.keyslots import KeySlots
 from strom.operators.kernels import reference_chains, reference_versions
-from strom.operators.kernels.chains import FRESH, apply_changes, link_rows, walk_pairs
+from strom.operators.kernels.chains import FRESH, apply_changes, link_rows, undo_changes, walk_pairs
 from strom.operators.kernels.changes import settle
 from strom.operators.kernels.versions import find_versions, insert_versions, mark_useful
 from strom.state.key_groups import key_groups_of
@@ -28,7 +28,7 @@ def ints(values: Any) -> Any:
 
 
 def chains(slots: list[int]) -> tuple[Any, Any]:
-    head, link = np.full(5, -1, dtype=np.int64), np.empty(len(slots), dtype=np.int64)
+    head, link = np.full(5, -1, dtype=np.int32), np.empty(len(slots), dtype=np.int32)
     half = len(slots) // 2
     link_rows(ints(slots[:half]), 0, head, link)
     link_rows(ints(slots[half:]), half, head, link)
@@ -82,29 +82,31 @@ def test_changes_are_those_of_the_twin(
     assert found_counts.tolist() == expected_counts
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.booleans()), max_size=20))
+CHANGES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.booleans()), max_size=10)
+
+
+@given(CHANGES, CHANGES)
 @settings(deadline=None)
-def test_retractions_take_the_newest_equal_row(records: list[Any]) -> None:
-    slots, contents, retracting = (
-        (list(column) for column in zip(*records, strict=True)) if records else ([], [], [])
-    )
-    head, link = np.full(3, -1, np.int64), np.empty(20, np.int64)
+def test_retractions_take_the_newest_equal_row(first: list[Any], second: list[Any]) -> None:
+    """Also after the second batch was done, undone, and done again."""
+    records = first + second
+    slots, contents, retracting = ([r[i] for r in records] for i in range(3))
+    head, link = np.full(3, -1, np.int32), np.empty(20, np.int32)
     hashes, alive = np.empty(20, np.int64), np.zeros(20, np.bool_)
-    removed = np.empty(len(slots), np.int64)
-    rows = ints(range(len(slots)))
-    apply_changes(
-        ints(slots),
-        rows,
-        np.array(retracting, np.bool_),
-        ints(contents),
-        head,
-        link,
-        ints([]),
-        0,
-        hashes,
-        alive,
-        removed,
-    )
+    removed, befores = np.empty((2, len(slots)), np.int64)
+    for begin, end in ((0, len(first)), (len(first), len(records))):
+        part = slice(begin, end)
+        batch = (ints(slots[part]), ints(range(begin, end)), np.array(retracting[part], np.bool_))
+        hashed = ints(contents[part])
+        held = (head, link, ints([]), 0, hashes, alive, removed[part], befores[part])
+        state = [head.copy(), alive.copy(), link.copy()]
+        apply_changes(*batch, hashed, *held)
+        undo_changes(*batch, removed[part], befores[part], head, link, alive)
+        assert head.tolist() == state[0].tolist()
+        assert alive[:begin].tolist() == state[1][:begin].tolist()
+        chained = np.flatnonzero(alive[:begin])
+        assert link[chained].tolist() == state[2][chained].tolist()
+        apply_changes(*batch, hashed, *held)
     assert np.flatnonzero(alive).tolist() == reference_chains.remaining(slots, contents, retracting)
 
 

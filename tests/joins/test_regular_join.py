@@ -17,7 +17,7 @@ from strom.core.batch import ColumnBatch
 from strom.core.errors import ConfigurationError, GraphError
 from strom.core.ids import KeyGroupRange
 from strom.core.row_kind import ROW_KIND, RowKind, with_kinds
-from strom.operators.joins import regular
+from strom.operators.joins import broadcast, contents, regular, retraction, rowstore
 from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables
 
 KINDS = ("inner", "left", "right", "full", "semi", "anti")
@@ -342,6 +342,69 @@ def test_rows_of_any_type_can_be_taken_back(value: Any) -> None:
         harness.push(ColumnBatch(with_kinds(data, np.array(kinds, np.int8))), port=0)
     harness.push([{"k": 1, "w": 5}, {"k": 2, "w": 6}], port=1)
     assert harness.outputs() == [(2, None, 6, 0), (2, None, 6, 0)]
+
+
+HASHES = {"one value": 0, "two values": 1, "all bits": -1}
+
+
+def shortened(bits: int) -> Any:
+    """A hash of row contents of which only these bits differ."""
+    return lambda columns: contents.hash_rows(columns) & bits
+
+
+@pytest.mark.parametrize("bits", HASHES.values(), ids=HASHES)
+@given(RECORDS, st.integers(0, 8))
+@settings(max_examples=40, deadline=None)
+def test_rows_whose_hashes_collide_are_told_apart(bits: int, steps: Any, stop: int) -> None:
+    """Texts, numbers and nulls by content, whatever the hash; rows added, taken back and added
+    again within a batch and between batches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rowstore, "hash_rows", shortened(bits))
+        stream = join(pa.int64(), "left")
+        harness, model = OperatorHarness.of(stream), Model("left")
+        held: list[list[Record]] = [[], []]
+        for number, (port, found, chance) in enumerate(steps):
+            records = [(k, None if v == 2 else v, 10) for k, v, _ in found]
+            records, kinds = with_retractions(records, held[port], chance)
+            if number == stop:
+                harness = split_and_merged(stream, harness.snapshot())
+            harness.push(batch(pa.int64(), port, records, kinds), port=port)
+            harness.operator.validate()  # type: ignore[attr-defined]
+            expected = [
+                row("left", change)
+                for record, each in zip(records, kinds, strict=True)
+                for change in model.record(port, record, each)
+            ]
+            assert Counter(given_out(harness)) == Counter(expected)
+        stores = [s for s in harness.operator._stores if s]  # type: ignore[attr-defined]
+        for store in stores:
+            if store._hashes is not None:
+                numbers = np.arange(len(store))
+                assert (store._hashes.used == rowstore.hash_rows(store.arena.gather(numbers))).all()
+
+
+def test_many_collisions_cost_columns_not_records(monkeypatch: Any) -> None:
+    """Every hash is the same: the contents are numbered once per batch, not once per record."""
+    calls = []
+    monkeypatch.setattr(rowstore, "hash_rows", shortened(0))
+    monkeypatch.setattr(
+        retraction, "content_codes", lambda c: calls.append(len(c[0])) or contents.content_codes(c)
+    )
+    harness = OperatorHarness.of(join(pa.int64(), "inner"))
+    rows = [(i % 7, i, 0) for i in range(1000)]
+    harness.push(batch(pa.int64(), 0, rows, [0] * 1000), port=0)
+    taken = rows[:990]
+    harness.push(batch(pa.int64(), 0, taken, [3] * 990), port=0)
+    assert len(calls) == 1
+    harness.push(batch(pa.int64(), 1, [(k, 0, 0) for k in range(7)], None), port=1)
+    assert sorted(r[2] for r in given_out(harness)) == list(range(990, 1000))
+
+
+def test_a_broadcast_changelog_is_told_apart_by_content() -> None:
+    rows = pa.record_batch({"k": [1, 1, 1, 2], "v": ["a", "b", "a", None]})
+    one = with_kinds(rows, np.array([0, 0, 3, 0], np.int8))
+    left = broadcast._current([one], rows.schema)
+    assert left.to_pydict() == {"k": [1, 2], "v": ["b", None]}
 
 
 def test_what_cannot_be_joined_is_said_at_once() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from strom.api.specs import OperatorSpec
 from strom.core.batch import Batch
@@ -15,10 +14,11 @@ from strom.core.config import JobConfig
 from strom.core.ids import OperatorId
 from strom.operators.base import Operator, OperatorContext
 from strom.operators.registry import build_operator
-from strom.state.backend import KEY_GROUP, StateTable
+from strom.state.backend import StateTable
 from strom.state.key_groups import range_for
 from strom.state.memory import MemoryKeyedStateBackend
 from strom.state.operator_state import OperatorStateBackend
+from strom.testing.operator_harness import OperatorSnapshotTables, regroup
 
 MAX_PARALLELISM = 16
 
@@ -117,22 +117,17 @@ def rescale(
     config: JobConfig | None = None,
 ) -> list[Task]:
     """New subtasks from the snapshots of the former ones."""
+    parts = [OperatorSnapshotTables(tuple(tables), ()) for tables in snapshots]
     return [
-        Task(make(), subtask, parallelism, list(_cut(snapshots, subtask, parallelism)), config)
+        Task(
+            make(),
+            subtask,
+            parallelism,
+            regroup(parts, range_for(subtask, parallelism, MAX_PARALLELISM)).keyed,
+            config,
+        )
         for subtask in range(parallelism)
     ]
-
-
-def _cut(
-    snapshots: Sequence[Sequence[StateTable]], subtask: int, parallelism: int
-) -> Iterator[StateTable]:
-    groups = range_for(subtask, parallelism, MAX_PARALLELISM)
-    for tables in snapshots:
-        for table in tables:
-            mine = [group in groups for group in table.data.column(KEY_GROUP).to_pylist()]
-            if any(mine):
-                data = table.data.filter(pa.array(mine))
-                yield StateTable(table.name, table.kind, data, table.metadata)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.errors import TypeMismatchError
 from strom.core.keys import ColumnKey
-from strom.operators.columnar_windows import make_columnar_window
+from strom.operators.windows.columnar_windows import make_columnar_window
 from strom.state.key_groups import key_group, subtask_for
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("f", pa.float64()), ("s", pa.string())])

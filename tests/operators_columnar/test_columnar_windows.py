@@ -13,9 +13,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from columns_kit import AGGREGATES as KINDS
+from columns_kit import FIELDS, VALUES, stamped
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.aggregates import count, first, last, max_, mean, min_, sum_
+from strom.api.aggregates import count, max_, min_, sum_
 from strom.api.functions import AggregateFunction
 from strom.api.output_tag import OutputTag
 from strom.api.specs import BuiltinWindow, ExtremeWindow, ReduceWindow, WindowSpec
@@ -30,37 +32,11 @@ from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from strom.core.errors import GraphError, TypeMismatchError
 from strom.core.keys import ColumnKey, ConstantKey, ExpressionKey, FunctionKey
-from strom.operators.columnar_windows import make_columnar_window
+from strom.operators.windows.columnar_windows import make_columnar_window
 from strom.state.key_groups import key_group, subtask_for
 
-AGGREGATES = (
-    ("rows", count()),
-    ("n", count("v")),
-    ("total", sum_("v")),
-    ("low", min_("v")),
-    ("high", max_("f")),
-    ("fsum", sum_("f")),
-    ("avg", mean("v")),
-    ("one", first("v")),
-    ("two", last("f")),
-    ("day", max_("d")),
-    ("flag", min_("b")),
-    ("word", min_("s")),
-    ("upper", max_("s")),
-    ("start", first("s")),
-    ("stop", last("s")),
-    ("twice", sum_(pl.col("v") * 2)),
-)
-SCHEMA = pa.schema(
-    [
-        ("k", pa.string()),
-        ("v", pa.int64()),
-        ("f", pa.float64()),
-        ("d", pa.date32()),
-        ("b", pa.bool_()),
-        ("s", pa.string()),
-    ]
-)
+AGGREGATES = (*KINDS, ("twice", sum_(pl.col("v") * 2)))
+SCHEMA = pa.schema([("k", pa.string()), *FIELDS])
 LATE = OutputTag("late")
 ASSIGNERS = st.sampled_from(
     [
@@ -74,18 +50,7 @@ ASSIGNERS = st.sampled_from(
 )
 
 
-def maybe(values: Any) -> Any:
-    return st.none() | values
-
-
-ROWS = st.tuples(
-    st.sampled_from(["a", "b", "c", "d"]),
-    maybe(st.integers(-3, 3)),
-    maybe(st.integers(-2, 2).map(float) | st.just(float("nan"))),
-    maybe(st.integers(-2, 2).map(lambda n: dt.date(1970, 1, 1) + dt.timedelta(n))),
-    maybe(st.booleans()),
-    maybe(st.sampled_from(["x", "yy", "z", ""])),
-)
+ROWS = st.tuples(st.sampled_from(["a", "b", "c", "d"]), *VALUES)
 RECORD = st.tuples(ROWS, st.integers(-30, 40))
 STEP = st.lists(RECORD, max_size=8) | st.integers(-30, 45)
 """A batch, or a watermark."""
@@ -126,14 +91,6 @@ class Model:
         return found
 
 
-def batch_of(records: list[Any]) -> ColumnBatch:
-    columns = list(zip(*[row for row, _ in records], strict=True))
-    data = pa.RecordBatch.from_arrays(
-        [pa.array(c, type=f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
-    )
-    return ColumnBatch(data, np.array([ts for _, ts in records], dtype=np.int64))
-
-
 def spec_of(assigner: Any, function: Any, lateness: int = 0, key: Any = None) -> WindowSpec:
     return WindowSpec(
         key=key or ColumnKey(("k",)),
@@ -165,7 +122,7 @@ def drive(bench: Any, tasks: list[Any], model: Model, steps: list[Any], skew: in
                 continue
             records = [r for r in step if r[0][0] in mine]
             if records:
-                task.operator.process(batch_of(records))
+                task.operator.process(stamped(SCHEMA, records))
                 for row, timestamp in records:
                     model.add(row, timestamp)
 
@@ -362,7 +319,7 @@ def test_result_types(bench: Any) -> None:
     task = bench.task(
         make_columnar_window(spec_of(TumblingEventTimeWindows(10), BuiltinWindow(AGGREGATES)))
     )
-    task.operator.process(batch_of([(("a", 1, 1.0, dt.date(1970, 1, 2), True, "x"), 1)]))
+    task.operator.process(stamped(SCHEMA, [(("a", 1, 1.0, dt.date(1970, 1, 2), True, "x"), 1)]))
     task.operator.process_watermark(MAX_TIMESTAMP)
     schema = task.out.batches[0].data.schema
     types = {name: str(schema.field(name).type) for name in schema.names}
@@ -430,7 +387,7 @@ def test_errors_say_what_is_wrong(bench: Any) -> None:
     words = BuiltinWindow((("s", sum_("k")),))
     task = bench.task(make_columnar_window(spec_of(TumblingEventTimeWindows(10), words)))
     with pytest.raises(TypeMismatchError, match=r"sum\(k\).*string cannot be added"):
-        task.operator.process(batch_of([(("a", 1, 1.0, None, True, "x"), 1)]))
+        task.operator.process(stamped(SCHEMA, [(("a", 1, 1.0, None, True, "x"), 1)]))
     twice = BuiltinWindow((("k", count()),))
     task = bench.task(make_columnar_window(spec_of(TumblingEventTimeWindows(10), twice)))
     with pytest.raises(GraphError, match=r"'the operator'.*'k'"):

@@ -10,12 +10,12 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pytest
+from columns_kit import HALVES, WHOLE, batch, of_groups
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import (
     arg_max,
     arg_min,
-    collect,
     count,
     first,
     last,
@@ -34,15 +34,12 @@ from strom.api.windows import (
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.errors import GraphError, TypeMismatchError
-from strom.core.ids import KeyGroupRange
 from strom.core.keys import ColumnKey, ConstantKey, FunctionKey
-from strom.operators.counted_windows import CountedWindowOperator
 from strom.operators.kernels import counting, reference_counting
-from strom.operators.row_windows import RowWindowOperator
-from strom.operators.windows import make_window_operator
-from strom.state.backend import KEY_GROUP, StateTable
-from strom.state.key_groups import key_groups_of
-from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables
+from strom.operators.row_windows.operator import RowWindowOperator
+from strom.operators.windows.choice import make_window_operator
+from strom.operators.windows.counted_windows import CountedWindowOperator
+from strom.testing.operator_harness import OperatorHarness, regroup
 
 SCHEMA = pa.schema([("k", pa.string()), ("g", pa.int32()), ("v", pa.int64()), ("s", pa.string())])
 AGGREGATES = (
@@ -95,16 +92,10 @@ def spec_of(
     )
 
 
-def batch_of(rows: Sequence[Any]) -> ColumnBatch:
-    columns = list(zip(*rows, strict=True))
-    arrays = [pa.array(c, type=f.type) for c, f in zip(columns, SCHEMA, strict=True)]
-    return ColumnBatch(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
-
-
 def drive(harness: OperatorHarness, batches: Sequence[Any]) -> None:
     for rows in batches:
         if rows:
-            harness.push(batch_of(rows))
+            harness.push(batch(SCHEMA, rows))
 
 
 def results(harness: OperatorHarness) -> list[str]:
@@ -132,26 +123,6 @@ def test_rows_and_columns_give_the_same_in_the_same_order(
     }
 
 
-HALVES = (KeyGroupRange(0, 63), KeyGroupRange(64, 127))
-WHOLE = KeyGroupRange(0, 127)
-
-
-def cut(snapshots: Sequence[OperatorSnapshotTables], groups: KeyGroupRange) -> Any:
-    tables = []
-    for snapshot in snapshots:
-        for table in snapshot.keyed:
-            mine = [group in groups for group in table.data.column(KEY_GROUP).to_pylist()]
-            if any(mine):
-                data = table.data.filter(pa.array(mine))
-                tables.append(StateTable(table.name, table.kind, data, table.metadata))
-    return OperatorSnapshotTables(tuple(tables), ())
-
-
-def of_groups(rows: Any, groups: KeyGroupRange) -> Any:
-    keys = batch_of(rows).data.select(["k"])
-    return [r for r, g in zip(rows, key_groups_of(keys, 128).tolist(), strict=True) if g in groups]
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(list(WINDOWS)), BATCHES, BATCHES, BATCHES)
 def test_snapshots_restore_split_in_halves_and_whole_again(
@@ -165,11 +136,11 @@ def test_snapshots_restore_split_in_halves_and_whole_again(
     snapshot = one.snapshot()
     halves = []
     for groups in HALVES:
-        restored = cut([snapshot], groups)
+        restored = regroup([snapshot], groups)
         half = OperatorHarness(make_window_operator(spec), key_groups=groups, restored=restored)
-        drive(half, [of_groups(rows, groups) for rows in between])
+        drive(half, [of_groups(batch(SCHEMA, rows), rows, "k", groups) for rows in between])
         halves.append(half)
-    whole = cut([half.snapshot() for half in halves], WHOLE)
+    whole = regroup([half.snapshot() for half in halves], WHOLE)
     joined = OperatorHarness(make_window_operator(spec), restored=whole)
     drive(joined, after)
     parts = [one, *halves, joined]
@@ -308,8 +279,6 @@ def test_what_needs_the_row_path() -> None:
         WindowSpec(text, CountTumblingWindowAssigner(3), builtin, CountTrigger.of(3)),
         WindowSpec(text, CountSlidingWindowAssigner(3, 1), builtin, EventTimeTrigger()),
         WindowSpec(text, GlobalWindows.create(), builtin),
-        WindowSpec(text, CountTumblingWindowAssigner(3), BuiltinWindow((("x", collect("v")),))),
-        WindowSpec(text, CountTumblingWindowAssigner(3), ExtremeWindow("v", "max", True)),
     ):
         assert isinstance(make_window_operator(spec), RowWindowOperator)
 

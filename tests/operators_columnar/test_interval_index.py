@@ -13,10 +13,11 @@ from strom.api.join_specs import IntervalJoinSpec, JoinSides
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey
 from strom.operators.joins import held_rows
+from strom.operators.joins.contents import content_codes, same_rows
 from strom.operators.joins.held_chunks import MERGED_ROWS, Chunk, HeldChunks
-from strom.operators.joins.held_rows import equal_keys
 from strom.operators.joins.pairing import join_rows
-from strom.operators.joins.time_index import FIRST_CAPACITY, TimeIndex
+from strom.operators.joins.time_index import CELLS, FIRST_CELLS, TimeIndex
+from strom.operators.kernels.intervals import PAGE
 from strom.operators.kernels.reference_intervals import interval_pairs
 from strom.operators.kernels.reference_pairs import pairs
 from strom.testing.operator_harness import OperatorHarness
@@ -60,23 +61,57 @@ def test_probe_finds_what_the_definition_says(
     assert Counter(found) == Counter(expected)
 
 
-def test_ring_grows_and_wraps() -> None:
-    """Rows come and go for ever; what is held is found, and the ring is as large as it must be."""
+def found_at(index: TimeIndex, key: int, at: int, lower: int, upper: int) -> list[int]:
+    probed = index.probe(np.array([key]), np.array([at]), lower, upper, 100)
+    return sorted(n for _, numbers in probed for n in numbers.tolist())
+
+
+def test_table_grows_and_pages_are_used_again() -> None:
+    """Rows come and go for ever; what is held is found, and memory is what that takes."""
     index = TimeIndex(10)
-    held: list[tuple[int, int, int]] = []
+    numbers, keys, stamps = (np.empty(0, np.int64) for _ in range(3))
     for step in range(60):
-        keys = np.arange(300) % 7
-        stamps = step * 5 + np.arange(300) % 5
-        start = index.next
+        new = (np.arange(5000) % 977, step * 5 + np.arange(5000) % 5)
+        numbers = np.concatenate([numbers, np.arange(index.next, index.next + 5000)])[-50_000:]
+        keys, stamps = (np.concatenate(p)[-50_000:] for p in zip((keys, stamps), new, strict=True))
+        index.insert(*new)
+        index.first = int(numbers[0])
+        at = step * 5
+        mine = (keys == 3) & (stamps >= at - 30) & (stamps <= at + 2)
+        assert found_at(index, 3, at, -30, 2) == numbers[mine].tolist()
+    assert index.next > 10 * PAGE
+    assert index.pages <= 50_000 // PAGE + 3
+    assert FIRST_CELLS < index._heads.length <= CELLS * 55_000
+    assert len(index._pages) == 8
+
+
+def test_pages_behind_held_rows_are_swept() -> None:
+    """The first row is held for ever, the others for 30 ms."""
+    index = TimeIndex(10)
+    index.insert(np.array([7]), np.array([10**9]))
+    history: list[Any] = []
+    for step in range(200):
+        first, at = index.next, step * 10
+        keys, stamps = np.arange(4000) % 50, at + np.arange(4000) % 10
         index.insert(keys, stamps)
-        held += zip(range(start, start + 300), keys.tolist(), stamps.tolist(), strict=True)
-        held = held[-2500:]
-        index.first = held[0][0]
-        probe_at = step * 5
-        found = [n for _, ns in index.probe(np.array([3]), np.array([probe_at]), -3, 2, 100)
-                 for n in ns.tolist()]  # fmt: skip
-        assert sorted(found) == [n for n, k, t in held if k == 3 and -3 <= t - probe_at <= 2]
-    assert FIRST_CAPACITY < index.capacity <= 4096
+        history.append(np.stack([np.arange(first, first + 4000), keys, stamps]))
+        index.until = at - 30
+        held = np.concatenate(history[-4:], axis=1)
+        mine = held[0][(held[1] == 7) & (held[2] >= at - 15)]
+        assert found_at(index, 7, at, -15, 10) == mine.tolist()
+        assert found_at(index, 7, 10**9, 0, 0) == [0]
+    assert index.next > 45 * PAGE
+    assert index.pages <= 9
+    assert index._heads.length <= CELLS * 9 * PAGE
+
+
+def test_no_step_is_long() -> None:
+    """Each insertion makes as many cells as its rows need, at whatever size the table is."""
+    index, cells = TimeIndex(1000), []
+    for step in range(100):
+        index.insert(np.arange(step * 1000, step * 1000 + 1000), np.zeros(1000, np.int64))
+        cells.append(index._heads.length)
+    assert cells == [max(FIRST_CELLS, CELLS * 1000 * n) for n in range(1, 101)]
 
 
 def make_chunk(first: int, stamps: list[int]) -> Chunk:
@@ -149,20 +184,21 @@ def batch(keys: Any, stamps: Any) -> ColumnBatch:
 
 
 def test_memory_is_bounded_also_behind_a_row_of_the_far_future() -> None:
-    """The first row never expires; the ring must not grow for its sake."""
+    """The first row never expires; the index must not grow for its sake."""
     harness = interval_harness()
     harness.push(batch([1], [10**12]), port=0)
     harness.push(batch([1], [10**12]), port=1)
     for step in range(400):
         at = step * 100
         for port in (0, 1):
-            harness.push(batch(np.arange(200) + step * 200, np.full(200, at + 5)), port=port)
+            harness.push(batch(np.arange(600) + step * 600, np.full(600, at + 5)), port=port)
         harness.watermark(at)
     held = harness.operator._held  # type: ignore[attr-defined]
-    assert all(side._index.capacity <= 4 * FIRST_CAPACITY for side in held)
-    assert all(len(side) < 10_000 for side in held)
+    assert all(side._index.next > 14 * PAGE for side in held)
+    assert max(side._index.pages for side in held) <= 7
+    assert all(len(side) < 30_000 for side in held)
     harness.finish(ports=2)
-    assert len(harness.outputs()) == 400 * 200 + 1
+    assert sum(map(len, harness.batches())) == 400 * 600 + 1
 
 
 def test_a_hot_key_comes_out_in_bounded_batches() -> None:
@@ -221,13 +257,16 @@ KEY_VALUES = {
 
 
 @given(st.data(), st.sampled_from(list(KEY_VALUES)))
-def test_equal_keys(data: Any, kind: pa.DataType) -> None:
-    values = st.lists(st.sampled_from(KEY_VALUES[kind]), max_size=6)
+def test_contents_are_compared(data: Any, kind: pa.DataType) -> None:
+    """Row by row, and by numbers; nulls are equal, as NaN are."""
+    values = st.lists(st.sampled_from([*KEY_VALUES[kind], None]), max_size=6)
     mine = data.draw(values)
     theirs = data.draw(st.permutations(mine))
     left, right = (pa.record_batch({"k": pa.array(v, kind)}) for v in (mine, theirs))
     same = [a == b or (a != a and b != b) for a, b in zip(mine, theirs, strict=True)]
-    assert equal_keys(left, right).tolist() == same
+    assert same_rows(left.columns, right.columns).tolist() == same
+    codes = content_codes(pa.concat_batches([left, right]).columns)
+    assert (codes[: len(mine)] == codes[len(mine) :]).tolist() == same
 
 
 @given(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strom.api.aggregates import Aggregate, count, max_, mean, stddev, sum_, variance
 from strom.core.errors import StateError
 from strom.core.ids import KeyGroupRange
-from strom.operators.accumulators import make_accumulator
+from strom.operators.aggregates.accumulators import make_accumulator
 from strom.operators.aggregates.base import Accumulator
 from strom.state.memory import MemoryKeyedStateBackend
 

@@ -15,7 +15,7 @@ from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.errors import StateError, TypeMismatchError
 from strom.core.keys import ColumnKey, FunctionKey
 from strom.core.row import Row
-from strom.operators.rolling import make_rolling
+from strom.operators.rolling.choice import make_rolling
 from strom.state.key_groups import key_group, subtask_for
 
 KINDS = ["sum", "min", "max", "min_by", "max_by"]

@@ -32,16 +32,18 @@ class Kernels:
         self.members: dict[int, set[int]] = defaultdict(set)
         self.place = LOW // width
 
-    def assign(self, keys: Any, times: Any, number: int, watermark: int) -> Any:
+    def assign(self, keys: Any, times: Any, number: int, watermark: int, gaps: Any = None) -> Any:
+        """`gaps`: where they are not all the same."""
         gap, lateness, width = self.rule
         size = len(keys)
-        out, merged, touched = np.empty((3, size), dtype=np.int64)
+        out, touched = np.empty((2, size), dtype=np.int64)
+        merged = np.empty(size + int(self.control[kernel.OPEN]), dtype=np.int64)
         counts = np.zeros(3, dtype=np.int64)
         kernel.assign(
             np.array(keys),
             np.array(times),
+            np.array(gap if gaps is None else gaps).reshape(-1),
             number,
-            gap,
             lateness,
             watermark,
             width,
@@ -99,6 +101,9 @@ class Kernels:
         kernel.release(self.sessions, self.control, over)
         return found
 
+    def next_end(self) -> int:
+        return kernel.next_end(self.place, self.rule[2], self.sessions, self.ring)
+
     def faces(self, slots: Any) -> Any:
         fields = [kernel.OWNER, kernel.START, kernel.END, kernel.ORDER]
         return sorted(
@@ -146,7 +151,7 @@ def test_sessions_grow_while_the_watermark_follows_closely(
 
 def compare(steps: Any, gap: int, lateness: int, width: int) -> None:
     """Drive kernels and twin alike; after each step they hold the same."""
-    kernels, twin = Kernels(gap, lateness, width), Sessions(gap, lateness)
+    kernels, twin = Kernels(gap, lateness, width), Sessions(lateness)
     watermark, number = LOW, 0
     for step in [*steps, 2**63 - 1]:
         if isinstance(step, int):
@@ -155,7 +160,7 @@ def compare(steps: Any, gap: int, lateness: int, width: int) -> None:
         else:
             keys, times = zip(*step, strict=True)
             late, fired = kernels.assign(keys, times, number, watermark)
-            assert late == twin.assign(keys, times, number, watermark)
+            assert late == twin.assign(keys, times, [gap], number, watermark)
             assert fired == faces(twin.settle())
             number += len(step)
         used = int(kernels.control[kernel.USED])
@@ -163,6 +168,40 @@ def compare(steps: Any, gap: int, lateness: int, width: int) -> None:
         assert kernels.faces(held) == faces(twin.open)
         assert kernels.control[kernel.OPEN] == len(twin.open)
         assert kernels.control[kernel.KEYS] == len({session.key for session in twin.open})
+    assert not twin.open
+
+
+VARYING = st.lists(
+    st.tuples(st.integers(0, KEYS - 1), st.integers(-40, 80), st.integers(1, 60)),
+    min_size=1,
+    max_size=10,
+) | st.integers(-60, 120)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(VARYING, max_size=12), st.sampled_from([0, 0, 5]), st.integers(1, 9))
+def test_every_record_may_have_a_gap_of_its_own(steps: Any, lateness: int, width: int) -> None:
+    """A long gap joins any number of sessions, also such as have fired."""
+    kernels, twin = Kernels(1, lateness, width), Sessions(lateness)
+    watermark, number = LOW, 0
+    for step in [*steps, 2**63 - 1]:
+        if isinstance(step, int):
+            watermark = max(watermark, step)
+            assert kernels.take_due(watermark) == tuple(map(faces, twin.take_due(watermark)))
+            if twin.open and not lateness:
+                found = kernels.next_end()
+                assert watermark < found <= twin.next_end()
+                near = twin.next_end() // width < kernels.place + PLACES
+                assert found == twin.next_end() or not near
+        else:
+            keys, times, gaps = zip(*step, strict=True)
+            late = kernels.assign(keys, times, number, watermark, gaps)[0]
+            assert late == twin.assign(keys, times, gaps, number, watermark)
+            twin.settle()
+            number += len(step)
+        used = int(kernels.control[kernel.USED])
+        held = np.flatnonzero(kernels.sessions[:used, kernel.OWNER] >= 0)
+        assert kernels.faces(held) == faces(twin.open)
     assert not twin.open
 
 

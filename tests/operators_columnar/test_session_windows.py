@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pytest
-from strom.api.aggregates import collect, count, max_, sum_
+from strom.api.aggregates import count, max_, sum_
 from strom.api.output_tag import OutputTag
 from strom.api.specs import BuiltinWindow, ExtremeWindow, ReduceWindow, WindowSpec
 from strom.api.triggers import CountTrigger
@@ -19,8 +19,8 @@ from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from strom.core.errors import GraphError, TypeMismatchError
 from strom.core.keys import ColumnKey, FunctionKey
-from strom.operators.row_windows import RowWindowOperator
-from strom.operators.windows import make_window_operator
+from strom.operators.row_windows.operator import RowWindowOperator
+from strom.operators.windows.choice import make_window_operator
 from strom.testing.operator_harness import OperatorHarness
 
 GAP = 5
@@ -170,8 +170,6 @@ def test_what_needs_the_row_path() -> None:
         WindowSpec(FunctionKey(str), session, builtin),
         WindowSpec(KEY, session, ReduceWindow(max)),
         WindowSpec(KEY, session, builtin, CountTrigger.of(2)),
-        WindowSpec(KEY, session, ExtremeWindow("v", "max", True)),
-        WindowSpec(KEY, session, BuiltinWindow((("all", collect("v")),))),
     ):
         assert isinstance(make_window_operator(spec), RowWindowOperator)
 

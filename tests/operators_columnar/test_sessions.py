@@ -3,26 +3,21 @@ lateness, restores and rescales."""
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from columns_kit import AGGREGATES, FIELDS, HALVES, VALUES, WHOLE, of_groups, stamped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import (
     arg_max,
     arg_min,
     count,
-    first,
-    last,
-    max_,
-    mean,
-    min_,
     stddev,
     sum_,
     variance,
@@ -30,45 +25,15 @@ from strom.api.aggregates import (
 from strom.api.output_tag import OutputTag
 from strom.api.specs import BuiltinWindow, ExtremeWindow, WindowSpec
 from strom.api.windows import EventTimeSessionWindows
-from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.ids import KeyGroupRange
 from strom.core.keys import ColumnKey, ConstantKey, ExpressionKey
-from strom.operators.row_windows import RowWindowOperator
+from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.sessions.window import ColumnarSessionOperator
-from strom.operators.windows import make_window_operator
-from strom.state.backend import KEY_GROUP, StateTable
-from strom.state.key_groups import key_groups_of
-from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables
+from strom.operators.windows.choice import make_window_operator
+from strom.testing.operator_harness import OperatorHarness, regroup
 
-SCHEMA = pa.schema(
-    [
-        ("k", pa.string()),
-        ("g", pa.int32()),
-        ("v", pa.int64()),
-        ("f", pa.float64()),
-        ("d", pa.date32()),
-        ("b", pa.bool_()),
-        ("s", pa.string()),
-    ]
-)
-AGGREGATES = (
-    ("rows", count()),
-    ("n", count("v")),
-    ("total", sum_("v")),
-    ("low", min_("v")),
-    ("high", max_("f")),
-    ("fsum", sum_("f")),
-    ("avg", mean("v")),
-    ("one", first("v")),
-    ("two", last("f")),
-    ("day", max_("d")),
-    ("flag", min_("b")),
-    ("word", min_("s")),
-    ("upper", max_("s")),
-    ("opened", first("s")),
-    ("closed", last("s")),
-)
+SCHEMA = pa.schema([("k", pa.string()), ("g", pa.int32()), *FIELDS])
 LATE = OutputTag("late")
 GAP = 5
 KEYS = {
@@ -81,19 +46,7 @@ KEYS = {
 }
 
 
-def maybe(values: Any) -> Any:
-    return st.none() | values
-
-
-ROW = st.tuples(
-    maybe(st.sampled_from(["a", "b", "cc"])),
-    st.integers(0, 2),
-    maybe(st.integers(-3, 3)),
-    maybe(st.integers(-2, 2).map(float) | st.just(float("nan"))),
-    maybe(st.integers(-1, 1).map(lambda n: dt.date(1970, 1, 1) + dt.timedelta(n))),
-    maybe(st.booleans()),
-    maybe(st.sampled_from(["x", "yy", "z", ""])),
-)
+ROW = st.tuples(st.none() | st.sampled_from(["a", "b", "cc"]), st.integers(0, 2), *VALUES)
 RECORD = st.tuples(ROW, st.integers(-30, 60))
 STEP = st.lists(RECORD, min_size=1, max_size=8) | st.integers(-30, 65)
 STEPS = st.lists(STEP, max_size=8)
@@ -116,20 +69,12 @@ def window_of(function: Any, lateness: int = 0, key: Any = None) -> WindowSpec:
     )
 
 
-def batch_of(records: Sequence[Any]) -> ColumnBatch:
-    columns = list(zip(*[row for row, _ in records], strict=True))
-    data = pa.RecordBatch.from_arrays(
-        [pa.array(c, type=f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
-    )
-    return ColumnBatch(data, np.array([ts for _, ts in records], dtype=np.int64))
-
-
 def drive(harness: OperatorHarness, steps: Sequence[Any]) -> None:
     """Batches and (never decreasing) watermarks; the columnar operator's invariants hold after
     each."""
     for step in steps:
         if not isinstance(step, int):
-            harness.push(batch_of(step))
+            harness.push(stamped(SCHEMA, step))
         elif step >= harness.output.watermark:
             harness.watermark(step)
         check = getattr(harness.operator, "validate", None)
@@ -138,7 +83,15 @@ def drive(harness: OperatorHarness, steps: Sequence[Any]) -> None:
 
 
 def results(harness: OperatorHarness) -> list[str]:
-    return [repr((tuple(row), ts)) for row, ts in harness.stamped_outputs()]
+    """In order of time; sessions of one end are in no particular order, and sorted here."""
+    found = [(repr(tuple(row)), ts) for row, ts in harness.stamped_outputs()]
+    groups = groupby(found, key=lambda result: result[1])
+    return [repr(result) for _, group in groups for result in sorted(group)]
+
+
+def by_end(harness: OperatorHarness) -> list[Any]:
+    """Results by their sessions' ends and keys."""
+    return sorted(harness.outputs(), key=lambda row: (row.window_end, repr(row.k)))
 
 
 def late(harness: OperatorHarness) -> list[str]:
@@ -205,27 +158,9 @@ def test_what_is_left_after_late_records_is_the_same(steps: Any, lateness: int) 
     assert late(columns) == late(rows)
 
 
-def cut(snapshots: Sequence[OperatorSnapshotTables], groups: KeyGroupRange) -> Any:
-    tables = []
-    for snapshot in snapshots:
-        for table in snapshot.keyed:
-            mine = [group in groups for group in table.data.column(KEY_GROUP).to_pylist()]
-            if any(mine):
-                data = table.data.filter(pa.array(mine))
-                tables.append(StateTable(table.name, table.kind, data, table.metadata))
-    return OperatorSnapshotTables(tuple(tables), ())
-
-
-HALVES = (KeyGroupRange(0, 63), KeyGroupRange(64, 127))
-WHOLE = KeyGroupRange(0, 127)
-
-
-def of_groups(step: Any, groups: KeyGroupRange) -> Any:
+def part_of(step: Any, groups: KeyGroupRange) -> Any:
     """The records of a step whose keys belong to these groups."""
-    if isinstance(step, int):
-        return step
-    keys = batch_of(step).data.select(["k"])
-    return [r for r, g in zip(step, key_groups_of(keys, 128).tolist(), strict=True) if g in groups]
+    return step if isinstance(step, int) else of_groups(stamped(SCHEMA, step), step, "k", groups)
 
 
 @settings(max_examples=30, deadline=None)
@@ -243,14 +178,14 @@ def test_snapshots_restore_split_in_halves_and_whole_again(
     halves = []
     for groups in HALVES:
         half = OperatorHarness(
-            make_window_operator(spec), key_groups=groups, restored=cut(snapshots, groups)
+            make_window_operator(spec), key_groups=groups, restored=regroup(snapshots, groups)
         )
         half.output.watermark = last_watermark
-        drive(half, [part for step in between if (part := of_groups(step, groups)) != []])
+        drive(half, [part for step in between if (part := part_of(step, groups)) != []])
         halves.append(half)
     last_watermark = min(half.output.watermark for half in halves)
     joined = OperatorHarness(
-        make_window_operator(spec), restored=cut([h.snapshot() for h in halves], WHOLE)
+        make_window_operator(spec), restored=regroup([h.snapshot() for h in halves], WHOLE)
     )
     joined.output.watermark = last_watermark
     drive(joined, [*after, MAX_TIMESTAMP])
@@ -270,8 +205,7 @@ def test_first_extremes(steps: Any, field: str, kind: Any, every: bool) -> None:
     assert schemas(columns) == schemas(rows)
     assert late(columns) == late(rows)
     gone = {row.g for row in columns.side_outputs(LATE.tag_id)}
-    found = columns.outputs()
-    for row, other in zip(found, rows.outputs(), strict=True):
+    for row, other in zip(by_end(columns), by_end(rows), strict=True):
         assert repr((row.window_start, row.window_end, row[field])) == repr(
             (other.window_start, other.window_end, other[field])
         )
@@ -316,17 +250,17 @@ def test_halves_that_fired_unequally_far_become_one(before: Any, after: Any, lat
     apart, snapshots = [], []
     for behind, groups in zip((0, SKEW), HALVES, strict=True):
         half = OperatorHarness(make_window_operator(spec), key_groups=groups)
-        mine = [part for step in before if (part := of_groups(step, groups)) != []]
+        mine = [part for step in before if (part := part_of(step, groups)) != []]
         drive(half, [step - behind if isinstance(step, int) else step for step in mine])
         snapshots.append(half.snapshot())
         half.output.elements.clear()
         half.output.side.clear()
         apart.append(half)
-    joined = OperatorHarness(make_window_operator(spec), restored=cut(snapshots, WHOLE))
+    joined = OperatorHarness(make_window_operator(spec), restored=regroup(snapshots, WHOLE))
     joined.output.watermark = min(half.output.watermark for half in apart)
     drive(joined, [*after, MAX_TIMESTAMP])
     for half, groups in zip(apart, HALVES, strict=True):
-        mine = [part for step in after if (part := of_groups(step, groups)) != []]
+        mine = [part for step in after if (part := part_of(step, groups)) != []]
         drive(half, [*mine, MAX_TIMESTAMP])
     assert Counter(results(joined)) == Counter(r for half in apart for r in results(half))
     assert Counter(late(joined)) == Counter(r for half in apart for r in late(half))
@@ -349,7 +283,7 @@ def test_further_aggregates(steps: Any) -> None:
     steps, _ = number_records(steps)
     spec = spec_of(aggregates=LATER)
     columns, rows = both(spec, steps)
-    for row, other in zip(columns.outputs(), rows.outputs(), strict=True):
+    for row, other in zip(by_end(columns), by_end(rows), strict=True):
         for value, wanted in zip(row, other, strict=True):
             same = isinstance(value, float) and value == pytest.approx(wanted, nan_ok=True)
             assert same or value == wanted

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import count, last, max_, sum_
-from strom.api.cumulate_windows import CumulateEventTimeWindows
 from strom.api.order import OrderColumn
 from strom.api.output_tag import OutputTag
 from strom.api.specs import BuiltinWindow, ExtremeWindow, TopNWindow, WindowSpec
@@ -28,6 +27,7 @@ from strom.api.triggers import (
     PurgingTrigger,
 )
 from strom.api.windows import (
+    CumulateEventTimeWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
@@ -35,9 +35,9 @@ from strom.api.windows import (
 )
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey, ConstantKey
-from strom.operators.columnar_windows import make_columnar_window
-from strom.operators.row_windows import RowWindowOperator
-from strom.operators.ticking_windows import TickingWindowOperator
+from strom.operators.row_windows.operator import RowWindowOperator
+from strom.operators.windows.columnar_windows import make_columnar_window
+from strom.operators.windows.ticking_windows import TickingWindowOperator
 from strom.testing.operator_harness import OperatorHarness
 
 SCHEMA = pa.schema([("k", pa.string_view()), ("v", pa.int32()), ("s", pa.string_view())])

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import count, sum_
-from strom.api.cumulate_windows import CumulateEventTimeWindows
 from strom.api.order import OrderColumn
 from strom.api.specs import BuiltinWindow, TopNWindow, WindowSpec
 from strom.api.triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from strom.api.windows import (
+    CumulateEventTimeWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingProcessingTimeWindows,
@@ -25,8 +25,8 @@ from strom.api.windows import (
 from strom.core.batch import ColumnBatch
 from strom.core.clock import VirtualClock
 from strom.core.keys import ColumnKey
-from strom.operators.columnar_windows import make_columnar_window
-from strom.operators.row_windows import RowWindowOperator
+from strom.operators.row_windows.operator import RowWindowOperator
+from strom.operators.windows.columnar_windows import make_columnar_window
 from strom.state.key_groups import key_group, subtask_for
 from strom.testing.operator_harness import OperatorHarness
 

@@ -25,10 +25,10 @@ from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.errors import ConfigurationError, GraphError, TypeMismatchError
 from strom.core.keys import ColumnKey
-from strom.operators.best_rows import best_rows
-from strom.operators.columnar_windows import make_columnar_window
+from strom.operators.aggregates.best_rows import best_rows
 from strom.operators.kernels import reference_topn
-from strom.operators.row_windows import RowWindowOperator
+from strom.operators.row_windows.operator import RowWindowOperator
+from strom.operators.windows.columnar_windows import make_columnar_window
 from strom.testing.operator_harness import OperatorHarness
 
 SCHEMA = pa.schema(
@@ -118,7 +118,7 @@ def test_top_n_equals_a_sort(
     harness = OperatorHarness(make_columnar_window(spec))
     with pytest.MonkeyPatch.context() as patch:
         if thin:
-            patch.setattr("strom.operators.compacting_buffer.FIRST_COMPACTION", 1)
+            patch.setattr("strom.operators.windows.compacting_buffer.FIRST_COMPACTION", 1)
         for number, rows in enumerate(batches):
             if number == restart:
                 harness = OperatorHarness(make_columnar_window(spec), restored=harness.snapshot())

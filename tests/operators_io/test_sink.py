@@ -10,7 +10,7 @@ import pytest
 from strom.api.specs import SinkSpec
 from strom.core.batch import ObjectBatch
 from strom.core.errors import OperatorError
-from strom.operators.sink import SinkOperator
+from strom.operators.io.sink import SinkOperator
 
 
 class Writer:

@@ -15,7 +15,7 @@ from strom.core.batch import ObjectBatch
 from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP
 from strom.operators.base import PollStatus
-from strom.operators.source import ASK_AGAIN_MS, ReplayableSourceOperator
+from strom.operators.io.source import ASK_AGAIN_MS, ReplayableSourceOperator
 from strom.state.operator_state import OperatorStateBackend
 
 MORE, IDLE, ENDED = PollStatus.MORE, PollStatus.IDLE, PollStatus.ENDED

@@ -29,8 +29,8 @@ from strom.api.windows import SlidingEventTimeWindows
 from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.keys import ColumnKey
-from strom.operators.row_windows import RowWindowOperator
-from strom.operators.windows import make_window_operator
+from strom.operators.row_windows.operator import RowWindowOperator
+from strom.operators.windows.choice import make_window_operator
 from strom.testing.operator_harness import OperatorHarness
 
 DAY = dt.datetime(2020, 1, 1)

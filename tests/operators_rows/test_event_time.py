@@ -17,7 +17,7 @@ from strom.core.batch import ColumnBatch, ObjectBatch, Row
 from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, StreamStatus, Watermark
 from strom.core.errors import ConfigurationError, TypeMismatchError
-from strom.operators.event_time import extract_timestamps, make_tracker
+from strom.operators.time.event_time import extract_timestamps, make_tracker
 from strom.testing.operator_harness import OperatorHarness
 
 

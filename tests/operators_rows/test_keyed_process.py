@@ -9,7 +9,7 @@ from strom.api.functions import KeyedProcessFunction
 from strom.api.output_tag import OutputTag
 from strom.api.specs import KeyedProcessSpec
 from strom.api.time_domain import TimeDomain
-from strom.core.elements import MAX_TIMESTAMP, Watermark
+from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, Watermark
 from strom.core.errors import TypeMismatchError
 from strom.core.keys import FunctionKey
 from strom.state.descriptors import ListStateDescriptor, ValueStateDescriptor
@@ -172,7 +172,7 @@ EVENTS = st.lists(
 def run(events, cuts=()):
     spec = KeyedProcessSpec(KEY, Dedup())
     harness = OperatorHarness(spec)
-    main, side = [], []
+    main, side, mark = [], [], MIN_TIMESTAMP
     for index, event in enumerate([*events, MAX_TIMESTAMP]):
         if index in cuts:
             main += harness.stamped_outputs()
@@ -180,8 +180,9 @@ def run(events, cuts=()):
             harness = OperatorHarness(spec, restored=harness.snapshot())
         if not isinstance(event, int):
             harness.push([event[:2]], timestamps=[event[2]])
-        elif event > harness.output.watermark:
-            harness.watermark(event)
+        elif event > mark:
+            mark = event
+            harness.watermark(mark)
     return main + harness.stamped_outputs(), side + harness.side_outputs("repeat")
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strom.api.session_windows import DynamicEventTimeSessionWindows, EventTimeSessionWindows
 from strom.api.windows import TimeWindow
-from strom.operators.merging_windows import Merge, MergingWindows
+from strom.operators.row_windows.merging_windows import Merge, MergingWindows
 
 SESSIONS = EventTimeSessionWindows.with_gap(5)
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from columns_kit import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.aggregates import count, first, last, max_, mean, sum_
-from strom.api.functions import (
-    AggregateFunction,
-    ProcessWindowFunction,
-    WindowFunction,
+from row_windows_kit import (
+    KEY,
+    Averages,
+    Values,
+    WithKey,
+    listing,
+    push,
+    state_names,
 )
-from strom.api.output_tag import OutputTag
+from strom.api.aggregates import count, first, last, max_, mean, sum_
 from strom.api.specs import (
     AggregateWindow,
     BuiltinWindow,
@@ -30,72 +34,9 @@ from strom.api.windows import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP
-from strom.core.keys import ColumnKey, FunctionKey
+from strom.core.keys import ColumnKey
 from strom.testing.operator_harness import OperatorHarness
-
-KEY = FunctionKey(lambda record: record[0])
-LATE = OutputTag("late")
-
-
-class Listing(ProcessWindowFunction):
-    """(key, start, end, values)"""
-
-    def process(self, key, context, elements):
-        window = context.window()
-        yield key, window.start, window.end, [value for _, value in elements]
-
-
-def listing(assigner, **options):
-    return WindowSpec(KEY, assigner, ProcessWindow(Listing()), **options)
-
-
-def push(harness, *events):
-    """events: (key, timestamp); the value is the timestamp."""
-    harness.push(list(events), timestamps=[ts for _, ts in events])
-
-
-def state_names(harness):
-    """Names of keyed states that hold something, but for the operator's progress."""
-    names = {table.name for table in harness.snapshot().keyed if table.data.num_rows}
-    return names - {"__window_progress"}
-
-
-class Values(WindowFunction):
-    def apply(self, key, window, inputs):
-        return [[value for _, value in inputs]]
-
-
-class Averages(AggregateFunction):
-    def create_accumulator(self):
-        return [0, 0]
-
-    def add(self, value, accumulator):
-        accumulator[0] += value[1]
-        accumulator[1] += 1
-        return accumulator
-
-    def get_result(self, accumulator):
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, a, b):
-        return [a[0] + b[0], a[1] + b[1]]
-
-
-class WithKey(ProcessWindowFunction):
-    def process(self, key, context, elements):
-        (element,) = elements
-        yield key, element
-        yield OutputTag("side"), element
-
-
-def columns(rows, schema, stamps):
-    data = pa.RecordBatch.from_pylist(
-        [dict(zip(schema.names, r, strict=True)) for r in rows], schema
-    )
-    return ColumnBatch(data, np.array(stamps, dtype=np.int64))
-
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int32())])
 
@@ -114,10 +55,10 @@ def test_builtin_aggregates_over_sessions():
     )
     harness = OperatorHarness(spec)
     rows = [("a", 1), ("a", None), ("a", 5), ("b", None)]
-    harness.push(columns(rows, SCHEMA, [0, 8, 4, 3]))
+    harness.push(batch(SCHEMA, rows, stamps=[0, 8, 4, 3]))
     harness.watermark(MAX_TIMESTAMP)
-    (batch,) = harness.batches()
-    assert batch.data.to_pylist() == [
+    (found,) = harness.batches()
+    assert found.data.to_pylist() == [
         {
             "k": "b",
             "window_start": 3,
@@ -141,7 +82,7 @@ def test_builtin_aggregates_over_sessions():
             "end": 5,
         },
     ]
-    kinds = [str(kind) for kind in batch.data.schema.types]
+    kinds = [str(kind) for kind in found.data.schema.types]
     assert kinds == [
         "string",
         "int64",
@@ -153,7 +94,7 @@ def test_builtin_aggregates_over_sessions():
         "int32",
         "int32",
     ]
-    assert batch.timestamps.tolist() == [7, 12]
+    assert found.timestamps.tolist() == [7, 12]
 
 
 def test_types_of_builtin_results_survive_a_restore():
@@ -161,11 +102,11 @@ def test_types_of_builtin_results_survive_a_restore():
         ColumnKey(("k",)), EventTimeSessionWindows.with_gap(5), BuiltinWindow((("m", max_("v")),))
     )
     harness = OperatorHarness(spec)
-    harness.push(columns([("a", None)], SCHEMA, [0]))
+    harness.push(batch(SCHEMA, [("a", None)], stamps=[0]))
     restored = OperatorHarness(spec, restored=harness.snapshot())
     restored.watermark(MAX_TIMESTAMP)
-    (batch,) = restored.batches()
-    assert [str(kind) for kind in batch.data.schema.types] == ["string", "int64", "int64", "int32"]
+    (found,) = restored.batches()
+    assert [str(kind) for kind in found.data.schema.types] == ["string", "int64", "int64", "int32"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +117,7 @@ def test_extreme_over_sessions(ties, expected):
         ColumnKey(("k",)), EventTimeSessionWindows.with_gap(5), ExtremeWindow("v", "max", ties)
     )
     harness = OperatorHarness(spec)
-    harness.push(columns([("a", 5), ("a", 3), ("a", 5), ("a", None)], SCHEMA, [0, 8, 4, 2]))
+    harness.push(batch(SCHEMA, [("a", 5), ("a", 3), ("a", 5), ("a", None)], stamps=[0, 8, 4, 2]))
     harness.watermark(MAX_TIMESTAMP)
     assert [tuple(row)[1:] for row in harness.outputs()] == expected
     assert harness.batches()[0].data.schema.names == ["k", "v", "window_start", "window_end"]

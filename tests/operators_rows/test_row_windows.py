@@ -5,14 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from row_windows_kit import (
+    KEY,
+    LATE,
+    Averages,
+    Values,
+    WithKey,
+    listing,
+    push,
+    state_names,
+)
 from strom.api.functions import (
-    AggregateFunction,
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
-    WindowFunction,
 )
-from strom.api.output_tag import OutputTag
 from strom.api.specs import (
     AggregateWindow,
     ProcessWindow,
@@ -41,30 +48,10 @@ from strom.api.windows import (
 from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP, Watermark
 from strom.core.errors import GraphError, StateError, TypeMismatchError
-from strom.core.keys import ColumnKey, ConstantKey, FunctionKey
-from strom.operators.row_windows import RowWindowOperator
+from strom.core.keys import ColumnKey, ConstantKey
+from strom.operators.row_windows.operator import RowWindowOperator
 from strom.state.descriptors import ReducingStateDescriptor, ValueStateDescriptor
 from strom.testing.operator_harness import OperatorHarness
-
-KEY = FunctionKey(lambda record: record[0])
-LATE = OutputTag("late")
-
-
-class Listing(ProcessWindowFunction):
-    """(key, start, end, values)"""
-
-    def process(self, key, context, elements):
-        window = context.window()
-        yield key, window.start, window.end, [value for _, value in elements]
-
-
-def listing(assigner, **options):
-    return WindowSpec(KEY, assigner, ProcessWindow(Listing()), **options)
-
-
-def push(harness, *events):
-    """events: (key, timestamp); the value is the timestamp."""
-    harness.push(list(events), timestamps=[ts for _, ts in events])
 
 
 def test_tumbling_windows_fire_in_order_when_the_watermark_passes_their_last_millisecond():
@@ -167,12 +154,6 @@ def test_allowed_lateness_fires_again_per_late_record_and_then_forgets():
     assert state_names(harness) == set()
 
 
-def state_names(harness):
-    """Names of keyed states that hold something, but for the operator's progress."""
-    names = {table.name for table in harness.snapshot().keyed if table.data.num_rows}
-    return names - {"__window_progress"}
-
-
 def test_sessions_merge_out_of_order():
     #   0    5    10   15   20   25
     #   a         c              e      gap 5
@@ -261,11 +242,6 @@ def values(spec, events, finish=True):
     return harness.outputs()
 
 
-class Values(WindowFunction):
-    def apply(self, key, window, inputs):
-        return [[value for _, value in inputs]]
-
-
 def test_count_trigger_keeps_and_purging_drops():
     events = [("a", n) for n in range(5)]
     keep = WindowSpec(KEY, GlobalWindows.create(), ProcessWindow(Values()), CountTrigger.of(2))
@@ -321,29 +297,6 @@ def test_continuous_processing_time_trigger():
     push(harness, ("a", 1))
     harness.advance_processing_time(11)
     assert harness.outputs() == [[1], [1]]
-
-
-class Averages(AggregateFunction):
-    def create_accumulator(self):
-        return [0, 0]
-
-    def add(self, value, accumulator):
-        accumulator[0] += value[1]
-        accumulator[1] += 1
-        return accumulator
-
-    def get_result(self, accumulator):
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, a, b):
-        return [a[0] + b[0], a[1] + b[1]]
-
-
-class WithKey(ProcessWindowFunction):
-    def process(self, key, context, elements):
-        (element,) = elements
-        yield key, element
-        yield OutputTag("side"), element
 
 
 def test_aggregate_with_window_function_and_side_output():

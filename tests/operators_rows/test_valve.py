@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, StreamStatus, Watermark
 from strom.core.errors import IllegalTransitionError
-from strom.operators.valve import WatermarkValve
+from strom.operators.time.valve import WatermarkValve
 
 IDLE, ACTIVE = StreamStatus(False), StreamStatus(True)
 

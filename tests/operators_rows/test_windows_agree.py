@@ -26,13 +26,17 @@ from strom.api.aggregates import (
     variance,
 )
 from strom.api.specs import BuiltinWindow, ExtremeWindow, WindowSpec
-from strom.api.triggers import CountTrigger
-from strom.api.windows import EventTimeSessionWindows, SlidingEventTimeWindows
+from strom.api.triggers import CountTrigger, ProcessingTimeTrigger
+from strom.api.windows import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.keys import ColumnKey
-from strom.operators.row_windows import RowWindowOperator
-from strom.operators.windows import make_window_operator
+from strom.operators.row_windows.operator import RowWindowOperator
+from strom.operators.windows.choice import make_window_operator
 from strom.testing.operator_harness import OperatorHarness
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int32())])
@@ -96,8 +100,8 @@ def test_rows_and_kernels_agree(name, records):
 
 def test_what_kernels_do_not_cover_runs_on_rows():
     builtin = FUNCTIONS["aggregates"]
-    dynamic = EventTimeSessionWindows.with_dynamic_gap(lambda r: 5)
-    sessions = WindowSpec(KEY, dynamic, builtin)
-    custom = WindowSpec(KEY, SlidingEventTimeWindows.of(10, 5), builtin, CountTrigger.of(2))
-    for spec in (sessions, custom):
+    sessions = WindowSpec(KEY, EventTimeSessionWindows.with_gap(5), builtin, CountTrigger.of(2))
+    windows = TumblingEventTimeWindows.of(10)
+    by_the_clock = WindowSpec(KEY, windows, builtin, ProcessingTimeTrigger())
+    for spec in (sessions, by_the_clock):
         assert isinstance(make_window_operator(spec), RowWindowOperator)

@@ -138,7 +138,7 @@ def test_equal_hashes_are_told_apart_by_their_bytes() -> None:
 
 
 def test_kernel_stops_where_it_has_no_room() -> None:
-    table, state = np.zeros(16, dtype=np.int64), np.array([0, -1, 0], dtype=np.int64)
+    table, state = np.zeros(24, dtype=np.int32), np.array([0, -1, 0], dtype=np.int64)
     keys, out = np.empty(4, np.int64), np.full(8, -1, np.int64)
     batch = np.array([5, 5, 6, 7, 8, 5, 9, 5], dtype=np.int64)
     valid = np.empty(0, np.bool_)

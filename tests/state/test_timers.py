@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strom.core.errors import StateError
 from strom.state.key_groups import range_for
 from strom.state.memory import MemoryKeyedStateBackend
 from strom.state.timers import MemoryTimerQueue
@@ -91,3 +93,57 @@ def test_agrees_with_a_sorted_list_also_across_restore(operations: list[Any]) ->
     restored.restore(backend.snapshot().tables())
     expected.sort(key=lambda timer: timer[0])
     assert drain(restored.timers("t")) == drain(queue) == expected
+
+
+SCRIPT = st.lists(
+    st.one_of(
+        st.tuples(st.just("register"), st.integers(0, 3), st.sampled_from("abc")),
+        st.tuples(st.just("delete"), st.integers(0, 3), st.sampled_from("abc")),
+        st.tuples(st.just("fire"), st.integers(0, 3), st.just("")),
+        st.tuples(st.just("look"), st.just(0), st.just("")),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SCRIPT)
+def test_agrees_with_a_sorted_list_while_firing(script: list[Any]) -> None:
+    """Timers come and go between two firings of one timestamp, also ones that are past."""
+    queue = MemoryTimerQueue()
+    model: list[Any] = []
+    for step, time, key in script:
+        timer = (time, key, None)
+        match step:
+            case "register":
+                queue.register(time, key)
+                model += [] if timer in model else [timer]
+            case "delete":
+                queue.delete(time, key)
+                model = [other for other in model if other != timer]
+            case "look":
+                assert queue.peek() == min((t for t, _, _ in model), default=None)
+            case "fire":
+                due = min((t for t in model if t[0] <= time), key=lambda t: t[0], default=None)
+                assert queue.pop_due(time) == due
+                model = [other for other in model if other != due]
+        queue.validate()
+        assert len(queue) == len(model)
+    assert drain(queue) == sorted(model, key=lambda timer: timer[0])
+
+
+def test_many_timers_of_one_moment_fire_in_linear_time() -> None:
+    queue = MemoryTimerQueue()
+    for key in range(200_000):
+        queue.register(7, key)
+    assert [key for _, key, _ in drain(queue)] == list(range(200_000))
+    assert (len(queue), queue.peek()) == (0, None)
+
+
+def test_a_timer_needs_a_key() -> None:
+    backend = MemoryKeyedStateBackend(range_for(0, 1, 128), 128)
+    with pytest.raises(StateError, match="no current key"):
+        backend.timers("t").register(5, backend.current.key)
+    with pytest.raises(TypeError, match="unhashable"):
+        backend.timers("t").register(5, ["a list"])
+    assert len(backend.timers("t")) == 0

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from columns_kit import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import StreamExecutionEnvironment, count, first, last, max_, mean, min_, sum_
@@ -24,7 +25,7 @@ from strom.core.errors import ConfigurationError, StateError, TypeMismatchError
 from strom.core.keys import ColumnKey
 from strom.state.key_groups import key_groups_of
 from strom.testing.operator_harness import OperatorHarness
-from tables_kit import GROUPS, HALVES, WHOLE, Materialised, Subtasks, batch, plain
+from tables_kit import GROUPS, HALVES, WHOLE, Materialised, Subtasks, plain
 
 Row = tuple[Any, ...]
 SCHEMA = pa.schema(

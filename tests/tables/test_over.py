@@ -18,13 +18,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from columns_kit import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import count, first, last, max_, mean, min_, sum_
 from strom.api.table_specs import OverSpec
 from strom.core.errors import GraphError, TypeMismatchError
 from strom.core.keys import ColumnKey
-from tables_kit import HALVES, WHOLE, Subtasks, batch, plain
+from tables_kit import HALVES, WHOLE, Subtasks, plain
 
 Row = tuple[Any, ...]
 SCHEMA = pa.schema({"k": pa.string(), "v": pa.int64(), "x": pa.float64(), "s": pa.string()})

@@ -33,7 +33,7 @@ rows = st.lists(
 @given(st.lists(rows, max_size=4), st.booleans())
 def test_best_rows(batches: Any, later: bool) -> None:
     held: dict[int, Any] = {}
-    words, winner = np.zeros(2 * SLOTS, np.int64), np.full(SLOTS, -1)
+    words, winner = np.zeros(2 * SLOTS, np.int64), np.full(SLOTS, -1, np.int32)
     remap: dict[int, int] = {}
     for batch in batches:
         known = len(remap)
@@ -54,8 +54,8 @@ def test_best_rows(batches: Any, later: bool) -> None:
 @given(rows, st.integers(1, 4))
 def test_insert_ranked(batch: Any, n: int) -> None:
     slots, new = [slot for slot, _ in batch], [w for _, w in batch]
-    sizes, marks = np.zeros(SLOTS, np.int64), np.full(SLOTS, -1)
-    words, ids = np.zeros(SLOTS * n * 2, np.int64), np.zeros(SLOTS * n, np.int64)
+    sizes, marks = np.zeros(SLOTS, np.int32), np.full(SLOTS, -1, np.int32)
+    words, ids = np.zeros(SLOTS * n * 2, np.int64), np.zeros(SLOTS * n, np.int32)
     touched, before_sizes = (np.empty(len(batch), np.int64) for _ in range(2))
     before = np.empty(len(batch) * n, np.int64)
     held: dict[int, list[Any]] = {}

@@ -1,0 +1,54 @@
+"""Why attempts of a job failed, and whether and when the next one begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...core.job_status import JobStatus
+from .restart import RestartPolicy
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Of an attempt. Not `recoverable`: another attempt would end the same way. `symptom`: it may
+    only be the consequence of another task's loss."""
+
+    cause: str
+    recoverable: bool = True
+    symptom: bool = False
+
+
+class Failures:
+    """The failures of one job, one per attempt: only the first cause of each counts."""
+
+    def __init__(self, policy: RestartPolicy) -> None:
+        self._policy = policy
+        self._last: Failure | None = None
+        self.restarts = 0
+        """Decided so far; only grows."""
+        self.restart_at_ms = 0
+        """When the attempt after the last recoverable failure may begin."""
+
+    @property
+    def last_cause(self) -> str | None:
+        """First cause of the latest failed attempt."""
+        return None if self._last is None else self._last.cause
+
+    def on_stable(self, now_ms: int) -> None:
+        """The job reached RUNNING."""
+        self._policy.on_stable(now_ms)
+
+    def on_failure(self, failure: Failure, now_ms: int) -> JobStatus:
+        """An attempt failed: RESTARTING if there will be another one, else FAILING."""
+        self._last = failure
+        delay_ms = self._policy.on_failure(now_ms) if failure.recoverable else None
+        if delay_ms is None:
+            return JobStatus.FAILING
+        self.restarts += 1
+        self.restart_at_ms = now_ms + delay_ms
+        return JobStatus.RESTARTING
+
+    def on_loss(self, cause: str) -> None:
+        """A task of the failed attempt turned out to be lost: explains what was only a symptom."""
+        if self._last is not None and self._last.symptom:
+            self._last = Failure(cause, self._last.recoverable)

@@ -1,0 +1,141 @@
+"""The task's part in a checkpoint: align the barriers, copy the state, write it, say so.
+
+Copying happens on the task's thread, between two batches; writing happens in the background, and
+comes back through the mailbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...checkpoint.alignment import Abandon, Align, BarrierAligner, Block, UnblockAll
+from ...checkpoint.handles import SubtaskSnapshot
+from ...checkpoint.snapshot_io import read_operator, write_subtask
+from ...core.clock import Clock
+from ...core.elements import CheckpointBarrier
+from ...core.ids import CheckpointId
+from ...state.backend import NoSnapshot
+from ..exchange.endpoint import InputGate
+from ..messages import CheckpointAcknowledged, CheckpointDeclined, TaskReport
+from .background import Background
+from .chain import OperatorChain
+from .deployment import TaskDeployment
+
+
+class TaskCheckpoints:
+    """The checkpoints of one task in one attempt. A task without inputs is told when to begin one
+    (`trigger`), the others hear it from their barriers."""
+
+    def __init__(
+        self,
+        deployment: TaskDeployment,
+        chain: OperatorChain,
+        gate: InputGate,
+        clock: Clock,
+        background: Background,
+        report: Callable[[TaskReport], None],
+        post: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """`post` runs a call on the task's thread; it is called from the background's."""
+        self._deployment = deployment
+        self._chain = chain
+        self._gate = gate
+        self._clock = clock
+        self._background = background
+        self._report = report
+        self._post = post
+        self._aligner = BarrierAligner(len(deployment.inputs)) if deployment.inputs else None
+        self._alignment_started = 0.0
+
+    def restore(self) -> None:
+        """Put the state of the checkpoint to start from, if there is one, into the contexts of the
+        operators. Before they are opened."""
+        d = self._deployment
+        if d.restore is None:
+            return
+        for context in self._chain.contexts:
+            keyed, operator = read_operator(
+                d.restore_storage,
+                d.restore,
+                context.operator_id,
+                d.task.subtask,
+                d.vertex.parallelism,
+                d.vertex.max_parallelism,
+            )
+            context.keyed_state.restore(keyed)
+            context.operator_state.restore(operator)
+
+    def trigger(self, barrier: CheckpointBarrier) -> None:
+        """The coordinator wants one."""
+        self._snapshot(barrier, 0.0)
+
+    def on_barrier(self, index: int, barrier: CheckpointBarrier) -> None:
+        """Input channel `index` delivered a barrier."""
+        assert self._aligner is not None
+        if not self._aligner.aligning:
+            self._alignment_started = self._clock.monotonic()
+        for action in self._aligner.on_barrier(index, barrier):
+            match action:
+                case Block(channel):
+                    self._gate.block(channel)
+                case UnblockAll():
+                    self._gate.unblock_all()
+                case Align(aligned):
+                    waited = self._clock.monotonic() - self._alignment_started
+                    self._snapshot(aligned, waited * 1000.0)
+                case Abandon(checkpoint_id):
+                    self._chain.notify_aborted(checkpoint_id)
+
+    def on_aborted(self, checkpoint_id: CheckpointId) -> None:
+        """The coordinator gave it up."""
+        if self._aligner is not None:
+            for action in self._aligner.on_abort(checkpoint_id):
+                if isinstance(action, UnblockAll):
+                    self._gate.unblock_all()
+        self._chain.notify_aborted(checkpoint_id)
+
+    def _snapshot(self, barrier: CheckpointBarrier, alignment_ms: float) -> None:
+        """The synchronous part, the barrier onwards, and the rest handed to the background."""
+        started = self._clock.monotonic()
+        checkpoint_id = barrier.checkpoint_id
+        only_commits = barrier.terminal and self._deployment.config.checkpoint.only_commits
+        self._chain.prepare_snapshot(checkpoint_id, only_commits)
+        self._chain.send_barrier(barrier)
+        parts = [
+            (
+                c.operator_id,
+                NoSnapshot() if only_commits else c.keyed_state.snapshot(),
+                c.operator_state.snapshot(),
+            )
+            for c in self._chain.contexts
+        ]
+        sync_ms = (self._clock.monotonic() - started) * 1000.0
+        task, storage = self._deployment.task, self._deployment.storage
+
+        def done(snapshot: Any, error: BaseException | None) -> None:
+            elapsed = (self._clock.monotonic() - started) * 1000.0 - sync_ms
+            answer = self._answer(checkpoint_id, snapshot, error, (sync_ms, elapsed, alignment_ms))
+            self._post(lambda: self._report(answer))
+
+        def write() -> SubtaskSnapshot:
+            return write_subtask(storage, checkpoint_id, task, parts, self._unwanted)
+
+        self._background.submit(write, done)
+
+    def _unwanted(self) -> bool:
+        """Whether the task has ended, and with it what is being written."""
+        return self._background.closed
+
+    def _answer(
+        self,
+        checkpoint_id: CheckpointId,
+        snapshot: Any,
+        error: BaseException | None,
+        times: tuple[float, float, float],
+    ) -> CheckpointAcknowledged | CheckpointDeclined:
+        d = self._deployment
+        if error is not None:
+            reason = f"task {d.label}: {type(error).__name__}: {error}"
+            return CheckpointDeclined(d.task, d.attempt, checkpoint_id, reason)
+        return CheckpointAcknowledged(d.task, d.attempt, checkpoint_id, snapshot, *times)

@@ -1,0 +1,172 @@
+"""What a task handles next: a source of its own is polled, other tasks' records come from the gate.
+
+Both hand a little to the head of the chain per call, so that mail and network get their turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol
+
+from ...core.batch import Batch, ColumnBatch, ObjectBatch
+from ...core.clock import Clock
+from ...core.elements import (
+    CheckpointBarrier,
+    Control,
+    Element,
+    EndOfData,
+    LatencyMarker,
+    StreamStatus,
+    Watermark,
+)
+from ...operators.base import PollStatus, SourceOperator
+from ...operators.time.valve import Action as ValveAction
+from ...operators.time.valve import WatermarkValve
+from ..exchange.endpoint import InputGate
+from ..graph.model import Channel
+from .chain import ChainNode, OperatorChain
+from .portions import Portions
+
+ELEMENTS_PER_STEP = 16
+"""How much input one `take` handles at most."""
+
+STEP_S = 0.01
+"""How long, at most, but for the element being handled: slow functions must not hold up control."""
+
+
+class Intake(Protocol):
+    """Where a task's records come from. Errors of operators come out of `take` as OperatorError."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether no record will come any more; never false again."""
+        ...
+
+    def take(self) -> bool:
+        """Handle what there is, up to a step's worth; whether that was anything. Not called while
+        the outputs are full. Stops at the end of the records; what comes behind them, the barriers
+        of the terminal checkpoint, is left to later calls."""
+        ...
+
+    def wake(self) -> None:
+        """Mail came or a timer fired: there may be something again."""
+        ...
+
+
+class SourceIntake:
+    """Polls the source at the head of the chain."""
+
+    def __init__(self, head: ChainNode, source: SourceOperator) -> None:
+        self._head = head
+        self._source = source
+        self._idle = False
+        """Whether the last poll found nothing, and nobody has woken this since."""
+        self.ended = False
+
+    def take(self) -> bool:
+        if self._idle or self.ended:
+            return False
+        status = self._head.guard(self._source.poll)
+        self.ended = status is PollStatus.ENDED
+        self._idle = status is PollStatus.IDLE
+        return not self._idle
+
+    def wake(self) -> None:
+        self._idle = False
+
+
+class GateIntake:
+    """Takes from the input gate: records to the head of the chain, watermarks and activity through
+    the valve, barriers to the alignment."""
+
+    def __init__(
+        self,
+        inputs: tuple[Channel, ...],
+        chain: OperatorChain,
+        gate: InputGate,
+        clock: Clock,
+        batch_size: int,
+        on_barrier: Callable[[int, CheckpointBarrier], None],
+    ) -> None:
+        """`inputs` in order of `target_index`."""
+        self._chain = chain
+        self._gate = gate
+        self._clock = clock
+        self._on_barrier = on_barrier
+        self._ports = [channel.port for channel in inputs]
+        self._valve = WatermarkValve(len(inputs))
+        self._portions = Portions(batch_size)
+        self._rest: tuple[int, Batch, int] | None = None
+        """Input channel, batch, and how many of its records were handled: comes before the gate."""
+        self._open_ports = Counter(self._ports)
+        """Channels by port that have not delivered EndOfData."""
+
+    @property
+    def ended(self) -> bool:
+        return not self._open_ports
+
+    def take(self) -> bool:
+        until = self._clock.monotonic() + STEP_S
+        for taken in range(ELEMENTS_PER_STEP):
+            if self._rest is not None:
+                self._process(*self._rest)
+            elif (item := self._gate.poll()) is not None:
+                self._on_element(*item)
+            else:
+                return taken > 0
+            if not self._chain.available or self.ended or self._clock.monotonic() >= until:
+                break
+        return True
+
+    def wake(self) -> None:
+        """The gate is asked each time."""
+
+    def _on_element(self, index: int, element: Element) -> None:
+        if isinstance(element, (ColumnBatch, ObjectBatch)):
+            if len(element):
+                self._process(index, element, 0)
+        else:
+            self._on_control(index, element)
+
+    def _process(self, index: int, batch: Batch, done: int) -> None:
+        """One portion of a batch of which `done` records were handled before."""
+        left = len(batch) - done
+        count = min(left, self._portions.records)
+        portion = batch if count == len(batch) else batch.slice(done, count)
+        self._rest = None if count == left else (index, batch, done + count)
+        started = self._clock.monotonic()
+        self._chain.head.process(portion, self._ports[index])
+        self._portions.took(count, self._clock.monotonic() - started)
+
+    def _on_control(self, index: int, element: Control) -> None:
+        match element:
+            case Watermark(timestamp):
+                self._apply(self._valve.on_watermark(index, timestamp))
+            case StreamStatus(active):
+                self._apply(self._valve.on_status(index, active))
+            case CheckpointBarrier():
+                self._on_barrier(index, element)
+            case LatencyMarker(marked_ms, _, _):
+                delay = self._clock.now_ms() - marked_ms
+                self._chain.head.metrics.gauge("latency_ms", delay)
+            case EndOfData():
+                self._apply(self._valve.on_end(index))
+                self._end_channel(self._ports[index])
+
+    def _apply(self, actions: list[ValveAction]) -> None:
+        head = self._chain.head
+        for action in actions:
+            match action:
+                case Watermark(timestamp):
+                    head.guard(head.operator.process_watermark, timestamp)
+                case StreamStatus(active):
+                    head.guard(head.operator.process_status, active)
+
+    def _end_channel(self, port: int) -> None:
+        """One more channel of the port has ended; the last one ends the port."""
+        self._open_ports[port] -= 1
+        if not self._open_ports[port]:
+            del self._open_ports[port]
+            head = self._chain.head
+            head.guard(head.operator.end_input, port)

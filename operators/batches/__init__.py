@@ -1,0 +1,1 @@
+"""Functions and expressions over whole batches."""

@@ -1,0 +1,1 @@
+"""Where streams begin and end: sources with positions, sinks with two-phase commit."""

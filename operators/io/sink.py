@@ -1,0 +1,152 @@
+"""The end of a stream: two-phase commit of a sink writer, driven by checkpoints.
+
+    barrier n    prepare_commit(n) -> committables, part of checkpoint n
+    n complete   commit everything prepared at checkpoints <= n, in order; forget it
+    n aborted    nothing: what was prepared for n is committed with the next completed checkpoint
+    restore      recover(committables of the restored checkpoint), before the first record; if that
+                 is not the last one committed, revoke(checkpoint) first
+
+Several checkpoints may be prepared before one completes. What a writer prepares beside the task's
+thread (a callable) is run once, by the asynchronous part of the first snapshot that holds it; all
+later readers share that result, or that error. After the end of the input nothing is published
+until the terminal checkpoint completes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from ...api.connectors import PreparedCommit, SinkWriter, WriterContext
+from ...api.specs import SinkSpec
+from ...core.batch import Batch
+from ...core.errors import OperatorError
+from ...state.descriptors import ListStateDescriptor
+from ..base import Operator
+
+COMMITTABLES = ListStateDescriptor("committables")
+"""Items: (checkpoint id, committable), in order of checkpoints."""
+
+_log = logging.getLogger(__name__)
+
+
+class Prepared:
+    """What was prepared for one checkpoint: known, or made on first use, once, on any thread.
+
+    Invariant: `_result` and `_failure` are not both set, and neither changes once set.
+    """
+
+    def __init__(
+        self, checkpoint_id: int, prepared: PreparedCommit, where: tuple[str, int]
+    ) -> None:
+        self.checkpoint_id = checkpoint_id
+        self._where = where
+        self._lock = threading.Lock()
+        self._make = prepared if callable(prepared) else None
+        self._result: tuple[Any, ...] | None = None if callable(prepared) else tuple(prepared)
+        self._failure: OperatorError | None = None
+
+    @property
+    def known(self) -> bool:
+        return self._result is not None
+
+    def committables(self) -> Sequence[Any]:
+        """The committables; waits while another thread makes them. Raises OperatorError if making
+        them failed, at every call: a second try could publish half of the work twice."""
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            if self._result is None:
+                assert self._make is not None
+                checkpoint = self.checkpoint_id
+                try:
+                    self._result = tuple(self._make())
+                except Exception as error:
+                    self._failure = OperatorError(
+                        *self._where,
+                        f"preparing the commit of checkpoint {checkpoint} failed: {error!r}",
+                    )
+                    raise self._failure from error
+                finally:
+                    self._make = None
+            return self._result
+
+    def items(self) -> list[tuple[int, Any]]:
+        """As elements of the state COMMITTABLES."""
+        return [(self.checkpoint_id, committable) for committable in self.committables()]
+
+
+class SinkOperator(Operator):
+    """Runs one writer of `spec.sink` in one subtask."""
+
+    _writer: SinkWriter
+
+    def __init__(self, spec: SinkSpec) -> None:
+        self._spec = spec
+        self._pending: list[Prepared] = []
+        """Prepared and not committed, by ascending checkpoint."""
+        self._opened = False
+
+    def open(self) -> None:
+        ctx = self.ctx
+        self._state = ctx.operator_state.get_list_state(COMMITTABLES)
+        self._writer = self._spec.sink.create_writer(
+            WriterContext(
+                operator=ctx.name,
+                operator_id=ctx.operator_id,
+                job_id=ctx.job_id,
+                subtask=ctx.subtask,
+                parallelism=ctx.parallelism,
+                attempt=ctx.attempt,
+                clock=ctx.clock,
+                publish=ctx.publish,
+                checkpointing=ctx.config.checkpoint.interval is not None,
+            )
+        )
+        self._opened = True
+        if ctx.restored or ctx.attempt > 0:
+            if ctx.revoke_after is not None:
+                self._writer.revoke(ctx.revoke_after)
+            restored = sorted(self._state.get(), key=lambda item: item[0])
+            self._writer.recover([committable for _, committable in restored])
+        self._state.clear()
+
+    def process(self, batch: Batch, port: int = 0) -> None:
+        self._writer.write(batch)
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        prepared = self._writer.prepare_commit(checkpoint_id)
+        where = (self.ctx.name, self.ctx.subtask)
+        self._pending.append(Prepared(checkpoint_id, prepared, where))
+        known = [p for p in self._pending if p.known]
+        self._state.update([item for p in known for item in p.items()])
+        for late in self._pending:
+            if late not in known:
+                self.ctx.operator_state.set_deferred(COMMITTABLES.name, late.items)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Commit. An error leaves what is not committed pending, and fails the task."""
+        while self._pending and self._pending[0].checkpoint_id <= checkpoint_id:
+            committables = self._pending[0].committables()
+            self._writer.commit(committables)
+            self.ctx.metrics.count("committed", len(committables))
+            del self._pending[0]
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Keep what was prepared: the records before an aborted barrier belong to the next one."""
+
+    def close(self) -> None:
+        if not self._opened:
+            return
+        self._opened = False
+        try:
+            self._writer.close()
+        except Exception:
+            _log.warning("operator '%s': closing its writer failed", self.ctx.name, exc_info=True)
+
+    def validate(self) -> None:
+        """Assert the invariants; for tests."""
+        ids = [p.checkpoint_id for p in self._pending]
+        assert ids == sorted(set(ids)), f"pending checkpoints {ids} are not ascending"

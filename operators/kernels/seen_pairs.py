@@ -1,0 +1,82 @@
+"""Kernels of sets of (group, value) in which each member carries a bit per view that has seen it.
+
+A set is open addressing with linear probing over `cells`: (value's code + 1) << 32 | group, 0 for a
+free cell; there may be any number of cells below 2**31, one of them free. Cell c has the bits
+seen[c * width : (c + 1) * width]. Twins in `reference_seen_pairs`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.native import int64, njit, uint8, void
+from .signatures import BOOLS_IN, INTS, INTS_IN, OPTIONS
+
+BYTES = uint8[::1]
+
+_C1 = np.uint64(0x9E3779B97F4A7C15)
+_C2 = np.uint64(0xD6E8FEB86659FD93)
+
+
+@njit(inline="always")
+def _start(word: Any, cells: Any) -> Any:
+    """Where probing for a word starts: the top bits of its hash, as a fraction of the cells."""
+    h = np.uint64(word) * _C1
+    h ^= h >> np.uint64(32)
+    return np.int64(((h * _C2) >> np.uint64(32)) * np.uint64(cells) >> np.uint64(32))
+
+
+@njit([int64(INTS_IN, INTS, INTS)], **OPTIONS)
+def find_pairs(words: Any, cells: Any, at: Any) -> int:
+    """at[i] = the cell of words[i], put there if it is new; returns how many are. There is a free
+    cell for each word and one more."""
+    new = 0
+    for i in range(words.size):
+        word = words[i]
+        cell = _start(word, cells.size)
+        while cells[cell] != word:
+            if cells[cell] == 0:
+                cells[cell] = word
+                new += 1
+                break
+            cell += 1
+            if cell == cells.size:
+                cell = 0
+        at[i] = cell
+    return new
+
+
+@njit([void(INTS_IN, INTS_IN, BOOLS_IN, int64, int64, BYTES, INTS)], **OPTIONS)
+def see_pairs(
+    groups: Any, at: Any, valid: Any, view: int, width: int, seen: Any, distinct: Any
+) -> None:
+    """The view sees each valid row's pair (`valid` empty: all), which lies at cell at[i];
+    distinct[group] follows the number of pairs that it has seen."""
+    dense = valid.size == 0
+    bit = np.int64(1) << (view & 7)
+    for i in range(groups.size):
+        if dense or valid[i]:
+            place = at[i] * width + (view >> 3)
+            known = np.int64(seen[place])
+            if known & bit == 0:
+                seen[place] = np.uint8(known | bit)
+                distinct[groups[i]] += 1
+
+
+@njit([void(INTS_IN, BYTES, int64, INTS, BYTES)], **OPTIONS)
+def move_pairs(cells: Any, seen: Any, width: int, new_cells: Any, new_seen: Any) -> None:
+    """Fill an empty set with the pairs of another and their bits."""
+    for old in range(cells.size):
+        word = cells[old]
+        if word == 0:
+            continue
+        cell = _start(word, new_cells.size)
+        while new_cells[cell] != 0:
+            cell += 1
+            if cell == new_cells.size:
+                cell = 0
+        new_cells[cell] = word
+        for j in range(width):
+            new_seen[cell * width + j] = seen[old * width + j]

@@ -1,0 +1,85 @@
+"""Rolling sum, min, max, min_by and max_by: one output per input, the aggregate of its key so far.
+
+Two faces, equal in results:
+
+  column face  key columns and a numeric field: kernels over a table state
+  row face     key functions, object records, other types: a tight loop over a value state
+
+An operator uses one of them for its whole life, because each keeps its own state. The first batch
+decides (columnar, with key columns and a field of numbers: column face), a restored snapshot before
+that. Batches of the other kind are converted and come out in the kind they are worked on.
+
+Nulls are skipped: the aggregate stays as it is, null if there was no value yet. NaN is the greatest
+value; of equal extremes the first is kept. A record held by min_by or max_by whose field is null
+(it came first) gives way to the first one with a value. Integer sums are int64, float sums float64.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+
+from ...api.specs import RollingSpec
+from ...core.batch import Batch, ColumnBatch
+from ...core.keys import FunctionKey
+from ...core.preload import COLUMN_STATE, preload
+from ..base import Operator
+from ..windows.window_progress import WindowProgress
+from .rows import RollingRows
+
+
+class Face(Protocol):
+    """What a rolling operator runs a batch through."""
+
+    def run(self, batch: Batch) -> Batch: ...
+
+
+def make_rolling(spec: RollingSpec) -> Operator:
+    """The operator for this spec; it picks its face when it sees records or restored state."""
+    return RollingOperator(spec)
+
+
+class RollingOperator(Operator):
+    """See the module."""
+
+    def __init__(self, spec: RollingSpec) -> None:
+        self._spec = spec
+        self._face: Face | None = None
+
+    def open(self) -> None:
+        if not isinstance(self._spec.key, FunctionKey):
+            preload("operators.rolling.columns", *COLUMN_STATE)
+        self._memory = WindowProgress(self.ctx.keyed_state, "rolling")
+        layout = self._memory.layout
+        if layout is not None:
+            self._bind(layout)
+
+    def process(self, batch: Batch, port: int = 0) -> None:
+        if self._face is None:
+            self._memory.layout = self._choose(batch)
+            self._bind(self._memory.layout)
+        assert self._face is not None
+        self.out.emit(self._face.run(batch))
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        self._memory.save()
+
+    def _choose(self, batch: Batch) -> pa.Schema:
+        """What describes the face for this first batch: key count and columns, or "row"."""
+        if isinstance(batch, ColumnBatch) and not isinstance(self._spec.key, FunctionKey):
+            from .columns import describe
+
+            keys = self._spec.key.key_columns(batch)
+            layout = None if keys is None else describe(self._spec, keys.schema, batch.data.schema)
+            if layout is not None:
+                return layout
+        return pa.schema([], metadata={"face": "row"})
+
+    def _bind(self, layout: pa.Schema) -> None:
+        if layout.metadata[b"face"] == b"row":
+            self._face = RollingRows(self._spec, self.ctx.keyed_state)
+        else:
+            from .columns import RollingColumns
+
+            self._face = RollingColumns(self._spec, layout, self.ctx.keyed_state)

@@ -1,0 +1,2 @@
+"""Windows record by record: any assigner, trigger and function, by the rules of Flink's
+WindowOperator."""

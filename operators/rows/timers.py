@@ -1,0 +1,95 @@
+"""Timers of a keyed operator: two queues in keyed state, the watermark, and the task's alarm clock.
+
+A processing-time timer at T fires once the clock shows T + 1 or more, as in Flink: the millisecond
+T itself is over then, so a window that ends with T is complete, and a timer set for "now" fires
+later rather than at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from ..base import OperatorContext
+
+Fire = Callable[[int, Any, Any], None]
+"""Called with (timestamp, key, namespace) while `key` is the current key."""
+
+
+class Timers:
+    """Event-time and processing-time timers of the current key.
+
+    `names`: the states that hold the event-time and processing-time queues.
+    """
+
+    def __init__(self, ctx: OperatorContext, names: tuple[str, str]) -> None:
+        self._clock = ctx.clock
+        self._wake_at = ctx.wake_at
+        self._current = ctx.keyed_state.current
+        self._event = ctx.keyed_state.timers(names[0])
+        self._processing = ctx.keyed_state.timers(names[1])
+        self._alarm = MAX_TIMESTAMP
+        """The earliest timer for which the task was asked to call; greater ones may be unknown to
+        it, so that only the head of the queue costs a call."""
+        self.watermark: int = MIN_TIMESTAMP
+        """Never decreases."""
+        self._set_alarm()
+
+    def now(self) -> int:
+        return self._clock.now_ms()
+
+    def register_event(self, timestamp: int, namespace: Any = None) -> None:
+        self._event.register(timestamp, self._current.key, namespace)
+
+    def delete_event(self, timestamp: int, namespace: Any = None) -> None:
+        self._event.delete(timestamp, self._current.key, namespace)
+
+    def register_processing(self, timestamp: int, namespace: Any = None) -> None:
+        self._processing.register(timestamp, self._current.key, namespace)
+        if timestamp < self._alarm:
+            self._alarm = timestamp
+            self._wake_after(timestamp)
+
+    def delete_processing(self, timestamp: int, namespace: Any = None) -> None:
+        self._processing.delete(timestamp, self._current.key, namespace)
+
+    def advance_watermark(self, timestamp: int, fire: Fire) -> None:
+        """Event time is `timestamp`: fire everything due, also what is registered meanwhile."""
+        if timestamp > self.watermark:
+            self.watermark = timestamp
+            self._fire(self._event.pop_due, timestamp, fire)
+
+    def advance_clock(self, now_ms: int, fire: Fire) -> None:
+        """The clock shows `now_ms`: fire everything due, and ask to be called for the next one."""
+        self._fire(self._processing.pop_due, now_ms - 1, fire)
+        if self._alarm < now_ms:
+            self._alarm = MAX_TIMESTAMP
+        self._set_alarm()
+
+    def drain_processing(self, fire: Fire) -> None:
+        """Fire all processing-time timers there are now, but none registered meanwhile."""
+        due = []
+        while (timer := self._processing.pop_due(MAX_TIMESTAMP)) is not None:
+            due.append(timer)
+        for timestamp, key, namespace in due:
+            self._current.key = key
+            fire(timestamp, key, namespace)
+
+    def _fire(
+        self, pop_due: Callable[[int], tuple[int, Any, Any] | None], until: int, fire: Fire
+    ) -> None:
+        current = self._current
+        while (timer := pop_due(until)) is not None:
+            timestamp, current.key, namespace = timer
+            fire(timestamp, timer[1], namespace)
+
+    def _set_alarm(self) -> None:
+        head = self._processing.peek()
+        if head is not None and head < self._alarm:
+            self._alarm = head
+            self._wake_after(head)
+
+    def _wake_after(self, timestamp: int) -> None:
+        if timestamp < MAX_TIMESTAMP:
+            self._wake_at(timestamp + 1)

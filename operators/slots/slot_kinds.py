@@ -1,0 +1,14 @@
+"""Which window functions `slot_aggregates` can run; loads no kernels."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from ...api.specs import COLUMN_FUNCTIONS, BuiltinWindow, ExtremeWindow, TopNWindow
+
+SlotFunction = BuiltinWindow | ExtremeWindow | TopNWindow
+
+
+def runs_on_slots(function: object) -> TypeGuard[SlotFunction]:
+    """Whether the window asks for built-in aggregates or for records."""
+    return isinstance(function, COLUMN_FUNCTIONS)

@@ -1,0 +1,92 @@
+"""Watermark generators at run time: how far event time has come, judging by the records seen."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ...api.watermarks import (
+    BoundedOutOfOrderness,
+    CustomWatermarks,
+    GeneratorConfig,
+    NoWatermarks,
+    WatermarkGenerator,
+)
+from ...core.batch import Batch
+from ...core.elements import MIN_TIMESTAMP
+from ...core.errors import TypeMismatchError
+
+
+class BatchGenerator(Protocol):
+    """One stream's generator. Watermarks may go back; whoever sends them keeps the greatest."""
+
+    def on_batch(self, batch: Batch) -> int | None:
+        """See a non-empty batch; the greatest punctuated watermark in it, or None."""
+        ...
+
+    def periodic(self) -> int:
+        """The watermark at this moment, MIN_TIMESTAMP if there is none."""
+        ...
+
+
+class BoundedGenerator:
+    """Greatest timestamp - delay - 1."""
+
+    def __init__(self, delay_ms: int) -> None:
+        self._margin = delay_ms + 1
+        self._greatest = MIN_TIMESTAMP
+        """The greatest timestamp seen; never decreases."""
+
+    def on_batch(self, batch: Batch) -> int | None:
+        if batch.timestamps is None:
+            raise TypeMismatchError(
+                "records without timestamps cannot advance event time: give the watermark strategy "
+                "a timestamp assigner, e.g. .with_timestamp_assigner('ts')"
+            )
+        self._greatest = max(self._greatest, int(batch.timestamps.max()))
+        return None
+
+    def periodic(self) -> int:
+        return max(MIN_TIMESTAMP, self._greatest - self._margin)
+
+
+class SilentGenerator:
+    """No watermarks."""
+
+    def on_batch(self, batch: Batch) -> int | None:
+        return None
+
+    def periodic(self) -> int:
+        return MIN_TIMESTAMP
+
+
+class RecordGenerator:
+    """A user's generator, called record by record."""
+
+    def __init__(self, generator: WatermarkGenerator) -> None:
+        self._generator = generator
+
+    def on_batch(self, batch: Batch) -> int | None:
+        on_event = self._generator.on_event
+        count = len(batch)
+        stamps = [MIN_TIMESTAMP] * count if batch.timestamps is None else batch.timestamps.tolist()
+        greatest: int | None = None
+        for value, stamp in zip(batch.rows(), stamps, strict=True):
+            watermark = on_event(value, stamp)
+            if watermark is not None and (greatest is None or watermark > greatest):
+                greatest = watermark
+        return greatest
+
+    def periodic(self) -> int:
+        watermark = self._generator.on_periodic()
+        return MIN_TIMESTAMP if watermark is None else watermark
+
+
+def make_generator(config: GeneratorConfig) -> BatchGenerator:
+    """The runtime of a strategy's generator."""
+    match config:
+        case BoundedOutOfOrderness(delay_ms):
+            return BoundedGenerator(delay_ms)
+        case NoWatermarks():
+            return SilentGenerator()
+        case CustomWatermarks(factory):
+            return RecordGenerator(factory())

@@ -1,0 +1,1 @@
+"""Values that no accumulator array can hold, under integer codes."""

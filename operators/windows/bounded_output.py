@@ -1,0 +1,68 @@
+"""What windows with bounds of their own emit: key columns, bounds, aggregates; or the columns of
+records, bounds, and the records' places if they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...api.specs import BuiltinWindow, TopNWindow, WindowSpec
+from ...core.batch import ColumnBatch
+from ...core.errors import GraphError
+from ...core.keys import ConstantKey
+from ..base import OperatorContext, Output
+
+START, END = "window_start", "window_end"
+CHUNK_BATCHES = 4
+"""A firing is emitted in batches of at most this many times the job's batch size."""
+
+
+class BoundedOutput:
+    """Of one operator."""
+
+    def __init__(self, spec: WindowSpec, ctx: OperatorContext, out: Output) -> None:
+        function = spec.function
+        self._records = not isinstance(function, BuiltinWindow)
+        self._places = int(isinstance(function, TopNWindow) and function.rank is not None)
+        """How many columns come behind a record's bounds."""
+        self._with_keys = not (self._records or isinstance(spec.key, ConstantKey))
+        self._name = ctx.name
+        self._size = ctx.config.batch_size * CHUNK_BATCHES
+        self._out = out
+        self._names: list[str] = []
+
+    def bind(self, keys: pa.Schema, results: Sequence[str]) -> None:
+        """The names of the results' columns. GraphError if two columns would have one name."""
+        shown = list(keys.names) if self._with_keys else []
+        self._names = self._arranged(shown, [START, END], list(results))
+        twice = sorted({name for name in self._names if self._names.count(name) > 1})
+        if twice:
+            raise GraphError(
+                f"window operator '{self._name}' would emit several columns named {twice}: "
+                "rename them upstream, or the aggregates"
+            )
+
+    def emit(
+        self,
+        keys: Sequence[pa.Array],
+        starts: pa.Array,
+        ends: pa.Array,
+        results: Sequence[pa.Array],
+        stamps: npt.NDArray[np.int64],
+    ) -> None:
+        """One row per result, in batches of a good size."""
+        shown = keys if self._with_keys else ()
+        arrays = self._arranged(list(shown), [starts, ends], list(results))
+        output = ColumnBatch(pa.RecordBatch.from_arrays(arrays, names=self._names), stamps)
+        for start in range(0, len(output), self._size):
+            self._out.emit(output.slice(start, min(self._size, len(output) - start)))
+
+    def _arranged(self, keys: list[Any], bounds: list[Any], results: list[Any]) -> list[Any]:
+        if not self._records:
+            return [*keys, *bounds, *results]
+        record = len(results) - self._places
+        return [*results[:record], *bounds, *results[record:]]

@@ -1,0 +1,165 @@
+"""Windows by count on kernels: the n-th record of a key decides when built-in aggregates come out.
+
+    count_window(size)                              one lane of windows, emptied when full
+    count_window(size, slide)                       ceil(size / slide) lanes: windows of one lane
+                                                    do not overlap, those of different lanes do
+    GlobalWindows, PurgingTrigger(CountTrigger(n))  as count_window(n)
+    GlobalWindows, CountTrigger(n)                  the aggregate so far at every n-th record
+
+A batch is cut into segments, the parts of windows that lie in it. Each starts from what its key
+holds, if it goes on with a window of an earlier batch, and its records are folded at once. Results
+come in the order of the records that completed them. A window has no bounds in time: its bounds are
+null, and its event time is the greatest there is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...api.specs import WindowSpec
+from ...api.triggers import CountTrigger, PurgingTrigger
+from ...api.windows import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    GlobalWindows,
+)
+from ...core.batch import Batch, take_column, to_columns
+from ...core.elements import MAX_TIMESTAMP
+from ...core.preload import COLUMN_STATE, preload
+from ...state.backend import AccColumn, ColumnTable, Slots
+from ..base import Operator
+from ..columns import fit_keys
+from ..slots.slot_kinds import runs_on_slots
+from .bounded_output import BoundedOutput
+from .slices import Int64s
+from .window_progress import WindowProgress
+
+if TYPE_CHECKING:
+    from .count_lane import Lane
+
+SEEN = "seen"
+"""Accumulator column: records of the key so far."""
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Windows of `size` records that start every `slide`; `purge`: emptied when they fire."""
+
+    size: int
+    slide: int
+    purge: bool = True
+
+    @property
+    def lanes(self) -> int:
+        return -(-self.size // self.slide)
+
+
+def counting_of(spec: WindowSpec) -> Counting | None:
+    """What the assigner and trigger mean; None if they are not of these forms."""
+    match spec.assigner:
+        case CountTumblingWindowAssigner(size):
+            counting = Counting(size, size)
+        case CountSlidingWindowAssigner(size, slide):
+            counting = Counting(size, slide)
+        case GlobalWindows():
+            return _triggered(spec)
+        case _:
+            return None
+    default = PurgingTrigger(CountTrigger(counting.size))
+    return counting if spec.trigger in (None, default) else None
+
+
+def _triggered(spec: WindowSpec) -> Counting | None:
+    match spec.trigger:
+        case CountTrigger(count):
+            return Counting(count, count, purge=False)
+        case PurgingTrigger(CountTrigger(count)):
+            return Counting(count, count)
+        case _:
+            return None
+
+
+class CountedWindowOperator(Operator):
+    """See the module. State is created when the first record, or a snapshot, tells the types."""
+
+    def __init__(self, spec: WindowSpec, counting: Counting) -> None:
+        assert runs_on_slots(spec.function)
+        self._spec = spec
+        self._function = spec.function
+        self._counting = counting
+        self._table: ColumnTable | None = None
+
+    def open(self) -> None:
+        from .count_lane import make_lanes
+
+        preload(*COLUMN_STATE)
+        self._lanes: list[Lane] = make_lanes(self._function, self._counting)
+        self._output = BoundedOutput(self._spec, self.ctx, self.out)
+        self._progress = WindowProgress(self.ctx.keyed_state)
+        layout = self._progress.layout
+        if layout is not None:
+            self._table = self._bind(layout)
+            for lane in self._lanes:
+                lane.load(self.ctx.keyed_state, self._keys, self._table)
+
+    def process(self, batch: Batch, port: int = 0) -> None:
+        columns = to_columns(batch)
+        keys = self._spec.key.key_columns(columns)
+        assert keys is not None
+        aggregates = self._lanes[0].aggregates
+        inputs = aggregates.inputs(columns)
+        if self._table is None:
+            fields = [*keys.schema, *aggregates.layout(inputs)]
+            layout = pa.schema(fields, metadata={"keys": str(len(keys.schema))})
+            self._progress.layout = layout
+            self._table = self._bind(layout)
+        keys = fit_keys(keys, self._keys)
+        numbers = np.arange(len(columns)) + self._progress.number
+        self._progress.number += len(columns)
+        self._add(self._table, keys, inputs, numbers)
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        if self._table is not None:
+            for lane in self._lanes:
+                lane.save(self.ctx.keyed_state, self._keys, self._table)
+        self._progress.save()
+
+    def _bind(self, layout: pa.Schema) -> ColumnTable:
+        count = int(layout.metadata[b"keys"])
+        self._keys = pa.schema(list(layout)[:count])
+        columns = [AccColumn(SEEN, "int64")]
+        for lane in self._lanes:
+            lane.aggregates.bind(list(layout)[count:])
+            columns += lane.aggregates.columns
+        self._output.bind(self._keys, self._lanes[0].aggregates.names)
+        return self.ctx.keyed_state.table("counted", self._keys, columns).table()
+
+    def _add(
+        self, table: ColumnTable, keys: pa.RecordBatch, inputs: list[pa.Array], numbers: Int64s
+    ) -> None:
+        from ..kernels import counting
+
+        slots = table.slots(keys)
+        places = np.empty_like(slots)
+        counting.positions(slots, table.column(SEEN), places)
+        fired = [lane.add(table, slots, places, inputs, numbers) for lane in self._lanes]
+        rows = np.concatenate([at for at, _ in fired])
+        if len(rows):
+            columns = [
+                pa.concat_arrays(parts) for parts in zip(*(r for _, r in fired), strict=True)
+            ]
+            self._emit(keys, rows, columns)
+
+    def _emit(self, keys: pa.RecordBatch, rows: Slots, results: list[pa.Array]) -> None:
+        """Results of the windows that these rows completed, in order of the rows."""
+        order = np.argsort(rows, kind="stable")
+        at, count = pa.array(order), len(rows)
+        bounds: pa.Array = pa.nulls(count, pa.int64())
+        stamps: npt.NDArray[np.int64] = np.full(count, MAX_TIMESTAMP, dtype=np.int64)
+        shown = [take_column(column, pa.array(rows[order])) for column in keys.columns]
+        self._output.emit(shown, bounds, bounds, [take_column(r, at) for r in results], stamps)

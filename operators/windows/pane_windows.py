@@ -1,0 +1,299 @@
+"""Windows of time whose triggers count records or purge: each (key, window) is kept by itself.
+
+Slices cannot serve such triggers: a count is of one window, and a trigger that purges takes records
+out of one window that others share. So a record is folded into each of its windows, at the cost of
+as many folds.
+
+    CountTrigger(n)                      fires at every n-th record of a key and window, between two
+                                         records of a batch: the batch is cut there (`count_lane`);
+                                         nothing fires at the window's end
+    PurgingTrigger around it             the same, and the window starts anew
+    PurgingTrigger(EventTimeTrigger)     where lateness is allowed: at the window's end, then at
+                                         each late record, with what came since
+    PurgingTrigger(Continuous...)        at multiples of an interval, with what came since
+
+Results are exactly the row path's: those of records in the order of the records, those of time in
+the order of time. Windows are cleared at their end and the allowed lateness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...api.specs import WindowSpec
+from ...core.batch import Batch, take_column
+from ...state.backend import Slots
+from ..base import Operator
+from ..slots.slot_kinds import runs_on_slots
+from .bounded_output import BoundedOutput
+from .columnar_windows import Arguments, ColumnarWindowOperator
+from .pane_rules import PaneRule, rule_of
+from .panes import NEVER, SEEN, TICK, WINDOW, PaneStore
+from .slices import CumulateSlicing, Int64s, Slicing, runs_by_slice
+from .window_firing import slicing_of
+
+
+def make_pane_window(spec: WindowSpec) -> Operator | None:
+    """The operator for this spec; None if its windows or trigger are others."""
+    slicing, rule = slicing_of(spec.assigner), rule_of(spec)
+    if slicing is None or rule is None or not runs_on_slots(spec.function):
+        return None
+    return PaneWindowOperator(spec, slicing, rule)
+
+
+_NO_ROWS: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class PaneRows:
+    """Records, once for each window that they are in: key columns, the window's end, what is
+    folded, sequence number, time."""
+
+    keys: list[pa.Array]
+    windows: Int64s
+    inputs: list[pa.Array]
+    numbers: Int64s
+    times: Int64s
+
+    def at(self, rows: npt.NDArray[np.int64], windows: Int64s) -> PaneRows:
+        """These rows of it, in these windows."""
+        at = pa.array(rows)
+        keys, inputs = ([take_column(a, at) for a in some] for some in (self.keys, self.inputs))
+        return PaneRows(keys, windows, inputs, self.numbers[rows], self.times[rows])
+
+
+class PaneWindowOperator(ColumnarWindowOperator):
+    """`_next`: no later than the least tick, of each window that ticks. State: see `panes`."""
+
+    def __init__(self, spec: WindowSpec, slicing: Slicing, rule: PaneRule) -> None:
+        super().__init__(spec, slicing)
+        self._rule = rule
+        self._own = self._event_time != rule.by_clock
+        """Whether ticks and windows follow the same time."""
+        self._overlapping = not slicing.tumbling
+        self._next: dict[int, int] = {}
+        self._saved = False
+        """Whether state holds the rows of a snapshot."""
+
+    def finish(self) -> None:
+        """By the clock: what panes hold comes out, as if the clock had reached their next tick."""
+        if self._event_time or self._keys is None:
+            return
+        self._forget_saved()
+        self._tick(NEVER - 1)
+        for window in self._store.windows():
+            self._close(window)
+        self._store.tidy()
+
+    def on_processing_time(self, now_ms: int) -> None:
+        if self._rule.by_clock and not self._own:
+            self._tick(now_ms - 1)
+        super().on_processing_time(now_ms)
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        self._progress.save()
+        if self._keys is not None:
+            self._store.save(self.ctx.keyed_state)
+            self._saved = True
+
+    def validate(self) -> None:
+        """Assert the invariants; for tests."""
+        if self._keys is not None:
+            self._store.validate()
+            for window in self._store.windows():
+                ticks = self._store.table.column(TICK)[self._store.members(window)]
+                assert self._next.get(window, NEVER) <= ticks.min()
+
+    def _make(self) -> Arguments:
+        from .count_lane import Lane
+
+        assert runs_on_slots(self._spec.function)
+        self._lane = Lane(self._spec.function, self._rule.counting, 0)
+        self._bounded = BoundedOutput(self._spec, self.ctx, self.out)
+        return self._lane.aggregates
+
+    def _bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
+        self._lane.aggregates.bind(fields)
+        self._bounded.bind(keys, self._lane.aggregates.names)
+        self._store = PaneStore(keys, self._lane.aggregates)
+        self._keys = keys
+
+    def _resume(self) -> None:
+        self._store.load(self.ctx.keyed_state)
+        self._saved = True
+        for window in self._store.windows():
+            self._note_tick(window)
+
+    def _next_due(self) -> int | None:
+        if self._keys is None:
+            return None
+        due = [window - 1 + self._lateness for window in self._store.windows()]
+        return min([*due, *(self._next.values() if self._own else ())], default=None)
+
+    def _next_alarm(self) -> int | None:
+        if self._rule.by_clock and not self._own:
+            return min(self._next.values(), default=None)
+        return super()._next_alarm()
+
+    def _add(
+        self,
+        batch: Batch,
+        timestamps: Int64s,
+        keys: pa.RecordBatch,
+        inputs: list[pa.Array],
+        watermark: int,
+    ) -> None:
+        self._forget_saved()
+        if not self._event_time:
+            timestamps = np.maximum(timestamps, watermark + 1)
+        numbers = np.arange(len(timestamps)) + self._progress.number
+        self._progress.number += len(timestamps)
+        rows, windows, late = self._assign(timestamps, watermark)
+        self._emit_late(batch, [late])
+        if len(windows):
+            held = PaneRows(keys.columns, windows, inputs, numbers, timestamps)
+            self._fold(held if rows is None else held.at(rows, windows), watermark)
+            self._store.tidy()
+
+    def _assign(
+        self, timestamps: Int64s, watermark: int
+    ) -> tuple[Int64s | None, Int64s, npt.NDArray[np.int64]]:
+        """(rows, the end of a window that each is in, late rows), in order of the rows and, for
+        one row, as the row path goes through its windows. None: all rows, each in one window."""
+        order, runs = runs_by_slice(self._slicing.slice_ends(timestamps))
+        late: list[npt.NDArray[np.int64]] = []
+        parts: list[tuple[npt.NDArray[np.int64], int]] = []
+        for end, start, stop in runs:
+            rows = np.arange(start, stop) if order is None else order[start:stop]
+            windows = self._slicing.window_ends(end)
+            taken = [window for window in windows if watermark < window - 1 + self._lateness]
+            if not taken:
+                late.append(rows[timestamps[rows] + self._lateness <= watermark])
+            parts += [(rows, window) for window in taken]
+        missing = np.concatenate(late) if late else _NO_ROWS
+        if not parts:
+            return None, _NO_ROWS, missing
+        rows = np.concatenate([rows for rows, _ in parts])
+        ends = np.repeat([window for _, window in parts], [len(rows) for rows, _ in parts])
+        if order is not None or self._overlapping:
+            shortest_first = isinstance(self._slicing, CumulateSlicing)
+            sort = np.lexsort((ends if shortest_first else -ends, rows))
+            rows, ends = rows[sort], ends[sort]
+        whole = len(rows) == len(timestamps) and not self._overlapping
+        return None if whole else rows, ends, missing
+
+    def _fold(self, held: PaneRows, watermark: int) -> None:
+        """Fold records into panes, and fire those that count or are past their end."""
+        slots = self._store.slots(held.keys, held.windows)
+        if self._rule.count is not None:
+            self._fold_and_fire(held, slots)
+            return
+        past = held.windows - 1 <= watermark if self._own else np.zeros(len(slots), dtype=np.bool_)
+        if past.any():
+            at, other = np.flatnonzero(past), np.flatnonzero(~past)
+            self._fold_and_fire(held.at(at, held.windows[at]), slots[at])
+            held, slots = held.at(other, held.windows[other]), slots[other]
+        if len(slots):
+            self._lane.aggregates.fold(self._store.table, slots, held.inputs, held.numbers)
+            self._schedule(held, slots)
+
+    def _fold_and_fire(self, held: PaneRows, slots: Slots) -> None:
+        from ..kernels import counting
+
+        table, places = self._store.table, np.empty_like(slots)
+        counting.positions(slots, table.column(SEEN), places)
+        rows, results = self._lane.add(table, slots, places, held.inputs, held.numbers)
+        if not len(rows):
+            return
+        order = np.argsort(rows, kind="stable")
+        at = pa.array(order)
+        self._emit(slots[rows[order]], [take_column(result, at) for result in results])
+
+    def _schedule(self, held: PaneRows, slots: Slots) -> None:
+        """Set the first tick of panes that have none: by the first record."""
+        ticks = self._store.table.column(TICK)
+        new = np.flatnonzero(ticks[slots] == NEVER)
+        if not len(new):
+            return
+        windows = held.windows[new]
+        times = held.times[new] if self._own else np.full(len(new), self.ctx.clock.now_ms())
+        first = self._following(times) if self._rule.interval else windows - 1
+        first = np.where(windows - 1 >= times, np.minimum(first, windows - 1), first)
+        ticks[slots[new][::-1]] = first[::-1]  # the last assignment stays: the first record's
+        for window in np.unique(windows).tolist():
+            least = int(first[windows == window].min())
+            self._next[window] = min(self._next.get(window, NEVER), least)
+
+    def _fire_until(self, watermark: int) -> None:
+        self._forget_saved()
+        if self._own:
+            self._tick(watermark)
+        for window in self._store.windows():
+            if window - 1 + self._lateness <= watermark:
+                self._close(window)
+        self._store.tidy()
+
+    def _tick(self, until: int) -> None:
+        """Fire and empty the panes whose next tick comes up to `until`, in order of time."""
+        due = sorted(window for window, tick in self._next.items() if tick <= until)
+        if not due:
+            return
+        self._forget_saved()
+        table = self._store.table
+        ticks, windows = table.column(TICK), table.column(WINDOW)
+        slots = np.concatenate([self._store.members(window) for window in due])
+        slots = slots[ticks[slots] <= until]
+        slots = slots[np.lexsort((slots, windows[slots], ticks[slots]))]
+        full = slots[table.column(self._lane.aggregates.rows)[slots] > 0]
+        if len(full):
+            self._emit(*self._lane.aggregates.emitted(table, full))
+            self._store.empty(full)
+        ticks[slots] = self._after(until, windows[slots])
+        for window in due:
+            self._note_tick(window)
+
+    def _after(self, tick: int, windows: Int64s) -> Int64s:
+        """The tick that follows, of panes of these windows. There is one at a window's last
+        millisecond; none follows it unless windows and ticks follow different times."""
+        last = windows - 1
+        following = np.full(len(windows), NEVER)
+        if self._rule.interval and tick < NEVER - self._rule.interval:
+            following[:] = self._following(tick)
+        return np.where(last > tick, np.minimum(following, last), NEVER if self._own else following)
+
+    def _following(self, time: Any) -> Any:
+        """The first multiple of the interval after a time, or each of several."""
+        assert self._rule.interval is not None
+        return time - time % self._rule.interval + self._rule.interval
+
+    def _note_tick(self, window: int) -> None:
+        """Set the window's least tick."""
+        tick = int(self._store.table.column(TICK)[self._store.members(window)].min())
+        if tick < NEVER:
+            self._next[window] = tick
+        else:
+            self._next.pop(window, None)
+
+    def _close(self, window: int) -> None:
+        self._store.close(window)
+        self._next.pop(window, None)
+
+    def _emit(self, slots: Slots, results: list[pa.Array]) -> None:
+        """One result of each of these panes."""
+        ends = self._store.table.column(WINDOW)[slots]
+        distinct, which = np.unique(ends, return_inverse=True)
+        starts = np.array([self._slicing.window_start(end) for end in distinct.tolist()])[which]
+        keys = self._store.keys(slots)
+        self._bounded.emit(keys, pa.array(starts), pa.array(ends), results, ends - 1)
+
+    def _forget_saved(self) -> None:
+        """What the last snapshot wrote has been taken by now; do not hold the panes twice."""
+        if self._saved:
+            self._store.forget_saved(self.ctx.keyed_state)
+            self._saved = False

@@ -1,0 +1,77 @@
+"""A case run as whole jobs: alone, crashed in the simulator, continued at another parallelism."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+from ...api.environment import StreamExecutionEnvironment
+from ...core.config import JobConfig
+from ...core.row import make_row
+from ..equivalence import (
+    WATERMARK_INTERVAL,
+    Ways,
+    checkpointed,
+    run_crashing,
+    run_local,
+    run_rescaled,
+)
+from ..probes import CollectProbe
+from ..scripted import ScriptedSource
+from .cases import Case, Windows
+from .comparing import plain, plain_rows
+from .folds import Record
+from .model import model_result
+from .programs import filtered, program, strategy
+from .results import Result, fires_again
+
+LANES = 4
+
+
+def job_results(case: Case) -> Iterator[tuple[str, Case, Result, Result]]:
+    """The pipeline with watermarks behind which nothing is late; every key in a lane of its own, so
+    that its records come in one order."""
+    operation = case.operation
+    if isinstance(operation, Windows) and fires_again(operation):
+        return
+    in_time = Case(**{**case.__dict__, "script": [("rows", 0, case.data.num_rows)]})
+    expected = model_result(in_time)
+    assert expected is not None
+    lanes = _lanes(case)
+    slack = max(max(_lag(lane) for lane in lanes), 0)
+
+    def build(env: StreamExecutionEnvironment) -> Any:
+        source = ScriptedSource([_rows(case, lane) for lane in lanes], case.data.schema)
+        return program(case, filtered(case, env.from_source(source, strategy(slack), "records")))
+
+    ways = Ways(seeds=[case.seed], batch_size=1 + case.seed % 7, insist=False)
+    found = {"alone": run_local(build, JobConfig(auto_watermark_interval=WATERMARK_INTERVAL))}
+    found["crashed"], _ = run_crashing(
+        lambda: nullcontext(CollectProbe(build)), checkpointed(ways, 3), ways, case.seed
+    )
+    found["rescaled"], _ = run_rescaled(lambda: nullcontext(CollectProbe(build)), ways, case.seed)
+    for way, rows in found.items():
+        yield way, in_time, expected, Result(plain_rows(rows))
+
+
+def _lanes(case: Case) -> list[list[Record]]:
+    lanes: list[list[Record]] = [[] for _ in range(LANES)]
+    for record in case.records:
+        key = repr([plain(record[name]) for name in case.key])
+        lanes[zlib.crc32(key.encode()) % LANES].append(record)
+    return lanes
+
+
+def _lag(lane: list[Record]) -> int:
+    newest, lag = -(2**62), 0
+    for record in lane:
+        newest = max(newest, record["ts"])
+        lag = max(lag, newest - record["ts"])
+    return lag
+
+
+def _rows(case: Case, lane: list[Record]) -> list[Any]:
+    names = tuple(case.data.schema.names)
+    return [make_row(names, tuple(record.values())) for record in lane]

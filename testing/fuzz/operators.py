@@ -1,0 +1,174 @@
+"""A case run by one operator: on columns, with snapshots and rescales between, behind local
+combining, and row by row."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...api.environment import StreamExecutionEnvironment
+from ...api.local_combining import LocalCombineSpec, combinable
+from ...api.schemas import known_schema
+from ...api.specs import WindowSpec
+from ...core.batch import ColumnBatch, to_columns
+from ...core.partials import PartialKey
+from ...core.row_kind import ROW_KIND
+from ...operators.registry import build_operator
+from ...operators.row_windows.operator import RowWindowOperator
+from ..operator_harness import OperatorHarness
+from ..scripted import ScriptedSource
+from .cases import Case, Table, Windows, plain_list
+from .comparing import PlainRow, plain_rows
+from .model import chosen_rows
+from .programs import program, strategy
+from .results import Result, comparable
+from .subtasks import HALVES, WHOLE, Subtasks
+from .window_model import END_OF_TIME
+
+
+def columnar(case: Case) -> Any:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    source = env.from_source(ScriptedSource([[]], case.data.schema), strategy(0), "records")
+    stream = program(case, source)
+    return stream._settable("fuzz").spec, known_schema(stream)
+
+
+def on_rows(case: Case) -> Result | None:
+    spec, _ = columnar(case)
+    if not isinstance(spec, WindowSpec) or case.by_expression:
+        return None
+    return on_operator(case, (spec, None), cuts=False, make=lambda: RowWindowOperator(spec))
+
+
+def on_operator(
+    case: Case, built: Any, cuts: bool, make: Callable[[], Any] | None = None
+) -> Result | None:
+    spec, known = built
+    if not comparable(case):
+        return None
+    tasks = Subtasks(make or (lambda: build_operator(spec)), spec.key, _batch_size(case))
+    keyed = not isinstance(case.operation, Windows) or case.operation.keyed
+    rolling = isinstance(case.operation, Table) and case.operation.what == "rolling"
+    varied = case.varied and not cuts and make is None and not rolling
+    rng = random.Random(case.seed)
+    chosen = set(chosen_rows(case))
+    for kind, *rest in case.script:
+        if kind == "mark":
+            tasks.watermark(rest[0])
+        elif kind == "rows":
+            rows = np.array([i for i in range(*rest) if i in chosen], dtype=np.int64)
+            if len(rows):
+                batch = _batch(case, rows)
+                tasks.push(_vary(rng, case, batch) if varied and rest[0] else batch)
+        elif cuts:
+            tasks.restore(HALVES if rest[0] and keyed else WHOLE)
+    tasks.finish()
+    return _result(case, tasks, known)
+
+
+def _batch_size(case: Case) -> int:
+    return 2 if case.tight else 1024
+
+
+def combined(case: Case) -> Result | None:
+    """With local combining in two subtasks ahead of the exchange, which get batches in turn."""
+    spec, known = columnar(case)
+    if not combinable(spec):
+        return None
+    tasks = Subtasks(lambda: build_operator(spec), PartialKey(spec.key), _batch_size(case))
+    ahead = [OperatorHarness(LocalCombineSpec(spec)) for _ in range(2)]
+
+    def send() -> None:
+        for one in ahead:
+            for batch in one.batches():
+                tasks.push(batch)
+            one.output.elements.clear()
+
+    chosen, turn = set(chosen_rows(case)), 0
+    for kind, *rest in [*case.script, ("mark", END_OF_TIME)]:
+        if kind == "rows":
+            rows = np.array([i for i in range(*rest) if i in chosen], dtype=np.int64)
+            if len(rows):
+                turn = 1 - turn
+                ahead[turn].push(_batch(case, rows))
+        elif kind == "mark":
+            for one in ahead:
+                one.watermark(rest[0])
+        else:
+            for one in ahead:
+                one.operator.prepare_snapshot(1)
+        send()
+        if kind == "mark":
+            tasks.watermark(rest[0])
+        elif kind == "cut":
+            tasks.restore(HALVES if rest[0] and spec.keyed else WHOLE)
+            ahead = [OperatorHarness(LocalCombineSpec(spec)) for _ in range(2)]
+    tasks.finish()
+    result = _result(case, tasks, known)
+    if case.operation.what == "extreme":
+        result.late_count = None  # a late record that another one beats may be left out ahead
+    return result
+
+
+def _result(case: Case, tasks: Subtasks, known: pa.Schema | None) -> Result:
+    schemas = {str(_types(to_columns(batch).data.schema)) for batch in tasks.batches}
+    if known is not None and schemas and schemas != {str(_types(known))}:
+        raise AssertionError(f"columns are {schemas}, foretold were {_types(known)}")
+    late = Counter(row for batch in tasks.late for row in _plain_batch(_ordered(case, batch)))
+    rows_out = [row for batch in tasks.batches for row in _plain_batch(batch)]
+    return Result(rows_out, late, tasks.dropped, schemas)
+
+
+def _ordered(case: Case, batch: Any) -> ColumnBatch:
+    """Late records come out as they came in, in any order of columns."""
+    return ColumnBatch(batch.data.select(case.data.schema.names))
+
+
+def _types(schema: pa.Schema) -> list[tuple[str, str]]:
+    return [(one.name, str(one.type)) for one in schema]
+
+
+def _plain_batch(batch: Any) -> list[PlainRow]:
+    columns = [plain_list(column) for column in batch.data.columns]
+    return plain_rows(zip(*columns, strict=True))
+
+
+def _batch(case: Case, rows: Any) -> ColumnBatch:
+    stamps = np.array(case.data.column("ts").to_pylist(), dtype=np.int64)
+    return ColumnBatch(case.data, stamps).take(rows)
+
+
+def _vary(rng: random.Random, case: Case, batch: ColumnBatch) -> ColumnBatch:
+    """The same records in columns of other types that hold them, and for windows of aggregates in
+    another order."""
+    schema = batch.data.schema
+    names = list(schema.names)
+    if isinstance(case.operation, Windows) and case.operation.what == "aggregate":
+        rng.shuffle(names)
+    columns = {}
+    for name in names:
+        column = batch.data.column(name)
+        other = _ALIKE.get(column.type)
+        computed = case.by_expression and name in case.key  # polars has its own types for them
+        if other is not None and name != ROW_KIND and not computed and rng.random() < 0.5:
+            column = column.dictionary_encode() if other == "dictionary" else column.cast(other)
+        columns[name] = column
+    return ColumnBatch(pa.RecordBatch.from_pydict(columns), batch.timestamps)
+
+
+_ALIKE: dict[pa.DataType, Any] = {
+    pa.string(): "dictionary",
+    pa.large_string(): pa.string(),
+    pa.int32(): pa.int64(),
+    pa.int16(): pa.int8(),
+    pa.float64(): pa.float32(),
+    pa.timestamp("us"): pa.timestamp("ms"),
+    pa.date32(): pa.date64(),
+    pa.binary(): pa.large_binary(),
+}
+_ALIKE.pop(pa.int16())

@@ -1,0 +1,84 @@
+"""One operator in one subtask or in two of half the key groups each, with snapshots and rescales
+between batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...api.specs import OperatorSpec
+from ...core.batch import Batch
+from ...core.config import JobConfig
+from ...core.ids import KeyGroupRange
+from ...operators.base import Operator
+from ...state.key_groups import key_groups_of
+from ..operator_harness import OperatorHarness, OperatorSnapshotTables, regroup
+
+GROUPS = 16
+WHOLE = [KeyGroupRange(0, GROUPS - 1)]
+HALVES = [KeyGroupRange(0, 6), KeyGroupRange(7, GROUPS - 1)]
+
+
+class Subtasks:
+    """`make` gives the operator, anew for each subtask and each restore; `key`: the selector by
+    which its input is partitioned; `batch_size`: the job's."""
+
+    def __init__(self, make: Any, key: Any, batch_size: int) -> None:
+        self._make = make
+        self._config = JobConfig(max_parallelism=GROUPS, batch_size=batch_size)
+        self._key = key
+        self._ranges = WHOLE
+        self._restores = 0
+        self.batches: list[Batch] = []
+        """The main output."""
+        self.late: list[Batch] = []
+        """Side outputs."""
+        self.dropped = 0
+        """Late records that went nowhere."""
+        self._tasks = [self._task(one, None) for one in self._ranges]
+
+    def push(self, records: Batch) -> None:
+        if len(self._tasks) == 1:
+            self._tasks[0].push(records)
+            return
+        groups = key_groups_of(self._key.key_columns(records), GROUPS)
+        for task, own in zip(self._tasks, self._ranges, strict=True):
+            mine = (groups >= own.first) & (groups <= own.last)
+            if mine.any():
+                task.push(records.filter(mine))
+
+    def watermark(self, timestamp: int) -> None:
+        for task in self._tasks:
+            task.watermark(timestamp)
+
+    def restore(self, ranges: Sequence[KeyGroupRange]) -> None:
+        """Snapshot and start anew, with these ranges of key groups."""
+        snapshots = [task.snapshot() for task in self._tasks]
+        self._take()
+        self._restores += 1
+        self._ranges = list(ranges)
+        self._tasks = [self._task(one, regroup(snapshots, one)) for one in self._ranges]
+
+    def finish(self) -> None:
+        for task in self._tasks:
+            task.finish()
+        self._take()
+
+    def _task(
+        self, groups: KeyGroupRange, restored: OperatorSnapshotTables | None
+    ) -> OperatorHarness:
+        operator: Operator | OperatorSpec = self._make()
+        return OperatorHarness(
+            operator,
+            config=self._config,
+            max_parallelism=GROUPS,
+            key_groups=groups,
+            restored=restored,
+            attempt=self._restores,
+        )
+
+    def _take(self) -> None:
+        for task in self._tasks:
+            self.batches += task.batches()
+            self.late += [batch for side in task.output.side.values() for batch in side]
+            self.dropped += task.metrics.get_count("numLateRecordsDropped")

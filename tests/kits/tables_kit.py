@@ -1,0 +1,106 @@
+"""Runs table operators over batches, with snapshots and rescales between, and reads changelogs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from strom.api.specs import OperatorSpec
+from strom.core.batch import ColumnBatch
+from strom.core.ids import KeyGroupRange
+from strom.core.row_kind import ROW_KIND
+from strom.state.key_groups import key_groups_of
+from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables, regroup
+
+GROUPS = 16
+HALVES = [KeyGroupRange(0, 6), KeyGroupRange(7, GROUPS - 1)]
+WHOLE = [KeyGroupRange(0, GROUPS - 1)]
+
+
+class Subtasks:
+    """One operator in one subtask, or in two of half the key groups each."""
+
+    def __init__(self, spec: OperatorSpec, start_ms: int = 0) -> None:
+        self.spec = spec
+        self.start_ms = start_ms
+        self.ranges = WHOLE
+        self.output: list[ColumnBatch] = []
+        self.late = 0
+        self.tasks = [self._task(one, None) for one in self.ranges]
+
+    def push(self, records: ColumnBatch) -> list[tuple[Any, ...]]:
+        """The rows that come out, with their row kinds if they have any."""
+        keys = self.spec.key.key_columns(records)
+        groups = key_groups_of(keys, GROUPS)
+        for task, own in zip(self.tasks, self.ranges, strict=True):
+            mine = (groups >= own.first) & (groups <= own.last)
+            if mine.any():
+                task.push(records.filter(mine))
+        return self._take()
+
+    def watermark(self, timestamp: int) -> list[tuple[Any, ...]]:
+        for task in self.tasks:
+            task.watermark(timestamp)
+        return self._take()
+
+    def time(self, now_ms: int) -> None:
+        for task in self.tasks:
+            task.advance_processing_time(now_ms)
+
+    def restore(self, ranges: Sequence[KeyGroupRange]) -> None:
+        """Snapshot and start anew, with these ranges of key groups."""
+        snapshots = [task.snapshot() for task in self.tasks]
+        self._take()
+        self.late += sum(task.metrics.get_count("numLateRecordsDropped") for task in self.tasks)
+        self.ranges = list(ranges)
+        self.tasks = [self._task(one, regroup(snapshots, one)) for one in self.ranges]
+
+    def late_records(self) -> int:
+        return self.late + sum(t.metrics.get_count("numLateRecordsDropped") for t in self.tasks)
+
+    def _task(
+        self, groups: KeyGroupRange, restored: OperatorSnapshotTables | None
+    ) -> OperatorHarness:
+        return OperatorHarness(
+            self.spec,
+            max_parallelism=GROUPS,
+            key_groups=groups,
+            restored=restored,
+            start_ms=self.start_ms,
+        )
+
+    def _take(self) -> list[tuple[Any, ...]]:
+        batches = [b for task in self.tasks for b in task.batches()]
+        self.output += batches
+        for task in self.tasks:
+            task.output.elements.clear()
+        return [tuple(row) for b in batches for row in b.rows()]
+
+
+class Materialised:
+    """The table that a changelog describes: a multiset of rows. Checks the changelog as it goes."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[tuple[Any, ...]] = Counter()
+
+    def apply(self, changes: Sequence[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
+        for at, (*row, kind) in enumerate(changes):
+            key = tuple(plain(value) for value in row)
+            if kind in (0, 2):
+                self.rows[key] += 1
+                continue
+            assert self.rows[key] > 0, f"{row} is retracted and was not there"
+            self.rows[key] -= 1
+            if kind == 1:
+                assert changes[at + 1][-1] == 2, "-U without its +U behind it"
+        return +self.rows
+
+
+def plain(value: Any) -> Any:
+    """NaN as something equal to itself."""
+    return "nan" if isinstance(value, float) and value != value else value
+
+
+def has_kinds(batches: Sequence[ColumnBatch]) -> bool:
+    return any(ROW_KIND in b.data.schema.names for b in batches)
