@@ -17,21 +17,20 @@ import pyarrow as pa
 
 from ...api.specs import ExtremeWindow
 from ...core.arrays import numpy_of
-from ...core.batch import ColumnBatch, take_column, take_rows, take_table
+from ...core.batch import ColumnBatch, take_rows
 from ...core.errors import TypeMismatchError
 from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
-from ..columns import fit, held_type, ranks, retyped, storage, to_numbers
+from ..columns import ranks, storage, to_numbers
 from ..kernels import scatter
-from .compacting_buffer import CompactingBuffer
+from .kept_records import KeptRecords
 from .slices import Int64s
 
-NUMBER = "number"
 VALUE, SEEN = "value", "seen"
 NUMBERING = 0
 
 
 class WindowExtremes:
-    """Rows in the buffer: key columns k0.., input columns c0.., sequence number."""
+    """See above; called by the window operator."""
 
     def __init__(self, spec: ExtremeWindow) -> None:
         self._spec = spec
@@ -44,7 +43,6 @@ class WindowExtremes:
         return [pa.field(n, a.type) for n, a in zip(self._names, inputs, strict=True)]
 
     def bind(self, state: KeyedStateBackend, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
-        self._keys = keys
         self._output = pa.schema(list(fields))
         self._at = self._output.get_field_index(self._spec.field)
         if self._at < 0:
@@ -53,36 +51,15 @@ class WindowExtremes:
         columns = [AccColumn(VALUE, self._held or "int64"), AccColumn(SEEN, "bool", False)]
         self._table = state.table("extremes", keys, columns)
         self._scratch = state.table("scratch", keys, columns)
-        self._schema = pa.schema(
-            [pa.field(f"k{i}", held_type(field.type)) for i, field in enumerate(keys)]
-            + [pa.field(f"c{i}", held_type(field.type)) for i, field in enumerate(fields)]
-            + [pa.field(NUMBER, pa.int64())]
-        )
-        buffer = state.buffer("records", self._schema)
-        self._rows = CompactingBuffer(buffer, state.max_parallelism, self._choose)
+        self._rows = KeptRecords(state, keys, self._output, self._choose)
 
     def fold(
         self, slice_end: int, keys: pa.RecordBatch, inputs: list[pa.Array], numbers: Int64s
     ) -> None:
-        if self._names != self._output.names:
-            raise TypeMismatchError(
-                f"records have columns {self._names} now and had {self._output.names} before"
-            )
-        fitted = [
-            fit(array, field.type, f"column '{field.name}'")
-            for array, field in zip(inputs, self._output, strict=True)
-        ]
+        columns = self._rows.fitted(self._names, inputs)
         table = self._table.table(slice_end)
-        slots = table.slots(keys)
-        chosen = np.flatnonzero(self._candidates(slots, fitted[self._at], table))
-        if not len(chosen):
-            return
-        at = pa.array(chosen)
-        kept = take_rows(keys, at)
-        columns = [take_column(array, at) for array in fitted]
-        columns = [*kept.columns, *columns, pa.array(numbers[chosen])]
-        columns = retyped(columns, self._schema.types)
-        self._rows.append(slice_end, pa.RecordBatch.from_arrays(columns, schema=self._schema), kept)
+        chosen = np.flatnonzero(self._candidates(table.slots(keys), columns[self._at], table))
+        self._rows.append(slice_end, keys, columns, numbers, chosen)
 
     def slices(self) -> list[int]:
         return self._table.namespaces()
@@ -97,23 +74,20 @@ class WindowExtremes:
     def fire(
         self, slice_ends: list[int], only: pa.RecordBatch | None
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        rows = pa.concat_tables([self._rows.rows(end) for end in slice_ends])
-        if len(slice_ends) > 1:
-            rows = take_table(rows, pa.array(np.argsort(numpy_of(rows.column(NUMBER)))))
-        held = take_table(rows, pa.array(self._choose(rows, only)))
-        return self._key_columns(held), _record_batch(
-            held.select([f"c{i}" for i in range(len(self._output))]), self._output
-        )
+        rows = self._rows.rows(slice_ends)
+        held = take_rows(rows, pa.array(self._choose(rows, only)))
+        return self._rows.keys(held), self._rows.records(held)
 
-    def _choose(self, rows: pa.Table, only: pa.RecordBatch | None = None) -> npt.NDArray[np.int64]:
+    def _choose(
+        self, rows: pa.RecordBatch, only: pa.RecordBatch | None = None
+    ) -> npt.NDArray[np.int64]:
         """The rows that hold their key's extreme, of all keys or `only` those given."""
         table = self._scratch.table(NUMBERING)
         limit = 0
         if only is not None:
             limit = int(table.slots(only).max()) + 1
-        slots = table.slots(self._key_columns(rows))
-        column = rows.column(f"c{self._at}").combine_chunks()
-        chosen = self._candidates(slots, _one(column), table)
+        slots = table.slots(self._rows.keys(rows))
+        chosen = self._candidates(slots, self._rows.column(rows, self._at), table)
         self._scratch.drop(NUMBERING)
         if only is not None:
             chosen &= slots < limit
@@ -136,19 +110,3 @@ class WindowExtremes:
         largest = self._spec.kind == "max"
         scatter.candidates(slots, values, valid, acc, seen, largest, self._spec.ties, chosen)
         return chosen
-
-    def _key_columns(self, rows: pa.Table) -> pa.RecordBatch:
-        return _record_batch(rows.select([f"k{i}" for i in range(len(self._keys))]), self._keys)
-
-
-def _record_batch(rows: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    """The table as one batch, columns renamed to those of `schema`."""
-    columns = retyped([_one(column.combine_chunks()) for column in rows.columns], schema.types)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _one(column: Any) -> pa.Array:
-    """`combine_chunks` of a chunked array gives an array or, for some types, one chunk."""
-    if isinstance(column, pa.ChunkedArray):
-        return column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
-    return column

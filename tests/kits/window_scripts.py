@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from columns_kit import HALVES, WHOLE
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from strom.core.batch import ColumnBatch
 from strom.core.ids import KeyGroupRange
 from strom.state.key_groups import key_groups_of
-from strom.testing.operator_harness import OperatorHarness
+from strom.testing.operator_harness import OperatorHarness, regroup
 
 FIRST_MARK = -30
 """Where watermarks start."""
@@ -136,3 +137,29 @@ def drive(
                 harness.watermark(max(harness.output.watermark, FIRST_MARK) + by)
             case Tick(by):
                 harness.advance_processing_time(harness.clock.now_ms() + by)
+
+
+def rescaled(
+    make: Callable[[], Any],
+    batch: Callable[[Any], ColumnBatch],
+    before: Sequence[Step],
+    between: Sequence[Step],
+    after: Sequence[Step],
+) -> list[OperatorHarness]:
+    """One subtask, then two with half of the key groups each, then one again, to the input's end:
+    all four."""
+    one = OperatorHarness(make())
+    drive(one, batch, before)
+    halves = []
+    for groups in HALVES:
+        part = regroup([one.snapshot()], groups)
+        half = OperatorHarness(make(), key_groups=groups, restored=part)
+        half.output.watermark = one.output.watermark
+        drive(half, batch, between, groups)
+        halves.append(half)
+    whole = regroup([half.snapshot() for half in halves], WHOLE)
+    joined = OperatorHarness(make(), restored=whole)
+    joined.output.watermark = halves[0].output.watermark
+    drive(joined, batch, after)
+    joined.finish()
+    return [one, *halves, joined]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from columns_kit import HALVES, WHOLE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import CumulateEventTimeWindows
@@ -35,8 +34,8 @@ from strom.core.keys import ColumnKey, ConstantKey, FunctionKey
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.windows.choice import make_window_operator
 from strom.operators.windows.pane_windows import PaneWindowOperator
-from strom.testing.operator_harness import OperatorHarness, regroup
-from window_scripts import drive, run, scripts, without_restarts
+from strom.testing.operator_harness import OperatorHarness
+from window_scripts import drive, rescaled, run, scripts, without_restarts
 
 SCHEMA = pa.schema([("k", pa.string_view()), ("v", pa.int32()), ("s", pa.string_view())])
 KEYS = {"text": ColumnKey(("k",)), "two": ColumnKey(("s", "k")), "all": ConstantKey()}
@@ -192,21 +191,7 @@ def test_snapshots_split_in_halves_and_whole_again(
     oracle = OperatorHarness(make_window_operator(spec))
     drive(oracle, batch, [step for part in script for step in part])
     oracle.finish()
-    one = OperatorHarness(make_window_operator(spec))
-    drive(one, batch, script[0])
-    halves = []
-    for groups in HALVES:
-        part = regroup([one.snapshot()], groups)
-        half = OperatorHarness(make_window_operator(spec), key_groups=groups, restored=part)
-        half.output.watermark = one.output.watermark
-        drive(half, batch, script[1], groups)
-        halves.append(half)
-    whole = regroup([half.snapshot() for half in halves], WHOLE)
-    joined = OperatorHarness(make_window_operator(spec), restored=whole)
-    joined.output.watermark = halves[0].output.watermark
-    drive(joined, batch, script[2])
-    joined.finish()
-    parts = [one, *halves, joined]
+    parts = rescaled(lambda: make_window_operator(spec), batch, *script)
     assert Counter(r for p in parts for r in results(p)) == Counter(results(oracle))
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from columns_kit import HALVES, WHOLE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import count, last, max_, sum_
@@ -26,8 +25,8 @@ from strom.core.keys import ColumnKey, ConstantKey
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.sessions.window import ColumnarSessionOperator
 from strom.operators.windows.choice import make_window_operator
-from strom.testing.operator_harness import OperatorHarness, regroup
-from window_scripts import drive, run, scripts, singly, without_restarts
+from strom.testing.operator_harness import OperatorHarness
+from window_scripts import rescaled, run, scripts, singly, without_restarts
 
 SCHEMA = pa.schema([("k", pa.string_view()), ("gap", pa.int32()), ("v", pa.int64())])
 KEYS = {"text": ColumnKey(("k",)), "all": ConstantKey()}
@@ -147,21 +146,7 @@ def test_snapshots_split_in_halves_and_whole_again(
     steps, _ = run(
         lambda: make_window_operator(spec), batch, [step for part in script for step in part]
     )
-    one = OperatorHarness(make_window_operator(spec))
-    drive(one, batch, script[0])
-    halves = []
-    for groups in HALVES:
-        part = regroup([one.snapshot()], groups)
-        half = OperatorHarness(make_window_operator(spec), key_groups=groups, restored=part)
-        half.output.watermark = one.output.watermark
-        drive(half, batch, script[1], groups)
-        halves.append(half)
-    held = regroup([half.snapshot() for half in halves], WHOLE)
-    joined = OperatorHarness(make_window_operator(spec), restored=held)
-    joined.output.watermark = halves[0].output.watermark
-    drive(joined, batch, script[2])
-    joined.finish()
-    parts = [one, *halves, joined]
+    parts = rescaled(lambda: make_window_operator(spec), batch, *script)
     found = Counter(repr((tuple(r), at)) for p in parts for r, at in p.stamped_outputs())
     assert found == Counter(result for step in steps for result in step.results)
 
