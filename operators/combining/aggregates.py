@@ -136,9 +136,11 @@ class LocalAggregatesOperator(Operator):
         groups = KeyGroupRange(0, 0)
         self._contents.bind(MemoryKeyedStateBackend(groups, 1), pa.schema(list(keys)), fields)
         self._keys, self._kinds = keys, [field.type for field in fields]
-        self._off = not (self._contents.combinable() and self._any_order())
         accumulators = [(column.name, column.dtype) for column in self._contents.accumulators]
         self._schema = partial_schema(make_layout(keys, fields), accumulators)
+        names = self._schema.names
+        clash = len(set(names)) < len(names)  # a key is called as an accumulator is
+        self._off = clash or not (self._contents.combinable() and self._any_order())
 
     def _any_order(self) -> bool:
         """Sums of floats depend on the order of their addends in the last digits. With several

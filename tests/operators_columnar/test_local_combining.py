@@ -31,7 +31,6 @@ from strom.core.partials import PartialKey, layout_of
 from strom.engine.exchange.partitioners import make_selector
 from strom.engine.graph.model import KeyGroups
 from strom.operators.combining import worth as combining_worth
-from strom.operators.combining.worth import Worth
 from strom.operators.registry import build_operator
 from strom.operators.time.valve import WatermarkValve
 
@@ -404,6 +403,13 @@ def test_types_without_flat_accumulators_go_by(bench: Any) -> None:
     assert sent(task) == [("a", 1), ("a", 2)]
 
 
+def test_a_key_called_as_an_accumulator_goes_by(bench: Any) -> None:
+    spec = WindowSpec(ColumnKey(("__rows",)), TumblingEventTimeWindows(10), COUNT)
+    task = bench.task(LocalCombineSpec(spec))
+    task.operator.process(ColumnBatch(pa.record_batch({"__rows": ["a", "a"]}), np.array([1, 2])))
+    assert sent(task) == [("a", 1), ("a", 2)]
+
+
 def test_sums_of_floats_keep_their_order_where_there_is_one(bench: Any) -> None:
     function = BuiltinWindow((("total", sum_("f")),))
     for parallelism, partials in ((1, False), (2, True)):
@@ -458,42 +464,3 @@ def test_what_is_not_combined() -> None:
     assert not combinable(WindowSpec(key, tumbling, COUNT, allowed_lateness_ms=1))
     assert not combinable(WindowSpec(key, tumbling, COUNT, late_tag=OutputTag("late")))
     assert not combinable(WindowSpec(key, tumbling, BuiltinWindow((("a", first("v")),))))
-
-
-# --- whether it pays ---------------------------------------------------------------------------
-
-
-def feed(worth: Worth, records: int, new: float, batch: int = 1 << 14) -> int:
-    """Offer so many records of which a share is new; returns how many were combined."""
-    combined = 0
-    for _ in range(records // batch):
-        if not worth.passes(batch):
-            worth.combined(batch, int(batch * new), held=0)
-            combined += batch
-        worth.validate()
-    return combined
-
-
-def test_keys_that_repeat_are_combined_for_ever() -> None:
-    assert feed(Worth(), 1 << 22, 0.3) == 1 << 22
-
-
-def test_keys_that_do_not_repeat_are_tried_ever_more_rarely() -> None:
-    worth = Worth()
-    tried = 2 * combining_worth.TRIED
-    assert feed(worth, tried + combining_worth.FIRST_REST, 0.9) == tried
-    assert feed(worth, 1 << 26, 0.9) <= (1 << 26) * 0.03
-
-
-def test_a_table_may_fill_up_first() -> None:
-    """The first stretch of an attempt has many new keys by nature."""
-    worth = Worth()
-    assert feed(worth, combining_worth.TRIED, 0.9) == combining_worth.TRIED
-    assert feed(worth, 1 << 22, 0.2) == 1 << 22
-
-
-def test_when_keys_begin_to_repeat_it_goes_on() -> None:
-    worth = Worth()
-    feed(worth, 1 << 22, 0.9)
-    feed(worth, combining_worth.LONGEST_REST, 0.1)
-    assert feed(worth, 1 << 22, 0.1) == 1 << 22
