@@ -25,7 +25,7 @@ from ..messages import CancelTask, Mail, TaskFailed, TaskReport
 from ..task.background import ThreadBackground
 from ..task.deployment import TaskDeployment
 from ..task.task import Task
-from .lean import postpone_pandas, settle
+from .lean import keep_freed_memory, postpone_pandas, settle
 from .resequencer import Numbering, Resequencer
 
 REST_S = 0.2
@@ -113,6 +113,7 @@ class TaskActor:
         use_one_thread()
         postpone_pandas()
         settle()
+        keep_freed_memory()
         self._endpoint: SocketEndpoint | None = None
         self._runner: TaskRunner | None = None
         self._mail: dict[Attempt, Resequencer[Mail]] = {}
