@@ -26,6 +26,8 @@ class Lines:
 
     throughput: dict[str, Line] = field(default_factory=dict)
     """Without checkpoints, by workload; where there are several parallelisms, the last."""
+    whole: dict[str, Line] = field(default_factory=dict)
+    """The same of queries that read one stream of all kinds of events."""
     checkpointed: dict[str, Line] = field(default_factory=dict)
     scale: dict[str, dict[int, Line]] = field(default_factory=dict)
     """By workload and number of tasks."""
@@ -45,6 +47,8 @@ class Lines:
                 self.compare[line["peer"], line["query"]] = line
             case {"command": "scale"}:
                 self.scale.setdefault(line["name"], {})[line["tasks"]] = line
+            case {"events_per_s": _, "checkpoint_interval_s": None, "kinds": "all"}:
+                self.whole[line["name"]] = line
             case {"events_per_s": _, "checkpoint_interval_s": None}:
                 self.throughput[line["name"]] = line
             case {"events_per_s": _, "checkpoint_interval_s": _}:
@@ -121,12 +125,14 @@ def _cell(value: Any) -> str:
 
 def throughput_table(lines: Lines, beside: dict[tuple[str, str], Line]) -> str:
     systems = [s for s in BESIDE if any((s, name) in beside for name in lines.throughput)]
-    header = ["workload", "events/s", "CPU s per M", "MB", "strings", "pruned", *systems]
+    whole = ["whole stream"] if lines.whole else []
+    header = ["workload", "events/s", *whole, "CPU s per M", "MB", "strings", "pruned", *systems]
     rows = []
     for name, line in lines.throughput.items():
         theirs = [beside.get((system, name), {}).get("events_per_s") for system in systems]
         own = (line["cpu_s_per_m_events"], line["peak_rss_mb"], line["strings"], line["pruned"])
-        rows.append([name, line["events_per_s"], *own, *theirs])
+        wholly = [lines.whole.get(name, {}).get("events_per_s") for _ in whole]
+        rows.append([name, line["events_per_s"], *wholly, *own, *theirs])
     return markdown(header, rows)
 
 
