@@ -1,8 +1,8 @@
 """Leaves out, ahead of the exchange, records that cannot hold an extreme of their window.
 
 Nothing is held back: a record is left out when another of its key and slice that was sent before
-beats it. Late ones are sent on, to be counted; but after a restore, until the first watermark,
-nobody here knows which are late, and one that is beaten is not counted.
+beats it. Late ones are sent on, to be counted; after a restore all are, until the first watermark
+tells which are late.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class LocalExtremesOperator(Operator):
         self._candidates = scatter.candidates
 
     def process(self, batch: Batch, port: int = 0) -> None:
-        if self._worth.passes(len(batch)) or not can_combine(batch):
+        unknown = self.ctx.restored and self._watermark == MIN_TIMESTAMP
+        if unknown or self._worth.passes(len(batch)) or not can_combine(batch):
             self.out.emit(batch)
             return
         assert isinstance(batch, ColumnBatch)

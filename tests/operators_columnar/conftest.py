@@ -75,6 +75,7 @@ class Task:
         parallelism: int = 1,
         tables: Sequence[StateTable] = (),
         config: JobConfig | None = None,
+        restored: bool = False,
     ) -> None:
         self.out = Recorder()
         self.operator = build_operator(operator) if isinstance(operator, OperatorSpec) else operator
@@ -100,7 +101,7 @@ class Task:
             wake_at=lambda now: None,
             publish=lambda key, value: None,
             request_splits=lambda: None,
-            restored=bool(tables),
+            restored=restored or bool(tables),
         )
         self.operator.setup(self.ctx, self.out)
         self.operator.open()
