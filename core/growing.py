@@ -36,6 +36,13 @@ class Growing:
         if size:
             self._lengthen(size)
 
+    @classmethod
+    def over(cls, array: npt.NDArray[Any], fill: int | float | None = None) -> Growing:
+        """One that begins as this array, which is its own from here on."""
+        made = cls(array.dtype, fill)
+        made.array = array
+        return made
+
     def reserve(self, size: int) -> None:
         """Have at least `size` entries; grows by more than that, so that it seldom grows."""
         have = len(self.array)

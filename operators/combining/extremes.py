@@ -19,7 +19,7 @@ from ...core.elements import MIN_TIMESTAMP
 from ...core.keys import ConstantKey
 from ...core.preload import COLUMN_STATE, preload
 from ...state.backend import AccColumn
-from ...state.column_tables import MemoryTableState
+from ...state.table_state import MemoryTableState
 from ..base import Operator
 from ..columns import storage, to_numbers
 from ..windows.slices import Int64s, Slicing, runs_by_slice

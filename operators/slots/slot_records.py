@@ -23,7 +23,6 @@ from ..kernels import scatter
 from ..tables.order_words import OrderWords
 from ..windows.slices import Int64s
 from .listed_values import Choose, ListedValues
-from .numbered_table import NumberedTable
 from .slot_aggregates import SlotAggregates
 from .slot_extremes import SlotExtremes, WholeRecords
 
@@ -65,7 +64,7 @@ class SlotRecords(WholeRecords):
     ) -> None:
         super().fold(table, slots, [self._structs(inputs)], numbers)
 
-    def emitted(self, table: NumberedTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
+    def emitted(self, table: ColumnTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
         owners, records, numbers = self._list.store.read(table.column(self._list.value)[slots])
         rows = self._rows(owners, records, numbers)
         columns = self._declared(take_column(records, pa.array(rows)))

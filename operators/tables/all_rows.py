@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.errors import StateError
-from ...state.column_tables import MemoryColumnTable
+from ...state.slot_table import MemoryColumnTable
 from ..windows.slices import Int64s
 from .base import Layout, Records, TableOperator
 from .differences import Differences

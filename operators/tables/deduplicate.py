@@ -13,7 +13,7 @@ from ...api.table_specs import DeduplicateSpec
 from ...core.batch import ColumnBatch
 from ...core.growing import Growing
 from ...core.row_kind import RowKind
-from ...state.column_tables import MemoryColumnTable
+from ...state.slot_table import MemoryColumnTable
 from ..windows.slices import Int64s
 from .all_rows import AllRows
 from .base import Layout, Records, TableOperator

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ...api.aggregates import Aggregate
 from ...core.batch import take_column
 from ...state.backend import KeyedStateBackend
-from ...state.column_tables import MemoryColumnTable
+from ...state.slot_table import MemoryColumnTable
 from ..windows.slices import Int64s
 from .base import Layout, Records
 from .frames import Frames

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
-from ...state.column_tables import MemoryColumnTable
+from ...state.slot_table import MemoryColumnTable
 from ..windows.slices import Int64s
 from .grown import take_rows
 

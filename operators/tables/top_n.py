@@ -13,7 +13,7 @@ import pyarrow as pa
 from ...api.table_specs import TopNSpec
 from ...core.growing import Growing
 from ...core.row_kind import ROW_KIND
-from ...state.column_tables import MemoryColumnTable
+from ...state.slot_table import MemoryColumnTable
 from ..windows.slices import Int64s
 from .all_rows import AllRows
 from .base import Layout, Records, TableOperator, require_distinct

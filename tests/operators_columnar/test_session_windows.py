@@ -144,9 +144,9 @@ def test_memory_is_bounded_by_open_sessions_though_keys_come_and_go() -> None:
         harness.watermark(int(keys[-1]) // 100 - 10)
         store = cast(Any, harness.operator)._store
         assert len(store) <= 2600
-        assert len(store._keys) <= 10_000
+        assert store._table.owners <= 10_000
         assert len(store._table) <= 4000
-        assert all(len(held) <= 10_000 for _, held in store._aggregates.coded_columns())
+        assert all(len(held) <= 10_000 for held in store._aggregates.values().values())
     assert harness.snapshot().keyed[0].data.num_rows <= 2600
     harness.finish()
     rows = [row for batch in harness.batches() for row in batch.data.to_pylist()]

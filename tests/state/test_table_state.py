@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from strom.core.errors import StateError, TypeMismatchError
 from strom.core.ids import KeyGroupRange
 from strom.state.backend import KEY_GROUP, AccColumn, StateTable
-from strom.state.column_tables import MemoryTableState
 from strom.state.key_groups import key_group, key_groups_of, range_for, subtasks_for
 from strom.state.memory import MemoryKeyedStateBackend
+from strom.state.table_state import MemoryTableState
 
 GROUPS = 16
 SCHEMA = pa.schema([("user", pa.string()), ("n", pa.int32())])
@@ -74,7 +74,7 @@ def test_slots_in_order_of_first_appearance_with_initial_accumulators() -> None:
     assert table.column("count")[:3].tolist() == [0, 0, 0]
     assert table.column("low")[:3].tolist() == [float("inf")] * 3
     assert table.keys() == batch([("a", 1), ("a", None), (None, 1)])
-    with pytest.raises(StateError, match="no accumulator 'high', only"):
+    with pytest.raises(StateError, match="no column 'high', only"):
         table.column("high")
 
 

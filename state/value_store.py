@@ -6,11 +6,14 @@ two, so there are few of them and each value is copied few times.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...state.key_index import as_declared
+from .key_index import as_declared
 
 Codes = npt.NDArray[np.int64]
 
@@ -32,6 +35,35 @@ def wide_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(wide_type(field.type)) for field in kind])
     return _WIDE.get(kind, kind)
+
+
+class Values(Protocol):
+    """What a column of codes stands for. -1 stands for nothing."""
+
+    wide: pa.DataType
+    """The type in which a snapshot holds what a code stands for."""
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it is time to `compact`."""
+        ...
+
+    def append(self, values: pa.Array) -> Codes:
+        """The codes of these, of type `wide`."""
+        ...
+
+    def compact(self, codes: Codes) -> None:
+        """Forget all that is not among `codes`, which are rewritten in place. All other codes are
+        void."""
+        ...
+
+    def freeze(self) -> Callable[[Codes], pa.Array]:
+        """What gives the values (of type `wide`) of codes there are now, on any thread, whatever
+        happens to this store meanwhile."""
+        ...
+
+    @property
+    def nbytes(self) -> int: ...
 
 
 class ValueStore:
@@ -60,21 +92,7 @@ class ValueStore:
 
     def take(self, codes: Codes) -> pa.Array:
         """The values as they are kept, of type `wide`."""
-        if not self._chunks:
-            return pa.nulls(len(codes), self.wide)
-        if len(self._chunks) == 1:
-            return self._chunks[0].take(_indices(codes))
-        starts = np.cumsum([0, *map(len, self._chunks[:-1])])
-        chunk_of = np.searchsorted(starts, codes, side="right") - 1
-        order = np.argsort(chunk_of, kind="stable")
-        bounds = np.searchsorted(chunk_of[order], np.arange(-1, len(self._chunks) + 1))
-        pieces = [pa.nulls(int(bounds[1]), self.wide)]
-        for at, chunk in enumerate(self._chunks):
-            rows = order[bounds[at + 1] : bounds[at + 2]]
-            pieces.append(chunk.take(pa.array(codes[rows] - starts[at])))
-        back = np.empty(len(codes), dtype=np.int64)
-        back[order] = np.arange(len(codes))
-        return pa.concat_arrays(pieces).take(pa.array(back))
+        return _taken(self._chunks, self.wide, codes)
 
     def declared(self, codes: Codes) -> pa.Array:
         """The values, of the type given at the start."""
@@ -91,6 +109,21 @@ class ValueStore:
         self._chunks, self._size = [kept] if len(codes) else [], len(codes)
         self._limit = max(FIRST_LIMIT, 2 * len(codes))
 
+    def compact(self, codes: Codes) -> None:
+        """Forget all values but those of `codes`, which are rewritten in place."""
+        live = np.unique(codes[codes >= 0])
+        self.keep(live)
+        codes[codes >= 0] = np.searchsorted(live, codes[codes >= 0])
+
+    def freeze(self) -> Callable[[Codes], pa.Array]:
+        """`take` of the values there are now, for any thread."""
+        chunks, wide = tuple(self._chunks), self.wide
+        return lambda codes: _taken(chunks, wide, codes)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(chunk.nbytes for chunk in self._chunks)
+
     def widen(self, values: pa.Array) -> pa.Array:
         """The values as of type `wide`."""
         if values.type.equals(self.wide):
@@ -98,6 +131,25 @@ class ValueStore:
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         return values.cast(self.wide)
+
+
+def _taken(chunks: Sequence[pa.Array], wide: pa.DataType, codes: Codes) -> pa.Array:
+    """The values of these codes; null for -1."""
+    if not chunks:
+        return pa.nulls(len(codes), wide)
+    if len(chunks) == 1:
+        return chunks[0].take(_indices(codes))
+    starts = np.cumsum([0, *map(len, chunks[:-1])])
+    chunk_of = np.searchsorted(starts, codes, side="right") - 1
+    order = np.argsort(chunk_of, kind="stable")
+    bounds = np.searchsorted(chunk_of[order], np.arange(-1, len(chunks) + 1))
+    pieces = [pa.nulls(int(bounds[1]), wide)]
+    for at, chunk in enumerate(chunks):
+        rows = order[bounds[at + 1] : bounds[at + 2]]
+        pieces.append(chunk.take(pa.array(codes[rows] - starts[at])))
+    back = np.empty(len(codes), dtype=np.int64)
+    back[order] = np.arange(len(codes))
+    return pa.concat_arrays(pieces).take(pa.array(back))
 
 
 def _indices(codes: Codes) -> pa.Array:
