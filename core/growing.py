@@ -60,7 +60,10 @@ class Growing:
             self._map = mmap.mmap(-1, needed, flags=flags)
             self._move(self._mapped())
         if self._fill is not None and (self._fill != 0 or self._map is None):
-            self.array[have:] = self._fill  # a map's new pages are zeros
+            new = self.array[have:]  # a map's new pages are zeros
+            if self._dtype.kind == "V":
+                new = new.view(np.uint8)
+            new[:] = self._fill
 
     def _remapped(self, needed: int) -> bool:
         """Whether the map could be lengthened: not while anybody looks at it, and not everywhere

@@ -192,7 +192,9 @@ class SlotColumns:
         self.touch(slots)
         for column in self.columns:
             if column.initial is not None:
-                self._held[column.name].array[slots] = column.initial
+                array = self._held[column.name].array
+                void = array.dtype.kind == "V"
+                array[slots] = np.zeros((), array.dtype) if void else column.initial
 
     def gather(self, slots: Slots) -> SlotColumns:
         """Columns of their own with copies of these slots, numbered from 0; not frozen."""

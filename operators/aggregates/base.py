@@ -124,11 +124,8 @@ class Part(ABC):
     def drop(self, namespace: int) -> None:
         """Forget a namespace."""
 
-    def save(self) -> None:
-        """Before each snapshot: put what is not in keyed state there."""
-
     def load(self, namespace: int, table: ColumnTable) -> None:
-        """After a restore, before anything else of this namespace: what `save` put there."""
+        """After a restore, before anything else of this namespace."""
 
 
 def chosen(table: ColumnTable, name: str, at: Slots | None) -> npt.NDArray[Any]:

@@ -183,8 +183,6 @@ class ColumnarWindowOperator(Operator):
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
-        if self._keys is not None:
-            self._contents.save()
 
     def _bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
         self._output.check(keys, fields)

@@ -158,7 +158,9 @@ class TickingWindowOperator(ColumnarWindowOperator):
     def _advance_ticks(self, window: int, until: int) -> None:
         """Ticks up to `until` have fired."""
         ticks = self._ticks_of(window)
-        ticks[ticks <= until] = self._after(until, window)
+        due = np.flatnonzero(ticks <= until)
+        self._ticks.table(window).touch(due)
+        ticks[due] = self._after(until, window)
         self._next[window] = int(ticks.min())
 
     def _after(self, tick: int, window: int) -> int:

@@ -61,10 +61,6 @@ class WindowContents(Protocol):
 
     def drop(self, slice_end: int) -> None: ...
 
-    def save(self) -> None:
-        """Before each snapshot: put what is not in keyed state there."""
-        ...
-
 
 class PartialContents(Protocol):
     """Contents that also take partial aggregates, as local combining makes them."""
@@ -151,11 +147,6 @@ class WindowAggregates:
         for part in self._parts:
             if part is not None:
                 part.drop(slice_end)
-
-    def save(self) -> None:
-        for part in self._parts:
-            if part is not None:
-                part.save()
 
     def fire(
         self, slice_ends: list[int], only: pa.RecordBatch | None

@@ -67,9 +67,6 @@ class WindowTopN:
         self._table.drop(slice_end)
         self._rows.drop(slice_end)
 
-    def save(self) -> None:
-        """Everything is in keyed state."""
-
     def fire(
         self, slice_ends: list[int], only: pa.RecordBatch | None
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
