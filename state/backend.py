@@ -75,8 +75,8 @@ class NoSnapshot(KeyedSnapshot):
 class AccColumn:
     """A column of numbers per slot: numpy dtype name and the value of a new slot.
 
-    Numbers that have to lie in one cache line are a column of dtype "V<bytes>", initially 0 or (None)
-    anything; `words` names those of its 8-byte words that are state, each an int64 in snapshots."""
+    Numbers that have to lie in one cache line are a column of dtype "V<bytes>", initially 0 (None:
+    anything); `words` names those of its 8-byte words that are state, int64 in snapshots."""
 
     name: str
     dtype: str
