@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.arrays import Slots
 from ..core.errors import StateError
 from ..core.ids import KeyGroupRange
 from .descriptors import (
@@ -30,8 +31,6 @@ from .descriptors import (
     ValueStateDescriptor,
 )
 from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
-
-Slots = npt.NDArray[np.int64]
 
 KEY_GROUP = "__key_group"
 """First column of every keyed StateTable: int32, ascending."""

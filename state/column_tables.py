@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.arrays import numpy_of
+from ..core.arrays import Slots, numpy_of
+from ..core.batch import schema_text
 from ..core.errors import StateError, TypeMismatchError
 from ..core.growing import Growing
-from .backend import KEY_GROUP, AccColumn, ColumnTable, Slots, StateTable, TableState
+from .backend import KEY_GROUP, AccColumn, ColumnTable, StateTable, TableState
 from .column_index import FIRST_SLOTS, storage_type
 from .key_groups import group_order, key_groups_of
 from .key_index import CompositeIndex, Frozen, as_declared
@@ -128,8 +129,8 @@ class MemoryTableState(TableState):
         """Asking again for the name must mean the same table."""
         if schema != self._schema or tuple(accumulators) != self._accumulators:
             raise StateError(
-                f"table state '{self._name}' has keys {_text(self._schema)} and accumulators "
-                f"{list(self._accumulators)}; it is asked for with keys {_text(schema)} and "
+                f"table state '{self._name}' has keys {schema_text(self._schema)} and accumulators "
+                f"{list(self._accumulators)}; it is asked for with keys {schema_text(schema)} and "
                 f"accumulators {list(accumulators)}"
             )
 
@@ -213,10 +214,6 @@ def _join(fields: list[tuple[str, str]]) -> str:
     return "[" + ", ".join(f"{name}: {kind}" for name, kind in fields) + "]"
 
 
-def _text(schema: pa.Schema) -> str:
-    return _join([(field.name, str(field.type)) for field in schema])
-
-
 def _fitted(name: str, keys: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
     """Key columns of other but convertible types, as those declared."""
     try:
@@ -226,6 +223,6 @@ def _fitted(name: str, keys: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array
         return [column.cast(kind) for column, kind in pairs]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TypeMismatchError(
-            f"table state '{name}': keys {_text(keys.schema)} do not fit the declared keys "
-            f"{_text(schema)}: {error}"
+            f"table state '{name}': keys {schema_text(keys.schema)} do not fit the declared keys "
+            f"{schema_text(schema)}: {error}"
         ) from error

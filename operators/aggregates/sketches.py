@@ -18,12 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import numpy_of
-from ...state.backend import ColumnTable, KeyedStateBackend, Slots
+from ...core.arrays import Int64s, Slots, numpy_of
+from ...state.backend import ColumnTable, KeyedStateBackend
 from ...state.hash_columns import hash_column
 from ...state.key_groups import key_groups_of
 from ..kernels import distinct, pairs
-from ..windows.slices import Int64s
 from .base import Part
 from .entries import KeyNumbers, flat, present, take_rows
 

@@ -17,7 +17,7 @@ import io
 import numpy as np
 import pyarrow as pa
 
-from ...api.table_join_specs import BroadcastJoinSpec
+from ...api.specs.joins import BroadcastJoinSpec
 from ...core.arrays import numpy_of
 from ...core.batch import Batch, ColumnBatch
 from ...core.elements import MIN_TIMESTAMP

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.table_join_specs import LookupJoinSpec
+from ...api.specs.joins import LookupJoinSpec
+from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import OperatorError, StromError, TypeMismatchError
 from ...core.growing import GrowingList
@@ -25,8 +25,6 @@ from ...core.row_kind import split_kinds
 from ..base import Operator
 from .layout import fitted
 from .tables import KERNELS, TableJoin, TableRows
-
-Int64s = npt.NDArray[np.int64]
 
 LOOKUPS = "numLookups"
 """Metric: keys a function was asked for."""

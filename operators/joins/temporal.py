@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.table_join_specs import TemporalJoinSpec
-from ...core.arrays import numpy_of
+from ...api.specs.joins import TemporalJoinSpec
+from ...core.arrays import Int64s, numpy_of
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import OperatorError, StromError, TypeMismatchError
 from ...core.joined_columns import NO_ROW, JoinedColumns, side_columns
@@ -33,8 +33,6 @@ from .layout import JoinLayout
 from .rowstore import FIRST_COMPACTION
 from .versions import BORN, ENDS, KNOWN, TIME, VersionStore
 from .waiting import Waiting
-
-Int64s = npt.NDArray[np.int64]
 
 MAX_ROWS = 1 << 15
 """Records of one output batch."""

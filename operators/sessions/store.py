@@ -12,16 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import take_column
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from ...state.backend import KeyedStateBackend, Slots
+from ...state.backend import KeyedStateBackend
 from ...state.key_groups import key_groups_of
 from ..kernels import sessions as kernel
 from ..slots.live_keys import LiveKeys
 from ..slots.numbered_table import NumberedTable
 from ..slots.slot_aggregates import SlotAggregates
-from ..windows.slices import Int64s
 
 PLACES = 1024
 """Of the wheel."""

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Slots
 from ...core.batch import take_column
-from ...state.backend import Slots
 from ...state.key_index import CompositeIndex
 from ..values.value_store import ValueStore, wide_type
 

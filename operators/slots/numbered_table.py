@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...core.arrays import numpy_of
+from ...core.arrays import Slots, numpy_of
 from ...core.errors import StateError
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...state.backend import AccColumn, ColumnTable
 
 _FIRST_CAPACITY = 64
 _KEYS = pa.schema([pa.field("slot", pa.int64())])

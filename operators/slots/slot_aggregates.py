@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.specs import BuiltinWindow
-from ...core.arrays import numpy_of
+from ...api.specs.windows import BuiltinWindow
+from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import ColumnBatch
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...state.backend import AccColumn, ColumnTable
 from ..aggregates.accumulators import Accumulator, Read, make_accumulator
 from ..aggregates.inputs import AggregateInputs
 from ..columns import NO_NULLS, decoded, fit
@@ -25,7 +25,6 @@ from ..kernels import scatter
 from ..values.coded_values import CodedValues
 from ..values.value_lists import ValueLists
 from ..values.value_store import ValueStore
-from ..windows.slices import Int64s
 from .listed_values import ListedValues, make_listed
 from .numbered_table import NumberedTable
 from .slot_kinds import SlotFunction

@@ -12,10 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...core.arrays import numpy_of
-from ...state.backend import Slots
+from ...core.arrays import Int64s, Slots, numpy_of
 from ..kernels import lists as kernel
-from ..windows.slices import Int64s
 from .value_store import Codes, ValueStore
 
 NUMBER, VALUE = "number", "value"

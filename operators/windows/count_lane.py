@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Int64s, Slots
 from ...core.batch import take_column
-from ...state.backend import ColumnTable, KeyedStateBackend, Slots
+from ...state.backend import ColumnTable, KeyedStateBackend
 from ...state.key_groups import key_groups_of
 from ...state.key_index import as_declared
 from ..kernels import counting as kernel
@@ -22,7 +23,6 @@ from ..slots.numbered_table import NumberedTable
 from ..slots.slot_aggregates import make_slots
 from ..slots.slot_kinds import SlotFunction
 from ..values.value_store import wide_type
-from .slices import Int64s
 
 if TYPE_CHECKING:
     from .counted_windows import Counting

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from ...state.backend import AccColumn, KeyedStateBackend, Slots
+from ...state.backend import AccColumn, KeyedStateBackend
 from ...state.key_groups import key_groups_of
 from ..slots.live_keys import LiveKeys
 from ..slots.numbered_table import NumberedTable
 from ..slots.slot_aggregates import SlotAggregates
-from .slices import Int64s
 
 WINDOW, SEEN, TICK = "window", "seen", "tick"
 """Columns of the table: the window's end (CLOSED for none), records so far, when to fire next by
