@@ -32,6 +32,9 @@ from .descriptors import (
 )
 from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
 
+COLUMN_STATE = ("state.hash_kernels", "state.index_kernels")
+"""Modules that every operator preloads that keeps state by key columns."""
+
 KEY_GROUP = "__key_group"
 """First column of every keyed StateTable: int32, ascending."""
 

@@ -20,7 +20,8 @@ from ...core.constants import CHUNK_BATCHES
 from ...core.elements import MIN_TIMESTAMP
 from ...core.ids import KeyGroupRange
 from ...core.partials import make_layout, partial_schema
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE
 from ...state.memory import MemoryKeyedStateBackend
 from ..base import Operator
 from ..windows.slices import Slicing, runs_by_slice

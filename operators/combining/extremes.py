@@ -18,8 +18,8 @@ from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, take_rows
 from ...core.elements import MIN_TIMESTAMP
 from ...core.keys import ConstantKey
-from ...core.preload import COLUMN_STATE, preload
-from ...state.backend import AccColumn
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE, AccColumn
 from ...state.column_tables import MemoryTableState
 from ..base import Operator
 from ..columns import storage, to_numbers

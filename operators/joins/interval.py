@@ -23,7 +23,8 @@ from ...core.batch import Batch, ColumnBatch
 from ...core.constants import CHUNK_BATCHES, LATE_DROPPED
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.joined_columns import NO_ROW
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
 from ..base import Operator
 from .assembly import BatchRows, joined

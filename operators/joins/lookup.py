@@ -20,8 +20,9 @@ from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import OperatorError, StromError, TypeMismatchError
 from ...core.growing import GrowingList
 from ...core.joined_columns import side_columns
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
 from ...core.row_kind import split_kinds
+from ...state.backend import COLUMN_STATE
 from ..base import Operator
 from .layout import fitted
 from .tables import KERNELS, TableJoin, TableRows

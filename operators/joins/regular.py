@@ -26,9 +26,9 @@ from ...core.arrays import Bools, Int64s
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import OperatorError, StromError
 from ...core.joined_columns import JoinedColumns, side_columns
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
 from ...core.row_kind import RowKind, retracts, with_kinds
-from ...state.backend import BufferState
+from ...state.backend import COLUMN_STATE, BufferState
 from ..base import Operator
 from ..kernels.change_flags import ALONE, LONE_SHOWN, MATCHED, MATCHED_SHOWN, PAIRS, UNTRACKED
 from .assembly import BatchRows, Rows, joined, joined_some

@@ -21,9 +21,9 @@ from ...core.batch import Batch, ColumnBatch
 from ...core.errors import OperatorError, StromError, TypeMismatchError
 from ...core.joined_columns import NO_ROW, JoinedColumns, side_columns
 from ...core.key_types import widened_keys
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
 from ...core.row_kind import RowKind
-from ...state.backend import BufferState
+from ...state.backend import COLUMN_STATE, BufferState
 from ...state.key_groups import key_groups_of
 from ..base import Operator
 from .arena import stored_schema, to_stored

@@ -21,8 +21,8 @@ from ...core.batch import Batch, ColumnBatch
 from ...core.constants import CHUNK_BATCHES, LATE_DROPPED
 from ...core.errors import GraphError, StateError
 from ...core.joined_columns import NO_ROW
-from ...core.preload import COLUMN_STATE, preload
-from ...state.backend import BufferState
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE, BufferState
 from ...state.key_groups import key_groups_of
 from ...state.window_progress import WindowProgress
 from ..base import Operator

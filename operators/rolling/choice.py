@@ -23,7 +23,8 @@ import pyarrow as pa
 from ...api.specs.records import RollingSpec
 from ...core.batch import Batch, ColumnBatch
 from ...core.keys import FunctionKey
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
 from ..base import Operator
 from .rows import RollingRows

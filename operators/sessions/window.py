@@ -30,7 +30,8 @@ from ...core.batch import Batch, ColumnBatch, take_column, to_columns
 from ...core.constants import LATE_DROPPED
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.errors import TypeMismatchError
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
 from ..base import Operator
 from ..columns import fit_keys

@@ -17,8 +17,9 @@ from ...core.arrays import Bools, Int8s, Int64s
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import GraphError, TypeMismatchError
 from ...core.keys import ColumnKey, KeySelector
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
 from ...core.row_kind import ROW_KIND, retracts, split_kinds, with_kinds
+from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
 from ..base import Operator
 from ..columns import fit_columns, fit_keys

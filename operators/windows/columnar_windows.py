@@ -43,7 +43,8 @@ from ...core.partials import (
     records_in,
     split_layout,
 )
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
 from ..base import Operator
 from ..columns import fit_keys

@@ -28,8 +28,8 @@ from ...api.windows.triggers import CountTrigger, PurgingTrigger
 from ...core.arrays import Int64s, Slots
 from ...core.batch import Batch, take_column, to_columns
 from ...core.elements import MAX_TIMESTAMP
-from ...core.preload import COLUMN_STATE, preload
-from ...state.backend import AccColumn, ColumnTable
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE, AccColumn, ColumnTable
 from ...state.window_progress import WindowProgress
 from ..base import Operator
 from ..columns import fit_keys
