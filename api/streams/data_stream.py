@@ -88,7 +88,11 @@ class StreamExecutionEnvironment(Environment):
 
 
 class DataStream(Records["DataStream"], TableJoins["DataStream"]):
-    """A stream of records."""
+    """A stream of records.
+
+    `output_type` wherever it appears is anything `schema_of` accepts: with a row type the
+    operator's results become columns, else they stay Python objects.
+    """
 
     _env: StreamExecutionEnvironment
 

@@ -1,8 +1,4 @@
-"""Record by record and batch by batch: what every stream offers, keyed or not.
-
-`output_type` wherever it appears is anything `schema_of` accepts: with a row type the operator's
-results become columns, else they stay Python objects.
-"""
+"""Record by record and batch by batch: what every stream offers, keyed or not."""
 
 from __future__ import annotations
 
