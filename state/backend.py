@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.arrays import Slots
 from ..core.errors import StateError
 from ..core.ids import KeyGroupRange
 from .descriptors import (
@@ -34,7 +35,8 @@ from .faces import AggregatingState, BulkValueState, ListState, MapState, Reduci
 if TYPE_CHECKING:
     from .value_store import Values
 
-Slots = npt.NDArray[np.int64]
+COLUMN_STATE = ("state.hash_kernels", "state.index_kernels")
+"""Modules that every operator preloads that keeps state by key columns."""
 
 KEY_GROUP = "__key_group"
 """First column of every keyed StateTable: int32, ascending."""
@@ -46,7 +48,8 @@ class StateTable:
     only).
 
     `kind` says which face wrote it ("value", "list", "map", "reducing", "aggregating", "timers",
-    "table", "buffer"); `metadata` whatever that face needs to read it back (text only).
+    "table", "entries", "rows", "buffer"); `metadata` whatever that face needs to read it back (text
+    only).
     """
 
     name: str

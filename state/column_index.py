@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.arrays import Slots
 from ..core.errors import StateError
 from ..core.growing import Growing
 from .hash_columns import slices_of, validity_of
@@ -27,8 +28,6 @@ from .index_kernels import (
     upsert_words,
 )
 from .key_words import from_words, to_words
-
-Slots = npt.NDArray[np.int64]
 
 FIRST_SLOTS = 64
 """How many keys an index has room for at first; a power of two, as it always is."""

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.arrays import Slots
 from ..core.batch import take_table
-from .backend import AccColumn, EntryState, Slots, StateTable
+from .backend import AccColumn, EntryState, StateTable
 from .key_groups import group_order, key_groups_of
 from .key_index import Frozen
 from .live_keys import LiveKeys

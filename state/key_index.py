@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..core.arrays import numpy_of
+from ..core.arrays import Slots, numpy_of
 from ..core.errors import StateError
-from .column_index import ALL_VALID, FIRST_SLOTS, BytesIndex, ColumnIndex, Slots, WordIndex
+from .column_index import ALL_VALID, FIRST_SLOTS, BytesIndex, ColumnIndex, WordIndex
 from .key_words import is_words
 
 Frozen = Callable[[], list[pa.Array]]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .backend import Slots
+from ..core.arrays import Slots
 from .key_index import CompositeIndex, Frozen, as_declared
 from .value_store import wide_type
 

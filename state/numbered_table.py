@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.arrays import numpy_of
-from .backend import AccColumn, ColumnTable, Slots
+from ..core.arrays import Slots, numpy_of
+from .backend import AccColumn, ColumnTable
 from .slot_columns import SlotColumns
 
 _KEYS = pa.schema([pa.field("slot", pa.int64())])

@@ -22,9 +22,10 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrays import Slots
 from ..core.errors import StateError
 from ..core.growing import Growing
-from .backend import AccColumn, Slots
+from .backend import AccColumn
 
 BLOCK_BITS = 4
 """16 slots."""

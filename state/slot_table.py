@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.arrays import Slots
 from ..core.errors import StateError, TypeMismatchError
-from .backend import AccColumn, ColumnTable, Slots
+from .backend import AccColumn, ColumnTable
 from .column_index import FIRST_SLOTS
 from .key_index import CompositeIndex, Frozen, as_declared
 from .numbered_table import NumberedTable

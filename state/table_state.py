@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.arrays import numpy_of
+from ..core.arrays import Slots, numpy_of
 from ..core.batch import take_table
 from ..core.errors import StateError
-from .backend import KEY_GROUP, AccColumn, ColumnTable, Slots, StateTable, TableState
+from .backend import KEY_GROUP, AccColumn, ColumnTable, StateTable, TableState
 from .column_index import FIRST_SLOTS, storage_type
 from .key_groups import group_order, key_groups_of
 from .slot_table import FrozenTable, MemoryColumnTable, text_of

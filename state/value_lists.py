@@ -12,15 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.arrays import numpy_of
+from ..core.arrays import Int64s, Slots, numpy_of
 from . import list_kernels as kernel
-from .backend import Slots
 from .value_store import Codes, ValueStore
 
 NUMBER, VALUE = "number", "value"
 FIRST_ROOM = 64
 
-Int64s = npt.NDArray[np.int64]
 
 Choose = Callable[[Slots, pa.Array, Int64s], npt.NDArray[np.int64]]
 """Of values with their lists' numbers (ascending) and sequence numbers: the rows to keep, of each

@@ -19,12 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.growing import Growing, GrowingList
-from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
+from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
 from ...state.hash_columns import hash_column
 from ..kernels import distinct, pairs
-from ..windows.slices import Int64s
 from .base import Part
 from .entries import KeyNumbers, present
 

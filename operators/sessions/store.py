@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Int64s, Slots
 from ...core.batch import take_column
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from ...state.backend import AccColumn, KeyedStateBackend, Slots
+from ...state.backend import AccColumn, KeyedStateBackend
 from ..kernels import sessions as kernel
 from ..slots.slot_aggregates import SlotAggregates
-from ..windows.slices import Int64s
 
 PLACES = 1024
 """Of the wheel."""

@@ -23,24 +23,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import WindowSpec
-from ...api.window_times import no_timestamp_error
+from ...api.specs.windows import WindowSpec
+from ...api.windows.time_windows import no_timestamp_error
+from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, take_column, to_columns
+from ...core.constants import LATE_DROPPED
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.errors import TypeMismatchError
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE
+from ...state.window_progress import WindowProgress
 from ..base import Operator
 from ..columns import fit_keys
 from ..slots.slot_kinds import runs_on_slots
 from ..windows.bounded_output import BoundedOutput
-from ..windows.slices import Int64s
-from ..windows.window_progress import WindowProgress
 from .gaps import SESSIONS, SessionAssigner, gaps_of
 
 if TYPE_CHECKING:
     from .store import Fired, SessionStore
-
-LATE_DROPPED = "numLateRecordsDropped"
 
 
 class ColumnarSessionOperator(Operator):

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import take_column
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...state.backend import AccColumn, ColumnTable
 from ...state.column_index import storage_type
 from ...state.hash_columns import hash_column
 from ...state.key_index import CompositeIndex, as_declared
@@ -26,7 +26,6 @@ from ...state.value_lists import Choose, ValueLists
 from ..aggregates.base import Accumulator, Read, chosen
 from ..aggregates.lists import best_in_order
 from ..aggregates.sketches import REGISTERS, Blocks
-from ..windows.slices import Int64s
 
 AT_ONCE = 1 << 14
 """So many lists are estimated together: their registers are laid open for it."""

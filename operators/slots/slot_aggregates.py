@@ -12,16 +12,16 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.specs import BuiltinWindow
+from ...api.specs.windows import BuiltinWindow
+from ...core.arrays import Int64s, Slots
 from ...core.batch import ColumnBatch
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...state.backend import AccColumn, ColumnTable
 from ...state.value_store import Values
 from ..aggregates.accumulators import Accumulator, Read, make_accumulator
 from ..aggregates.inputs import AggregateInputs
 from ..columns import NO_NULLS, decoded, fit
 from ..kernels import scatter
 from ..values.coded_values import CodedValues
-from ..windows.slices import Int64s
 from .listed_values import ListedValues, make_listed
 from .slot_kinds import SlotFunction
 

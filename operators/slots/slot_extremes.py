@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.specs import BuiltinWindow, ExtremeWindow
+from ...api.specs.windows import BuiltinWindow, ExtremeWindow
+from ...core.arrays import Int64s, Slots
 from ...core.batch import ColumnBatch
 from ...core.errors import TypeMismatchError
-from ...state.backend import ColumnTable, Slots
+from ...state.backend import ColumnTable
 from ...state.key_index import as_declared
 from ...state.value_store import ValueStore
 from ..columns import fit
-from ..windows.slices import Int64s
 from .slot_aggregates import SlotAggregates
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Int64s
 from ...core.errors import StateError
 from ...state.slot_table import MemoryColumnTable
-from ..windows.slices import Int64s
 from .base import Layout, Records, TableOperator
 from .differences import Differences
 from .grown import bounds, fill_to, take_rows

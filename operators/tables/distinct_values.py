@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.growing import Growing
 from ...state.hash_columns import validity_of
 from ...state.key_index import make_column_index
-from ..windows.slices import Int64s
-from .base import Bools
 from .group_values import CODE_BITS
 
 _FIRST = 1024

@@ -14,15 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...api.table_specs import GroupAggregateSpec
-from ...core.arrays import numpy_of
+from ...api.specs.tables import GroupAggregateSpec
+from ...core.arrays import Bools, Int64s, numpy_of
 from ...core.batch import take_column
 from ...core.row_kind import ROW_KIND, RowKind
 from ...state.backend import AccColumn
 from ...state.column_index import storage_type
 from ..columns import NO_NULLS
-from ..windows.slices import Int64s
-from .base import Bools, Layout, Records, TableOperator, require_distinct
+from .base import Layout, Records, TableOperator, require_distinct
 from .group_parts import GroupParts
 from .group_state import SavedValues
 from .group_values import too_much_taken

@@ -17,15 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import numpy_of
+from ...core.arrays import Bools, Int64s, numpy_of
 from ...core.batch import ColumnBatch
 from ...core.errors import TypeMismatchError
 from ...state.backend import AccColumn, ColumnTable
 from ..aggregates.accumulators import Accumulator, check_type, make_accumulator
 from ..aggregates.inputs import AggregateInputs
 from ..columns import NO_NULLS, fit, storage
-from ..windows.slices import Int64s
-from .base import Bools
 from .distinct_values import DistinctValues
 from .group_values import GroupValues
 

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.errors import StateError
 from ...state.column_index import ALL_VALID, WordIndex, storage_type
 from ...state.hash_columns import validity_of
 from ...state.key_index import make_column_index
 from ..columns import storage
-from ..windows.slices import Int64s
-from .base import Bools
 from .grown import fill_to
 from .order_words import value_words
 from .slab import RowSlab

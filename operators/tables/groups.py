@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from ...core.arrays import Int64s
 from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
 from ...state.slot_table import MemoryColumnTable
-from ..windows.slices import Int64s
 from .grown import take_rows
 
 

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, numpy_of
 from ...state.backend import KeyedStateBackend
 from ...state.column_index import storage_type
 from ...state.key_groups import key_groups_of
 from ...state.key_index import as_declared
-from ..windows.slices import Int64s
 from .base import Layout, Records
 from .grown import take_rows
 from .slab import RowSlab

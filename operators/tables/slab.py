@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Int64s
 from ...core.growing import Growing
 from ...state.column_index import storage_type
 from ...state.key_index import as_declared
 from ..columns import NO_NULLS, from_numbers, storage, to_numbers
-from ..windows.slices import Int64s
 from .texts import Texts, is_sliced
 
 

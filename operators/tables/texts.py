@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Int64s
 from ...core.errors import StateError
 from ...core.growing import Growing
 from ...state.hash_columns import slices_of, validity_of
-from ..windows.slices import Int64s
 
 _SPARE = 1 << 16
 """Free units (1 MB) that are not worth packing for."""

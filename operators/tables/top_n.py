@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ...api.table_specs import TopNSpec
+from ...api.specs.tables import TopNSpec
+from ...core.arrays import Int64s
 from ...core.growing import Growing
 from ...core.row_kind import ROW_KIND
 from ...state.slot_table import MemoryColumnTable
-from ..windows.slices import Int64s
 from .all_rows import AllRows
 from .base import Layout, Records, TableOperator, require_distinct
 from .differences import Differences

@@ -14,15 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...core.arrays import numpy_of
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...core.arrays import Int64s, Slots, numpy_of
+from ...state.backend import AccColumn, ColumnTable
 from ...state.key_index import as_declared
 from ...state.value_store import ValueStore
 from ..aggregates.arg_extremes import BY, VALUE, struct_field
 from ..aggregates.base import Accumulator, Read, chosen
 from ..columns import ranks
 from ..kernels import scatter
-from ..windows.slices import Int64s
 
 _BY_VALUE = ("min", "max", "arg_min", "arg_max")
 

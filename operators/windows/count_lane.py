@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Int64s, Slots
 from ...core.batch import take_column
-from ...state.backend import ColumnTable, Slots
+from ...state.backend import ColumnTable
 from ...state.numbered_table import NumberedTable
 from ..kernels import counting as kernel
 from ..slots.slot_aggregates import make_slots
 from ..slots.slot_kinds import SlotFunction
-from .slices import Int64s
 
 if TYPE_CHECKING:
     from .counted_windows import Counting

@@ -21,23 +21,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import WindowSpec
-from ...api.triggers import CountTrigger, PurgingTrigger
-from ...api.windows import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    GlobalWindows,
-)
+from ...api.specs.windows import WindowSpec
+from ...api.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from ...api.windows.time_windows import GlobalWindows
+from ...api.windows.triggers import CountTrigger, PurgingTrigger
+from ...core.arrays import Int64s, Slots
 from ...core.batch import Batch, take_column, to_columns
 from ...core.elements import MAX_TIMESTAMP
-from ...core.preload import COLUMN_STATE, preload
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE, AccColumn, ColumnTable
+from ...state.window_progress import WindowProgress
 from ..base import Operator
 from ..columns import fit_keys
 from ..slots.slot_kinds import runs_on_slots
 from .bounded_output import BoundedOutput
-from .slices import Int64s
-from .window_progress import WindowProgress
 
 if TYPE_CHECKING:
     from .count_lane import Lane

@@ -26,16 +26,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import WindowSpec
+from ...api.specs.windows import WindowSpec
+from ...core.arrays import Int64s, Slots
 from ...core.batch import Batch, take_column
-from ...state.backend import Slots
 from ..base import Operator
 from ..slots.slot_kinds import runs_on_slots
 from .bounded_output import BoundedOutput
 from .columnar_windows import Arguments, ColumnarWindowOperator
 from .pane_rules import PaneRule, rule_of
 from .panes import NEVER, SEEN, TICK, WINDOW, PaneStore
-from .slices import CumulateSlicing, Int64s, Slicing, runs_by_slice
+from .slices import CumulateSlicing, Slicing, runs_by_slice
 from .window_firing import slicing_of
 
 

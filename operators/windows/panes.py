@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from ...core.arrays import Int64s, Slots
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from ...state.backend import AccColumn, KeyedStateBackend, Slots
+from ...state.backend import AccColumn, KeyedStateBackend
 from ..slots.slot_aggregates import SlotAggregates
-from .slices import Int64s
 
 WINDOW, SEEN, TICK = "window", "seen", "tick"
 """Columns of the table: the window's end (CLOSED for none), records so far, when to fire next by

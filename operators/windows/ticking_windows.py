@@ -22,12 +22,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import WindowSpec
+from ...api.specs.windows import WindowSpec
+from ...core.arrays import Int64s
 from ...core.batch import take_rows
 from ...core.elements import MAX_TIMESTAMP
 from ...state.backend import AccColumn
 from .columnar_windows import Arrivals, ColumnarWindowOperator
-from .slices import Int64s, Slicing
+from .slices import Slicing
 from .window_firing import Firing
 from .window_output import Fired
 

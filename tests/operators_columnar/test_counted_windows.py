@@ -24,13 +24,10 @@ from strom.api.aggregates import (
     min_,
     sum_,
 )
-from strom.api.specs import BuiltinWindow, ExtremeWindow, WindowSpec
-from strom.api.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
-from strom.api.windows import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    GlobalWindows,
-)
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, WindowSpec
+from strom.api.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from strom.api.windows.time_windows import GlobalWindows
+from strom.api.windows.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.errors import GraphError, TypeMismatchError

@@ -20,18 +20,14 @@ from strom.api.aggregates import (
     largest,
     smallest,
 )
-from strom.api.order import OrderColumn
-from strom.api.output_tag import OutputTag
-from strom.api.specs import BuiltinWindow, ExtremeWindow, TopNWindow, WindowSpec
-from strom.api.triggers import ContinuousEventTimeTrigger, CountTrigger, PurgingTrigger
-from strom.api.windows import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    EventTimeSessionWindows,
-    GlobalWindows,
-    ProcessingTimeSessionWindows,
-    SlidingEventTimeWindows,
-)
+from strom.api.functions.user_functions import OutputTag
+from strom.api.specs.columns import OrderColumn
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, TopNWindow, WindowSpec
+from strom.api.windows.continuous_triggers import ContinuousEventTimeTrigger
+from strom.api.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from strom.api.windows.session_windows import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from strom.api.windows.time_windows import GlobalWindows, SlidingEventTimeWindows
+from strom.api.windows.triggers import CountTrigger, PurgingTrigger
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey
 from strom.operators.kernels import reference_lists

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from strom.api.aggregates import count, max_, sum_
-from strom.api.output_tag import OutputTag
-from strom.api.specs import BuiltinWindow, ExtremeWindow, ReduceWindow, WindowSpec
-from strom.api.triggers import CountTrigger
-from strom.api.windows import EventTimeSessionWindows
+from strom.api.functions.user_functions import OutputTag
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, ReduceWindow, WindowSpec
+from strom.api.windows.session_windows import EventTimeSessionWindows
+from strom.api.windows.triggers import CountTrigger
 from strom.core.batch import ColumnBatch
 from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP

@@ -22,9 +22,9 @@ from strom.api.aggregates import (
     sum_,
     variance,
 )
-from strom.api.output_tag import OutputTag
-from strom.api.specs import BuiltinWindow, ExtremeWindow, WindowSpec
-from strom.api.windows import EventTimeSessionWindows
+from strom.api.functions.user_functions import OutputTag
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, WindowSpec
+from strom.api.windows.session_windows import EventTimeSessionWindows
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.ids import KeyGroupRange
 from strom.core.keys import ColumnKey, ConstantKey, ExpressionKey

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import StreamExecutionEnvironment, count, first, last, max_, mean, min_, sum_
 from strom.api.aggregates import Aggregate, count_distinct, variance
-from strom.api.table_specs import GroupAggregateSpec
+from strom.api.specs.tables import GroupAggregateSpec
 from strom.core.errors import ConfigurationError, StateError, TypeMismatchError
 from strom.core.keys import ColumnKey
 from strom.state.key_groups import key_groups_of
