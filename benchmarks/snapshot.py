@@ -57,6 +57,8 @@ class Round:
 
     batch: float
     sync: float
+    sync_cpu: float
+    """Of the thread: on a busy machine `sync` is waiting, too."""
     after: float
     rest: float
     written: int
@@ -107,14 +109,16 @@ class Filled:
         first, before, behind = (self._small_batches() for _ in range(3))
         first()  # caches are cold from what was written
         batch, _ = timed(before)
+        used = time.thread_time()
         sync, parts = timed(lambda: self._frozen(number))
+        sync_cpu = (time.thread_time() - used) * 1e3
         after, _ = timed(behind)
         task = TaskId(VertexId("operator"), harness.context.subtask)
         rest, written = timed(lambda: write_subtask(self._storage, number, task, [parts]))
         handles = [handle.file for operator in written.operators for handle in operator.keyed]
         handles += [o.operator_state.file for o in written.operators if o.operator_state]
         self._storage.delete(number)
-        return Round(batch, sync, after, rest, sum(file.size for file in handles))
+        return Round(batch, sync, sync_cpu, after, rest, sum(file.size for file in handles))
 
     def _frozen(self, number: CheckpointId) -> Any:
         harness = self._harness
@@ -155,6 +159,7 @@ def summary(state: State, keys: int, rounds: list[Round]) -> dict[str, Any]:
     return {
         "sync_ms": round(sync, 2),
         "sync_worst_ms": round(max(one.sync for one in rounds), 2),
+        "sync_cpu_ms": round(statistics.median(one.sync_cpu for one in rounds), 2),
         "after_ms": round(after, 2),
         "batch_ms": round(batch, 2),
         "total_ms": round(statistics.median(one.sync + one.rest for one in rounds), 1),

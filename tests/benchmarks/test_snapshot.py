@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from pkgutil import walk_packages
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from strom import operators
+from strom import KeyedProcessFunction, operators
 from strom.api.specs import COLUMN_FUNCTIONS, OperatorSpec, WindowSpec
 from strom.benchmarks import cli, snapshot, states
-from strom.benchmarks.snapshot import Round, limit_ms, measure_state, summary
+from strom.benchmarks.snapshot import Filled, Round, limit_ms, measure_state, summary
 from strom.benchmarks.states import STATELESS, STATES, State
+from strom.checkpoint.storage import open_storage
 from strom.operators.base import Operator
 from strom.operators.registry import _OPERATORS
+from strom.state.memory import MemoryKeyedStateBackend
 from strom.testing import OperatorHarness
 
 KEYS = 500
@@ -90,7 +94,7 @@ def test_what_is_promised() -> None:
 def test_what_was_put_off_counts() -> None:
     """The copy that a first batch pays is the snapshot's."""
     state = STATES["slices"]
-    quick = Round(batch=1.0, sync=0.5, after=1.5, rest=20.0, written=9)
+    quick = Round(batch=1.0, sync=0.5, sync_cpu=0.4, after=1.5, rest=20.0, written=9)
     line = summary(state, 1_000_000, [quick, replace(quick, sync=3.0), replace(quick, sync=0.25)])
     assert (line["sync_ms"], line["sync_worst_ms"], line["after_ms"]) == (0.5, 3.0, 0.5)
     assert (line["total_ms"], line["bytes"], line["within"]) == (20.5, 9, True)
@@ -98,6 +102,34 @@ def test_what_was_put_off_counts() -> None:
     assert summary(state, 1_000_000, [replace(quick, sync=10.5)])["within"] is False
     objects = summary(STATES["row_state"], 1_000_000, [replace(quick, sync=500.0)])
     assert (objects["within"], objects["limit_ms"]) == (None, None)
+
+
+class Late(KeyedProcessFunction):
+    """Pays for a snapshot with the first record after it."""
+
+    owing: ClassVar[list[None]] = []
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        if self.owing:
+            self.owing.clear()
+            time.sleep(0.2)
+        yield from ()
+
+
+def test_what_was_put_off_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = State(lambda a: a.process(Late()))
+    filled = Filled(state, 100, open_storage(str(tmp_path), "snapshot"))
+    take = MemoryKeyedStateBackend.snapshot
+
+    def owed(backend: MemoryKeyedStateBackend) -> Any:
+        Late.owing.append(None)
+        return take(backend)
+
+    monkeypatch.setattr(MemoryKeyedStateBackend, "snapshot", owed)
+    found = filled.round()
+    filled.close()
+    assert found.after - found.batch > 100
+    assert found.sync_cpu <= found.sync + 1
 
 
 def lines_of(*arguments: str) -> list[dict[str, Any]]:
