@@ -7,7 +7,7 @@ fast where the processor has AVX-512: that told machines apart, not engines.)
 
 Both run in turns in this process, so that what slows the machine slows both; CPU time, not wall
 time, so that other processes hardly count; the best of several rounds each. `FLOORS` are about
-half of the least that was measured when they were set: they catch what makes a path several times
+half of what was measured when they were set: they catch what makes a path several times
 slower (a sort of the state, a copy per batch, columns that become lists), not a few per cent. A
 loop over records is caught whatever it costs, in `test_guard_python`.
 """
@@ -32,7 +32,8 @@ EVENTS = 2_000_000
 ROUNDS = 5
 
 FLOORS = {"filter": 0.25, "kstate": 0.13, "q7c": 0.17, "q5": 0.22}
-"""Least CPU time of the plain code per CPU time of the engine."""
+"""Least CPU time of the plain code per CPU time of the engine. Measured: 0.57, 0.29, 0.39 and 0.48;
+with ten busy processes on two cores 0.58, 0.21, 0.36 and 0.41."""
 
 REPEATED = {"filter": 4}
 """How often a job sees the batches: one pass of it is too quick to measure."""
