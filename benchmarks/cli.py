@@ -198,5 +198,5 @@ def show(line: dict[str, Any], as_json: bool) -> None:
 
 def show_row(line: dict[str, Any], columns: Sequence[str]) -> None:
     """One row of a table, the first column's text to the left, numbers to the right."""
-    first, *others = (line[name] for name in columns)
+    first, *others = ("-" if line[name] is None else line[name] for name in columns)
     print(f"{first:<24}" + "".join(f"{other!s:>14}" for other in others), flush=True)

@@ -24,6 +24,7 @@ SNAPSHOT_COLUMNS = (
     "keys",
     "sync_ms",
     "sync_worst_ms",
+    "sync_cpu_ms",
     "after_ms",
     "total_ms",
     "bytes",
