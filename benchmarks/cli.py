@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
 from strom import StromError
 
 from . import commands
+from .before_after import GROUPS, WHOLE
 from .compare import PEERS
 from .nexmark.registry import NEXMARK
+from .states import STATES
 from .workloads import WORKLOADS
 
 HELP = "python -m benchmarks"
@@ -76,6 +78,8 @@ def parser() -> argparse.ArgumentParser:
     recovery.set_defaults(run=commands.recovery)
     recovery.add_argument("--kills", type=count, default=3)
     _common(recovery)
+    _before_after(names.add_parser("before-after", help="another revision, then this, in turns"))
+    _snapshot(names.add_parser("snapshot", help="how long a snapshot holds up a task, by state"))
     return main
 
 
@@ -119,6 +123,36 @@ def _latency(command: argparse.ArgumentParser) -> None:
     _common(command)
 
 
+def _before_after(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.before_after, json=True)
+    command.add_argument("--base", required=True, metavar="REV", help="what to compare with")
+    command.add_argument(
+        "--benchmarks",
+        default="all",
+        help=f"all, {', '.join(GROUPS)}, or names with commas; {WHOLE}q5 is q5 --whole-stream",
+    )
+    command.add_argument("--events", type=count, help="default: as many as take some seconds")
+    command.add_argument("--rounds", type=count, default=3, help="runs of each of both")
+    command.add_argument("--seconds", type=positive, default=10.0, help="of latency")
+    command.add_argument("--kills", type=count, default=3, help="of recovery")
+    command.add_argument("--limit", type=positive, default=600.0, help="seconds for one run")
+    command.add_argument(
+        "--out", metavar="FILE", help="append the lines to FILE; the table is of all in it"
+    )
+    command.add_argument("--parallelism", type=count, default=2)
+    command.add_argument("--host", choices=["ray", "local"], default="ray")
+
+
+def _snapshot(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.snapshot, columns=commands.SNAPSHOT_COLUMNS)
+    command.add_argument("--keys", type=count, default=1_000_000)
+    command.add_argument("--rounds", type=count, default=5, help="snapshots of each")
+    command.add_argument(
+        "--states", default="all", help=f"all, or names with commas: {','.join(STATES)}"
+    )
+    command.add_argument("--json", action="store_true", help="JSON lines instead of a table")
+
+
 def _compare(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=commands.compare)
     command.add_argument("peer", choices=sorted(PEERS))
@@ -136,9 +170,15 @@ def _compare(command: argparse.ArgumentParser) -> None:
 
 def main() -> None:
     options = parser().parse_args()
+    columns = getattr(options, "columns", ())
+    if columns and not options.json:
+        show_row({name: name for name in columns}, columns)
     try:
         for line in run(options):
-            show(line, options.json)
+            if columns and not options.json and "error" not in line:
+                show_row(line, columns)
+            else:
+                show(line, options.json)
     except StromError as error:
         raise SystemExit(str(error)) from error
 
@@ -154,3 +194,9 @@ def show(line: dict[str, Any], as_json: bool) -> None:
         print(json.dumps(line), flush=True)
     else:
         print("  ".join(f"{name}={value}" for name, value in line.items()), flush=True)
+
+
+def show_row(line: dict[str, Any], columns: Sequence[str]) -> None:
+    """One row of a table, the first column's text to the left, numbers to the right."""
+    first, *others = ("-" if line[name] is None else line[name] for name in columns)
+    print(f"{first:<24}" + "".join(f"{other!s:>14}" for other in others), flush=True)

@@ -19,6 +19,20 @@ EVENTS = 20_000_000
 SLOW = {"wordcount": 4_000_000, "kprocess": 4_000_000, **dict.fromkeys(NEXMARK_ROWS, 2_000_000)}
 """Default numbers of events."""
 
+SNAPSHOT_COLUMNS = (
+    "state",
+    "keys",
+    "sync_ms",
+    "sync_worst_ms",
+    "sync_cpu_ms",
+    "after_ms",
+    "total_ms",
+    "bytes",
+    "within",
+    "peak_rss_mb",
+)
+"""What `snapshot` prints without --json."""
+
 
 def chosen(names: str) -> list[str]:
     """The workloads that the text stands for."""
@@ -110,6 +124,44 @@ def recovery(options: Namespace) -> Iterator[Line]:
     from .recovery import measure_recovery
 
     yield measure_recovery(options.kills, options.parallelism)
+
+
+def before_after(options: Namespace) -> Iterator[Line]:
+    """A line per benchmark, then prints the table. Ends the program if the other revision cannot
+    be run, or if a benchmark failed."""
+    from .before_after import chosen, kept, measure, table
+    from .trees import NoTree
+
+    lines = []
+    try:
+        for line in measure(chosen(options.benchmarks), options):
+            lines.append(line)
+            yield line
+    except NoTree as error:
+        raise SystemExit(str(error)) from error
+    finally:
+        if lines:
+            print(table(kept(options.out, lines) if options.out else lines), flush=True)
+    failed = [line["benchmark"] for line in lines if "error" in line]
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+def snapshot(options: Namespace) -> Iterator[Line]:
+    """A line per kind of state."""
+    from .snapshot import measure_states
+    from .states import STATES
+
+    names = list(STATES) if options.states == "all" else options.states.split(",")
+    unknown = [name for name in names if name not in STATES]
+    if unknown:
+        raise SystemExit(f"no state {unknown}: there are all, {', '.join(STATES)}")
+    failed = []
+    for line in measure_states(names, options.keys, options.rounds):
+        failed += [line["state"]] if "error" in line else []
+        yield line
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
 
 
 def compare(options: Namespace) -> Iterator[Line]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,24 +18,26 @@ def pictures(lines: Lines, beside: dict[tuple[str, str], Line], folder: Path) ->
     """Draw what there are lines for: file names by section, `section:part` where it has several."""
     drawn: dict[str, str] = {}
     theirs = {query: line for (system, query), line in beside.items() if system == SYSTEM}
-    if lines.throughput:
+    if lines.throughput or lines.whole:
         for part, field, label, factor in (
             ("events", "events_per_s", "M events/s", 1e-6),
             ("cpu", "cpu_s_per_m_events", "CPU s per M events", 1.0),
             ("memory", "peak_rss_mb", "peak RSS, MB", 1.0),
         ):
             series = {
-                "strom": _of(lines.throughput, field, factor),
+                "strom, one source": _of(lines.like_for_like, field, factor),
                 SYSTEM: _of(theirs, field, factor),
+                "strom, a source per kind": _of(lines.per_kind, field, factor),
             }
-            drawn[f"throughput:{part}"] = _bars(folder / f"{part}.png", series, label)
+            ours = list({**lines.throughput, **lines.whole})
+            drawn[f"throughput:{part}"] = _bars(folder / f"{part}.png", series, label, ours)
     both = {n: line for n, line in lines.throughput.items() if n in lines.checkpointed}
     if both:
         series = {
             "off": _of(both, "events_per_s", 1e-6),
             "on": _of(lines.checkpointed, "events_per_s", 1e-6),
         }
-        drawn["checkpoints"] = _bars(folder / "checkpoints.png", series, "M events/s")
+        drawn["checkpoints"] = _bars(folder / "checkpoints.png", series, "M events/s", list(both))
     if lines.latency:
         drawn["latency"] = _latency(folder / "latency.png", lines)
     if lines.scale:
@@ -66,9 +69,8 @@ def _save(figure: Any, path: Path) -> str:
     return path.name
 
 
-def _bars(path: Path, series: dict[str, dict[str, float]], label: str) -> str:
-    """Groups of bars: one group for each name of the first series."""
-    names = list(next(iter(series.values())))
+def _bars(path: Path, series: dict[str, dict[str, float]], label: str, names: Sequence[str]) -> str:
+    """Groups of bars: one group for each name."""
     shown = {s: v for s, v in series.items() if any(name in v for name in names)}
     figure, axes = _figure()
     width = 0.8 / len(shown)

@@ -19,6 +19,9 @@ PEERS = Path(__file__).with_name("peers.jsonl")
 BESIDE = ("flink-java", "bytewax", "spark", "pyflink", "pathway-python")
 """The peers that a table has columns for, as far as they have figures."""
 
+ONE_SOURCE = "one source, events/s"
+PER_KIND = "a source per kind, events/s"
+
 
 @dataclass
 class Lines:
@@ -36,6 +39,19 @@ class Lines:
     overload: list[Line] = field(default_factory=list)
     compare: dict[tuple[str, str], Line] = field(default_factory=dict)
     """By peer and the peer's query."""
+
+    @property
+    def like_for_like(self) -> dict[str, Line]:
+        """What may stand beside a peer: one source of all that there is in the stream."""
+        return {
+            **{n: one for n, one in self.throughput.items() if not one.get("kinds")},
+            **self.whole,
+        }
+
+    @property
+    def per_kind(self) -> dict[str, Line]:
+        """Of queries whose sources make one kind of events each, and only those that are read."""
+        return {n: one for n, one in self.throughput.items() if one.get("kinds")}
 
     def add(self, line: Line) -> None:
         match line:
@@ -124,15 +140,20 @@ def _cell(value: Any) -> str:
 
 
 def throughput_table(lines: Lines, beside: dict[tuple[str, str], Line]) -> str:
-    systems = [s for s in BESIDE if any((s, name) in beside for name in lines.throughput)]
-    whole = ["whole stream"] if lines.whole else []
-    header = ["workload", "events/s", *whole, "CPU s per M", "MB", "strings", "pruned", *systems]
+    """The peers stand behind what is like for like with them."""
+    fair, per_kind = lines.like_for_like, lines.per_kind
+    names = list({**lines.throughput, **lines.whole})
+    systems = [s for s in BESIDE if any((s, name) in beside for name in names)]
+    header = ["workload", ONE_SOURCE, *systems]
+    header += [PER_KIND] if per_kind else []
+    header += ["CPU s per M", "MB", "strings", "pruned"]
     rows = []
-    for name, line in lines.throughput.items():
+    for name in names:
         theirs = [beside.get((system, name), {}).get("events_per_s") for system in systems]
+        kinds = [per_kind.get(name, {}).get("events_per_s")] if per_kind else []
+        line = lines.throughput.get(name) or lines.whole[name]
         own = (line["cpu_s_per_m_events"], line["peak_rss_mb"], line["strings"], line["pruned"])
-        wholly = [lines.whole.get(name, {}).get("events_per_s") for _ in whole]
-        rows.append([name, line["events_per_s"], *wholly, *own, *theirs])
+        rows.append([name, fair.get(name, {}).get("events_per_s"), *theirs, *kinds, *own])
     return markdown(header, rows)
 
 

@@ -65,6 +65,10 @@ def test_a_workload_verified(capsys: pytest.CaptureFixture[str]) -> None:
         "scale --tasks 2,,4",
         "scale --tasks x",
         "recovery --kills 0",
+        "snapshot --keys 0",
+        "snapshot --rounds 0",
+        "before-after",
+        "before-after --base main --rounds 0",
         "compare nobody",
         "report",
         "nothing",
@@ -210,7 +214,7 @@ COMPARE |= {"strom_events_per_s": 5000, "peer_events_per_s": 1000}
 def test_report(tmp_path: Path) -> None:
     lines = [
         line("q5", 4_000_000),
-        line("q5", 3_000_000),
+        line("q5", 3_000_000, kinds="bid"),
         line("q5", 2_400_000, 1.0),
         line("q5", 1_100_000, kinds="all"),
         line("kstate", 9_000_000),
@@ -228,7 +232,11 @@ def test_report(tmp_path: Path) -> None:
     assert {"report.md", "events.png", "cpu.png", "memory.png", "checkpoints.png"} < written
     assert {"latency.png", "scale.png"} < written
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "| q5 | 3,000,000 | 1,100,000 | 0.5 | 400 | string | False | 1,313,808 |" in text
+    assert (
+        "| q5 | 1,100,000 | 1,313,808 |  |  |  |  | 3,000,000 | 0.5 | 400 | string | False |"
+        in text
+    )
+    assert "| kstate | 9,000,000 | 2,686,412 |" in text
     assert "| q5 | 3,000,000 | 2,400,000 | 0.8 | 1.0 | 3 | 20 |" in text
     assert "| q5 | 10 | 20 | 40 | 4.0 |" in text
     assert "| 50,000 | 10 | 2.0 | 4.0 | 9.0 | 11.0 |" in text
