@@ -22,6 +22,7 @@ from ...core.clock import SystemClock
 from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ..graph.model import JobGraph
+from ..graph.shipping import unreadable
 from ..messages import TaskReport
 from .driver import JobDriver, JobOutcome
 from .published import PublishedValues
@@ -53,7 +54,8 @@ class JobCoordinator:
 
     def __init__(self, payload: bytes, job_id: str) -> None:
         use_one_thread()
-        self._graph: JobGraph = cloudpickle.loads(payload)
+        self._payload = payload
+        """The pickled job graph."""
         self._job_id = job_id
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._published = PublishedValues()
@@ -66,12 +68,17 @@ class JobCoordinator:
         """Operators of which some client has all values there will ever be."""
 
     async def start(self) -> None:
-        """Begin; errors of the start come out of the job's result."""
+        """Begin; errors of the start come out of the job's result. SerializationError if the graph
+        cannot be unpickled here."""
         loop = asyncio.get_running_loop()
         me = ray.get_runtime_context().current_actor
-        self._cluster = RayCluster(self._graph, secrets.token_bytes(32), loop, self._inbox.put, me)
+        try:
+            graph: JobGraph = cloudpickle.loads(self._payload)
+        except BaseException as error:
+            raise unreadable(error) from None
+        self._cluster = RayCluster(graph, secrets.token_bytes(32), loop, self._inbox.put, me)
         self._driver = JobDriver(
-            self._graph, self._job_id, SystemClock(), self._cluster, self._published.add
+            graph, self._job_id, SystemClock(), self._cluster, self._published.add
         )
         threading.Thread(target=self._run, name="strom-driver", daemon=True).start()
         self._leaving = loop.create_task(self._leave_when_done(me))
