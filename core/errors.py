@@ -20,7 +20,7 @@ StromError
 
 from __future__ import annotations
 
-from .failure_text import TRACE_LIMIT, cut
+from .failure_text import SUMMARY_LIMIT, TRACE_LIMIT, cut
 
 
 class StromError(Exception):
@@ -58,7 +58,7 @@ class OperatorError(StromError):
     """
 
     def __init__(self, operator: str, subtask: int, summary: str, cause: str = "") -> None:
-        summary, cause = cut(summary), cut(cause, TRACE_LIMIT)
+        summary, cause = cut(summary, SUMMARY_LIMIT), cut(cause, TRACE_LIMIT)
         super().__init__(operator, subtask, summary, cause)
         self.operator = operator
         self.subtask = subtask

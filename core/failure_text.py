@@ -16,6 +16,9 @@ from types import FrameType, TracebackType
 TEXT_LIMIT = 10_000
 """The most characters of one error's text."""
 
+SUMMARY_LIMIT = TEXT_LIMIT + 2_000
+"""The most characters of what is said about an error: its text, and where and when it came."""
+
 TRACE_LIMIT = 20_000
 """The most characters of one traceback, of which each line has `TRACE_LINE_LIMIT` at most."""
 

@@ -106,10 +106,10 @@ class TaskCheckpoints:
         parts = [
             (
                 c.operator_id,
-                NoSnapshot() if only_commits else c.keyed_state.snapshot(),
-                c.operator_state.snapshot(),
+                NoSnapshot() if only_commits else node.guard(c.keyed_state.snapshot),
+                node.guard(c.operator_state.snapshot),
             )
-            for c in self._chain.contexts
+            for node, c in zip(self._chain.nodes, self._chain.contexts, strict=True)
         ]
         sync_ms = (self._clock.monotonic() - started) * 1000.0
         task, storage = self._deployment.task, self._deployment.storage

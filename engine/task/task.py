@@ -21,7 +21,7 @@ from typing import Any
 from ...core.clock import Clock
 from ...core.elements import CheckpointBarrier
 from ...core.errors import OperatorError, SerializationError, StromError, TransportError
-from ...core.failure_text import TEXT_LIMIT, TRACE_LIMIT, cut, described, is_for_the_program
+from ...core.failure_text import SUMMARY_LIMIT, TRACE_LIMIT, cut, described, is_for_the_program
 from ...core.ids import OperatorId
 from ..exchange.endpoint import Endpoint
 from ..exchange.pickling import opened, parcel
@@ -274,7 +274,7 @@ class Task:
         if isinstance(error, SerializationError):
             error = self._operator_of(error.edge).attribute(error)
         if isinstance(error, OperatorError):
-            return cut(str(error), TEXT_LIMIT + TRACE_LIMIT)
+            return cut(str(error), SUMMARY_LIMIT + TRACE_LIMIT)
         return f"task {self.deployment.label}: {described(error)}"
 
     def _operator_of(self, edge: int | None) -> ChainNode:
