@@ -6,12 +6,12 @@ operator.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
 from ...api.connectors import SplitEnumerator
 from ...core.errors import CheckpointError, OperatorError
-from ...core.failure_text import described, traced
 from ...core.ids import OperatorId, TaskId
 from ..messages import NoMoreSplits, SplitsAssigned
 
@@ -91,7 +91,7 @@ class EnumeratorSet:
             except Exception as error:
                 raise CheckpointError(
                     f"operator '{self._name(operator)}': the snapshot of its enumerator failed: "
-                    f"{_summary(error)}\n{traced(error)}"
+                    f"{_summary(error)}\n{traceback.format_exc()}"
                 ) from error
         return states
 
@@ -127,7 +127,7 @@ class EnumeratorSet:
                 self._name(operator),
                 task.subtask,
                 f"its enumerator failed: {_summary(error)}",
-                traced(error),
+                traceback.format_exc(),
             ) from error
 
     def _name(self, operator: OperatorId) -> str:
@@ -150,5 +150,5 @@ def load_states(pickled: Mapping[OperatorId, bytes]) -> dict[OperatorId, Any]:
     return states
 
 
-def _summary(error: BaseException) -> str:
-    return described(error)
+def _summary(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

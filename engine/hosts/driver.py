@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import traceback
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,6 @@ from ...core.errors import (
     JobFailedError,
     OperatorError,
 )
-from ...core.failure_text import described, traced, with_place
 from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ..coordinator.actions import (
@@ -183,7 +183,7 @@ class JobDriver:
     def crashed(self, error: BaseException) -> None:
         """The host's loop broke: the job cannot go on."""
         log.exception("the driver of job %s broke", self.job_id, exc_info=error)
-        self._error = f"the coordinator broke: {described(error)}"
+        self._error = f"the coordinator broke: {type(error).__name__}: {error}"
         self.ended = True
 
     # --- for anybody -----------------------------------------------------------------------
@@ -277,7 +277,7 @@ class JobDriver:
         try:
             self._storage.publish(manifest)
         except Exception as error:
-            why = described(error)
+            why = f"{type(error).__name__}: {error}"
             return self._event(self._master.on_store_failed, manifest.checkpoint_id, why)
         return self._event(self._master.on_stored, manifest.checkpoint_id)
 
@@ -293,7 +293,7 @@ class JobDriver:
                 self._storage, self.graph.job.config.restore_from, after
             )
         except Exception as error:
-            why = described(error)
+            why = f"{type(error).__name__}: {error}"
             hopeless = isinstance(error, (CorruptCheckpointError, ConfigurationError))
             with self._lock:
                 return self._master.on_load_failed(why, self._clock.now_ms(), not hopeless)
@@ -317,7 +317,7 @@ class JobDriver:
         try:
             self._cluster.deploy(deployments)
         except Exception as error:
-            why = described(error)
+            why = f"{type(error).__name__}: {error}"
             return self._event(self._master.on_deploy_failed, attempt, why)
         return self._event(self._master.on_deployed, attempt)
 
@@ -344,5 +344,5 @@ class JobDriver:
 
 
 def _enumerator_error(operator: str, error: Exception) -> OperatorError:
-    summary = f"its enumerator could not be made: {with_place(error)}"
-    return OperatorError(operator, 0, summary, traced(error))
+    summary = f"its enumerator could not be made: {type(error).__name__}: {error}"
+    return OperatorError(operator, 0, summary, "".join(traceback.format_exception(error)))

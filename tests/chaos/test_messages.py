@@ -3,20 +3,29 @@ same programs run on Ray in `test_ray_messages.py`."""
 
 from __future__ import annotations
 
+import datetime
 import os
+import pickle
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+import uuid
+import zoneinfo
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import strom
 from chaos_kit import Always, config, environment, failure, gather, until
 from odd_programs import MOST, PROGRAMS, OddSource, Unreadable, a_lock, across, numbers
 from strom.core.errors import OperatorError
+from strom.engine.exchange.pickling import is_plain, parcel
 
 
 def said_by(text: str) -> str:
@@ -47,8 +56,6 @@ def test_a_record_the_client_cannot_read_is_its_error() -> None:
 
 def test_the_state_of_an_enumerator_that_does_not_pickle() -> None:
     env = environment(config(interval_ms=2, restart=strom.NoRestart()))
-    import threading
-
     text = failure(env.from_source(OddSource(threading.Lock, True), source_name="odd source"))
     assert "operator 'odd source': the snapshot of its enumerator failed: TypeError" in text
 
@@ -69,9 +76,50 @@ def test_odd_values_that_do_travel_arrive() -> None:
     assert sorted(f() for f in functions) == list(range(100))
 
 
-def test_counts_of_any_kind_of_number_are_reported() -> None:
-    import numpy as np
+class Zone(datetime.tzinfo):
+    """A time zone that does not travel."""
 
+    def __reduce__(self) -> Any:
+        raise TypeError("not this zone")
+
+    def utcoffset(self, when: Any) -> Any:
+        return timedelta(0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        datetime.datetime(2026, 1, 1, tzinfo=Zone()),
+        [{"deep": (1, {2: [threading.Lock()]})}],
+        {threading.Lock(): 1},
+        frozenset([threading.Lock()]),
+        strom.Row(a=1, b=threading.Lock()),
+        [[[[[[[[[[threading.Lock()]]]]]]]]]],
+    ],
+    ids=["zone", "dict", "key", "set", "row", "deep"],
+)
+def test_plain_containers_hide_nothing(value: Any) -> None:
+    assert not is_plain([1, value])
+    with pytest.raises(strom.SerializationError, match="cannot be sent"):
+        parcel([1, value], "record", "another task")
+
+
+def test_what_is_plain_is_not_pickled() -> None:
+    plain = [1, 2.5, None, "x", b"x", Decimal(1), datetime.datetime.now(datetime.UTC)]
+    plain += [complex(1, 2), uuid.uuid4(), datetime.datetime.now(zoneinfo.ZoneInfo("UTC"))]
+    plain += [(1, [2, {"a": {3}}]), strom.Row(a=1, b=(2,)), np.int64(3), range(3), timedelta(1)]
+    assert is_plain(plain)
+    assert parcel(plain, "record", "another task") is plain
+    assert pickle.loads(pickle.dumps(plain)) == plain
+
+
+def test_a_list_within_itself_travels() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    assert parcel(endless, "record", "another task") is endless
+
+
+def test_counts_of_any_kind_of_number_are_reported() -> None:
     class Counting(strom.MapFunction):
         def open(self, runtime_context: Any) -> None:
             self.counter = runtime_context.get_metrics_group().counter("odd")
@@ -103,8 +151,6 @@ def test_the_users_own_line_comes_first() -> None:
 
 def test_what_the_graph_refuses_hides_no_line_of_the_user() -> None:
     """No account of the pickler's comes before the user's own call."""
-    import threading
-
     lock = threading.Lock()
     env = environment(config())
     numbers(env).map(lambda n: (lock, n)).name("it").sink_to(strom.DiscardSink())
