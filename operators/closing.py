@@ -4,8 +4,9 @@ It fails no job. Functions are closed when the records of their task are committ
 has failed or been cancelled already. In the first case the results are complete and published
 exactly once: a job that failed now would tell its user to run it again, which would publish them
 twice, and another attempt would start behind the last record and find nothing to do. So whoever has
-something left to write does it before, where it still counts: a function when its input ends, a
-sink in `prepare_commit` and `commit`. What `close` could not do is said here.
+something left to write does it where it still counts: in a sink, in `prepare_commit` and `commit`.
+What `close` could not do is said here. (Flink fails the task, and as its next attempt has nothing
+left to do, the job then finishes as if nothing had been.)
 """
 
 from __future__ import annotations

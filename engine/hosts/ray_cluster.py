@@ -143,6 +143,8 @@ class RayCluster:
         self._actors: dict[TaskId, Any] = {}
         self._processes: dict[TaskId, Whereabouts] = {}
         """Where the tasks run or, until they are started anew, ran."""
+        self._task_of: dict[str, TaskId] = {}
+        """By id, of all actors there ever were."""
         self._attempt = Attempt(0)
         self._numbers: dict[tuple[TaskId, Attempt], Numbering] = {}
         """Of the mail to each task of the current attempt."""
@@ -197,12 +199,21 @@ class RayCluster:
         if isinstance(cause, StromError):
             return cause
         if isinstance(error, ray.exceptions.RayActorError):
-            return ResourceError(f"a task could not start: {how_it_died(None, str(error))}")
+            return ResourceError(self._death_at_start(error))
         return error
+
+    def _death_at_start(self, error: Any) -> str:
+        task = self._task_of.get(error.actor_id)
+        if task is None:
+            return f"a task could not start: {how_it_died(None, str(error))}"
+        name = self._job.vertex(task.vertex).name
+        return f"task {name}, subtask {task.subtask}, could not start: {self._death(task, error)}"
 
     def _create(self, task: TaskId) -> None:
         actor = ray.remote(TaskActor).options(**self._slots.options(task)).remote()
         self._actors[task] = actor
+        self._task_of[actor._actor_id.hex()] = task
+        self._processes.pop(task, None)
         asyncio.run_coroutine_threadsafe(self._watch(task, actor), self._loop)
 
     async def _watch(self, task: TaskId, actor: Any) -> None:
@@ -214,7 +225,7 @@ class RayCluster:
                 self._inbox(TaskLost(task, self._attempt, self._death(task, error)))
 
     def _death(self, task: TaskId, error: Exception) -> str:
-        return how_it_died(self._processes.pop(task, None), str(error))
+        return how_it_died(self._processes.get(task), str(error))
 
     def cancel_all(self, attempt: Attempt) -> None:
         asyncio.run_coroutine_threadsafe(self._stop(attempt), self._loop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import inspect
 import os
 import re
 import signal
@@ -115,6 +116,37 @@ def test_what_ended_a_process_is_named_and_where_its_log_is(end: Callable[[Any],
     assert Path(found[1]).is_file()
 
 
+class LeavingWhenLoaded:
+    """Ends the process of a task that unpickles it, and lets the coordinator be."""
+
+    def __call__(self, n: Any) -> Any:
+        return n
+
+    def __reduce__(self) -> Any:
+        return (_leave_a_task, ())
+
+
+def _leave_a_task() -> Any:
+    if in_a_task():
+        os._exit(4)
+    return LeavingWhenLoaded()
+
+
+def in_a_task() -> bool:
+    """Whether this is called below a task's actor."""
+    return any("TaskActor" in str(f.frame.f_locals.get("self", "")) for f in inspect.stack())
+
+
+def test_what_ends_a_process_before_its_task_runs() -> None:
+    text = failure(numbers(environment(config(), "ray")).map(LeavingWhenLoaded()).name("it"), 40.0)
+    assert re.search(
+        r"subtask \d, could not start: its process died: os\._exit\(4\) was called at "
+        r".*test_ray_messages\.py:\d+ in _leave_a_task; see its log \S+",
+        text,
+    ), text
+    assert "\n" not in text
+
+
 # --- functions from elsewhere -----------------------------------------------------------------
 
 
@@ -152,9 +184,7 @@ class ForCoordinatorsOnly:
 
 
 def _only_in_the_coordinator() -> Any:
-    import inspect
-
-    if any("TaskActor" in str(f.frame.f_locals.get("self", "")) for f in inspect.stack()):
+    if in_a_task():
         raise ModuleNotFoundError("No module named 'only_there'", name="only_there")
     return ForCoordinatorsOnly()
 
