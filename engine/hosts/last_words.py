@@ -24,6 +24,9 @@ _FATAL = re.compile(r"^Fatal Python error: (.*)$", re.MULTILINE)
 _LINE = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _EXIT = re.compile(r"^strom: (os\._exit\(.*\) was called.*)$", re.MULTILINE)
 
+_SHORT_OF_MEMORY = ("OUT_OF_MEMORY", "running low on memory", "memory pressure")
+"""In Ray's account of a process that Ray itself ended."""
+
 
 @dataclass(frozen=True)
 class Whereabouts:
@@ -63,7 +66,7 @@ def how_it_died(process: Whereabouts | None, rays_account: str) -> str:
     if known is None:
         known = (
             "Ray ended it because its node ran short of memory"
-            if "OUT_OF_MEMORY" in rays_account
+            if any(words in rays_account for words in _SHORT_OF_MEMORY)
             else "it was killed, or ended itself, without a word"
         )
     where = "" if process is None else _log_of(process)

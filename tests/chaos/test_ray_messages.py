@@ -77,6 +77,24 @@ def test_a_report_that_ray_refuses_fails_the_task(monkeypatch: pytest.MonkeyPatc
     assert re.search(r"task .*: its MetricsReported cannot be sent to the coordinator: ", text)
 
 
+def test_a_raising_close_is_in_the_log_of_its_task() -> None:
+    class Closing(strom.MapFunction):
+        def map(self, value: Any) -> Any:
+            return value
+
+        def close(self) -> None:
+            raise RuntimeError("too late by far")
+
+    assert len(gather(numbers(environment(config(), "ray")).map(Closing()).name("it"), 40.0)) == 100
+    from ray._private.worker import _global_node
+
+    logs = Path(_global_node.get_session_dir_path(), "logs").glob("worker-*.err")
+    said = "".join(log.read_text(errors="replace") for log in logs)
+    for subtask in range(2):
+        assert f"operator 'it', subtask {subtask}: closing its function failed: " in said
+    assert "RuntimeError: too late by far" in said
+
+
 # --- processes that end -----------------------------------------------------------------------
 
 
