@@ -2,7 +2,7 @@
 
 What the main program defines goes by value (cloudpickle): the receiver has another main program.
 Everything that is refused is refused in one sentence, on every host: where values pass by
-reference, `check_values` looks whether they could travel.
+reference, a `ValueCheck` looks whether they could travel.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import pickle
+import sys
 import uuid
 import zoneinfo
 from collections.abc import Iterable
@@ -28,9 +29,6 @@ ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
 _TIMES = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone)
 _OTHERS = (zoneinfo.ZoneInfo, decimal.Decimal, uuid.UUID, range)
 _NUMPYS = (np.bool_, np.int32, np.int64, np.float32, np.float64)
-_REFERRED = (type, BuiltinFunctionType, np.dtype)
-"""What the pickles of others refer to."""
-
 KNOWN = frozenset((*_TIMES, *_OTHERS, *_NUMPYS, complex))
 """Types that every process has, and whose pickles it can read."""
 
@@ -51,7 +49,7 @@ class _Nowhere:
 
 
 class _Look(pickle.Pickler):
-    """Pickles into nothing, and notes the types of what is no plain data."""
+    """Pickles into nothing, and notes the types of what is no plain data, and types that are it."""
 
     def __init__(self) -> None:
         super().__init__(_Nowhere(), protocol=5)
@@ -61,9 +59,18 @@ class _Look(pickle.Pickler):
         """Called for all but Python's own numbers, texts and containers."""
         if isinstance(value, Row) and _is_made(type(value)):
             return tuple, (tuple(value),)
-        if not isinstance(value, _REFERRED):
-            self.kinds.add(type(value))
+        if not isinstance(value, np.dtype) and not _is_everywhere(value):
+            self.kinds.add(value if isinstance(value, type) else type(value))
         return NotImplemented
+
+
+def _is_everywhere(value: Any) -> bool:
+    """Whether it is a class or a compiled function that every process has, such as pickles of
+    numbers and times refer to."""
+    if not isinstance(value, (type, BuiltinFunctionType)):
+        return False
+    module = (value.__module__ or "builtins").partition(".")[0]
+    return module == "numpy" or module in sys.stdlib_module_names
 
 
 def odd_kinds(values: Iterable[Any]) -> set[type]:

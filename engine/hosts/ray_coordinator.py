@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 import queue
 import secrets
 import threading
@@ -19,11 +20,12 @@ import cloudpickle
 import ray
 
 from ...core.clock import SystemClock
+from ...core.failure_text import described
 from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ..graph.model import JobGraph
 from ..graph.shipping import unreadable
-from ..messages import TaskReport
+from ..messages import TaskFailed, TaskReport
 from .driver import JobDriver, JobOutcome
 from .published import PublishedValues
 from .ray_cluster import AllStopped, RayCluster, TaskLost
@@ -133,9 +135,15 @@ class JobCoordinator:
 
     # --- tasks -----------------------------------------------------------------------------
 
-    async def report(self, number: int, report: TaskReport) -> None:
-        """From a task, which numbers its reports."""
-        order = self._reports.setdefault((report.task, report.attempt), Resequencer())
+    async def report(self, task: TaskId, attempt: Attempt, number: int, data: bytes) -> None:
+        """From a task, which numbers its reports and pickles them: one that cannot be read here is
+        a failure of the task, and holds up none of those behind it."""
+        try:
+            report: TaskReport = pickle.loads(data)
+        except Exception as error:
+            why = f"a report of task {task} cannot be read by the coordinator: {described(error)}"
+            report = TaskFailed(task, attempt, why)
+        order = self._reports.setdefault((task, attempt), Resequencer())
         for ready in order.accept(number, report):
             self._inbox.put(ready)
 

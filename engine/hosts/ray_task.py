@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import pickle
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -91,7 +92,10 @@ class TaskRunner:
             self._send(TaskFailed(d.task, d.attempt, f"{text}: {described(error)}"))
 
     def _send(self, report: TaskReport) -> None:
-        self._numbers.send(lambda number: self._coordinator.report.remote(number, report))
+        d = self.deployment
+        data = pickle.dumps(report, protocol=5)
+        send = self._coordinator.report.remote
+        self._numbers.send(lambda number: send(d.task, d.attempt, number, data))
 
     def _run(self) -> None:
         d = self.deployment

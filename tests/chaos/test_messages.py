@@ -25,7 +25,7 @@ import strom
 from chaos_kit import Always, config, environment, failure, gather, until
 from odd_programs import MOST, PROGRAMS, OddSource, Unreadable, a_lock, across, numbers
 from strom.core.errors import OperatorError
-from strom.engine.exchange.pickling import is_plain, parcel
+from strom.engine.exchange.pickling import is_plain, opened, parcel
 
 
 def said_by(text: str) -> str:
@@ -58,6 +58,18 @@ def test_the_state_of_an_enumerator_that_does_not_pickle() -> None:
     env = environment(config(interval_ms=2, restart=strom.NoRestart()))
     text = failure(env.from_source(OddSource(threading.Lock, True), source_name="odd source"))
     assert "operator 'odd source': the snapshot of its enumerator failed: TypeError" in text
+
+
+def test_a_long_error_out_of_an_enumerators_snapshot_is_cut() -> None:
+    def fail() -> None:
+        raise ValueError("x" * 20_000_000)
+
+    env = environment(config(interval_ms=2, restart=strom.NoRestart()))
+    results = env.from_source(OddSource(fail, True), source_name="odd source").execute_and_collect()
+    with pytest.raises(strom.JobFailedError, match="characters left out") as caught:
+        list(results)
+    assert len(str(caught.value)) < MOST
+    assert len(results.client.metrics()["last_failure"]) < MOST
 
 
 def test_odd_values_within_one_task_are_nobodys_business() -> None:
@@ -111,6 +123,17 @@ def test_what_is_plain_is_not_pickled() -> None:
     assert is_plain(plain)
     assert parcel(plain, "record", "another task") is plain
     assert pickle.loads(pickle.dumps(plain)) == plain
+
+
+def test_a_class_or_function_of_somebody_is_not_plain() -> None:
+    """The coordinator passes values on, and may lack their modules."""
+    for value in (Zone, strom.Row, print_nothing, len, int):
+        assert is_plain([value]) == (value in (len, int)), value
+        assert opened(parcel([value], "record", "another task"), "records") == [value]
+
+
+def print_nothing() -> None:
+    """A function of a module."""
 
 
 def test_a_list_within_itself_travels() -> None:
