@@ -57,6 +57,8 @@ class _Look(pickle.Pickler):
 
     def reducer_override(self, value: Any) -> Any:
         """Called for all but Python's own numbers, texts and containers."""
+        if type(value) in self.kinds:
+            return NotImplemented
         if isinstance(value, Row) and _is_made(type(value)):
             return tuple, (tuple(value),)
         if not isinstance(value, np.dtype) and not _is_everywhere(value):
