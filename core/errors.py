@@ -20,6 +20,8 @@ StromError
 
 from __future__ import annotations
 
+from .failure_text import SUMMARY_LIMIT, TRACE_LIMIT, cut
+
 
 class StromError(Exception):
     """Base of every error strom raises on purpose."""
@@ -38,7 +40,13 @@ class TypeMismatchError(StromError, TypeError):
 
 
 class SerializationError(StromError):
-    """A function or value cannot be shipped to a task."""
+    """A function or value cannot be shipped to a task, or back to the client."""
+
+    edge: int | None = None
+    """Of a record that could not be sent: the job edge on which it was to travel."""
+
+    module: str | None = None
+    """The module that was missing where it was to be read."""
 
 
 class OperatorError(StromError):
@@ -46,9 +54,11 @@ class OperatorError(StromError):
 
     `operator` and `subtask` say where; `cause` is the original error as text with its traceback,
     so that the error survives the trip through processes that lack the user's exception class.
+    Both texts are cut to what a person reads.
     """
 
     def __init__(self, operator: str, subtask: int, summary: str, cause: str = "") -> None:
+        summary, cause = cut(summary, SUMMARY_LIMIT), cut(cause, TRACE_LIMIT)
         super().__init__(operator, subtask, summary, cause)
         self.operator = operator
         self.subtask = subtask

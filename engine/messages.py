@@ -1,4 +1,6 @@
-"""What the job coordinator and its tasks say to each other. All are small and picklable.
+"""What the job coordinator and its tasks say to each other. All are small, and pickle: a user's
+values travel in them as they are only if they are plain, else as `exchange.pickling.Parcel`s, which
+are made where an operator can be named if that fails.
 
 Messages between one coordinator and one task arrive in the order sent. Every report carries the
 attempt it belongs to; the coordinator ignores those of former attempts.
@@ -38,8 +40,10 @@ class CheckpointAborted:
 
 @dataclass(frozen=True)
 class SplitsAssigned:
+    """Between processes `splits` is a `Parcel` of them, unless they are plain."""
+
     operator: OperatorId
-    splits: tuple[Any, ...]
+    splits: Any
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,8 @@ class CheckpointDeclined(Report):
 
 @dataclass(frozen=True)
 class ValuePublished(Report):
-    """A value for the client (collected results). Values with a key seen before are dropped."""
+    """A value for the client (collected results), or its `Parcel` if it is not plain: only the
+    client opens it. Values with a key seen before are dropped."""
 
     operator: OperatorId
     key: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ...core.failure_text import SUMMARY_LIMIT, TRACE_LIMIT, cut
 from ...core.job_status import JobStatus
 from .restart import RestartPolicy
 
@@ -31,7 +32,7 @@ class Failures:
 
     @property
     def last_cause(self) -> str | None:
-        """First cause of the latest failed attempt."""
+        """First cause of the latest failed attempt, in a length for people."""
         return None if self._last is None else self._last.cause
 
     def on_stable(self, now_ms: int) -> None:
@@ -40,7 +41,8 @@ class Failures:
 
     def on_failure(self, failure: Failure, now_ms: int) -> JobStatus:
         """An attempt failed: RESTARTING if there will be another one, else FAILING."""
-        self._last = failure
+        cause = cut(failure.cause, SUMMARY_LIMIT + TRACE_LIMIT)
+        self._last = replace(failure, cause=cause)
         delay_ms = self._policy.on_failure(now_ms) if failure.recoverable else None
         if delay_ms is None:
             return JobStatus.FAILING

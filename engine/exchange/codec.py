@@ -6,13 +6,12 @@ received bytes. Arrow's own message was measured against gathering the column bu
 without a copy): its one copy costs 5 µs for 100 KB and 43 µs for 1.5 MB; collecting three columns
 by hand costs 15 µs in any case.
 
-Values without a schema travel as one pickled list, by cloudpickle where plain pickle cannot.
+Values without a schema travel as one pickled list (see `pickling`).
 Timestamps go in front as raw int64. Unpickling runs code, so it is for authenticated peers only.
 """
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from ...core.elements import Element
 from ...core.errors import SerializationError, TransportError
 from .compaction import compacted, shape_of
 from .dictionaries import SentDictionaries, code_schema, codes, decoded, pack, unpack
+from .pickling import pickle_values, unpickle_values
 from .wire import HAS_TIMESTAMPS, MAX_PAYLOAD, Frame, Kind, decode_control, header, pad, small_frame
 
 Parts = list[Any]
@@ -159,48 +159,3 @@ def _as_stream(data: pa.RecordBatch) -> pa.Buffer:
     with pa.ipc.new_stream(sink, data.schema) as writer:
         writer.write_batch(data)
     return sink.getvalue()
-
-
-def pickle_values(values: list[Any]) -> bytes:
-    """What the main program defines goes by value: the receiver has another main program."""
-    try:
-        data = pickle.dumps(values, protocol=5)
-        if b"__main__" not in data:
-            return data
-    except Exception:
-        pass  # cloudpickle can do more, and says what it cannot
-    import cloudpickle
-
-    try:
-        return bytes(cloudpickle.dumps(values, protocol=5))
-    except Exception as error:
-        culprit = _first_unpicklable(values)
-        raise SerializationError(
-            f"a record of type {type(culprit).__module__}.{type(culprit).__qualname__} cannot be "
-            f"sent to another task ({error}); make it picklable or map it to plain data before"
-        ) from error
-
-
-def _first_unpicklable(values: list[Any]) -> Any:
-    import cloudpickle
-
-    for value in values:
-        try:
-            cloudpickle.dumps(value, protocol=5)
-        except Exception:
-            return value
-    return values
-
-
-def unpickle_values(data: Any) -> list[Any]:
-    """Only for bytes from an authenticated peer."""
-    try:
-        values = pickle.loads(data)
-    except Exception as error:
-        raise SerializationError(
-            f"records cannot be read ({type(error).__name__}: {error}); their classes must be "
-            "importable where the receiving task runs"
-        ) from error
-    if not isinstance(values, list):
-        raise TransportError(f"an object frame holds a {type(values).__name__}, not a list")
-    return values

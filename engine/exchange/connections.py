@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ...core.batch import ColumnBatch, ObjectBatch
 from ...core.config import ExchangeConfig
-from ...core.errors import TransportError
+from ...core.errors import SerializationError, TransportError
 from ...core.ids import ChannelId, TaskId
 from ..graph.model import Channel
 from .codec import ChannelDecoder, ChannelEncoder
@@ -80,6 +80,15 @@ class OutgoingConnection:
             stream.queue([control_frame(channel, element)])
 
     def _queue_buffer(
+        self, stream: FrameStream, departure: Departure, batch: ColumnBatch | ObjectBatch
+    ) -> None:
+        try:
+            self._encode(stream, departure, batch)
+        except SerializationError as error:
+            error.edge = departure.sender.channel.edge
+            raise
+
+    def _encode(
         self, stream: FrameStream, departure: Departure, batch: ColumnBatch | ObjectBatch
     ) -> None:
         channel = departure.sender.channel.id

@@ -1,6 +1,7 @@
 """The exchange within one process and one thread: for the local host and the simulator.
 
-Elements pass by reference, through the same senders, gates and credits as between processes.
+Elements pass by reference, through the same senders, gates and credits as between processes; Python
+objects that could not travel between processes are refused as they would be there.
 Nothing happens outside `pump`, so the order of pumps decides everything and a run repeats exactly.
 With `through_codec` every element is encoded to frames and read back, as on a connection.
 """
@@ -11,16 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...core.batch import ObjectBatch
 from ...core.clock import Clock
 from ...core.config import ExchangeConfig
 from ...core.elements import Element
-from ...core.errors import ConfigurationError, TransportError
+from ...core.errors import ConfigurationError, SerializationError, TransportError
 from ...core.ids import ChannelId, TaskId
 from ..graph.model import Channel
 from .codec import ChannelDecoder, ChannelEncoder, decode
 from .endpoint import ExchangeStatistics, Wiring
 from .gate import Gate
 from .metering import InFlight, Traffic, bound, statistics
+from .pickling import ValueCheck
 from .sender import ChannelSender, Departure, SenderLink
 from .wire import Frame, FrameReader, control_frame
 
@@ -82,6 +85,7 @@ class InProcessEndpoint:
         self._config = config
         self._meter = InFlight()
         self._traffic = Traffic()
+        self._check = ValueCheck()
         self._closed = False
         self._reset()
         self.attempt = -1
@@ -218,9 +222,17 @@ class InProcessEndpoint:
         target._traffic.buffers_received += 1
 
     def _through(self, departure: Departure) -> Any:
-        if not self._network.through_codec:
-            return departure.element
+        try:
+            return self._carried(departure)
+        except SerializationError as error:
+            error.edge = departure.sender.channel.edge
+            raise
+
+    def _carried(self, departure: Departure) -> Any:
         batch: Any = departure.element
+        if not self._network.through_codec:
+            unreadable = isinstance(batch, ObjectBatch) and self._check.refuse(batch.values)
+            return _Unreadable(unreadable) if unreadable else batch
         encoder = ChannelEncoder(departure.sender.channel.id)
         parts = encoder.frames(batch, *encoder.encode(batch), departure.backlog)
         decoder = ChannelDecoder()
@@ -275,7 +287,16 @@ class InProcessEndpoint:
         link.over = True
 
 
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """In place of a batch that the receiver could not unpickle."""
+
+    error: SerializationError
+
+
 def _as_is(item: Any) -> Element:
+    if isinstance(item, _Unreadable):
+        raise item.error
     element: Element = item
     return element
 

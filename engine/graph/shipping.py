@@ -8,6 +8,7 @@ import dataclasses
 from typing import Any
 
 from ...core.errors import SerializationError
+from ...core.failure_text import described
 from .model import JobGraph
 
 
@@ -17,16 +18,16 @@ def check_serialisable(graph: JobGraph) -> None:
         for operator in vertex.operators:
             error = _failure(operator.spec)
             if error is not None:
-                raise _error(f"operator '{operator.name}'", operator.spec, error) from error
+                raise _error(f"operator '{operator.name}'", operator.spec, error)
     names = {vertex.id: vertex.name for vertex in graph.vertices}
     for edge in graph.edges:
         error = _failure(edge.partitioner)
         if error is not None:
             where = f"the partitioning of '{names[edge.source]}' for '{names[edge.target]}'"
-            raise _error(where, edge.partitioner, error) from error
+            raise _error(where, edge.partitioner, error)
     error = _failure(graph.config)
     if error is not None:
-        raise _error("the job's configuration", graph.config, error) from error
+        raise _error("the job's configuration", graph.config, error)
 
 
 def _error(where: str, value: Any, error: Exception) -> SerializationError:
@@ -34,9 +35,41 @@ def _error(where: str, value: Any, error: Exception) -> SerializationError:
     what = f"its {field}" if field else "it"
     return SerializationError(
         f"{where} cannot be sent to the tasks: {what} does not pickle "
-        f"({type(error).__name__}: {error}). Create connections, locks, files and clients in "
-        "open(), not before the job is submitted"
+        f"({described(error)}). Create connections, locks, files and clients in open(), not before "
+        "the job is submitted"
     )
+
+
+def unreadable(error: BaseException) -> SerializationError:
+    """Why the job's graph, or a task's part of it, could not be unpickled in another process."""
+    module = error.name if isinstance(error, ModuleNotFoundError) else None
+    if module is None:
+        return SerializationError(
+            f"a function cannot be unpickled in the processes that are to run it "
+            f"({described(error)}): what it gives to pickle must be enough to make it again, and "
+            "its module the same everywhere"
+        )
+    refusal = SerializationError(
+        f"module '{module}' is not to be had in the processes that are to run it: ship it with "
+        "`ray job submit --working-dir FOLDER`, with ray.init(runtime_env={'working_dir': ...}) or "
+        "{'py_modules': [...]} before the job is submitted, or install it on every node"
+    )
+    refusal.module = module
+    return refusal
+
+
+def naming_operator(graph: JobGraph, error: SerializationError) -> SerializationError:
+    """The error of `unreadable` with the operator in front that needs the missing module."""
+    module = error.module
+    if module is None:
+        return error
+    import cloudpickle
+
+    for vertex in graph.vertices:
+        for operator in vertex.operators:
+            if module.encode() in cloudpickle.dumps(operator.spec, protocol=5):
+                return SerializationError(f"operator '{operator.name}': {error}")
+    return error
 
 
 def _culprit(value: Any) -> str | None:

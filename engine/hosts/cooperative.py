@@ -15,6 +15,7 @@ import cloudpickle
 from ...api.specs.records import SinkSpec, SourceSpec
 from ...core.clock import Clock
 from ...core.config import ExchangeConfig
+from ...core.failure_text import described
 from ...core.ids import Attempt, TaskId, VertexId
 from ..exchange.endpoint import Endpoint, Wiring
 from ..exchange.inprocess import InProcessNetwork
@@ -24,6 +25,7 @@ from ..task.background import Background
 from ..task.deployment import TaskDeployment
 from ..task.task import Task
 from .driver import JobDriver
+from .mail import sealed
 
 MakeBackground = Callable[[str], Background]
 
@@ -109,7 +111,7 @@ class CooperativeCluster:
         except Exception as error:
             background.close()
             endpoint.close()
-            text = f"task {d.label} could not start: {type(error).__name__}: {error}"
+            text = f"task {d.label} could not start: {described(error)}"
             self.reports.append(TaskFailed(d.task, d.attempt, text))
         else:
             self.tasks[d.task] = RunningTask(task, endpoint, background)
@@ -122,7 +124,11 @@ class CooperativeCluster:
     def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:
         running = self.tasks.get(task)
         if running is not None and running.task.deployment.attempt == attempt:
-            running.task.post(mail)
+            match sealed(mail, task, attempt, running.task.deployment.vertex):
+                case TaskFailed() as failure:
+                    self.reports.append(failure)
+                case letter:
+                    running.task.post(letter)
 
     # --- what the loop steps ---------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from ...core.clock import SystemClock
 from ...core.errors import JobCancelledError
 from ...core.ids import OperatorId
 from ...core.job_status import JobStatus
+from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..task.background import ThreadBackground
 from .cooperative import CooperativeCluster
@@ -140,7 +141,8 @@ class LocalJob:
         return self._driver.metrics()
 
     def published(self, operator_id: OperatorId) -> Iterator[Any]:
-        return self._published.follow(operator_id)
+        for value in self._published.follow(operator_id):
+            yield opened(value, "published records")
 
 
 class LocalHost:

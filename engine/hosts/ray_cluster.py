@@ -21,11 +21,14 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ...core.config import JobConfig
-from ...core.errors import JobCancelledError, ResourceError
+from ...core.errors import JobCancelledError, ResourceError, SerializationError, StromError
 from ...core.ids import Attempt, TaskId
 from ..graph.model import JobGraph
-from ..messages import Mail
+from ..graph.shipping import naming_operator
+from ..messages import Mail, TaskFailed
 from ..task.deployment import TaskDeployment
+from .last_words import Whereabouts, how_it_died
+from .mail import sealed
 from .ray_task import TaskActor
 from .resequencer import Numbering
 
@@ -127,9 +130,10 @@ class RayCluster:
         job: JobGraph,
         secret: bytes,
         loop: asyncio.AbstractEventLoop,
-        inbox: Callable[[TaskLost | AllStopped], None],
+        inbox: Callable[[TaskLost | AllStopped | TaskFailed], None],
         coordinator: Any,
     ) -> None:
+        self._job = job
         self._config: JobConfig = job.config
         self._secret = secret
         self._loop = loop
@@ -137,6 +141,10 @@ class RayCluster:
         self._coordinator = coordinator
         self._slots = Slots(job)
         self._actors: dict[TaskId, Any] = {}
+        self._processes: dict[TaskId, Whereabouts] = {}
+        """Where the tasks run or, until they are started anew, ran."""
+        self._task_of: dict[str, TaskId] = {}
+        """By id, of all actors there ever were."""
         self._attempt = Attempt(0)
         self._numbers: dict[tuple[TaskId, Attempt], Numbering] = {}
         """Of the mail to each task of the current attempt."""
@@ -161,8 +169,10 @@ class RayCluster:
             self._actors[d.task].prepare.remote(d.task, self._config.exchange, self._secret)
             for d in deployments
         ]
-        addresses = self._wait(prepared)
-        by_task = dict(zip((d.task for d in deployments), addresses, strict=True))
+        by_task = {}
+        for d, (address, process) in zip(deployments, self._wait(prepared), strict=True):
+            by_task[d.task] = address
+            self._processes[d.task] = process
         started = []
         for d in deployments:
             peers = {c.target: by_task[c.target] for c in d.outputs}
@@ -178,10 +188,32 @@ class RayCluster:
                 f"the processes of {len(refs)} tasks have not all started within "
                 f"{START_TIMEOUT_S:.0f} s: is the cluster overloaded?"
             ) from None
+        except ray.exceptions.RayError as error:
+            raise self._start_error(error) from None
+
+    def _start_error(self, error: Exception) -> Exception:
+        """Why a task could not start, without Ray's account of its own calls."""
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, SerializationError):
+            return naming_operator(self._job, cause)
+        if isinstance(cause, StromError):
+            return cause
+        if isinstance(error, ray.exceptions.RayActorError):
+            return ResourceError(self._death_at_start(error))
+        return error
+
+    def _death_at_start(self, error: Any) -> str:
+        task = self._task_of.get(error.actor_id)
+        if task is None:
+            return f"a task could not start: {how_it_died(None, str(error))}"
+        name = self._job.vertex(task.vertex).name
+        return f"task {name}, subtask {task.subtask}, could not start: {self._death(task, error)}"
 
     def _create(self, task: TaskId) -> None:
         actor = ray.remote(TaskActor).options(**self._slots.options(task)).remote()
         self._actors[task] = actor
+        self._task_of[actor._actor_id.hex()] = task
+        self._processes.pop(task, None)
         asyncio.run_coroutine_threadsafe(self._watch(task, actor), self._loop)
 
     async def _watch(self, task: TaskId, actor: Any) -> None:
@@ -190,7 +222,10 @@ class RayCluster:
         except ray.exceptions.RayError as error:
             if self._actors.get(task) is actor:
                 del self._actors[task]
-                self._inbox(TaskLost(task, self._attempt, _death(error)))
+                self._inbox(TaskLost(task, self._attempt, self._death(task, error)))
+
+    def _death(self, task: TaskId, error: Exception) -> str:
+        return how_it_died(self._processes.get(task), str(error))
 
     def cancel_all(self, attempt: Attempt) -> None:
         asyncio.run_coroutine_threadsafe(self._stop(attempt), self._loop)
@@ -211,14 +246,19 @@ class RayCluster:
             if self._actors.get(task) is actor:
                 del self._actors[task]
                 if isinstance(error, ray.exceptions.RayError):
-                    self._inbox(TaskLost(task, attempt, _death(error)))
+                    self._inbox(TaskLost(task, attempt, self._death(task, error)))
             ray.kill(actor, no_restart=True)
 
     def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:
         actor = self._actors.get(task)
-        if actor is not None:
-            number = self._numbers.setdefault((task, attempt), Numbering()).take()
-            actor.post.remote(attempt, number, mail)
+        if actor is None:
+            return
+        match sealed(mail, task, attempt, self._job.vertex(task.vertex)):
+            case TaskFailed() as failure:
+                self._inbox(failure)
+            case letter:
+                numbers = self._numbers.setdefault((task, attempt), Numbering())
+                numbers.send(lambda number: actor.post.remote(attempt, number, letter))
 
     # --- the end ---------------------------------------------------------------------------
 
@@ -246,11 +286,6 @@ def wait_for(refs: Sequence[Any], timeout: float, cancelled: threading.Event) ->
         if waiting and time.monotonic() >= deadline:
             raise TimeoutError
     return [future.result() for future in futures]
-
-
-def _death(error: Exception) -> str:
-    """Ray's account of a dead actor, in one line."""
-    return f"its process died: {str(error).strip().splitlines()[0]}"
 
 
 def _as_future(ref: Any) -> asyncio.Future[Any]:

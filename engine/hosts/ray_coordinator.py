@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 import queue
 import secrets
 import threading
@@ -19,10 +20,12 @@ import cloudpickle
 import ray
 
 from ...core.clock import SystemClock
+from ...core.failure_text import described
 from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ..graph.model import JobGraph
-from ..messages import TaskReport
+from ..graph.shipping import unreadable
+from ..messages import TaskFailed, TaskReport
 from .driver import JobDriver, JobOutcome
 from .published import PublishedValues
 from .ray_cluster import AllStopped, RayCluster, TaskLost
@@ -53,7 +56,8 @@ class JobCoordinator:
 
     def __init__(self, payload: bytes, job_id: str) -> None:
         use_one_thread()
-        self._graph: JobGraph = cloudpickle.loads(payload)
+        self._payload = payload
+        """The pickled job graph."""
         self._job_id = job_id
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._published = PublishedValues()
@@ -66,12 +70,17 @@ class JobCoordinator:
         """Operators of which some client has all values there will ever be."""
 
     async def start(self) -> None:
-        """Begin; errors of the start come out of the job's result."""
+        """Begin; errors of the start come out of the job's result. SerializationError if the graph
+        cannot be unpickled here."""
         loop = asyncio.get_running_loop()
         me = ray.get_runtime_context().current_actor
-        self._cluster = RayCluster(self._graph, secrets.token_bytes(32), loop, self._inbox.put, me)
+        try:
+            graph: JobGraph = cloudpickle.loads(self._payload)
+        except BaseException as error:
+            raise unreadable(error) from None
+        self._cluster = RayCluster(graph, secrets.token_bytes(32), loop, self._inbox.put, me)
         self._driver = JobDriver(
-            self._graph, self._job_id, SystemClock(), self._cluster, self._published.add
+            graph, self._job_id, SystemClock(), self._cluster, self._published.add
         )
         threading.Thread(target=self._run, name="strom-driver", daemon=True).start()
         self._leaving = loop.create_task(self._leave_when_done(me))
@@ -126,9 +135,15 @@ class JobCoordinator:
 
     # --- tasks -----------------------------------------------------------------------------
 
-    async def report(self, number: int, report: TaskReport) -> None:
-        """From a task, which numbers its reports."""
-        order = self._reports.setdefault((report.task, report.attempt), Resequencer())
+    async def report(self, task: TaskId, attempt: Attempt, number: int, data: bytes) -> None:
+        """From a task, which numbers its reports and pickles them: one that cannot be read here is
+        a failure of the task, and holds up none of those behind it."""
+        try:
+            report: TaskReport = pickle.loads(data)
+        except Exception as error:
+            why = f"a report of task {task} cannot be read by the coordinator: {described(error)}"
+            report = TaskFailed(task, attempt, why)
+        order = self._reports.setdefault((task, attempt), Resequencer())
         for ready in order.accept(number, report):
             self._inbox.put(ready)
 

@@ -11,13 +11,18 @@ from typing import Any
 
 import cloudpickle
 import ray
+from ray.exceptions import RayActorError
 
 from ...api.jobs.host import JobExecutionResult
-from ...core.errors import JobFailedError, StromError
+from ...core.errors import JobFailedError, SerializationError, StromError
+from ...core.failure_text import described
 from ...core.ids import OperatorId
 from ...core.job_status import JobStatus
+from ..exchange.pickling import opened
 from ..graph.model import JobGraph
+from ..graph.shipping import naming_operator
 from .driver import JobOutcome, new_job_id, result_of
+from .last_words import how_it_died
 from .ray_cluster import slots_of
 from .ray_connect import NAMESPACE, connect_to_ray
 from .ray_coordinator import JobCoordinator, coordinator_name
@@ -82,7 +87,8 @@ class RayJobClient:
         while not closed:
             call = self._coordinator.published.remote(operator_id, position, POLL_S)
             values, closed = self._ask(call)
-            yield from values
+            for value in values:
+                yield opened(value, "published records")
             position += len(values)
 
     def _ask(self, ref: Any) -> Any:
@@ -127,13 +133,16 @@ class RayHost:
             ray.get(coordinator.start.remote())
         except ray.exceptions.RayError as error:
             ray.kill(coordinator)
-            raise _start_error(job_name, error) from error
+            raise _start_error(graph, error) from None
         return RayJobClient(job_id, job_name, coordinator)
 
 
-def _start_error(job_name: str, error: Exception) -> Exception:
+def _start_error(graph: JobGraph, error: Exception) -> Exception:
     """What kept the coordinator from starting: strom's own error, or one that says where."""
     cause = getattr(error, "cause", None)
+    if isinstance(cause, SerializationError):
+        return naming_operator(graph, cause)
     if isinstance(cause, StromError):
         return cause
-    return JobFailedError(f"job '{job_name}': its coordinator could not start: {error}")
+    why = how_it_died(None, str(error)) if isinstance(error, RayActorError) else described(error)
+    return JobFailedError(f"job '{graph.name}': its coordinator could not start: {why}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import pickle
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -18,13 +19,16 @@ import cloudpickle
 
 from ...core.clock import SystemClock
 from ...core.config import ExchangeConfig
+from ...core.failure_text import described
 from ...core.ids import Attempt, TaskId
 from ..exchange.endpoint import Address, Wiring
 from ..exchange.sockets import SocketEndpoint
+from ..graph.shipping import unreadable
 from ..messages import CancelTask, Mail, TaskFailed, TaskReport
 from ..task.background import ThreadBackground
 from ..task.deployment import TaskDeployment
 from ..task.task import Task
+from .last_words import Whereabouts, confess_exits, own_whereabouts
 from .lean import keep_freed_memory, postpone_pandas, settle
 from .resequencer import Numbering, Resequencer
 
@@ -79,7 +83,19 @@ class TaskRunner:
         return not self._thread.is_alive()
 
     def _report(self, report: TaskReport) -> None:
-        self._coordinator.report.remote(self._numbers.take(), report)
+        """What cannot be sent, whatever the reason, fails the task instead."""
+        try:
+            self._send(report)
+        except Exception as error:
+            d = self.deployment
+            text = f"task {d.label}: its {type(report).__name__} cannot be sent to the coordinator"
+            self._send(TaskFailed(d.task, d.attempt, f"{text}: {described(error)}"))
+
+    def _send(self, report: TaskReport) -> None:
+        d = self.deployment
+        data = pickle.dumps(report, protocol=5)
+        send = self._coordinator.report.remote
+        self._numbers.send(lambda number: send(d.task, d.attempt, number, data))
 
     def _run(self) -> None:
         d = self.deployment
@@ -89,7 +105,7 @@ class TaskRunner:
             task = Task(d, self._endpoint, SystemClock(), self._report, background)
         except Exception as error:
             background.close()
-            text = f"task {d.label} could not start: {type(error).__name__}: {error}"
+            text = f"task {d.label} could not start: {described(error)}"
             self._report(TaskFailed(d.task, d.attempt, text))
             return
         with self._lock:
@@ -100,9 +116,9 @@ class TaskRunner:
             while not task.state.over:
                 if not task.step():
                     task.rest(REST_S)
-        except BaseException as error:  # a user's function raised KeyboardInterrupt
+        except BaseException as error:  # `step` raises nothing; but a hang would be worse
             task.abandon()
-            self._report(TaskFailed(d.task, d.attempt, f"task {d.label}: {error!r}"))
+            self._report(TaskFailed(d.task, d.attempt, f"task {d.label}: {described(error)}"))
 
 
 class TaskActor:
@@ -114,6 +130,7 @@ class TaskActor:
         postpone_pandas()
         settle()
         keep_freed_memory()
+        confess_exits()
         self._endpoint: SocketEndpoint | None = None
         self._runner: TaskRunner | None = None
         self._mail: dict[Attempt, Resequencer[Mail]] = {}
@@ -122,18 +139,24 @@ class TaskActor:
         self._stopped: Attempt = Attempt(-1)
         """No attempt up to this one may start any more."""
 
-    async def prepare(self, task: TaskId, config: ExchangeConfig, secret: bytes) -> Address:
-        """Open the endpoint; returns where peers reach it."""
+    async def prepare(
+        self, task: TaskId, config: ExchangeConfig, secret: bytes
+    ) -> tuple[Address, Whereabouts]:
+        """Open the endpoint; returns where peers reach it, and where this process is."""
         if self._endpoint is None:
             self._endpoint = SocketEndpoint(task, config, secret, SystemClock())
-        return self._endpoint.address
+        return self._endpoint.address, own_whereabouts()
 
     async def deploy(
         self, payload: bytes, peers: Mapping[TaskId, Address], coordinator: Any
     ) -> None:
-        """Start an attempt; `payload` is a pickled TaskDeployment. The former one has ended."""
+        """Start an attempt; `payload` is a pickled TaskDeployment. The former one has ended.
+        SerializationError if it cannot be unpickled here."""
         assert self._endpoint is not None, "deploy before prepare"
-        deployment: TaskDeployment = cloudpickle.loads(payload)
+        try:
+            deployment: TaskDeployment = cloudpickle.loads(payload)
+        except BaseException as error:
+            raise unreadable(error) from None
         if deployment.attempt <= self._stopped:
             return
         self._runner = TaskRunner(deployment, self._endpoint, coordinator)

@@ -3,11 +3,13 @@
 Ray may start the calls of one caller on an asyncio actor in another order than they were made. The
 messages between a coordinator and a task must arrive in the order sent, so the sender numbers them
 and the receiver waits for the one that is next. None is ever lost while both processes live: Ray
-delivers every call or reports the actor dead.
+delivers every call or reports the actor dead. A number that is taken and not sent would hold back
+all later messages for ever, so a message is pickled first, and a number counts once it is sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -19,10 +21,10 @@ class Numbering:
     def __init__(self) -> None:
         self._next = 0
 
-    def take(self) -> int:
-        number = self._next
+    def send(self, call: Callable[[int], object]) -> None:
+        """Do `call` with the next number. If it raises, the number is still the next."""
+        call(self._next)
         self._next += 1
-        return number
 
 
 class Resequencer(Generic[T]):

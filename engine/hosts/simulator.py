@@ -20,6 +20,7 @@ from ...core.errors import StromError
 from ...core.ids import CheckpointId, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ..coordinator.actions import Actions
+from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..task.background import SteppedBackground
 from ..task.task import TaskState
@@ -242,6 +243,7 @@ class Simulation:
 
     def _publish(self, operator: OperatorId, key: str, value: Any) -> None:
         """Coordinators know what they published themselves; here is what the client has seen."""
+        value = opened(value, "published records")
         seen = self._result.published.setdefault(operator, {})
         known = seen.setdefault(key, value)
         if known is not value and repr(known) != repr(value):

@@ -7,6 +7,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
+from ...core.failure_text import is_for_the_program
+
 Done = Callable[[Any, BaseException | None], None]
 
 
@@ -88,7 +90,9 @@ class SteppedBackground:
         work, done = self._waiting.pop(0)
         try:
             result = work()
-        except Exception as error:
+        except BaseException as error:
+            if is_for_the_program(error):
+                raise
             done(None, error)
         else:
             done(result, None)

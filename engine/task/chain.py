@@ -6,7 +6,6 @@ operator they come from, so that they name it; that costs one `try` per operator
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from ...core.clock import Clock
 from ...core.codes import CodeWidener
 from ...core.elements import CheckpointBarrier, Control, EndOfData, StreamStatus, Watermark
 from ...core.errors import OperatorError, StromError
+from ...core.failure_text import described, is_for_the_program, traced, with_place
 from ...core.ids import CheckpointId, OperatorId
 from ...operators.base import Operator, OperatorContext, SourceOperator
 from ...operators.registry import build_operator
@@ -48,26 +48,29 @@ class ChainNode:
         self.metrics.records_in += len(batch)
         try:
             self.operator.process(batch, port)
-        except (OperatorError, KeyboardInterrupt):
+        except OperatorError:
             raise
         except BaseException as error:
             raise self.attribute(error) from error
 
     def guard(self, call: Callable[..., Any], *args: Any) -> Any:
         """Run one of the operator's methods; errors come out as OperatorError, also SystemExit and
-        what else user code can raise that is no Exception."""
+        what else user code can raise that is no Exception. Ctrl-C stays what it is."""
         try:
             return call(*args)
-        except (OperatorError, KeyboardInterrupt):
+        except OperatorError:
             raise
         except BaseException as error:
             raise self.attribute(error) from error
 
     def attribute(self, error: BaseException) -> OperatorError:
-        """The error with the operator's name on it; strom's own errors need no traceback."""
-        summary = f"{type(error).__name__}: {_text(error)}"
-        cause = "" if isinstance(error, StromError) else "".join(traceback.format_exception(error))
-        return OperatorError(self.metrics.name, self.subtask, summary, cause)
+        """The error with the operator's name on it; strom's own errors need no traceback. Raises
+        the error itself if it is somebody's Ctrl-C."""
+        if is_for_the_program(error):
+            raise error
+        if isinstance(error, StromError):
+            return OperatorError(self.metrics.name, self.subtask, described(error))
+        return OperatorError(self.metrics.name, self.subtask, with_place(error), traced(error))
 
     # --- Output, called by the operator -------------------------------------------------
 
@@ -240,14 +243,14 @@ class OperatorChain:
         """Whether every output takes more."""
         return all(writer.available for writer in self.writers.values())
 
-    def close(self) -> list[Exception]:
+    def close(self) -> list[OperatorError]:
         """Close what was opened; what they raised is returned, never thrown."""
-        errors: list[Exception] = []
+        errors: list[OperatorError] = []
         while self._opened:
             node = self._opened.pop(0)
             try:
                 node.operator.close()
-            except Exception as error:
+            except BaseException as error:
                 errors.append(node.attribute(error))
         return errors
 
@@ -256,11 +259,3 @@ class OperatorChain:
             context.operator_id: node.metrics.snapshot()
             for context, node in zip(self.contexts, self.nodes, strict=True)
         }
-
-
-def _text(error: BaseException) -> str:
-    """What the error says; a user's exception may be unable to say it."""
-    try:
-        return str(error)
-    except Exception as second:
-        return f"(its text cannot be had: {type(second).__name__})"

@@ -14,6 +14,7 @@ from ...checkpoint.handles import SubtaskSnapshot
 from ...checkpoint.snapshot_io import read_operator, write_subtask
 from ...core.clock import Clock
 from ...core.elements import CheckpointBarrier
+from ...core.failure_text import described
 from ...core.ids import CheckpointId
 from ...state.backend import NoSnapshot
 from ..exchange.endpoint import InputGate
@@ -105,10 +106,10 @@ class TaskCheckpoints:
         parts = [
             (
                 c.operator_id,
-                NoSnapshot() if only_commits else c.keyed_state.snapshot(),
-                c.operator_state.snapshot(),
+                NoSnapshot() if only_commits else node.guard(c.keyed_state.snapshot),
+                node.guard(c.operator_state.snapshot),
             )
-            for c in self._chain.contexts
+            for node, c in zip(self._chain.nodes, self._chain.contexts, strict=True)
         ]
         sync_ms = (self._clock.monotonic() - started) * 1000.0
         task, storage = self._deployment.task, self._deployment.storage
@@ -136,6 +137,6 @@ class TaskCheckpoints:
     ) -> CheckpointAcknowledged | CheckpointDeclined:
         d = self._deployment
         if error is not None:
-            reason = f"task {d.label}: {type(error).__name__}: {error}"
+            reason = f"task {d.label}: {described(error)}"
             return CheckpointDeclined(d.task, d.attempt, checkpoint_id, reason)
         return CheckpointAcknowledged(d.task, d.attempt, checkpoint_id, snapshot, *times)

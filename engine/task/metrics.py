@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from numbers import Integral
 from typing import Any
 
 from ...core.elements import MIN_TIMESTAMP
@@ -40,9 +41,14 @@ class OperatorMetrics:
             "records_in": self.records_in,
             "records_out": self.records_out,
             "watermark": None if self.watermark == MIN_TIMESTAMP else self.watermark,
-            "counters": dict(self._counters),
-            "gauges": dict(self._gauges),
+            "counters": {str(name): _number(n) for name, n in self._counters.items()},
+            "gauges": {str(name): float(value) for name, value in self._gauges.items()},
         }
+
+
+def _number(count: Any) -> int | float:
+    """A user may count in any kind of number; a report holds Python's own."""
+    return int(count) if isinstance(count, Integral) else float(count)
 
 
 def process_figures() -> dict[str, Any]:

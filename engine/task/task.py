@@ -11,6 +11,7 @@ cancelled and its checkpoints triggered: that is how backpressure walks upstream
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,9 +20,11 @@ from typing import Any
 
 from ...core.clock import Clock
 from ...core.elements import CheckpointBarrier
-from ...core.errors import OperatorError, StromError, TransportError
+from ...core.errors import OperatorError, SerializationError, StromError, TransportError
+from ...core.failure_text import SUMMARY_LIMIT, TRACE_LIMIT, cut, described, is_for_the_program
 from ...core.ids import OperatorId
 from ..exchange.endpoint import Endpoint
+from ..exchange.pickling import opened, parcel
 from ..messages import (
     CancelTask,
     CheckpointAborted,
@@ -41,13 +44,15 @@ from ..messages import (
     ValuePublished,
 )
 from .background import Background
-from .chain import OperatorChain
+from .chain import ChainNode, OperatorChain
 from .checkpointing import TaskCheckpoints
 from .deployment import TaskDeployment
 from .edges import edge_writers
 from .intake import GateIntake, Intake, SourceIntake
 from .metrics import process_figures
 from .wakeups import Wakeups
+
+_log = logging.getLogger("strom")
 
 IDLE_FLUSH_S = 0.001
 """How long an idle task waits for more before it sends partly filled buffers."""
@@ -104,11 +109,15 @@ class Task:
             writers,
             self._clock,
             self._wakeups,
-            publish=lambda op, key, value: self._report(
-                ValuePublished(task, attempt, op, key, value)
-            ),
+            publish=self._publish,
             request_splits=lambda op: self._report(SplitsRequested(task, attempt, op)),
         )
+
+    def _publish(self, operator: OperatorId, key: str, value: Any) -> None:
+        """SerializationError, out of the operator's own call, if the value cannot travel."""
+        d = self.deployment
+        sent = parcel(value, "record", "the job's client")
+        self._report(ValuePublished(d.task, d.attempt, operator, key, sent))
 
     def _build_intake(self) -> Intake:
         if self._source is not None:
@@ -130,13 +139,13 @@ class Task:
         self._endpoint.wake()
 
     def step(self) -> bool:
-        """Do one round of work; returns whether anything happened. Never raises: an error ends the
-        task and is reported."""
+        """Do one round of work; returns whether anything happened. Never raises, except for Ctrl-C
+        in the main thread: an error ends the task and is reported."""
         if self.state.over:
             return False
         try:
             return self._step()
-        except Exception as error:
+        except BaseException as error:
             self._fail(error)
             return True
 
@@ -155,7 +164,7 @@ class Task:
                     self._endpoint.pump(0)
             else:
                 self._endpoint.pump(wait)
-        except Exception as error:
+        except BaseException as error:
             self._fail(error)
 
     def next_deadline(self) -> float | None:
@@ -170,7 +179,7 @@ class Task:
         """Drop everything without a word, as a crash would. For the simulator and dying hosts."""
         if not self.state.over:
             self.state = TaskState.CANCELLED
-            self._chain.close()
+            self._close_chain()
         self._background.close()
 
     # --- one step --------------------------------------------------------------------------
@@ -223,8 +232,8 @@ class Task:
             case CheckpointAborted(checkpoint_id):
                 self._checkpoints.on_aborted(checkpoint_id)
             case SplitsAssigned(operator, splits):
-                source = self._source_for(operator)
-                self._chain.head.guard(source.add_splits, list(splits))
+                source, head = self._source_for(operator), self._chain.head
+                head.guard(source.add_splits, list(head.guard(opened, splits, "splits")))
                 self._intake.wake()
             case NoMoreSplits(operator):
                 self._source_for(operator).no_more_splits()
@@ -252,21 +261,37 @@ class Task:
         self._end(TaskState.FINISHED)
         self._report(TaskFinished(self.deployment.task, self.deployment.attempt))
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
+        if is_for_the_program(error):
+            raise error
         d = self.deployment
         self._end(TaskState.FAILED)
-        text = (
-            str(error)
-            if isinstance(error, OperatorError)
-            else (f"task {d.label}: {type(error).__name__}: {error}")
-        )
         symptom = isinstance(error, TransportError)
-        self._report(TaskFailed(d.task, d.attempt, text, symptom=symptom))
+        self._report(TaskFailed(d.task, d.attempt, self._failure(error), symptom=symptom))
+
+    def _failure(self, error: BaseException) -> str:
+        """What is reported: of whatever length the error is, it is a message."""
+        if isinstance(error, SerializationError):
+            error = self._operator_of(error.edge).attribute(error)
+        if isinstance(error, OperatorError):
+            return cut(str(error), SUMMARY_LIMIT + TRACE_LIMIT)
+        return f"task {self.deployment.label}: {described(error)}"
+
+    def _operator_of(self, edge: int | None) -> ChainNode:
+        """Who feeds the job edge; None: the head, which reads what came from elsewhere."""
+        operators = self.deployment.vertex.operators
+        nodes = zip(self._chain.nodes, operators, strict=True)
+        return next((node for node, o in nodes if edge in o.outer), self._chain.head)
 
     def _end(self, state: TaskState) -> None:
         self.state = state
-        self._chain.close()
+        self._close_chain()
         self._background.close()
+
+    def _close_chain(self) -> None:
+        """What an operator raises here can be told, and not undone (see `operators.closing`)."""
+        for error in self._chain.close():
+            _log.warning("closing failed: %s", error)
 
     # --- metrics ---------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ until the terminal checkpoint completes.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -23,13 +22,13 @@ from ...api.connectors.base import PreparedCommit, SinkWriter, WriterContext
 from ...api.specs.records import SinkSpec
 from ...core.batch import Batch
 from ...core.errors import OperatorError
+from ...core.failure_text import with_place
 from ...state.descriptors import ListStateDescriptor
 from ..base import Operator
+from ..closing import warn_of_close
 
 COMMITTABLES = ListStateDescriptor("committables")
 """Items: (checkpoint id, committable), in order of checkpoints."""
-
-_log = logging.getLogger(__name__)
 
 
 class Prepared:
@@ -63,10 +62,11 @@ class Prepared:
                 checkpoint = self.checkpoint_id
                 try:
                     self._result = tuple(self._make())
-                except Exception as error:
+                except BaseException as error:
                     self._failure = OperatorError(
                         *self._where,
-                        f"preparing the commit of checkpoint {checkpoint} failed: {error!r}",
+                        f"preparing the commit of checkpoint {checkpoint} failed: "
+                        f"{with_place(error)}",
                     )
                     raise self._failure from error
                 finally:
@@ -143,8 +143,8 @@ class SinkOperator(Operator):
         self._opened = False
         try:
             self._writer.close()
-        except Exception:
-            _log.warning("operator '%s': closing its writer failed", self.ctx.name, exc_info=True)
+        except BaseException as error:
+            warn_of_close(self.ctx.name, self.ctx.subtask, "its writer", error)
 
     def validate(self) -> None:
         """Assert the invariants; for tests."""

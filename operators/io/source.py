@@ -12,7 +12,6 @@ because the enumerator may keep splits for it while its own never end.
 
 from __future__ import annotations
 
-import logging
 import math
 from datetime import timedelta
 from typing import Any
@@ -26,6 +25,7 @@ from ...core.errors import OperatorError
 from ...state.descriptors import ListStateDescriptor
 from ...state.faces import ListState
 from ..base import PollStatus, SourceOperator
+from ..closing import warn_of_close
 from ..time.event_time import make_tracker
 from ..time.split_time import SplitEventTime
 
@@ -33,8 +33,6 @@ SPLITS = ListStateDescriptor("splits")
 
 ASK_AGAIN_MS = 100
 """Pause before asking again when the enumerator had no split ready."""
-
-_log = logging.getLogger(__name__)
 
 
 class ReplayableSourceOperator(SourceOperator):
@@ -124,8 +122,8 @@ class ReplayableSourceOperator(SourceOperator):
         self._opened = False
         try:
             self._reader.close()
-        except Exception:
-            _log.warning("operator '%s': closing its reader failed", self.ctx.name, exc_info=True)
+        except BaseException as error:
+            warn_of_close(self.ctx.name, self.ctx.subtask, "its reader", error)
 
     def _handle(self, polled: Polled) -> PollStatus:
         match polled:

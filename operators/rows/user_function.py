@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from ...api.functions.user_functions import Function, RuntimeContext
 from ...core.errors import TypeMismatchError
-
-_log = logging.getLogger(__name__)
+from ..closing import warn_of_close
 
 
 class UserFunction:
@@ -19,22 +17,24 @@ class UserFunction:
         self.function = function
         self.call: Callable[..., Any] = _resolve(function, method)
         self._opened = False
+        self._subtask = 0
 
     def open(self, context: RuntimeContext) -> None:
         """Call the function's own `open`, if it has one."""
         self._opened = True
+        self._subtask = context.get_index_of_this_subtask()
         _lifecycle(self.function, "open", context)
 
     def close(self, operator: str) -> None:
         """Call the function's own `close`, if it was opened. Never raises: an error is logged under
-        the operator's name, for nothing can be done about it any more."""
+        the operator's name (see `warn_of_close`)."""
         if not self._opened:
             return
         self._opened = False
         try:
             _lifecycle(self.function, "close")
-        except Exception:
-            _log.warning("operator '%s': closing its function failed", operator, exc_info=True)
+        except BaseException as error:
+            warn_of_close(operator, self._subtask, "its function", error)
 
 
 def _resolve(function: Any, method: str) -> Callable[..., Any]:

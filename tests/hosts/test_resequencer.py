@@ -30,4 +30,21 @@ def test_a_number_comes_once() -> None:
 
 def test_numbers_count_up() -> None:
     numbers = Numbering()
-    assert [numbers.take() for _ in range(3)] == [0, 1, 2]
+    sent: list[int] = []
+    for _ in range(3):
+        numbers.send(sent.append)
+    assert sent == [0, 1, 2]
+
+
+def test_a_message_that_cannot_be_sent_leaves_no_gap() -> None:
+    numbers = Numbering()
+    sent: list[int] = []
+
+    def refuse(number: int) -> None:
+        raise TypeError("cannot pickle this")
+
+    numbers.send(sent.append)
+    with pytest.raises(TypeError):
+        numbers.send(refuse)
+    numbers.send(sent.append)
+    assert sent == [0, 1]

@@ -70,7 +70,7 @@ def test_lifecycle(caplog):
     assert harness.outputs() == [-1]
     assert function.calls == [("open", "operator", 0), "close"]
     assert harness.metrics.get_count("opened") == 2
-    assert "operator 'operator': closing its function failed" in caplog.text
+    assert "operator 'operator', subtask 0: closing its function failed" in caplog.text
 
 
 def test_keyed_state_without_key_is_refused():

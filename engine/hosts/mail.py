@@ -1,0 +1,24 @@
+"""Mail as it leaves for a task: what users' code put into it is checked and closed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...core.errors import OperatorError, SerializationError
+from ...core.failure_text import described
+from ...core.ids import Attempt, TaskId
+from ..exchange.pickling import parcel
+from ..graph.model import JobVertex
+from ..messages import Mail, SplitsAssigned, TaskFailed
+
+
+def sealed(mail: Mail, task: TaskId, attempt: Attempt, vertex: JobVertex) -> Mail | TaskFailed:
+    """The mail with its splits in a parcel, as the task opens it; or, if they cannot be sent, what
+    the host reports in the task's name. `vertex`: the task's, whose head is the source."""
+    if not isinstance(mail, SplitsAssigned):
+        return mail
+    try:
+        return replace(mail, splits=parcel(mail.splits, "split", "the task that is to read it"))
+    except SerializationError as error:
+        name = vertex.operators[0].name
+        return TaskFailed(task, attempt, str(OperatorError(name, task.subtask, described(error))))
