@@ -25,7 +25,7 @@ def collect(stream: DataStream, job_name: str | None, limit: int | None) -> Any:
     try:
         graph = env.get_job_graph(job_name)
         operator_id = _sink_operator(graph, sink.spec)
-        client = env._submit(graph)
+        client = env._submit(env._waited_for(graph))
     except BaseException:
         env._withdraw(sink)
         raise

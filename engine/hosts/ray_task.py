@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any
 
 import cloudpickle
@@ -57,8 +58,10 @@ class TaskRunner:
         self._task: Task | None = None
         self._waiting: list[Mail] = []
         self._lock = threading.Lock()
+        self.ended: Future[None] = Future()
+        """Done when the thread is about to end."""
         self._thread = threading.Thread(
-            target=self._run, name=f"strom-{deployment.label}", daemon=True
+            target=self._live, name=f"strom-{deployment.label}", daemon=True
         )
 
     def start(self, peers: Mapping[TaskId, Address]) -> None:
@@ -73,13 +76,14 @@ class TaskRunner:
                 return
         self._task.post(mail)
 
-    def join(self, timeout: float) -> bool:
-        """Whether the thread has ended within `timeout` seconds."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
-
     def _report(self, report: TaskReport) -> None:
         self._coordinator.report.remote(self._numbers.take(), report)
+
+    def _live(self) -> None:
+        try:
+            self._run()
+        finally:
+            self.ended.set_result(None)
 
     def _run(self) -> None:
         d = self.deployment
@@ -164,8 +168,7 @@ class TaskActor:
         if runner is None or runner.deployment.attempt != attempt:
             return True
         runner.post(CancelTask())
-        while not runner.join(0):
-            await asyncio.sleep(0.005)
+        await asyncio.shield(asyncio.wrap_future(runner.ended))
         return True
 
     async def pid(self) -> int:
