@@ -156,10 +156,10 @@ def _why(account: str) -> str:
             "it was ended by ray.kill, or by itself as nobody had asked for its job for "
             f"{LINGER_S:.0f} s after the end"
         )
-    if "node" in account and "died" in account.partition("node")[2]:
+    if "its node has died" in account:
         return "its node died"
-    if "out of memory" in account.lower() and "memory pressure" in account.lower():
-        return "its process was killed for lack of memory on its node"
+    if "low on memory" in account:
+        return "its process was killed as its node ran low on memory"
     return "its process died"
 
 

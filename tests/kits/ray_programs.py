@@ -28,7 +28,7 @@ ENDLESS = """
     stream = stream.map(lambda n: n + 1)
     print("going", flush=True)
 """
-"""The beginning of programs: an endless `stream`. They say "going" when they are about to run it."""
+"""The beginning of programs: an endless `stream`. They say "going" when about to run it."""
 
 
 class Program:
