@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -93,6 +94,50 @@ def test_a_killed_program_takes_its_job_along(tmp_path: Path) -> None:
         client = running_job(before)
         it.signal(signal.SIGKILL)
         ends_as(client, "CANCELED", 15.0)
+
+
+COUNT = 12_000
+
+INTO_FILES = f"""
+    from strom.connectors.files import FileSink
+
+    checkpoint = strom.CheckpointConfig(timedelta(milliseconds=100), "FOLDER/state", retained=3)
+    config = strom.JobConfig(checkpoint=checkpoint, restore_from=RESTORE_FROM)
+    env = strom.StreamExecutionEnvironment.get_execution_environment(config, host="ray")
+    source = DataGenSource(numbers, {COUNT}, rate=1500.0, block=20)
+    env.from_source(source, source_name="few").uid("few").sink_to(
+        FileSink("FOLDER/out", format="jsonl")
+    ).uid("out")
+    env.execute()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_program_that_is_ended_and_started_again_writes_everything_once(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    text = INTO_FILES.replace("FOLDER", str(tmp_path))
+    before = job_ids()
+    with program(tmp_path, text.replace("RESTORE_FROM", "None")) as it:
+        client = running_job(before)
+        until(lambda: client.metrics()["checkpoints"]["completed"] >= 3, "checkpoints", 30.0)
+        it.signal(number)
+        it.end(30.0)
+    if number is signal.SIGKILL:
+        ends_as(client, "CANCELED", 15.0)
+    assert client.get_job_status() == "CANCELED"
+    written = len(rows(tmp_path / "out"))
+    assert 0 < written < COUNT
+    last = client.metrics()["checkpoints"]["last_id"]
+    again = f"{tmp_path}/state/{client.get_job_id()}/chk-{last}"
+    with program(tmp_path, text.replace("RESTORE_FROM", repr(again))) as it:
+        assert it.end(60.0).process.returncode == 0, it.errors
+    assert sorted(rows(tmp_path / "out")) == list(range(COUNT))
+
+
+def rows(folder: Path) -> list[int]:
+    lines = [line for path in folder.glob("part-*") for line in path.read_text().splitlines()]
+    return [n for line in lines for n in json.loads(line).values()]
 
 
 def test_a_program_that_is_stopped_for_a_while_keeps_its_job(tmp_path: Path) -> None:
