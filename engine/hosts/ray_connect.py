@@ -84,6 +84,8 @@ _own: list[str] = []
 
 def on_own_cluster() -> bool:
     """Whether this process, connected to Ray, is so to a cluster of its own."""
+    if not _own:  # a client by ray:// does not know its cluster's address
+        return False
     import ray
 
     return ray.get_runtime_context().gcs_address in _own
