@@ -15,6 +15,7 @@ import pytest
 import strom
 from chaos_kit import until
 from ray_programs import job_ids, program, running_job
+from strom.engine.hosts.lease import MISSES, PERIOD_S
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 
@@ -145,9 +146,9 @@ def test_a_program_that_is_stopped_for_a_while_keeps_its_job(tmp_path: Path) -> 
     with program(tmp_path, "stream.sink_to(strom.DiscardSink())\nenv.execute()") as it:
         client = running_job(before)
         it.signal(signal.SIGSTOP)
-        time.sleep(8.0)
+        time.sleep(MISSES * PERIOD_S / 2)
         it.signal(signal.SIGCONT)
-        time.sleep(4.0)
+        time.sleep(MISSES * PERIOD_S)
         assert client.get_job_status() == "RUNNING"
         it.signal(signal.SIGINT)
         assert "KeyboardInterrupt" in it.end(30.0).errors
