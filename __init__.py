@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from .core.row import Row as Row
     from .core.row_kind import RowKind as RowKind
     from .engine.hosts.ray_connect import connect_to_ray as connect_to_ray
+    from .engine.hosts.ray_host import attach as attach
     from .state.descriptors import (
         AggregatingStateDescriptor as AggregatingStateDescriptor, ListStateDescriptor as
         ListStateDescriptor, MapStateDescriptor as MapStateDescriptor, ReducingStateDescriptor as
@@ -180,6 +181,7 @@ _PUBLIC = {
     "core.row": "Row",
     "core.row_kind": "RowKind",
     "engine.hosts.ray_connect": "connect_to_ray",
+    "engine.hosts.ray_host": "attach",
     "state.descriptors": (
         "AggregatingStateDescriptor ListStateDescriptor MapStateDescriptor "
         "ReducingStateDescriptor ValueStateDescriptor"

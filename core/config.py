@@ -140,6 +140,10 @@ class JobConfig:
     an environment forgets it once it has submitted that."""
     allow_unmatched_state: bool = False
     """Whether a restore may drop state of operators that the job no longer has."""
+    attached: bool | None = None
+    """Whether the job ends with the program that submits it, however that ends. None: a job that
+    the program waits for (`execute`, `execute_and_collect`) does, one of `execute_async` does not.
+    Jobs on the local host always do."""
     chaining: bool = True
     local_combining: bool = True
     """Whether windows with built-in aggregates are aggregated before the exchange where that
@@ -165,6 +169,7 @@ class JobConfig:
         check_kind("exchange", self.exchange, ExchangeConfig)
         check_kind("restart", self.restart, *get_args(RestartStrategy), type(None))
         check_kind("restore_from", self.restore_from, str, type(None))
+        check_kind("attached", self.attached, bool, type(None))
         check_duration("auto_watermark_interval", self.auto_watermark_interval)
         check_duration("cancellation_timeout", self.cancellation_timeout)
         check_duration("metrics_interval", self.metrics_interval)

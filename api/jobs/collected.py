@@ -21,7 +21,7 @@ def collect(
     try:
         graph = env.get_job_graph(job_name)
         operator_id = _sink_operator(graph, sink.spec)
-        client = env._submit(graph)
+        client = env._submit(env._waited_for(graph))
     except BaseException:
         env._withdraw(sink)
         raise

@@ -8,11 +8,12 @@ new job; streams made before may still be read by it.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, Self
 
 from ...core.config import JobConfig, RestartStrategy
-from ...core.errors import ConfigurationError
+from ...core.errors import ConfigurationError, StromError
 from ...engine.graph.chaining import build_job_graph
 from ...engine.graph.execution import build_execution_graph
 from ...engine.graph.explain import describe, to_mermaid, to_text
@@ -90,6 +91,12 @@ class Environment:
     def disable_operator_chaining(self) -> Self:
         """Every operator in a task of its own."""
         self._config = replace(self._config, chaining=False)
+        return self
+
+    def set_attached(self, attached: bool | None) -> Self:
+        """Whether jobs on Ray end with this program (True) or outlive it (False); None: those that
+        it waits for end with it, those of `execute_async` outlive it."""
+        self._config = replace(self._config, attached=attached)
         return self
 
     def is_chaining_enabled(self) -> bool:
@@ -175,16 +182,23 @@ class Environment:
     # --- running -----------------------------------------------------------------------------
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the job to its end. An interrupt (Ctrl-C) cancels it."""
-        client = self.execute_async(job_name)
+        """Run the job to its end. An interrupt (Ctrl-C, on Ray also SIGTERM) cancels it and waits
+        for that as long as its tasks may take, unless it is detached (`set_attached`)."""
+        graph = self._waited_for(self.get_job_graph(job_name))
+        client = self._submit(graph)
         try:
             return client.get_job_execution_result()
-        except KeyboardInterrupt:
-            client.cancel()
+        except StromError:
+            raise
+        except BaseException:
+            if client.ends_with_program:
+                with suppress(TimeoutError, StromError):
+                    client.cancel(graph.config.cancellation_timeout)
             raise
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
-        """Start the job and return at once."""
+        """Start the job and return at once. On Ray it outlives this program, unless it is attached
+        (`set_attached`)."""
         return self._submit(self.get_job_graph(job_name))
 
     def close(self) -> None:
@@ -214,6 +228,12 @@ class Environment:
     def _withdraw(self, operator: Transformation) -> None:
         """Take back an operator nobody reads."""
         self._transformations.remove(operator)
+
+    def _waited_for(self, graph: JobGraph) -> JobGraph:
+        """The graph of a job that this program waits for: attached, unless told otherwise."""
+        if graph.config.attached is not None:
+            return graph
+        return replace(graph, config=replace(graph.config, attached=True))
 
     def _submit(self, graph: JobGraph) -> JobClient:
         check_serialisable(graph)

@@ -45,6 +45,11 @@ class JobExecutionResult:
 class JobClient(Protocol):
     """A handle on one submitted job."""
 
+    @property
+    def ends_with_program(self) -> bool:
+        """Whether an interrupt of the program that waits for the job is to cancel it."""
+        ...
+
     def get_job_id(self) -> str: ...
 
     def get_job_status(self) -> JobStatus: ...

@@ -16,7 +16,7 @@ from typing import Final
 from ...core.clock import Clock
 from ...core.errors import AuthenticationError
 from .handshake import NONCE_BYTES, Hello, ReceiverHandshake, Verdict
-from .listener import tune
+from .listener import foreign, tune
 
 HANDSHAKE_DEADLINE_S: Final = 10.0
 MOST_STRANGERS: Final = 128
@@ -92,6 +92,10 @@ class Doorman:
         return accept
 
     def _welcome(self, connection: socket.socket) -> None:
+        if foreign(connection):
+            self.rejected += 1
+            connection.close()
+            return
         tune(connection)
         deadline = self._clock.monotonic() + HANDSHAKE_DEADLINE_S
         arrival = Arrival(connection, self._secret, deadline)

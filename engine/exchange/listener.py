@@ -1,18 +1,19 @@
 """Where an endpoint can be reached: a TCP port, and a unix socket for peers on the same node.
 
-The unix socket lies in a private directory (mode 0700) that goes with the listener; what a killed
-process left behind is swept by the next listener of the same user. Peers count as on one node when
-they run under the same kernel boot with the same view of the file system.
+The unix socket has an abstract name, which is no file: the kernel forgets it with the process that
+listens, however that ends. Linux has such names; elsewhere peers on one node use TCP. Peers count
+as on one node when they run under the same kernel boot with the same view of the network, which is
+where these names live. File permissions do not guard such a name: who is let in, `foreign` and the
+handshake decide.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
+import secrets
 import socket
-import tempfile
-import time
+import struct
+import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -23,16 +24,16 @@ BACKLOG: Final = 1024
 SOCKET_BUFFER: Final = 1 << 20
 """Bytes asked of the kernel per direction; what is in them is covered by credit as well."""
 
+PREFIX: Final = "\0strom-exchange-"
+"""The zero byte makes the name an abstract one."""
 
-PREFIX: Final = "strom-exchange-"
-SOCKET_NAME: Final = "socket"
-STALE_AFTER_S: Final = 60.0
-"""A younger directory may be one whose owner is just about to listen."""
+_PEER = struct.Struct("3i")
+"""The kernel's word on a unix socket's peer: process, user, group."""
 
 
 @dataclass(frozen=True)
 class SocketAddress:
-    """`unix_path` is good for peers whose `node_identity()` equals `node`."""
+    """`unix_path`, an abstract name, is good for peers whose `node_identity()` equals `node`."""
 
     host: str
     port: int
@@ -42,11 +43,11 @@ class SocketAddress:
 
 @cache
 def node_identity() -> str:
-    """Equal in two processes exactly when one can open the other's unix socket by its path."""
+    """Equal in two processes exactly when one can reach the other's unix socket by its name."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
-        return f"{boot}/{os.stat('/proc/self/ns/mnt').st_ino}"
+        return f"{boot}/{os.stat('/proc/self/ns/net').st_ino}"
     except OSError:
         return f"{socket.gethostname()}/{os.getuid()}"
 
@@ -55,7 +56,6 @@ class Listener:
     """Both listening sockets, non-blocking. TransportError if `bind_host` cannot be bound."""
 
     def __init__(self, bind_host: str) -> None:
-        self._directory: str | None = None
         self.sockets: list[socket.socket] = []
         try:
             self.sockets.append(_listen_tcp(bind_host))
@@ -66,55 +66,33 @@ class Listener:
         self.address = SocketAddress(advertised(bind_host), port, path, node_identity())
 
     def _listen_unix(self) -> str | None:
-        """The path, or None where the platform or the length of its temporary path forbids it."""
-        if not hasattr(socket, "AF_UNIX"):
+        """The name, or None where the platform has none or somebody forbids it."""
+        if sys.platform != "linux":
             return None
-        sweep()
-        self._directory = tempfile.mkdtemp(prefix=PREFIX)
-        path = os.path.join(self._directory, SOCKET_NAME)
+        name = PREFIX + secrets.token_hex(16)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            listening.bind(path)
+            listening.bind(name)
             listening.listen(BACKLOG)
         except OSError:
             listening.close()
-            self._remove_directory()
             return None
         listening.setblocking(False)
         self.sockets.append(listening)
-        return path
-
-    def _remove_directory(self) -> None:
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            self._directory = None
+        return name
 
     def close(self) -> None:
         for listening in self.sockets:
             listening.close()
         self.sockets.clear()
-        self._remove_directory()
 
 
-def sweep() -> None:
-    """Remove this user's directories whose socket nobody listens on any more."""
-    for entry in os.scandir(tempfile.gettempdir()):
-        if not entry.name.startswith(PREFIX):
-            continue
-        with contextlib.suppress(OSError):
-            status = entry.stat(follow_symlinks=False)
-            old = time.time() - status.st_mtime > STALE_AFTER_S
-            if old and status.st_uid == os.getuid() and _is_dead(entry.path):
-                shutil.rmtree(entry.path, ignore_errors=True)
-
-
-def _is_dead(directory: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(os.path.join(directory, SOCKET_NAME))
-        except (ConnectionRefusedError, FileNotFoundError):
-            return True
+def foreign(connection: socket.socket) -> bool:
+    """Whether an accepted connection is a unix socket of another user's process."""
+    if sys.platform != "linux" or connection.family != socket.AF_UNIX:
         return False
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return bool(_PEER.unpack(peer)[1] != os.geteuid())
 
 
 def _listen_tcp(host: str) -> socket.socket:

@@ -38,6 +38,8 @@ class _Interrupted(BaseException):
 class LocalJob:
     """A running job; also its client."""
 
+    ends_with_program = True
+
     def __init__(self, graph: JobGraph) -> None:
         self.job_id = new_job_id()
         self._wake = threading.Event()

@@ -8,10 +8,10 @@ comes back as an event in the coordinator's inbox.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,9 +34,6 @@ from .resequencer import Numbering
 
 START_TIMEOUT_S = 120.0
 """How long the processes of all tasks may take to start."""
-
-LOOK_S = 0.1
-"""How often a wait of the driver's thread looks whether the job was cancelled."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ class Slots:
         self._timeout = job.config.slot_request_timeout
         self._group: PlacementGroup | None = None
 
-    def reserve(self, cancelled: threading.Event) -> None:
+    def reserve(self, cancelled: Future[None]) -> None:
         """Wait for the bundles; ResourceError says what the cluster lacks."""
         if self._group is not None:
             return
@@ -148,12 +145,15 @@ class RayCluster:
         self._attempt = Attempt(0)
         self._numbers: dict[tuple[TaskId, Attempt], Numbering] = {}
         """Of the mail to each task of the current attempt."""
-        self._cancelled = threading.Event()
-        """Set for good when the job is to end: then `deploy` waits for nothing any more."""
+        self._cancelled: Future[None] = Future()
+        """Fails, for good, when the job is to end: then `deploy` waits for nothing any more."""
 
     def on_cancelled(self) -> None:
         """Make a `deploy` that waits give up. Thread-safe."""
-        self._cancelled.set()
+        with suppress(InvalidStateError):  # it was before
+            self._cancelled.set_exception(
+                JobCancelledError("the job was cancelled while it was being deployed")
+            )
 
     # --- what the driver asks for ----------------------------------------------------------
 
@@ -270,21 +270,19 @@ class RayCluster:
         self._slots.release()
 
 
-def wait_for(refs: Sequence[Any], timeout: float, cancelled: threading.Event) -> list[Any]:
-    """The results, waited for on the driver's thread. Raises TimeoutError, JobCancelledError once
-    `cancelled` is set, or the first error. (`ray.get` objects to being called in an actor that has
-    an event loop, also beside the loop.)"""
+def wait_for(refs: Sequence[Any], timeout: float, cancelled: Future[None]) -> list[Any]:
+    """The results, waited for on the driver's thread. Raises TimeoutError, or the first error, that
+    of `cancelled` among them. (`ray.get` objects to being called in an actor that has an event
+    loop, also beside the loop.)"""
     deadline = time.monotonic() + timeout
     futures: list[Future[Any]] = [ref.future() for ref in refs]
-    waiting = set(futures)
-    while waiting:
-        done, waiting = wait(waiting, LOOK_S, return_when=FIRST_EXCEPTION)
+    waiting = {cancelled, *futures}
+    while len(waiting) > 1:
+        done, waiting = wait(waiting, deadline - time.monotonic(), return_when=FIRST_COMPLETED)
+        if not done:
+            raise TimeoutError
         for future in done:
             future.result()
-        if cancelled.is_set():
-            raise JobCancelledError("the job was cancelled while it was being deployed")
-        if waiting and time.monotonic() >= deadline:
-            raise TimeoutError
     return [future.result() for future in futures]
 
 

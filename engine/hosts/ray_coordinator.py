@@ -3,6 +3,8 @@
 Calls only put events into an inbox or read published figures; the driver runs on one thread, which
 is the only one that touches it. The actor outlives the program that submitted the job, and ends
 some time after the job did, when no client has asked for a while: soon if one knows all there is.
+An attached job it cancels when that program is gone (`attachment`, `lease`); every job is attached
+until its submission is complete.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import queue
 import secrets
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import cloudpickle
@@ -27,6 +30,8 @@ from ..graph.model import JobGraph
 from ..graph.shipping import unreadable
 from ..messages import TaskFailed, TaskReport
 from .driver import JobDriver, JobOutcome
+from .lease import Lease
+from .loop_signal import LoopSignal, wait_until
 from .published import PublishedValues
 from .ray_cluster import AllStopped, RayCluster, TaskLost
 from .ray_task import use_one_thread
@@ -40,6 +45,9 @@ LINGER_S = 120.0
 TOLD_S = 5.0
 """The same, once a client has been told how the job ended and has read all that was published. One
 process per job that ended lately is what this costs: of many short jobs, quite some."""
+
+SUBMISSION_S = 30.0
+"""Within this a coordinator's client must have started it."""
 
 
 def coordinator_name(job_id: str) -> str:
@@ -63,6 +71,16 @@ class JobCoordinator:
         self._published = PublishedValues()
         self._reports: dict[tuple[TaskId, Attempt], Resequencer[TaskReport]] = {}
         self._outcome: JobOutcome | None = None
+        self._news = LoopSignal()
+        """Rung for each published value, and when the job has ended."""
+        self._attached = True
+        self._lease = Lease(SystemClock())
+        self._tie_changed = asyncio.Event()
+        """Set when the job is detached, or its program known to be dead."""
+        self._started = asyncio.Event()
+        """Somebody may attach before the submission is complete."""
+        with suppress(RuntimeError):  # there is no loop where this is no actor
+            asyncio.get_running_loop().call_later(SUBMISSION_S, self._leave_unless_started)
         self._asked = time.monotonic()
         self._told = False
         """Whether some client knows the outcome."""
@@ -79,11 +97,17 @@ class JobCoordinator:
         except BaseException as error:
             raise unreadable(error) from None
         self._cluster = RayCluster(graph, secrets.token_bytes(32), loop, self._inbox.put, me)
-        self._driver = JobDriver(
-            graph, self._job_id, SystemClock(), self._cluster, self._published.add
-        )
+        self._driver = JobDriver(graph, self._job_id, SystemClock(), self._cluster, self._publish)
+        self._lease.renew()
         threading.Thread(target=self._run, name="strom-driver", daemon=True).start()
         self._leaving = loop.create_task(self._leave_when_done(me))
+        self._watching = loop.create_task(self._watch_lease())
+        self._started.set()
+
+    def _leave_unless_started(self) -> None:
+        """The client died during the submission."""
+        if not self._started.is_set():
+            ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
     # --- the driver's thread ---------------------------------------------------------------
 
@@ -99,6 +123,11 @@ class JobCoordinator:
         self._release()
         self._outcome = driver.outcome()
         self._published.close()
+        self._news.ring()
+
+    def _publish(self, operator: OperatorId, key: str, value: Any) -> None:
+        self._published.add(operator, key, value)
+        self._news.ring()
 
     def _release(self) -> None:
         """Whatever happens here, the job's outcome must become known."""
@@ -108,9 +137,8 @@ class JobCoordinator:
             log.exception("job %s: its actors and slots could not all be released", self._job_id)
 
     def _take(self, driver: JobDriver) -> None:
-        wait = driver.next_tick_s()
         try:
-            event = self._inbox.get(timeout=1.0 if wait is None else max(0.0, min(wait, 1.0)))
+            event = self._inbox.get(timeout=driver.next_tick_s())
         except queue.Empty:
             return
         match event:
@@ -124,14 +152,54 @@ class JobCoordinator:
                 driver.on_report(event)
 
     async def _leave_when_done(self, me: Any) -> None:
-        while self._outcome is None or time.monotonic() - self._asked < self._linger_s:
-            await asyncio.sleep(1.0)
+        while True:
+            news = self._news.ticket()
+            ended = self._outcome is not None
+            left = self._asked + self._linger_s - time.monotonic()
+            if ended and left <= 0:
+                break
+            await wait_until(news, left if ended else None)
         ray.kill(me, no_restart=True)
 
     @property
     def _linger_s(self) -> float:
         known = self._told and self._published.operators() <= self._read
         return TOLD_S if known else LINGER_S
+
+    # --- the program the job is attached to ------------------------------------------------
+
+    async def _watch_lease(self) -> None:
+        while self._attached and self._outcome is None:
+            if self._lease.look():
+                log.warning(
+                    "job %s is cancelled: the program that it was attached to is gone", self._job_id
+                )
+                await self.cancel()
+                return
+            await wait_until(self._tie_changed, self._lease.next_look_s())
+
+    async def renew(self) -> bool:
+        """A sign of life of the program; whether the job needs more of them."""
+        self._lease.renew()
+        return self._attached and self._outcome is None
+
+    async def tie(self, held: list[Any]) -> None:
+        """`held`: the reference of a call of the program's own to `hold`, in a list, so that Ray
+        does not wait for it. It fails when the process that made the call dies."""
+        try:
+            await held[0]
+        except ray.exceptions.OwnerDiedError:
+            self._lease.lose()
+            self._tie_changed.set()
+
+    async def hold(self) -> None:
+        """Never returns."""
+        await asyncio.Event().wait()
+
+    async def detach(self) -> None:
+        """The job outlives its program from now on."""
+        self._attached = False
+        self._tie_changed.set()
 
     # --- tasks -----------------------------------------------------------------------------
 
@@ -150,24 +218,31 @@ class JobCoordinator:
     # --- clients ---------------------------------------------------------------------------
 
     async def cancel(self) -> None:
+        await self._started.wait()
         self._cluster.on_cancelled()
         self._inbox.put(Cancel())
 
     async def state(self) -> JobStatus:
-        self._asked = time.monotonic()
+        await self._started.wait()
+        self._touch()
         return self._driver.state
 
     async def outcome(self, timeout: float) -> JobOutcome | None:
         """How the job ended; None if it still runs after `timeout` seconds."""
         deadline = time.monotonic() + timeout
-        while self._outcome is None and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
-        self._asked = time.monotonic()
+        while True:
+            news = self._news.ticket()
+            left = deadline - time.monotonic()
+            if self._outcome is not None or left <= 0:
+                break
+            await wait_until(news, left)
         self._told = self._outcome is not None
+        self._touch()
         return self._outcome
 
     async def metrics(self) -> dict[str, Any]:
-        self._asked = time.monotonic()
+        await self._started.wait()
+        self._touch()
         return self._driver.metrics()
 
     async def published(
@@ -177,10 +252,19 @@ class JobCoordinator:
         all."""
         deadline = time.monotonic() + timeout
         while True:
+            news = self._news.ticket()
             values, closed = self._published.since(operator, start)
-            if values or closed or time.monotonic() >= deadline:
-                self._asked = time.monotonic()
-                if closed:
-                    self._read.add(operator)
-                return values, closed
-            await asyncio.sleep(0.005)
+            left = deadline - time.monotonic()
+            if values or closed or left <= 0:
+                break
+            await wait_until(news, left)
+        if closed:
+            self._read.add(operator)
+        self._touch()
+        return values, closed
+
+    def _touch(self) -> None:
+        """A client has asked: the actor stays for a while, or not so long any more."""
+        self._asked = time.monotonic()
+        if self._outcome is not None:
+            self._news.ring()

@@ -4,8 +4,10 @@ it."""
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -14,37 +16,76 @@ import ray
 from ray.exceptions import RayActorError
 
 from ...api.jobs.host import JobExecutionResult
-from ...core.errors import JobFailedError, SerializationError, StromError
+from ...core.errors import (
+    ConfigurationError,
+    JobFailedError,
+    SerializationError,
+    StromError,
+    TransportError,
+)
 from ...core.failure_text import described
 from ...core.ids import OperatorId
 from ...core.job_status import JobStatus
 from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
+from .attachment import Attachment
 from .driver import JobOutcome, new_job_id, result_of
 from .last_words import how_it_died
 from .ray_cluster import slots_of
-from .ray_connect import NAMESPACE, connect_to_ray
-from .ray_coordinator import JobCoordinator, coordinator_name
+from .ray_connect import NAMESPACE, connect_to_ray, on_own_cluster
+from .ray_coordinator import LINGER_S, JobCoordinator, coordinator_name
 
 POLL_S = 1.0
+
+
+def attach(job_id: str, address: str | None = None) -> RayJobClient:
+    """The client of a job that another program submitted on Ray; the job does not end with this
+    one. `address`: of its cluster, as for `connect_to_ray`. ConfigurationError if there is no such
+    job, ResourceError if there is no such cluster."""
+    connect_to_ray(address=address)
+    return RayJobClient.attach(job_id)
 
 
 class RayJobClient:
     """Follows one job through its coordinator; works from any process of the cluster. Needs the
     coordinator no more once it knows how the job ended."""
 
-    def __init__(self, job_id: str, name: str, coordinator: Any) -> None:
+    def __init__(
+        self,
+        job_id: str,
+        name: str,
+        coordinator: Any,
+        checkpoints: str | None = None,
+        attachment: Attachment | None = None,
+    ) -> None:
+        """`checkpoints`: where they are, if they outlive the coordinator. `attachment`: what the
+        job ends with this program by, if it does."""
         self._job_id = job_id
         self._name = name
         self._coordinator = coordinator
+        self._checkpoints = checkpoints
+        self._attachment = attachment
         self._outcome: JobOutcome | None = None
         """How the job ended, once this client has been told."""
 
     @classmethod
     def attach(cls, job_id: str) -> RayJobClient:
-        """The client of a job submitted elsewhere. ValueError if there is no such job."""
-        return cls(job_id, job_id, ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE))
+        """The client of a job submitted elsewhere. ConfigurationError if there is no such job."""
+        name = coordinator_name(job_id)
+        try:
+            coordinator = ray.get_actor(name, namespace=NAMESPACE)
+        except ValueError:
+            raise ConfigurationError(
+                f"there is no job '{job_id}' on this cluster (no actor '{name}'): it runs on "
+                f"another, or ended more than {LINGER_S:.0f} s ago"
+            ) from None
+        return cls(job_id, job_id, coordinator)
+
+    @property
+    def ends_with_program(self) -> bool:
+        """Whether the job is attached to this program."""
+        return self._attachment is not None
 
     def get_job_id(self) -> str:
         return self._job_id
@@ -71,6 +112,7 @@ class RayJobClient:
             left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
             self._outcome = self._ask(self._coordinator.outcome.remote(max(0.0, left)))
             if self._outcome is not None:
+                self._release()
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"job '{self._name}' still runs after {timeout}")
@@ -94,10 +136,43 @@ class RayJobClient:
     def _ask(self, ref: Any) -> Any:
         try:
             return ray.get(ref)
+        except ray.exceptions.ActorUnavailableError:
+            raise TransportError(
+                f"the coordinator of job '{self._name}' ({self._job_id}) cannot be reached; the "
+                f"job may go on: ask again, or from elsewhere with strom.attach('{self._job_id}')"
+            ) from None
         except ray.exceptions.ActorDiedError as error:
-            raise JobFailedError(
-                f"the coordinator of job '{self._name}' ({self._job_id}) is gone: {error}"
-            ) from error
+            self._release()
+            raise JobFailedError(self._gone(error)) from None
+
+    def _release(self) -> None:
+        if self._attachment is not None:
+            self._attachment.release()
+
+    def _gone(self, error: Exception) -> str:
+        if self._checkpoints is None:
+            remedy = "start it again from the beginning: it keeps no checkpoints in a storage"
+        else:
+            folder = f"{self._checkpoints.rstrip('/')}/{self._job_id}"
+            remedy = f"start it again with restore_from the newest checkpoint in {folder}"
+        return (
+            f"the coordinator of job '{self._name}' ({self._job_id}) is gone, and the job with it: "
+            f"{_why(str(error))}; {remedy}"
+        )
+
+
+def _why(account: str) -> str:
+    """What a dead coordinator died of, out of Ray's account of it."""
+    if "ray.kill" in account:
+        return (
+            "it was ended by ray.kill, or by itself as nobody had asked for its job for "
+            f"{LINGER_S:.0f} s after the end"
+        )
+    if "its node has died" in account:
+        return "its node died"
+    if "low on memory" in account:
+        return "its process was killed as its node ran low on memory"
+    return "its process died"
 
 
 class RayHost:
@@ -121,6 +196,20 @@ class RayHost:
         wanted = max(os.cpu_count() or 1, round(slots * graph.config.slot_cpus + 0.5))
         connect_to_ray(self._num_cpus or wanted, self._address, self._log_to_driver)
         job_id = new_job_id()
+        try:
+            client = self._start(graph, job_name, job_id)
+        except ray.exceptions.RayError as error:
+            _withdraw(job_id)
+            raise _start_error(graph, error) from None
+        except BaseException:
+            # An interrupt, above all: nobody would ever hear of this job.
+            _withdraw(job_id)
+            raise
+        print(_notice(job_name, client), file=sys.stderr, flush=True)
+        return client
+
+    def _start(self, graph: JobGraph, job_name: str, job_id: str) -> RayJobClient:
+        """The job is tied to this process until that is settled, so that it cannot be lost."""
         actor = ray.remote(JobCoordinator).options(
             name=coordinator_name(job_id),
             namespace=NAMESPACE,
@@ -129,12 +218,36 @@ class RayHost:
             max_restarts=0,
         )
         coordinator = actor.remote(cloudpickle.dumps(graph), job_id)
+        attachment = Attachment(job_id, coordinator)
         try:
             ray.get(coordinator.start.remote())
-        except ray.exceptions.RayError as error:
-            ray.kill(coordinator)
-            raise _start_error(graph, error) from None
-        return RayJobClient(job_id, job_name, coordinator)
+            if not graph.config.attached:
+                ray.get(coordinator.detach.remote())
+        except BaseException:
+            attachment.release()
+            raise
+        storage = graph.config.checkpoint.storage
+        if graph.config.attached:
+            return RayJobClient(job_id, job_name, coordinator, storage, attachment)
+        attachment.release()
+        return RayJobClient(job_id, job_name, coordinator, storage)
+
+
+def _withdraw(job_id: str) -> None:
+    """End a job whose submission broke off."""
+    with suppress(Exception):
+        coordinator = ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE)
+        ray.kill(coordinator, no_restart=True)
+
+
+def _notice(job_name: str, client: RayJobClient) -> str:
+    """The line that tells the user how to find the job again."""
+    job_id = client.get_job_id()
+    job = f"strom: job '{job_name}' has the id {job_id}"
+    if on_own_cluster():
+        return f"{job}, on a Ray of this program's own, which ends with it"
+    how = "ends with this program" if client.ends_with_program else "outlives this program"
+    return f"{job} and {how}; from another: strom.attach('{job_id}')"
 
 
 def _start_error(graph: JobGraph, error: Exception) -> Exception:

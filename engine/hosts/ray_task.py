@@ -13,6 +13,7 @@ import os
 import pickle
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any
 
 import cloudpickle
@@ -61,8 +62,10 @@ class TaskRunner:
         self._task: Task | None = None
         self._waiting: list[Mail] = []
         self._lock = threading.Lock()
+        self.ended: Future[None] = Future()
+        """Done when the thread is about to end."""
         self._thread = threading.Thread(
-            target=self._run, name=f"strom-{deployment.label}", daemon=True
+            target=self._live, name=f"strom-{deployment.label}", daemon=True
         )
 
     def start(self, peers: Mapping[TaskId, Address]) -> None:
@@ -76,11 +79,6 @@ class TaskRunner:
                 self._waiting.append(mail)
                 return
         self._task.post(mail)
-
-    def join(self, timeout: float) -> bool:
-        """Whether the thread has ended within `timeout` seconds."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
 
     def _report(self, report: TaskReport) -> None:
         """What cannot be sent, whatever the reason, fails the task instead."""
@@ -96,6 +94,12 @@ class TaskRunner:
         data = pickle.dumps(report, protocol=5)
         send = self._coordinator.report.remote
         self._numbers.send(lambda number: send(d.task, d.attempt, number, data))
+
+    def _live(self) -> None:
+        try:
+            self._run()
+        finally:
+            self.ended.set_result(None)
 
     def _run(self) -> None:
         d = self.deployment
@@ -187,8 +191,7 @@ class TaskActor:
         if runner is None or runner.deployment.attempt != attempt:
             return True
         runner.post(CancelTask())
-        while not runner.join(0):
-            await asyncio.sleep(0.005)
+        await asyncio.shield(asyncio.wrap_future(runner.ended))
         return True
 
     async def pid(self) -> int:

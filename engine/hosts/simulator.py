@@ -256,6 +256,8 @@ class Simulation:
 class SimulatedJob:
     """The client of a simulated job, which is over before anybody can ask."""
 
+    ends_with_program = True
+
     def __init__(self, result: SimulationResult) -> None:
         self.result = result
 

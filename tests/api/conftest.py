@@ -24,6 +24,7 @@ class FakeClient:
     outcome: JobStatus = JobStatus.FINISHED
     asked: list[str] = field(default_factory=list)
     cancelled: bool = False
+    ends_with_program: bool = True
 
     def get_job_id(self) -> str:
         return "job-1"

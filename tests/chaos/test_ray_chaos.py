@@ -258,8 +258,14 @@ def test_the_coordinator_is_killed(tmp_path: Path) -> None:
         if "JobCoordinator" in " ".join(p.cmdline()) and job_of(p.pid) == job.client.get_job_id()
     ]
     coordinator.kill()
-    with pytest.raises(strom.JobFailedError, match="coordinator"):
+    with pytest.raises(strom.JobFailedError) as caught:
         within(30.0, "the failure", lambda: list(job.published))
+    job_id = job.client.get_job_id()
+    assert str(caught.value) == (
+        f"the coordinator of job 'job' ({job_id}) is gone, and the job with it: its process died; "
+        f"start it again with restore_from the newest checkpoint in {job.state}/{job_id}"
+    )
+    assert caught.value.__suppress_context__, "Ray's own account is shown, too"
 
 
 def job_of(pid: int) -> str | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -232,10 +235,14 @@ def test_wake_ends_a_wait_from_another_thread() -> None:
     endpoint.wake()
 
 
-def test_close_leaves_no_descriptor_and_no_file() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+def exchange_files() -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob("*strom-exchange-*"))
+
+
+def test_close_leaves_no_descriptor_and_no_name() -> None:
+    before, files = len(os.listdir("/proc/self/fd")), exchange_files()
     ends = {t: SocketEndpoint(t, ExchangeConfig(), SECRET) for t in (A, B)}
-    paths = [Path(e.address.unix_path) for e in ends.values()]
+    addresses = [e.address for e in ends.values()]
     wire(1, ends, [LINK])
     settle(*ends.values())
     with stranger(ends[B]):
@@ -244,13 +251,48 @@ def test_close_leaves_no_descriptor_and_no_file() -> None:
             end.close()
             end.close()
     assert len(os.listdir("/proc/self/fd")) == before
-    assert not any(path.parent.exists() for path in paths)
+    for address in addresses:
+        with socket.socket(socket.AF_UNIX) as late, pytest.raises(ConnectionRefusedError):
+            late.connect(address.unix_path)
+    assert exchange_files() == files
 
 
-def test_the_unix_socket_is_private() -> None:
-    endpoint = SocketEndpoint(A, ExchangeConfig(), SECRET)
-    assert Path(endpoint.address.unix_path).parent.stat().st_mode & 0o777 == 0o700
-    endpoint.close()
+LISTEN_AND_WAIT = """
+import sys
+from strom.engine.exchange.listener import Listener
+listener = Listener("127.0.0.1")
+print(listener.address.unix_path.encode().hex(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_killed_process_leaves_nothing(tmp_path: Path) -> None:
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", LISTEN_AND_WAIT],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as owner:
+        assert owner.stdout is not None
+        name = bytes.fromhex(owner.stdout.readline().decode()).decode()
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.connect(name)
+        owner.kill()
+    with socket.socket(socket.AF_UNIX) as late, pytest.raises(ConnectionRefusedError):
+        late.connect(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_unix_socket_turns_other_users_away(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b, _ = pair
+    mine = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    with stranger(b, unix=True) as connection:
+        b.pump(0.0)
+        assert connection.recv(1) == b""
+    assert b.rejected_handshakes == 1
+    still_works(a, b)
 
 
 @pytest.mark.parametrize("rows", [10, 3000, 200_000])

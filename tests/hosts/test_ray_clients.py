@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import types
 from typing import Any
 
 import cloudpickle
 import pytest
-from strom.core.errors import JobFailedError
+from strom.core.errors import JobFailedError, TransportError
 from strom.core.job_status import JobStatus
 from strom.engine.hosts import ray_host
 from strom.engine.hosts.driver import JobOutcome
@@ -74,3 +75,71 @@ def test_a_client_that_knows_the_end_asks_no_more(
     client.cancel()
     with pytest.raises(JobFailedError, match="boom"):
         client.get_job_execution_result()
+
+
+# --- a coordinator that is gone ---------------------------------------------------------------
+
+ACCOUNT = """The actor died unexpectedly before finishing this task.
+\tclass_name: JobCoordinator
+\tactor_id: 2f0c
+\tpid: 71
+\tname: strom-job-id
+\tnamespace: strom
+\tip: 127.0.0.1
+"""
+"""How Ray begins."""
+
+
+def gone(monkeypatch: pytest.MonkeyPatch, end: str, checkpoints: str | None = None) -> str:
+    def get(call: Any) -> Any:
+        error = ray_host.ray.exceptions.ActorDiedError()
+        error.error_msg = ACCOUNT + end
+        raise error
+
+    monkeypatch.setattr(ray_host.ray, "get", get)
+    stand = types.SimpleNamespace(state=types.SimpleNamespace(remote=lambda: None))
+    with pytest.raises(JobFailedError) as caught:
+        RayJobClient("id", "job", stand, checkpoints).get_job_status()
+    assert caught.value.__suppress_context__
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [
+        ("The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR "
+         "Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of "
+         "file. There are some potential root causes. (1) The process is killed by SIGKILL by OOM "
+         "killer due to high memory usage. (2) ray stop --force is called.", "its process died"),
+        ("The actor is dead because it was killed by `ray.kill`.", "it was ended by ray.kill"),
+        ("The actor died because its node has died. Node Id: 1f", "its node died"),
+        ("1 worker(s) were killed due to the node running low on memory.",
+         "its process was killed as its node ran low on memory"),
+    ],
+)  # fmt: skip
+def test_what_a_coordinator_died_of_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, end: str, cause: str
+) -> None:
+    text = gone(monkeypatch, end)
+    assert f"the coordinator of job 'job' (id) is gone, and the job with it: {cause}" in text
+    assert "\n" not in text
+    assert "start it again from the beginning" in text
+
+
+def test_where_the_checkpoints_of_a_job_without_coordinator_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "in s3://bucket/state/id" in gone(monkeypatch, "", "s3://bucket/state/")
+
+
+def test_a_coordinator_out_of_reach_may_come_back(
+    coordinator: JobCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get(call: Any) -> Any:
+        raise ray_host.ray.exceptions.ActorUnavailableError("GOAWAY\nmore", None)
+
+    monkeypatch.setattr(ray_host.ray, "get", get)
+    client = RayJobClient("id", "job", Stand(coordinator))
+    with pytest.raises(TransportError, match=r"strom.attach\('id'\)") as caught:
+        client.get_job_execution_result()
+    assert "GOAWAY" not in str(caught.value)
