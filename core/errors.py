@@ -99,3 +99,13 @@ class JobFailedError(StromError):
 
 class JobCancelledError(StromError):
     """The job was cancelled."""
+
+
+def next_advice(error: BaseException) -> str:
+    """What to say behind a StopIteration that comes out of user code, or out of a generator of it:
+    alone it has no text. Empty for every other error."""
+    ended = isinstance(error, StopIteration)
+    if not ended and not isinstance(error.__cause__, StopIteration):
+        return ""
+    advice = "next() found its iterator at the end: give it a default, as in next(found, None)"
+    return advice if ended and not error.args else f" ({advice})"

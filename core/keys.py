@@ -92,7 +92,8 @@ class FunctionKey:
     function: Callable[[Any], Any]
 
     def keys(self, batch: Batch) -> list[Any]:
-        return findable(list(map(self.function, batch.rows())))
+        function = self.function
+        return findable([function(row) for row in batch.rows()])
 
     def key_columns(self, batch: Batch) -> None:
         return None
@@ -126,7 +127,7 @@ def findable(keys: list[Any]) -> list[Any]:
         tuples = (key for key in keys if type(key) is tuple)
         kinds.discard(tuple)
         kinds |= set(map(type, chain.from_iterable(tuples)))
-    return keys if kinds <= _EQUAL_TO_THEMSELVES else list(map(_findable, keys))
+    return keys if kinds <= _EQUAL_TO_THEMSELVES else [_findable(key) for key in keys]
 
 
 _NAN = float("nan")
@@ -136,7 +137,7 @@ _EQUAL_TO_THEMSELVES = frozenset({type(None), bool, int, str, bytes, date, datet
 
 def _findable(key: Any) -> Any:
     if isinstance(key, tuple):
-        parts = tuple(map(_findable, key))
+        parts = tuple([_findable(part) for part in key])
         same = all(map(operator.is_, parts, key))
         return key if same else tuple.__new__(type(key), parts)
     return _NAN if isinstance(key, float) and key != key else key

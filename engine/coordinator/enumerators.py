@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...api.connectors import SplitEnumerator
-from ...core.errors import CheckpointError, OperatorError
+from ...core.errors import CheckpointError, OperatorError, next_advice
 from ...core.ids import OperatorId, TaskId
 from ..messages import NoMoreSplits, SplitsAssigned
 
@@ -151,4 +151,4 @@ def load_states(pickled: Mapping[OperatorId, bytes]) -> dict[OperatorId, Any]:
 
 
 def _summary(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error}{next_advice(error)}"

@@ -15,7 +15,7 @@ from ...core.batch import Batch
 from ...core.clock import Clock
 from ...core.codes import CodeWidener
 from ...core.elements import CheckpointBarrier, Control, EndOfData, StreamStatus, Watermark
-from ...core.errors import OperatorError, StromError
+from ...core.errors import OperatorError, StromError, next_advice
 from ...core.ids import CheckpointId, OperatorId
 from ...operators.base import Operator, OperatorContext, SourceOperator
 from ...operators.registry import build_operator
@@ -261,6 +261,6 @@ class OperatorChain:
 def _text(error: BaseException) -> str:
     """What the error says; a user's exception may be unable to say it."""
     try:
-        return str(error)
+        return str(error) + next_advice(error)
     except Exception as second:
         return f"(its text cannot be had: {type(second).__name__})"

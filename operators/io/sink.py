@@ -63,7 +63,7 @@ class Prepared:
                 checkpoint = self.checkpoint_id
                 try:
                     self._result = tuple(self._make())
-                except Exception as error:
+                except BaseException as error:
                     self._failure = OperatorError(
                         *self._where,
                         f"preparing the commit of checkpoint {checkpoint} failed: {error!r}",
@@ -143,7 +143,9 @@ class SinkOperator(Operator):
         self._opened = False
         try:
             self._writer.close()
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             _log.warning("operator '%s': closing its writer failed", self.ctx.name, exc_info=True)
 
     def validate(self) -> None:

@@ -124,7 +124,9 @@ class ReplayableSourceOperator(SourceOperator):
         self._opened = False
         try:
             self._reader.close()
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             _log.warning("operator '%s': closing its reader failed", self.ctx.name, exc_info=True)
 
     def _handle(self, polled: Polled) -> PollStatus:

@@ -26,14 +26,17 @@ class UserFunction:
         _lifecycle(self.function, "open", context)
 
     def close(self, operator: str) -> None:
-        """Call the function's own `close`, if it was opened. Never raises: an error is logged under
-        the operator's name, for nothing can be done about it any more."""
+        """Call the function's own `close`, if it was opened. Never raises, not even
+        what `sys.exit()` does: it is logged under the operator's name, for nothing can be done
+        about it any more."""
         if not self._opened:
             return
         self._opened = False
         try:
             _lifecycle(self.function, "close")
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             _log.warning("operator '%s': closing its function failed", operator, exc_info=True)
 
 

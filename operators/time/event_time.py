@@ -124,7 +124,8 @@ def _by_record(batch: Batch, assign: Any, what: str) -> Timestamps:
     if batch.timestamps is None:
         results = [assign(row, MIN_TIMESTAMP) for row in rows]
     else:
-        results = list(map(assign, rows, batch.timestamps.tolist()))
+        stamps = batch.timestamps.tolist()
+        results = [assign(row, stamp) for row, stamp in zip(rows, stamps, strict=True)]
     return _to_millis(_array(results, what), what)
 
 
