@@ -23,6 +23,7 @@ from ...core.row_kind import ROW_KIND
 from ...state.backend import KeyedStateBackend
 from ...state.hash_columns import validity_of
 from ..columns import check_keys, fit
+from ..time.event_time import check_range
 from ..windows.compacting_buffer import owned_groups
 from .columns import Int64s, plain_columns
 
@@ -82,6 +83,7 @@ class JoinSide:
         stamps = columns.timestamps
         if stamps is None or stamps.min() == MIN_TIMESTAMP:
             raise no_timestamp_error()
+        check_range(stamps, f"{self._join}, {SIDES[self.port]} side")
         if ROW_KIND in columns.data.schema.names:
             raise TypeMismatchError(
                 f"{self._join}: the {SIDES[self.port]} side is a changelog (it has the column "
