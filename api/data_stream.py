@@ -33,6 +33,7 @@ from .event_time_method import EventTimeMethod
 from .expressions import is_expression, to_columns, to_key_selector
 from .functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
 from .functions import Partitioner as PartitionerFunction
+from .known_columns import check_columns, check_key_columns
 from .operator_settings import OperatorSettings
 from .output_tag import OutputTag
 from .table_joins import StreamTableJoins
@@ -157,6 +158,7 @@ class DataStream(OperatorSettings, EventTimeMethod, StreamTableJoins):
 
         schema_of(key_type)
         key = to_key_selector("key_by", keys)
+        check_key_columns("key_by", self, key)
         return KeyedStream(self._env, self._partitioned(KeyGroups(key)), key)
 
     def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
@@ -216,6 +218,7 @@ class DataStream(OperatorSettings, EventTimeMethod, StreamTableJoins):
             partitioner = stateless_method("partition_custom", partitioner, "partition")
         keys = key_selector if isinstance(key_selector, (list, tuple)) else (key_selector,)
         key = to_key_selector("partition_custom", tuple(keys))
+        check_key_columns("partition_custom", self, key)
         return self._view(Custom(partitioner, key))
 
     # --- ends --------------------------------------------------------------------------------
@@ -263,6 +266,7 @@ class DataStream(OperatorSettings, EventTimeMethod, StreamTableJoins):
 
     def _apply(self, spec: specs.OperatorSpec, name: str, **settings: Any) -> DataStream:
         """The stream of results of a new operator on this stream."""
+        check_columns(spec, self)
         operator = self._add(spec, name, **settings)
         return DataStream(self._env, (Input(operator),), operator)
 
