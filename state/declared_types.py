@@ -143,7 +143,7 @@ def _whole(kind: pa.DataType) -> Fits:
 
     def fits(value: Any) -> bool:
         if type(value) is int:
-            return least <= value <= greatest
+            return least <= value <= greatest  # type: ignore[no-any-return]
         return _is_int(value) and least <= int(value) <= greatest
 
     return fits
