@@ -264,7 +264,7 @@ PLACES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     ),
     "key selector": ("numbers", lambda env: numbers(env).key_by(pick).reduce(max)),
     "a key's hash": (
-        "it",
+        "numbers",
         lambda env: numbers(env).key_by(lambda n: OddKey(n, "hash")).reduce(lambda a, b: b),
     ),
     "a key's equality": (
