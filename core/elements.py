@@ -18,6 +18,11 @@ MAX_TIMESTAMP: Final = 2**63 - 1
 """The watermark after the last record of a bounded stream: closes every window, fires every
 timer."""
 
+LEAST_EVENT_TIME: Final = -(2**62)
+GREATEST_EVENT_TIME: Final = 2**62
+"""Event times that records are given lie between these, 146 million years before and after 1970: a
+window or an interval around such a time stays within int64."""
+
 
 @dataclass(frozen=True, slots=True)
 class Watermark:

@@ -64,8 +64,18 @@ def described(error: BaseException) -> str:
     >>> described(KeyError("n")), described(KeyboardInterrupt())
     ("KeyError: 'n'", 'KeyboardInterrupt')
     """
-    text = text_of(error)
+    text = text_of(error) + next_advice(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def next_advice(error: BaseException) -> str:
+    """What to say behind a StopIteration that comes out of user code, or out of a generator of it:
+    alone it has no text. Empty for every other error."""
+    ended = isinstance(error, StopIteration)
+    if not ended and not isinstance(error.__cause__, StopIteration):
+        return ""
+    advice = "next() found its iterator at the end: give it a default, as in next(found, None)"
+    return advice if ended and not error.args else f" ({advice})"
 
 
 def traced(error: BaseException) -> str:

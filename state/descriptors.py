@@ -9,7 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class StateDescriptor:
-    """`name` is unique within an operator and is the state's identity across restores."""
+    """`name` is unique within an operator and is the state's identity across restores. `type_info`
+    is a type of `Types`, an Arrow type, or int, float, bool, str or bytes: what is written must fit
+    (`declared_types`); None, or anything else, takes every value."""
 
     name: str
     type_info: Any = None

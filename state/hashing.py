@@ -161,7 +161,7 @@ def _hash_dataclass(key: Any) -> int:
     """The hash of the qualified class name (a str), then those of the fields that take part in
     comparison, 8 bytes little-endian each."""
     fields = [getattr(key, f.name) for f in dataclasses.fields(key) if f.compare]
-    hashes = [_hash_str(type(key).__qualname__), *map(stable_hash, fields)]
+    hashes = [_hash_str(type(key).__qualname__), *[stable_hash(field) for field in fields]]
     return xxh64_intdigest(struct.pack(f"<{len(hashes)}Q", *hashes), TAG_DATACLASS)
 
 

@@ -193,7 +193,7 @@ def upsert_distinct(column: pa.DictionaryArray, upsert: Callable[[pa.Array], Slo
 def hashable(value: Any) -> Any:
     """A hashable stand-in for an Arrow value: lists as tuples, structs as tuples of pairs."""
     if isinstance(value, list):
-        return ("list", *map(hashable, value))
+        return ("list", *[hashable(part) for part in value])
     if isinstance(value, dict):
         return ("struct", *((name, hashable(item)) for name, item in value.items()))
     return value

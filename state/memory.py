@@ -18,6 +18,7 @@ from ..core.ids import KeyGroupRange
 from .backend import AccColumn, CurrentKey, KeyedSnapshot, KeyedStateBackend, StateTable
 from .buffers import MemoryBufferState
 from .carry import check_restored, join
+from .declared_types import declared_type
 from .descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -287,17 +288,21 @@ def _kind_of(descriptor: RowDescriptor) -> str:
 
 
 def _view(descriptor: RowDescriptor, cell: CurrentKey, spaces: Spaces) -> RowState:
+    what = f"state '{descriptor.name}'"
+    declared = declared_type(what, descriptor.type_info)
     match descriptor:
         case ValueStateDescriptor():
-            return MemoryValueState(cell, spaces)
+            return MemoryValueState(cell, spaces, declared)
         case ListStateDescriptor():
-            return MemoryListState(cell, spaces)
+            return MemoryListState(cell, spaces, declared)
         case MapStateDescriptor():
-            return MemoryMapState(cell, spaces)
+            values = declared_type(what, descriptor.value_type_info)
+            keys = declared_type(f"the map key of {what}", descriptor.type_info)
+            return MemoryMapState(cell, spaces, values, keys)
         case ReducingStateDescriptor():
-            return MemoryReducingState(cell, spaces, descriptor.reduce_function)
+            return MemoryReducingState(cell, spaces, descriptor.reduce_function, declared)
         case AggregatingStateDescriptor():
-            return MemoryAggregatingState(cell, spaces, descriptor.agg_function)
+            return MemoryAggregatingState(cell, spaces, descriptor.agg_function, declared)
 
 
 def _kind_mismatch(name: str, known: str, asked: str) -> StateError:

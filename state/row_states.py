@@ -3,6 +3,9 @@
 Stored per kind: value, the value; list, a list; map, a dict; reducing, the reduction so far;
 aggregating, the accumulator. A key is absent rather than stored empty. No call hashes a key more
 than the dict does: key groups matter only to snapshots.
+
+What a state with a declared type is to store (`declared_types`) is looked at before it is stored;
+TypeMismatchError leaves the state as it was.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from .backend import CurrentKey, NamespacedState
+from .declared_types import DeclaredType
 from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
 
 Spaces = dict[Any, dict[Any, Any]]
@@ -26,9 +30,13 @@ class _RowState(NamespacedState):
     Invariant: `_data` is `_spaces[_namespace]`, or an empty dict that is not in there (yet).
     """
 
-    def __init__(self, cell: CurrentKey, spaces: Spaces) -> None:
+    def __init__(
+        self, cell: CurrentKey, spaces: Spaces, declared: DeclaredType | None = None
+    ) -> None:
         self._cell = cell
         self._spaces = spaces
+        self._declared = declared
+        """Of what is stored: value, element, map value, reduction, accumulator. None: anything."""
         self._namespace: Any = None
         self._data = spaces.setdefault(None, {})
 
@@ -50,15 +58,24 @@ class _RowState(NamespacedState):
             data = self._data = self._spaces.setdefault(self._namespace, data)
         data[self._cell.key] = stored
 
+    def _check(self, values: Iterable[Any]) -> None:
+        declared = self._declared
+        if declared is not None:
+            for value in values:
+                if value is not None and not declared.fits(value):
+                    declared.refuse(value)
+
 
 class MemoryValueState(_RowState, ValueState):
     def value(self) -> Any:
         return self._data.get(self._cell.key)
 
     def update(self, value: Any) -> None:
-        data = self._data
+        data, declared = self._data, self._declared
         if value is None:
             self.clear()
+        elif declared is not None and not declared.fits(value):
+            declared.refuse(value)
         elif data:
             data[self._cell.key] = value
         else:
@@ -83,6 +100,9 @@ class MemoryListState(_RowState, ListState):
         return iter(list(self._data.get(self._cell.key, ())))
 
     def add(self, value: Any) -> None:
+        declared = self._declared
+        if declared is not None and value is not None and not declared.fits(value):
+            declared.refuse(value)
         stored = self._data.get(self._cell.key)
         if stored is None:
             self._store([value])
@@ -91,6 +111,7 @@ class MemoryListState(_RowState, ListState):
 
     def add_all(self, values: Iterable[Any]) -> None:
         added = list(values)
+        self._check(added)
         stored = self._data.get(self._cell.key)
         if stored is not None:
             stored.extend(added)
@@ -99,6 +120,7 @@ class MemoryListState(_RowState, ListState):
 
     def update(self, values: Iterable[Any]) -> None:
         replaced = list(values)
+        self._check(replaced)
         if replaced:
             self._store(replaced)
         else:
@@ -106,6 +128,16 @@ class MemoryListState(_RowState, ListState):
 
 
 class MemoryMapState(_RowState, MapState):
+    def __init__(
+        self,
+        cell: CurrentKey,
+        spaces: Spaces,
+        declared: DeclaredType | None = None,
+        declared_key: DeclaredType | None = None,
+    ) -> None:
+        super().__init__(cell, spaces, declared)
+        self._declared_key = declared_key
+
     def _entries(self) -> dict[Any, Any]:
         return self._data.get(self._cell.key) or {}
 
@@ -113,6 +145,11 @@ class MemoryMapState(_RowState, MapState):
         return self._entries().get(key)
 
     def put(self, key: Any, value: Any) -> None:
+        declared, declared_key = self._declared, self._declared_key
+        if declared is not None and value is not None and not declared.fits(value):
+            declared.refuse(value)
+        if declared_key is not None and key is not None and not declared_key.fits(key):
+            declared_key.refuse(key)
         stored = self._data.get(self._cell.key)
         if stored is None:
             self._store({key: value})
@@ -120,11 +157,17 @@ class MemoryMapState(_RowState, MapState):
             stored[key] = value
 
     def put_all(self, dict_value: dict[Any, Any]) -> None:
+        dict_value = dict(dict_value)
+        self._check(dict_value.values())
+        if self._declared_key is not None:
+            for key in dict_value:
+                if key is not None and not self._declared_key.fits(key):
+                    self._declared_key.refuse(key)
         stored = self._data.get(self._cell.key)
         if stored is not None:
             stored.update(dict_value)
         elif dict_value:
-            self._store(dict(dict_value))
+            self._store(dict_value)
 
     def remove(self, key: Any) -> None:
         stored = self._data.get(self._cell.key)
@@ -150,8 +193,14 @@ class MemoryMapState(_RowState, MapState):
 
 
 class MemoryReducingState(_RowState, ReducingState):
-    def __init__(self, cell: CurrentKey, spaces: Spaces, function: Any) -> None:
-        super().__init__(cell, spaces)
+    def __init__(
+        self,
+        cell: CurrentKey,
+        spaces: Spaces,
+        function: Any,
+        declared: DeclaredType | None = None,
+    ) -> None:
+        super().__init__(cell, spaces, declared)
         self._reduce = getattr(function, "reduce", function)
 
     def get(self) -> Any:
@@ -159,12 +208,21 @@ class MemoryReducingState(_RowState, ReducingState):
 
     def add(self, value: Any) -> None:
         so_far = self._data.get(self._cell.key, _ABSENT)
-        self._store(value if so_far is _ABSENT else self._reduce(so_far, value))
+        reduced = value if so_far is _ABSENT else self._reduce(so_far, value)
+        if self._declared is not None:
+            self._check((value, reduced))
+        self._store(reduced)
 
 
 class MemoryAggregatingState(_RowState, AggregatingState):
-    def __init__(self, cell: CurrentKey, spaces: Spaces, function: Any) -> None:
-        super().__init__(cell, spaces)
+    def __init__(
+        self,
+        cell: CurrentKey,
+        spaces: Spaces,
+        function: Any,
+        declared: DeclaredType | None = None,
+    ) -> None:
+        super().__init__(cell, spaces, declared)
         self._function = function
 
     def get(self) -> Any:
@@ -175,7 +233,10 @@ class MemoryAggregatingState(_RowState, AggregatingState):
         accumulator = self._data.get(self._cell.key, _ABSENT)
         if accumulator is _ABSENT:
             accumulator = self._function.create_accumulator()
-        self._store(self._function.add(value, accumulator))
+        accumulator = self._function.add(value, accumulator)
+        if self._declared is not None:
+            self._check((accumulator,))
+        self._store(accumulator)
 
 
 _ABSENT = object()

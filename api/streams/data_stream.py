@@ -32,6 +32,7 @@ from ..jobs.collected import CollectedResults, collect
 from ..jobs.environment import DEFAULT_HOST, Environment
 from ..jobs.host import Host
 from ..specs.columns import to_key_selector
+from ..specs.known_columns import check_key_columns
 from ..specs.records import SinkSpec, SourceSpec
 from ..types.type_info import schema_of
 from ..watermarks import WatermarkStrategy
@@ -105,6 +106,7 @@ class DataStream(Records["DataStream"], TableJoins["DataStream"]):
         `key_type` is PyFlink's: keys need no declared type here, so it is only checked."""
         schema_of(key_type)
         key = to_key_selector("key_by", keys)
+        check_key_columns("key_by", self._inputs, key)
         return KeyedStream(self._env, self._partitioned(KeyGroups(key)), key)
 
     def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:

@@ -37,6 +37,7 @@ from ..functions.user_functions import Partitioner as PartitionerFunction
 from ..functions.validation import require_function, stateless_method
 from ..jobs.environment import Environment
 from ..specs.columns import to_key_selector
+from ..specs.known_columns import check_columns, check_key_columns
 from ..specs.records import OperatorSpec
 from ..specs.schemas import schema_of_inputs
 from .settings import OperatorSettings
@@ -100,6 +101,7 @@ class Stream(OperatorSettings, ABC, Generic[Out]):
             partitioner = stateless_method("partition_custom", partitioner, "partition")
         keys = key_selector if isinstance(key_selector, (list, tuple)) else (key_selector,)
         key = to_key_selector("partition_custom", tuple(keys))
+        check_key_columns("partition_custom", self._inputs, key)
         return self._view(Custom(partitioner, key))
 
     # --- inside ------------------------------------------------------------------------------
@@ -116,6 +118,8 @@ class Stream(OperatorSettings, ABC, Generic[Out]):
         **settings: Any,
     ) -> Out:
         """The stream of results of a new operator; on this stream unless `inputs` are given."""
+        if inputs is None:
+            check_columns(spec, self._inputs)
         operator = self._add(spec, name, inputs, **settings)
         return self._stream((Input(operator),), operator)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...api.connectors.base import SplitEnumerator
 from ...core.errors import CheckpointError, OperatorError
+from ...core.failure_text import described
 from ...core.ids import OperatorId, TaskId
 from ..messages import NoMoreSplits, SplitsAssigned
 
@@ -151,4 +152,4 @@ def load_states(pickled: Mapping[OperatorId, bytes]) -> dict[OperatorId, Any]:
 
 
 def _summary(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return described(error)

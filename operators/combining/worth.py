@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...core.batch import Batch, ColumnBatch
-from ...core.elements import MIN_TIMESTAMP
+from ...core.elements import GREATEST_EVENT_TIME, LEAST_EVENT_TIME
 from ...core.row_kind import ROW_KIND
 
 MOST_HELD = 1 << 17
@@ -78,9 +78,11 @@ class Worth:
 
 
 def can_combine(batch: Batch) -> bool:
-    """Whether these are columns of inserted records that have timestamps."""
+    """Whether these are columns of inserted records that have event times. Others go by: it is the
+    window operator that refuses them."""
     if not isinstance(batch, ColumnBatch) or batch.timestamps is None:
         return False
     if ROW_KIND in batch.data.schema.names:
         return False
-    return bool(batch.timestamps.min() != MIN_TIMESTAMP)
+    least, greatest = batch.timestamps.min(), batch.timestamps.max()
+    return bool(least >= LEAST_EVENT_TIME and greatest <= GREATEST_EVENT_TIME)

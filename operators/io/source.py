@@ -26,7 +26,7 @@ from ...state.descriptors import ListStateDescriptor
 from ...state.faces import ListState
 from ..base import PollStatus, SourceOperator
 from ..closing import warn_of_close
-from ..time.event_time import make_tracker
+from ..time.event_time import check_range, make_tracker
 from ..time.split_time import SplitEventTime
 
 SPLITS = ListStateDescriptor("splits")
@@ -151,6 +151,8 @@ class ReplayableSourceOperator(SourceOperator):
             self._time.remove(split_id)
 
     def _emit(self, batch: Batch, split_id: str) -> None:
+        if batch.timestamps is not None:
+            check_range(batch.timestamps, f"split '{split_id}'")
         if self._time is None:
             self.out.emit(batch)
             return

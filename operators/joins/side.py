@@ -25,6 +25,7 @@ from ...state.backend import KeyedStateBackend
 from ...state.hash_columns import validity_of
 from ...state.key_groups import owned_groups
 from ..columns import check_keys, fit
+from ..time.event_time import check_range
 
 SIDES = ("left", "right")
 
@@ -80,6 +81,7 @@ class JoinSide:
         stamps = columns.timestamps
         if stamps is None or stamps.min() == MIN_TIMESTAMP:
             raise no_timestamp_error()
+        check_range(stamps, f"{self._join}, {SIDES[self.port]} side")
         if ROW_KIND in columns.data.schema.names:
             raise TypeMismatchError(
                 f"{self._join}: the {SIDES[self.port]} side is a changelog (it has the column "

@@ -87,7 +87,7 @@ def distinct_key(item: Any) -> Any:
     if isinstance(item, float):
         return None if item != item else item
     if isinstance(item, (list, tuple)):
-        return ("list", *map(distinct_key, item))
+        return ("list", *[distinct_key(part) for part in item])
     if isinstance(item, dict):
-        return ("struct", *((name, distinct_key(value)) for name, value in item.items()))
+        return ("struct", *[(name, distinct_key(value)) for name, value in item.items()])
     return item

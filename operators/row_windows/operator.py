@@ -21,7 +21,7 @@ from ...api.windows.triggers import EventTimeTrigger, ProcessingTimeTrigger
 from ...core.batch import Batch, ColumnBatch
 from ...core.constants import LATE_DROPPED
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from ...core.errors import GraphError, StateError
+from ...core.errors import GraphError, StateError, TypeMismatchError
 from ...state.descriptors import ValueStateDescriptor
 from ...state.window_progress import WindowProgress
 from ..base import Operator
@@ -176,9 +176,23 @@ class RowWindowOperator(Operator):
         return taken
 
     def _first_seen(self, window: Any, namespace: Namespace) -> set[Any] | None:
+        """For a window that no record of the batch fell into before: see `_armed`."""
+        if window.max_timestamp() >= MAX_TIMESTAMP or getattr(window, "start", 0) < MIN_TIMESTAMP:
+            self._check_bounds(window)
         armed: set[Any] | None = None if self._is_late(self._end_of_life(window)) else set()
         self._armed[namespace] = armed
         return armed
+
+    def _check_bounds(self, window: Any) -> None:
+        """TypeMismatchError for a window that no watermark would ever end, as it ends behind the
+        last one. Others, such as the global window, end with the last one."""
+        within = getattr(window, "start", 0) >= MIN_TIMESTAMP
+        if not within or getattr(window, "end", window.max_timestamp()) > MAX_TIMESTAMP:
+            raise TypeMismatchError(
+                f"window operator '{self.ctx.name}': a record's window {window} begins or ends "
+                f"beyond all timestamps, which are from {MIN_TIMESTAMP} to {MAX_TIMESTAMP}: "
+                "correct the record's time, or filter it out before the window"
+            )
 
     def _added(
         self,

@@ -22,7 +22,7 @@ from ...state.descriptors import (
     ValueStateDescriptor,
 )
 from ..rows.runtime_context import OperatorMetricGroup, OperatorRuntimeContext
-from ..rows.timers import Timers
+from ..rows.timers import Timers, timer_time
 from .window_namespace import Namespace
 
 
@@ -83,16 +83,20 @@ class TriggerWindow:
         return self._group
 
     def register_processing_time_timer(self, time: int) -> None:
-        self._timers.register_processing(time, self._namespace)
+        self._timers.register_processing(
+            timer_time(time, "register_processing_time_timer"), self._namespace
+        )
 
     def register_event_time_timer(self, time: int) -> None:
-        self._timers.register_event(time, self._namespace)
+        self._timers.register_event(timer_time(time, "register_event_time_timer"), self._namespace)
 
     def delete_processing_time_timer(self, time: int) -> None:
-        self._timers.delete_processing(time, self._namespace)
+        self._timers.delete_processing(
+            timer_time(time, "delete_processing_time_timer"), self._namespace
+        )
 
     def delete_event_time_timer(self, time: int) -> None:
-        self._timers.delete_event(time, self._namespace)
+        self._timers.delete_event(timer_time(time, "delete_event_time_timer"), self._namespace)
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
         return self._states.of(state_descriptor, self._namespace)

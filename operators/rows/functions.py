@@ -43,7 +43,8 @@ class MapOperator(_RowOperator):
         super().__init__(spec.function, "map", spec.schema)
 
     def process(self, batch: Batch, port: int = 0) -> None:
-        self._emit(ObjectBatch(list(map(self._function.call, batch.rows())), batch.timestamps))
+        call = self._function.call
+        self._emit(ObjectBatch([call(row) for row in batch.rows()], batch.timestamps))
 
 
 class FlatMapOperator(_RowOperator):
@@ -97,8 +98,8 @@ class FilterOperator(_RowOperator):
         super().__init__(spec.function, "filter", None)
 
     def process(self, batch: Batch, port: int = 0) -> None:
-        results = list(map(self._function.call, batch.rows()))
-        mask = _truth(results)
+        call = self._function.call
+        mask = _truth([call(row) for row in batch.rows()])
         if mask.all():
             self.out.emit(batch)
         elif isinstance(batch, ColumnBatch):
@@ -112,12 +113,12 @@ class FilterOperator(_RowOperator):
 
 def _truth(results: list[Any]) -> npt.NDArray[np.bool_]:
     try:
-        return np.fromiter(map(bool, results), dtype=np.bool_, count=len(results))
+        return np.fromiter([bool(result) for result in results], np.bool_, len(results))
     except Exception as error:
-        bad = next(result for result in results if _has_no_truth(result))
+        bad = next((result for result in results if _has_no_truth(result)), None)
         raise TypeMismatchError(
             f"the filter function returned {bad!r} ({type(bad).__name__}), which is neither true "
-            f"nor false: {error}"
+            f"nor false: {type(error).__name__}: {error}"
         ) from error
 
 

@@ -7,17 +7,17 @@ timestamps and side outputs are sorted out once per batch.
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from ...api.functions.user_functions import TimeDomain
 from ...api.specs.records import KeyedProcessSpec
 from ...core.batch import Batch
+from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...state.backend import KeyedStateBackend
 from ..base import Operator
 from .collector import Collector, check_iterable
 from .runtime_context import OperatorRuntimeContext
-from .timers import Timers
+from .timers import Timers, timer_time
 from .user_function import UserFunction
 
 _TIMER_STATES = ("__event_timers", "__processing_timers")
@@ -38,16 +38,24 @@ class KeyedTimerService:
         return self._timers.watermark
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        self._timers.register_processing(operator.index(timestamp))
+        if type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            timestamp = timer_time(timestamp, "register_processing_time_timer")
+        self._timers.register_processing(timestamp)
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        self._timers.register_event(operator.index(timestamp))
+        if type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            timestamp = timer_time(timestamp, "register_event_time_timer")
+        self._timers.register_event(timestamp)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        self._timers.delete_processing(operator.index(timestamp))
+        if type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            timestamp = timer_time(timestamp, "delete_processing_time_timer")
+        self._timers.delete_processing(timestamp)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        self._timers.delete_event(operator.index(timestamp))
+        if type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            timestamp = timer_time(timestamp, "delete_event_time_timer")
+        self._timers.delete_event(timestamp)
 
 
 class _Context:

@@ -7,10 +7,12 @@ later rather than at once.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from ...core.errors import TypeMismatchError
 from ..base import OperatorContext
 
 Fire = Callable[[int, Any, Any], None]
@@ -93,3 +95,18 @@ class Timers:
     def _wake_after(self, timestamp: int) -> None:
         if timestamp < MAX_TIMESTAMP:
             self._wake_at(timestamp + 1)
+
+
+def timer_time(timestamp: Any, method: str) -> int:
+    """The time of a timer that a user's function asks for. TypeMismatchError naming the method
+    unless it is an int that a timestamp can be: no watermark and no clock reaches any other."""
+    try:
+        time = operator.index(timestamp)
+    except TypeError:
+        time = None
+    if time is None or not MIN_TIMESTAMP <= time <= MAX_TIMESTAMP:
+        raise TypeMismatchError(
+            f"{method}({timestamp!r}): a timer's time is an int of ms since the epoch, from -2^63 "
+            "to 2^63 - 1; round other numbers, and use datetime.timestamp() * 1000 of datetimes"
+        )
+    return time

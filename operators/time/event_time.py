@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from ...api.watermarks import TimestampAssigner, WatermarkStrategy
 from ...core.arrays import numpy_of
 from ...core.batch import Batch, ColumnBatch, Timestamps, to_columns
-from ...core.elements import MIN_TIMESTAMP
+from ...core.elements import GREATEST_EVENT_TIME, LEAST_EVENT_TIME, MIN_TIMESTAMP
 from ...core.errors import ConfigurationError, TypeMismatchError
 from .watermark_generators import make_generator
 
@@ -64,10 +64,10 @@ def extract_timestamps(batch: Batch, assigner: Any) -> Timestamps:
     """The event time of each record: int64[n], ms since the epoch.
 
     assigner: see WatermarkStrategy. Raises TypeMismatchError naming the column or function and the
-    first record that has no timestamp (null) or one of another type.
+    first record that has no timestamp (null), one of another type, or one that is out of range.
     """
     if isinstance(assigner, str):
-        return _to_millis(_column(batch, assigner), f"timestamp column '{assigner}'")
+        return _to_times(_column(batch, assigner), f"timestamp column '{assigner}'")
     if isinstance(assigner, TimestampAssigner) or hasattr(assigner, "extract_timestamp"):
         name = f"timestamp assigner {type(assigner).__name__}"
         return _by_record(batch, assigner.extract_timestamp, name)
@@ -80,13 +80,30 @@ def extract_timestamps(batch: Batch, assigner: Any) -> Timestamps:
                 f"timestamp expression {assigner} gave {len(series)} values for {len(batch)} "
                 "records"
             )
-        return _to_millis(series.to_arrow(), f"timestamp expression {assigner}")
+        return _to_times(series.to_arrow(), f"timestamp expression {assigner}")
     if callable(assigner):
         name = getattr(assigner, "__name__", type(assigner).__name__)
         return _by_record(batch, assigner, f"timestamp assigner {name}")
     raise ConfigurationError(
         "a timestamp assigner is a column name, a polars expression, a TimestampAssigner or a "
         f"function (value, record_timestamp) -> ms, not {assigner!r}"
+    )
+
+
+def check_range(stamps: Timestamps, what: str) -> None:
+    """TypeMismatchError naming `what` and the first record whose event time is out of range: it is
+    told at once, and not by the window that it leaves int64 with."""
+    if not len(stamps):
+        return
+    if stamps.min() >= LEAST_EVENT_TIME and stamps.max() <= GREATEST_EVENT_TIME:
+        return
+    out = (stamps < LEAST_EVENT_TIME) | (stamps > GREATEST_EVENT_TIME)
+    record = int(np.flatnonzero(out)[0])
+    raise TypeMismatchError(
+        f"{what}: record {record} of the batch has the timestamp {stamps[record]}, which is no "
+        f"event time: these are ms since the epoch, from {LEAST_EVENT_TIME} to "
+        f"{GREATEST_EVENT_TIME} (-2^62 to 2^62; -2^63 stands for none); filter such records "
+        "out, or give them a time, before timestamps are assigned"
     )
 
 
@@ -124,8 +141,9 @@ def _by_record(batch: Batch, assign: Any, what: str) -> Timestamps:
     if batch.timestamps is None:
         results = [assign(row, MIN_TIMESTAMP) for row in rows]
     else:
-        results = list(map(assign, rows, batch.timestamps.tolist()))
-    return _to_millis(_array(results, what), what)
+        stamps = batch.timestamps.tolist()
+        results = [assign(row, stamp) for row, stamp in zip(rows, stamps, strict=True)]
+    return _to_times(_array(results, what), what)
 
 
 def _array(values: list[Any], what: str) -> pa.Array:
@@ -133,6 +151,12 @@ def _array(values: list[Any], what: str) -> pa.Array:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise TypeMismatchError(f"{what}: values are not timestamps: {error}") from error
+
+
+def _to_times(array: pa.Array, what: str) -> Timestamps:
+    stamps = _to_millis(array, what)
+    check_range(stamps, what)
+    return stamps
 
 
 def _to_millis(array: pa.Array, what: str) -> Timestamps:

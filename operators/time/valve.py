@@ -92,8 +92,8 @@ class WatermarkValve:
 
     def _became_active(self, channel: _Channel) -> list[Action]:
         channel.aligned = channel.watermark >= self.watermark
-        if self.active:
-            return []
+        if self.active:  # where none was aligned, this one may be the first
+            return self._advance_to_minimum()
         self.active = True
         return [StreamStatus(True)]
 

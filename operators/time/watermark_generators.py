@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import operator
+from typing import Any, Protocol
 
 from ...api.watermarks import (
     BoundedOutOfOrderness,
@@ -12,7 +13,7 @@ from ...api.watermarks import (
     WatermarkGenerator,
 )
 from ...core.batch import Batch
-from ...core.elements import MIN_TIMESTAMP
+from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.errors import TypeMismatchError
 
 
@@ -72,13 +73,25 @@ class RecordGenerator:
         greatest: int | None = None
         for value, stamp in zip(batch.rows(), stamps, strict=True):
             watermark = on_event(value, stamp)
-            if watermark is not None and (greatest is None or watermark > greatest):
-                greatest = watermark
+            if watermark is not None:
+                watermark = self._checked("on_event", watermark)
+                if greatest is None or watermark > greatest:
+                    greatest = watermark
         return greatest
 
     def periodic(self) -> int:
         watermark = self._generator.on_periodic()
-        return MIN_TIMESTAMP if watermark is None else watermark
+        return MIN_TIMESTAMP if watermark is None else self._checked("on_periodic", watermark)
+
+    def _checked(self, method: str, watermark: Any) -> int:
+        if not isinstance(watermark, bool) and hasattr(watermark, "__index__"):
+            time = operator.index(watermark)
+            if MIN_TIMESTAMP <= time <= MAX_TIMESTAMP:
+                return time
+        raise TypeMismatchError(
+            f"{type(self._generator).__name__}.{method} returned {watermark!r}, which is no "
+            "watermark: return None, or an int of ms since the epoch, from -2^63 to 2^63 - 1"
+        )
 
 
 def make_generator(config: GeneratorConfig) -> BatchGenerator:

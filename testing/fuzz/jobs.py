@@ -1,4 +1,5 @@
-"""A case run as whole jobs: alone, crashed in the simulator, continued at another parallelism."""
+"""A case run as whole jobs: alone, crashed in the simulator, continued at another parallelism, and
+with a function that raises."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ from .comparing import plain, plain_rows
 from .folds import Record
 from .model import model_result
 from .programs import filtered, program, strategy
+from .raising import draw_faults, results_after
 from .results import Result, fires_again
 
 LANES = 4
@@ -52,6 +54,11 @@ def job_results(case: Case) -> Iterator[tuple[str, Case, Result, Result]]:
         lambda: nullcontext(CollectProbe(build)), checkpointed(ways, 3), ways, case.seed
     )
     found["rescaled"], _ = run_rescaled(lambda: nullcontext(CollectProbe(build)), ways, case.seed)
+    sources = [_rows(case, lane) for lane in lanes]
+    for fault in draw_faults(case):
+        after = results_after(case, fault, sources, slack)
+        if after is not None:
+            found[f"raised, {fault}"] = after
     for way, rows in found.items():
         yield way, in_time, expected, Result(plain_rows(rows))
 

@@ -33,6 +33,7 @@ from strom import (
 )
 from strom.api.streams.stream import known_schema
 from strom.core.batch import ColumnBatch
+from strom.core.errors import GraphError
 from strom.core.row_kind import ROW_KIND, ROW_KIND_FIELD
 from strom.testing.operator_harness import OperatorHarness
 
@@ -224,9 +225,6 @@ def test_columns_that_are_not_known(env: Any) -> None:
         records.lookup_join(lambda keys: OTHERS, "k"),
         anything.broadcast_join(others, "k", left_type=right),
         records.key_by(lambda r: r.k).window(WINDOW).aggregate(n=count()),
-        records.key_by("k").aggregate(n=sum_("missing")),
-        records.key_by("missing").aggregate(n=count()),
-        records.key_by("k").aggregate(n=sum_(pl.col("missing"))),
     ]
     assert [known_schema(stream) for stream in streams] == [None] * len(streams)
     outer = others.key_by("k").join(keyed, "left", right_type=right)
@@ -239,3 +237,85 @@ def test_an_outer_join_behind_tables_needs_no_declaration(env: Any) -> None:
     joined = known_schema(records.select("k", "n").key_by("k").join(totals.key_by("k"), "left"))
     assert joined is not None
     assert joined.names == ["k", "n", "total", ROW_KIND]
+
+
+WRONG: dict[str, Callable[[Any], Any]] = {
+    r"^key_by\(nope\): the stream has no column 'nope'; it has k: int32, t: string": (
+        lambda s: s.key_by("nope")
+    ),
+    r"^key_by\(k, x, y\): the stream has no column 'x'": lambda s: s.key_by("k", "x", "y"),
+    r"^key_by\(.*\): the stream has no column 'x'; it": lambda s: s.key_by(
+        pl.col("x") + pl.col("k")
+    ),
+    r"^key_by\(t\): the stream has no column 't'; it has n: int64$": (
+        lambda s: s.select("n").key_by("t")
+    ),
+    r"^partition_custom\(nope\): the stream has no column": (
+        lambda s: s.partition_custom(lambda key, n: 0, "nope")
+    ),
+    r"^sum\('t'\): the column 't' holds values of type string, .* up; the stream has k: int32": (
+        lambda s: s.key_by("k").sum("t")
+    ),
+    r"^sum\(1\): the column 't' holds values of type string": lambda s: s.key_by("k").sum(1),
+    r"^sum\('day'\): the column 'day' holds values of type date32": (
+        lambda s: s.key_by(lambda r: r.k).sum("day")
+    ),
+    r"^sum\(99\): the stream has only 9 columns": lambda s: s.key_by("k").sum(99),
+    r"^max_by\('x'\): the stream has no column 'x'": lambda s: s.key_by("k").max_by("x"),
+    r"^aggregate\(a=mean\(t\)\): the column 't' holds values of type string": (
+        lambda s: s.key_by("k").aggregate(a=mean("t"))
+    ),
+    r"^aggregate\(a=stddev\(d.*\)\): the column 'd' holds values of type string": (
+        lambda s: s.key_by("k").aggregate(a=stddev("d"))
+    ),
+    r"^aggregate\(a=sum\(cost\)\): the column 'cost' holds values of type decimal": (
+        lambda s: s.key_by("k").over(order="arrival").aggregate(a=sum_("cost"))
+    ),
+    r"^aggregate\(a=sum\(w\)\): the column 'w' holds values of type string_view": (
+        lambda s: s.key_by("k").window(WINDOW).aggregate(n=count(), a=sum_("w"))
+    ),
+    r"^aggregate\(t=sum\(t\)\): the column 't' holds": (
+        lambda s: s.window_all(TumblingProcessingTimeWindows.of(1)).sum("t")
+    ),
+    r"^aggregate\(a=min\(x\)\): the stream has no column 'x'": (
+        lambda s: s.key_by("k").window(WINDOW).aggregate(a=min_("x"))
+    ),
+    r"^aggregate\(a=arg_max\(k, x\)\): the stream has no column 'x'": (
+        lambda s: s.key_by("k").window(WINDOW).aggregate(a=arg_max("k", "x"))
+    ),
+    r"^aggregate\(a=count.*: the stream has no column 'x'": (
+        lambda s: s.key_by("k").aggregate(a=count().where(pl.col("x") > 1))
+    ),
+    r"^aggregate\(a=sum.*: the stream has no column 'x'": (
+        lambda s: s.key_by("k").aggregate(a=sum_(pl.col("x") * 2))
+    ),
+    r"^min_by\('x'\): the stream has no column 'x'": (
+        lambda s: s.key_by("k").window(WINDOW).min_by("x")
+    ),
+    r"^top_n\(2\): the stream has no column 'x'": lambda s: s.key_by("k").top_n(2, "x"),
+    r"^deduplicate: the stream has no column 'x'": (
+        lambda s: s.key_by("k").deduplicate("last", "x")
+    ),
+}
+"""What the error says -> a call that is known to be wrong while the program is written."""
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_a_column_that_is_known_to_be_wrong_is_an_error_in_that_line(
+    env: Any, message: str
+) -> None:
+    records, _, _ = _streams(env)
+    with pytest.raises(GraphError, match=message):
+        WRONG[message](records)
+
+
+def test_what_is_not_certain_is_left_to_the_job(env: Any) -> None:
+    records, _, _ = _streams(env)
+    objects = records.map(lambda r: r)
+    objects.key_by("nope").sum("t")
+    objects.key_by(pl.col("nope")).aggregate(a=mean("t"))
+    keyed = records.key_by(pl.col("^k|n$").sum(), pl.col("t").str.len_bytes())
+    keyed.aggregate(a=sum_(pl.col("t").str.len_bytes()), b=sum_("f"), c=count("t"), d=max_("t"))
+    records.key_by("k").sum("f")
+    records.key_by("k").min("t")
+    records.key_by("k").window(WINDOW).aggregate(a=sum_(pl.col("^n$")), b=first("l"))

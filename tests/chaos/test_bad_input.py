@@ -197,7 +197,10 @@ def test_null_and_nan_keys_in_columns() -> None:
 
 def test_a_missing_column_is_named() -> None:
     table = pa.table({"k": [1], "v": [2]})
-    text = failure(environment(config()).from_collection(table).key_by("nope").sum("v"))
+    stream = environment(config()).from_collection(table)
+    with pytest.raises(strom.GraphError, match=r"^key_by\(nope\): the stream has no column 'nope'"):
+        stream.key_by("nope")
+    text = failure(stream.map_batches(lambda batch: batch).key_by("nope").sum("v"))
     assert "nope" in text
 
 

@@ -241,6 +241,14 @@ def test_a_raising_function_fails_the_job_and_is_named(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
+def test_a_stop_iteration_is_an_error_and_not_the_end_of_the_batch(place: str) -> None:
+    text = failure(build(place, environment(config()), lambda: next(iter(()))))
+    assert f"operator '{PLACES[place][0]}', subtask" in text
+    assert "StopIteration" in text
+    assert "give it a default" in text
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_what_raised_once_is_made_good(place: str, tmp_path: Any) -> None:
     reference = Counter(map(repr, gather(build(place, environment(config()), lambda: None))))
     env = environment(config(interval_ms=2, batch_size=16))
@@ -324,6 +332,21 @@ def test_exceptions_beyond_exception_fail_the_job_too(error: BaseException) -> N
     text = failure(numbers(environment(config())).map(exit_).name("it"))
     assert "operator 'it'" in text
     assert type(error).__name__ in text
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit("x")], ids=repr)
+def test_exceptions_beyond_exception_end_neither_a_close_nor_a_commit(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def exit_() -> None:
+        raise error
+
+    found = gather(numbers(environment(config())).map(TrippingMap("close", exit_)).name("it"))
+    assert sorted(found) == list(range(RECORDS))
+    assert "operator 'it': closing its function failed" in caplog.text
+    env = environment(config(interval_ms=2, restart=strom.NoRestart()))
+    with pytest.raises(strom.JobFailedError, match=f"'the sink'.*{type(error).__name__}"):
+        run_into(numbers(env), ListSink("prepare_commit in the background", exit_))
 
 
 def test_a_keyboard_interrupt_in_a_function_fails_the_job() -> None:

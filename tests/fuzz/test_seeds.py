@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from strom.core.batch import ObjectBatch
+from strom.core.row import make_row
 from strom.operators.aggregates.flat import Extreme
+from strom.operators.rows.functions import MapOperator
 from strom.testing.fuzz.__main__ import main
 from strom.testing.fuzz.cases import Table, Windows
 from strom.testing.fuzz.drawing import draw_case
 from strom.testing.fuzz.limits import LIMITS, known_limits
+from strom.testing.fuzz.raising import ERRORS, PLACES, Fault, draw_faults, results_after
 from strom.testing.fuzz.running import Disagreement, run_case
 
 
@@ -63,3 +67,42 @@ def test_a_wrong_result_is_noticed(
     assert f"seed {seed}: " in output
     with pytest.raises(Disagreement, match=f"seed {seed}: "):
         run_case(draw_case(seed))
+
+
+def test_faults_are_of_many_kinds() -> None:
+    faults = [fault for seed in range(400) for fault in draw_faults(draw_case(seed))]
+    assert {(f.place, f.error) for f in faults} == {(p, e) for p in PLACES for e in ERRORS}
+    assert {f.once for f in faults} == {True, False}
+    again = [fault for seed in range(20) for fault in draw_faults(draw_case(seed))]
+    drawn = [(f.place, f.error, f.at, f.once) for f in faults[:40]]
+    assert drawn == [(f.place, f.error, f.at, f.once) for f in again]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("once", [False, True])
+def test_a_fault_is_reached_wherever_it_is(place: str, once: bool) -> None:
+    case = draw_case(9)
+    fault = Fault(place, "StopIteration", 1, once)
+    lanes = [[make_row(tuple(case.data.schema.names), tuple(r.values())) for r in case.records]]
+    times = case.data.column("ts").to_pylist()
+    counts: list[int] = []
+    forget = Fault.forget
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Fault, "forget", lambda self: counts.append(self.raised) or forget(self))
+        found = results_after(case, fault, lanes, max(times) - min(times))
+    assert (found is None) == (not once)
+    assert counts[0] >= 1
+
+
+def test_records_that_are_lost_behind_a_fault_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The map as it was once: the end of an iterator is the end of the batch."""
+
+    def wrong(self, batch, port=0):
+        values = list(map(self._function.call, batch.rows()))
+        self._emit(ObjectBatch(values, batch.timestamps[: len(values)]))
+
+    monkeypatch.setattr(MapOperator, "process", wrong)
+    case = draw_case(9)
+    lanes = [[make_row(tuple(case.data.schema.names), tuple(r.values())) for r in case.records]]
+    with pytest.raises(AssertionError, match="the job finished with"):
+        results_after(case, Fault("map", "StopIteration", 1, False), lanes, 10**15)

@@ -65,7 +65,8 @@ class FromPrevious(TimestampAssigner):
 def test_functions_see_the_previous_timestamp():
     stamped = ObjectBatch([1, 2], np.array([10, 20]))
     assert extract_timestamps(stamped, FromPrevious()).tolist() == [11, 22]
-    assert extract_timestamps(ObjectBatch([1]), lambda value, ts: ts).tolist() == [MIN_TIMESTAMP]
+    none = extract_timestamps(ObjectBatch([1]), lambda value, ts: ts == MIN_TIMESTAMP and 5)
+    assert none.tolist() == [5]
 
 
 @pytest.mark.parametrize(

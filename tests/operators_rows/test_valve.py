@@ -75,6 +75,18 @@ def test_an_idle_channel_that_ends_turns_active_first():
     assert valve.on_end(0) == [ACTIVE, Watermark(MAX_TIMESTAMP)]
 
 
+def test_an_aligned_channel_that_comes_back_among_channels_that_are_behind():
+    valve = WatermarkValve(3)
+    assert valve.on_status(1, False) == []
+    valve.on_watermark(0, 10)
+    assert valve.on_watermark(2, 20) == [Watermark(10)]
+    assert valve.on_status(2, False) == []
+    assert valve.on_status(1, True) == []  # behind, so it holds nobody back
+    assert valve.on_status(0, False) == []
+    assert valve.on_status(2, True) == [Watermark(20)]
+    valve.validate()
+
+
 EVENTS = st.lists(
     st.tuples(st.integers(0, 2), st.one_of(st.integers(0, 40), st.booleans(), st.just("end"))),
     max_size=60,
