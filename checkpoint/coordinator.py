@@ -14,6 +14,10 @@ committed more than the state knows.
 
 The files of an aborted checkpoint are discarded at once, and again when the next one completes or
 the job ends: a task that had not heard of the abort may have written more of them.
+
+Failures that are tolerated are followed by a pause that doubles (`retry.py`), and said once: what
+fails for the same cause again and again, as on a full disk, is tried ever more seldom and in
+silence.
 """
 
 from __future__ import annotations
@@ -33,11 +37,12 @@ from .coordinator_types import (
     Discard,
     FailJob,
     PendingCheckpoint,
+    Say,
     Store,
-    TickAt,
     Trigger,
 )
 from .handles import SubtaskSnapshot
+from .retry import Causes, RetryPause
 
 Kind = Literal["periodic", "manual", "terminal"]
 Mode = Literal["stopped", "running", "terminal", "closed"]
@@ -81,6 +86,8 @@ class CheckpointCoordinator:
         """Those of `_leftovers` of which no manifest was ever published."""
         self._consecutive_failures = 0
         """Failed since the last completed one or restart; at most `tolerable` while running."""
+        self._retry = RetryPause()
+        self._causes = Causes()
         self._statistics = CheckpointStatistics()
 
     @property
@@ -91,16 +98,6 @@ class CheckpointCoordinator:
     @property
     def pending(self) -> PendingCheckpoint | None:
         return self._pending
-
-    @property
-    def last_id(self) -> CheckpointId:
-        """The highest id used so far."""
-        return CheckpointId(self._last_id)
-
-    @property
-    def retained(self) -> tuple[CheckpointId, ...]:
-        """The checkpoints that are kept, ascending."""
-        return tuple(self._completed)
 
     @property
     def newest_complete(self) -> CheckpointId:
@@ -114,14 +111,13 @@ class CheckpointCoordinator:
 
     # --- life of the job ---------------------------------------------------------------------
 
-    def start(self, now_ms: int) -> Actions:
+    def start(self, now_ms: int) -> None:
         """Every task of a new attempt runs."""
         self._expect("start", self._mode == "stopped", "already started")
         self._mode = "running"
         self._consecutive_failures = 0
         if self._interval_ms is not None:
             self._scheduled_ms = now_ms + self._interval_ms
-        return self._with_tick([])
 
     def on_job_restart(self) -> Actions:
         """The attempt failed, or the job is being stopped: no task will acknowledge any more."""
@@ -169,7 +165,7 @@ class CheckpointCoordinator:
             reason = f"not acknowledged within {self._timeout_ms} ms by {', '.join(missing)}"
             self._failed(actions, reason, now_ms)
         self._trigger_due(actions, now_ms)
-        return self._with_tick(actions)
+        return tuple(actions)
 
     # --- triggers ----------------------------------------------------------------------------
 
@@ -184,14 +180,14 @@ class CheckpointCoordinator:
             self._scheduled_ms = now_ms
         actions: list[Action] = []
         self._trigger_due(actions, now_ms)
-        return self._with_tick(actions)
+        return tuple(actions)
 
     def trigger_terminal(self, now_ms: int) -> Actions:
         """All data is processed: take the last checkpoint.
 
         Waits for the pending one (its uploads are not thrown away), then triggers without pause.
-        If it fails tolerably it is taken again. It is also the answer to a manual trigger that
-        still waits.
+        If it fails tolerably it is taken again after a pause. It is also the answer to a manual
+        trigger that still waits.
         """
         self._expect("trigger_terminal", self._mode == "running", f"mode is {self._mode}")
         self._mode = "terminal"
@@ -200,7 +196,7 @@ class CheckpointCoordinator:
         self._pause_until_ms = now_ms
         actions: list[Action] = []
         self._trigger_due(actions, now_ms)
-        return self._with_tick(actions)
+        return tuple(actions)
 
     # --- answers of tasks and host -----------------------------------------------------------
 
@@ -216,7 +212,7 @@ class CheckpointCoordinator:
         if len(pending.acknowledged) < len(self._tasks):
             return ()
         pending.storing = True
-        return self._with_tick([Store(pending)])
+        return (Store(pending),)
 
     def on_decline(
         self, task: TaskId, checkpoint_id: CheckpointId, reason: str, now_ms: int
@@ -228,13 +224,15 @@ class CheckpointCoordinator:
         actions: list[Action] = []
         self._failed(actions, f"declined by {task}: {reason}", now_ms)
         self._trigger_due(actions, now_ms)
-        return self._with_tick(actions)
+        return tuple(actions)
 
     def on_stored(self, checkpoint_id: CheckpointId, now_ms: int) -> Actions:
         """The host published the manifest: the checkpoint is complete, whatever happens next."""
         pending = self._stored("on_stored", checkpoint_id)
         self._pending = None
         self._consecutive_failures = 0
+        self._retry.on_success()
+        self._causes.forget()
         self._completed.append(checkpoint_id)
         self._statistics = self._statistics.completed_one(pending, now_ms)
         actions: list[Action] = [Complete(checkpoint_id, pending.terminal)]
@@ -247,7 +245,7 @@ class CheckpointCoordinator:
             self._mode = "closed"
         self._pause_until_ms = max(self._pause_until_ms, now_ms + self._pause_ms)
         self._trigger_due(actions, now_ms, after_success=True)
-        return self._with_tick(actions)
+        return tuple(actions)
 
     def on_store_failed(self, checkpoint_id: CheckpointId, why: str, now_ms: int) -> Actions:
         """The host could not publish the manifest, and nothing of it is visible."""
@@ -259,7 +257,7 @@ class CheckpointCoordinator:
         else:
             self._failed(actions, reason, now_ms)
         self._trigger_due(actions, now_ms)
-        return self._with_tick(actions)
+        return tuple(actions)
 
     # --- time --------------------------------------------------------------------------------
 
@@ -319,14 +317,18 @@ class CheckpointCoordinator:
         """The pending checkpoint failed by itself: counts against the tolerable failures."""
         checkpoint_id = self._give_up(actions, reason)
         self._consecutive_failures += 1
-        self._pause_until_ms = max(self._pause_until_ms, now_ms + self._pause_ms)
-        if self._consecutive_failures > self._tolerable:
-            actions.append(
-                FailJob(
-                    f"checkpoint {checkpoint_id} failed: {reason} ({self._consecutive_failures} "
-                    f"failures in a row, tolerable are {self._tolerable})"
-                )
-            )
+        pause_ms = max(self._pause_ms, self._retry.on_failure())
+        self._pause_until_ms = max(self._pause_until_ms, now_ms + pause_ms)
+        in_a_row = self._consecutive_failures
+        count = f"{in_a_row} in a row, " if in_a_row > 1 else ""
+        text = f"checkpoint {checkpoint_id} failed: {reason}"
+        allowed = f"{count}tolerable_failures is {self._tolerable}"
+        is_new = self._causes.is_new(reason)
+        if in_a_row > self._tolerable:
+            actions.append(FailJob(f"{text} ({allowed})"))
+        elif is_new:
+            quiet = "until one completes, others that fail for this cause are not logged"
+            actions.append(Say(f"{text} ({allowed}; {quiet})"))
 
     def _give_up(self, actions: list[Action], reason: str) -> CheckpointId:
         assert self._pending is not None
@@ -358,10 +360,6 @@ class CheckpointCoordinator:
         self._expect(event, task in self._tasks, f"{task} is not a task of this job")
         known = checkpoint_id <= self._last_id
         self._expect(event, known, f"checkpoint {checkpoint_id} was never triggered")
-
-    def _with_tick(self, actions: list[Action]) -> Actions:
-        tick = self.next_tick_ms()
-        return (*actions, TickAt(tick)) if tick is not None else tuple(actions)
 
     def _expect(self, event: str, holds: bool, why: str) -> None:
         if not holds:

@@ -71,13 +71,13 @@ class FailJob:
 
 
 @dataclass(frozen=True, slots=True)
-class TickAt:
-    """Call on_tick at this time (ms) or soon after; replaces the wish before."""
+class Say:
+    """A checkpoint failed tolerably, for a cause not said since one completed: worth a log line."""
 
-    time_ms: int
+    message: str
 
 
-Action = Trigger | Store | Complete | Abort | Discard | FailJob | TickAt
+Action = Trigger | Store | Complete | Abort | Discard | FailJob | Say
 Actions = tuple[Action, ...]
 
 

@@ -23,6 +23,7 @@ from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ..graph.model import JobGraph
 from ..messages import TaskReport
+from ..task.background import ThreadBackground
 from .driver import JobDriver, JobOutcome
 from .published import PublishedValues
 from .ray_cluster import AllStopped, RayCluster, TaskLost
@@ -48,6 +49,10 @@ class Cancel:
     """Somebody wants the job cancelled."""
 
 
+class Answered:
+    """A worker of the driver has got something done."""
+
+
 class JobCoordinator:
     """Made into a Ray actor by `RayHost`. All methods are coroutines and return at once."""
 
@@ -71,7 +76,12 @@ class JobCoordinator:
         me = ray.get_runtime_context().current_actor
         self._cluster = RayCluster(self._graph, secrets.token_bytes(32), loop, self._inbox.put, me)
         self._driver = JobDriver(
-            self._graph, self._job_id, SystemClock(), self._cluster, self._published.add
+            self._graph,
+            self._job_id,
+            SystemClock(),
+            self._cluster,
+            self._published.add,
+            lambda name: ThreadBackground(name, lambda: self._inbox.put(Answered())),
         )
         threading.Thread(target=self._run, name="strom-driver", daemon=True).start()
         self._leaving = loop.create_task(self._leave_when_done(me))
@@ -93,6 +103,7 @@ class JobCoordinator:
 
     def _release(self) -> None:
         """Whatever happens here, the job's outcome must become known."""
+        self._driver.close()
         try:
             self._cluster.close()
         except Exception:
@@ -109,6 +120,8 @@ class JobCoordinator:
                 driver.on_task_lost(task, attempt, reason)
             case AllStopped(attempt):
                 driver.on_all_stopped(attempt)
+            case Answered():
+                driver.take_answer()
             case Cancel():
                 driver.cancel()
             case _:
