@@ -88,9 +88,10 @@ class Errands:
         return self._answers.popleft()
 
     def close(self) -> None:
-        """Drop what has not begun, and the answers to the rest."""
-        self._storage_worker.close()
-        self._source_worker.close()
+        """Drop what has not begun, and the answers to the rest. Idle workers are gone then."""
+        wait_s = 1.0 if self.idle else 0.0
+        self._storage_worker.close(wait_s)
+        self._source_worker.close(wait_s)
         self._answers.clear()
 
     # --- the storage -----------------------------------------------------------------------

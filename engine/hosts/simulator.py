@@ -102,7 +102,7 @@ class _Worker(SteppedBackground):
         """Seconds until there is something to do."""
         return max(0, self._ready[0] - self._clock.now_ms()) / 1000.0 if self._ready else None
 
-    def close(self) -> None:
+    def close(self, wait_s: float = 0.0) -> None:
         super().close()
         self._ready.clear()
 
