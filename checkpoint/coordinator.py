@@ -22,8 +22,8 @@ silence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
 
 from ..core.config import CheckpointConfig
 from ..core.errors import ConfigurationError, IllegalTransitionError
@@ -44,6 +44,9 @@ from .coordinator_types import (
 from .handles import SubtaskSnapshot
 from .retry import Causes, RetryPause
 
+MOST_NAMED: Final = 4
+"""So many late tasks a message names."""
+
 Kind = Literal["periodic", "manual", "terminal"]
 Mode = Literal["stopped", "running", "terminal", "closed"]
 """stopped: no job is running. running: periodic and manual triggers. terminal: nothing but the
@@ -54,14 +57,20 @@ class CheckpointCoordinator:
     """Decides about the checkpoints of one job; lives as long as the job, over all its restarts."""
 
     def __init__(
-        self, tasks: Iterable[TaskId], config: CheckpointConfig, highest_id: int = 0
+        self,
+        tasks: Iterable[TaskId],
+        config: CheckpointConfig,
+        highest_id: int = 0,
+        labels: Mapping[TaskId, str] | None = None,
     ) -> None:
-        """`highest_id`: the highest checkpoint id known to have been used, complete or not."""
+        """`highest_id`: the highest checkpoint id known to have been used, complete or not.
+        `labels`: what messages call the tasks."""
         if config.retained < 1:
             raise ConfigurationError(f"checkpoints retained must be >= 1, is {config.retained}")
         if config.interval is not None and config.interval.total_seconds() <= 0:
             raise ConfigurationError(f"checkpoint interval must be > 0, is {config.interval}")
         self._tasks = frozenset(tasks)
+        self._labels = labels or {}
         self._interval_ms = (
             None if config.interval is None else max(1, int(config.interval.total_seconds() * 1000))
         )
@@ -161,9 +170,7 @@ class CheckpointCoordinator:
         actions: list[Action] = []
         pending = self._pending
         if pending is not None and not pending.storing and self._deadline(pending) <= now_ms:
-            missing = sorted(map(str, self._tasks - pending.acknowledged.keys()))
-            reason = f"not acknowledged within {self._timeout_ms} ms by {', '.join(missing)}"
-            self._failed(actions, reason, now_ms)
+            self._failed(actions, self._why_late(pending), now_ms)
         self._trigger_due(actions, now_ms)
         return tuple(actions)
 
@@ -200,6 +207,12 @@ class CheckpointCoordinator:
 
     # --- answers of tasks and host -----------------------------------------------------------
 
+    def on_told(self, checkpoint_id: CheckpointId) -> None:
+        """The enumerators' part is taken, and the source tasks have been told to begin theirs."""
+        pending = self._collecting(checkpoint_id)
+        if pending is not None:
+            pending.told = True
+
     def on_acknowledge(
         self, task: TaskId, checkpoint_id: CheckpointId, snapshot: SubtaskSnapshot, now_ms: int
     ) -> Actions:
@@ -217,12 +230,12 @@ class CheckpointCoordinator:
     def on_decline(
         self, task: TaskId, checkpoint_id: CheckpointId, reason: str, now_ms: int
     ) -> Actions:
-        """`task` cannot take its part."""
+        """`task` cannot take its part; `reason` names it."""
         self._check_known("on_decline", task, checkpoint_id)
         if self._collecting(checkpoint_id) is None:
             return ()
         actions: list[Action] = []
-        self._failed(actions, f"declined by {task}: {reason}", now_ms)
+        self._failed(actions, reason, now_ms)
         self._trigger_due(actions, now_ms)
         return tuple(actions)
 
@@ -339,6 +352,14 @@ class CheckpointCoordinator:
         self._statistics = self._statistics.failed_one(f"checkpoint {checkpoint_id}: {reason}")
         actions += [Abort(checkpoint_id, reason), Discard(checkpoint_id)]
         return checkpoint_id
+
+    def _why_late(self, pending: PendingCheckpoint) -> str:
+        if not pending.told:
+            return f"the sources' enumerators took no snapshot within {self._timeout_ms} ms"
+        missing = sorted(self._tasks - pending.acknowledged.keys())
+        names = ", ".join(self._labels.get(task, str(task)) for task in missing[:MOST_NAMED])
+        more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+        return f"not acknowledged within {self._timeout_ms} ms by {names}{more}"
 
     def _deadline(self, pending: PendingCheckpoint) -> int:
         return pending.timestamp_ms + self._timeout_ms

@@ -10,12 +10,14 @@ from .handles import SubtaskSnapshot
 
 @dataclass
 class PendingCheckpoint:
-    """A checkpoint on its way. `storing` from the last acknowledgement on."""
+    """A checkpoint on its way. `told`: the sources have been; `storing` from the last
+    acknowledgement on."""
 
     checkpoint_id: CheckpointId
     timestamp_ms: int
     terminal: bool = False
     acknowledged: dict[TaskId, SubtaskSnapshot] = field(default_factory=dict)
+    told: bool = False
     storing: bool = False
 
     @property

@@ -80,7 +80,9 @@ class JobMaster:
         self._life = Lifecycle(plan.job_name)
         self._starting_point = StartingPoint(plan, resume, allow_unmatched)
         self._failures = Failures(make_policy(plan.config.effective_restart, rng))
-        self._checkpoints = CheckpointCoordinator(plan.tasks, plan.config.checkpoint)
+        self._checkpoints = CheckpointCoordinator(
+            plan.tasks, plan.config.checkpoint, labels=plan.labels
+        )
         self._translator = CheckpointTranslator(plan)
         self._attempt = -1
         """Of the last PrepareSources, -1 before the first; only grows."""
@@ -217,8 +219,9 @@ class JobMaster:
     def on_trigger(self, now_ms: int) -> Actions:
         """Take a checkpoint now; ignored unless the job is running and not about to finish."""
         self._life.record("trigger")
-        attempt = self._running
-        if self._life.step is not Step.RUNNING or not attempt or attempt.progress.all_drained:
+        if self._life.step is not Step.RUNNING or self._running is None:
+            return self._answer()
+        if self._running.progress.all_drained:
             return self._answer()
         return self._answer(self._carry_out(self._checkpoints.trigger(now_ms, "manual"), now_ms))
 
@@ -365,15 +368,13 @@ class JobMaster:
     def _end(self, status: JobStatus, now_ms: int) -> Actions:
         self._life.move(status)
         self._life.go(Step.ENDED)
-        left = self._leave_attempt(now_ms)
-        discards = self._carry_out(self._checkpoints.on_job_end(), now_ms)
-        warning: Actions = ()
-        if self._checkpoints.storing and (pending := self._checkpoints.pending) is not None:
+        left = [*self._leave_attempt(now_ms)]
+        left += self._carry_out(self._checkpoints.on_job_end(), now_ms)
+        if (pending := self._checkpoints.pending) is not None:
             n = pending.checkpoint_id
-            text = f"the job ends while checkpoint {n} is being published: it may be there later"
-            warning = (Warn(text),)
+            left.append(Warn(f"the job ends while checkpoint {n} is being published"))
         error = self._failures.last_cause if status is JobStatus.FAILED else None
-        return (*left, *discards, *warning, JobEnded(status, error))
+        return (*left, JobEnded(status, error))
 
     def _leave_attempt(self, now_ms: int) -> Actions:
         """From now on no task of the attempt, if there is one, is heard or told anything."""

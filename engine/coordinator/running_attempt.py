@@ -98,6 +98,7 @@ class RunningAttempt:
         self, checkpoint_id: CheckpointId, states: Mapping[OperatorId, bytes]
     ) -> Outcome:
         """The answer to a SnapshotSources of this attempt."""
+        self._checkpoints.on_told(checkpoint_id)
         return _do(self._translator.on_snapshot(checkpoint_id, states))
 
     def on_tick(self, now_ms: int) -> Outcome:

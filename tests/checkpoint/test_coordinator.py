@@ -87,6 +87,7 @@ def test_timeout_names_the_missing_tasks_and_fails_the_job_when_not_tolerable() 
     c = coordinator()
     c.start(0)
     c.on_tick(100)
+    c.on_told(1)
     c.on_acknowledge(A, 1, snapshot(A), 120)
     assert c.on_tick(149) == ()
     abort, discard, fail = c.on_tick(150)
@@ -101,12 +102,36 @@ def test_timeout_names_the_missing_tasks_and_fails_the_job_when_not_tolerable() 
     c.validate()
 
 
+def test_of_many_late_tasks_some_are_named_as_users_know_them() -> None:
+    tasks = [TaskId("v", n) for n in range(6)]
+    labels = {task: f"sums ({task.subtask + 1}/6)" for task in tasks}
+    timeout = CheckpointConfig(timedelta(seconds=1), timeout=timedelta(milliseconds=50))
+    c = CheckpointCoordinator(tasks, timeout, labels=labels)
+    c.start(0)
+    c.on_tick(1000)
+    c.on_told(1)
+    c.on_acknowledge(tasks[0], 1, snapshot(tasks[0]), 1001)
+    (abort, *_) = c.on_tick(1050)
+    late = "sums (2/6), sums (3/6), sums (4/6), sums (5/6) and 1 more"
+    assert abort == Abort(1, f"not acknowledged within 50 ms by {late}")
+
+
+def test_timeout_names_the_enumerators_if_the_sources_were_never_told() -> None:
+    c = coordinator()
+    c.start(0)
+    c.on_tick(100)
+    (abort, *_) = c.on_tick(150)
+    assert abort == Abort(1, "the sources' enumerators took no snapshot within 50 ms")
+    c.on_told(1)  # too late, and without effect
+    c.validate()
+
+
 def test_tolerable_failures_count_in_a_row_and_are_forgiven_by_success() -> None:
     c = coordinator(tolerable_failures=1)
     c.start(0)
     c.on_tick(100)
     assert c.on_decline(B, 1, "disk", 110)[:2] == (
-        Abort(1, "declined by b[0]: disk"),
+        Abort(1, "disk"),
         Discard(1),
     )
     # Success forgives; the leftovers of checkpoint 1 go a second time.
@@ -287,7 +312,7 @@ def test_a_cause_of_failure_is_said_once_until_a_checkpoint_completes() -> None:
     complete(c, 6, 11)
     c.trigger(12)
     (say,) = fail(c, 7, 13, causes[1])
-    assert "checkpoint 7 failed: declined by a[0]: cannot write /x/chk-2" in say.message
+    assert "checkpoint 7 failed: cannot write /x/chk-2" in say.message
     assert "tolerable_failures is 99" in say.message
     # A restart for the same cause says it itself; the next attempt is silent.
     c.on_job_restart()

@@ -313,7 +313,9 @@ def test_declined_checkpoints_are_told_to_all_and_fail_the_job(job: Job) -> None
     actions = job.master.on_report(CheckpointDeclined(K1, 0, 1, "disk full"), 110)
     assert of(Send, actions) == to_all(CheckpointAborted(1))
     assert of(CancelAll, actions) == [CancelAll(0)]
-    assert "declined by sink[1]: disk full" in (job.master.status().last_failure or "")
+    assert "checkpoint 1 failed: disk full (tolerable_failures is 0)" in (
+        job.master.status().last_failure or ""
+    )
 
 
 def test_rejected_checkpoints_are_warned_about(
