@@ -53,7 +53,7 @@ class SimulationPlan:
     crash_window: int = 2000
     crash_after_checkpoints: int = 0
     stop_after_checkpoint: int | None = None
-    slow_workers: int = 30
+    slow_workers: int = 10
     max_steps: int = 1_000_000
 
 
