@@ -29,6 +29,8 @@ class SplitRequests:
         """Not being asked for now, in order of arrival."""
         self._asked: set[Request] = set()
         """The host owes an answer; none of them is in `_waiting`."""
+        self._told: set[Request] = set()
+        """Those that have been answered that there are none now."""
         self._started = False
         """Whether requests are asked; until then they wait."""
         self._retry_at_ms: int | None = None
@@ -59,7 +61,8 @@ class SplitRequests:
     def on_answer(
         self, operator: OperatorId, task: TaskId, answer: Answer | None, now_ms: int
     ) -> list[Send]:
-        """What the enumerator said; None: it has none now. Unasked answers are ignored."""
+        """What the enumerator said; None: it has none now. Unasked answers are ignored. A reader
+        is told once that there are none: a restored one reads nothing before its first answer."""
         request = (operator, task)
         if request not in self._asked:
             return []
@@ -69,7 +72,10 @@ class SplitRequests:
         self._waiting[request] = None
         if self._retry_at_ms is None:
             self._retry_at_ms = now_ms + SPLIT_RETRY_MS
-        return []
+        if request in self._told:
+            return []
+        self._told.add(request)
+        return [Send(task, SplitsAssigned(operator, ()))]
 
     def retry(self, now_ms: int) -> list[AskForSplits]:
         """Ask again for those that wait, if it is time."""

@@ -146,7 +146,7 @@ def test_a_bounded_job_from_start_to_finish(job: Job) -> None:
     request = SplitsRequested(S0, 0, "source")
     for n in (1, 2, 3):
         assert master.on_report(request, 4) == (Send(S0, SplitsAssigned("source", (n,))),)
-    assert master.on_report(request, 5) == ()
+    assert master.on_report(request, 5) == (Send(S0, SplitsAssigned("source", ())),)
     job.made[0].sealed = True
     assert Send(S0, NoMoreSplits("source")) in master.on_tick(105)
     # That tick also triggered checkpoint 1, at the sources only.

@@ -108,6 +108,8 @@ class Task:
                 self.report(TaskRunning)
                 if self.id.vertex == "source":
                     self.report(SplitsRequested, "source")
+            case SplitsAssigned(splits=()):
+                pass
             case SplitsAssigned(splits=splits):
                 self.read += splits
                 self.report(ValuePublished, "sink", str(splits[0]), splits[0])

@@ -178,10 +178,13 @@ def test_one_request_is_asked_once_at_a_time() -> None:
     assert requests.retry_at_ms is None
     requests.validate()
     # None now: again in a while, until there is an answer.
-    assert requests.on_answer("source", S0, None, 20) == []
+    none = Send(S0, SplitsAssigned("source", ()))
+    assert requests.on_answer("source", S0, None, 20) == [none]
     assert requests.retry_at_ms == 120
     assert requests.retry(119) == []
     assert requests.retry(120) == [ask]
+    assert requests.on_answer("source", S0, None, 125) == []  # said once
+    assert requests.retry(225) == [ask]
     assert requests.on_answer("source", S0, NoMoreSplits("source"), 130) == [
         Send(S0, NoMoreSplits("source"))
     ]
