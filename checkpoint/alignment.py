@@ -89,8 +89,6 @@ class BarrierAligner:
         self._channels = channels
         self._seen = [0] * channels
         """Highest checkpoint id delivered by each channel; only grows."""
-        self._ended: set[int] = set()
-        """Channels behind their EndOfData."""
         self._settled = 0
         """No checkpoint up to this id will be aligned (again); below the one being aligned."""
         self._state: _Idle | _Aligning = _IDLE
@@ -105,11 +103,6 @@ class BarrierAligner:
     def aligning(self) -> CheckpointId | None:
         """The checkpoint being aligned."""
         return None if isinstance(self._state, _Idle) else self._state.barrier.checkpoint_id
-
-    @property
-    def all_ended(self) -> bool:
-        """Whether every channel delivered its EndOfData."""
-        return len(self._ended) == self._channels
 
     def on_barrier(self, index: int, barrier: CheckpointBarrier) -> Actions:
         """Channel `index` delivered `barrier`.
@@ -128,15 +121,6 @@ class BarrierAligner:
             case _Aligning() as state:
                 return self._while_aligning(state, index, barrier)
 
-    def on_end_of_data(self, index: int) -> Actions:
-        """Channel `index` delivered EndOfData; barriers may still follow on it."""
-        self._record(f"end of data on channel {index}")
-        self._check_channel(index)
-        if index in self._ended:
-            self._refuse(f"channel {index} ended twice")
-        self._ended.add(index)
-        return ()
-
     def on_abort(self, checkpoint_id: CheckpointId) -> Actions:
         """The coordinator gave up `checkpoint_id`, and with it all earlier ones still open."""
         self._record(f"abort {checkpoint_id}")
@@ -153,7 +137,6 @@ class BarrierAligner:
     def validate(self) -> None:
         """Assert the invariants of the fields."""
         assert len(self._seen) == self._channels
-        assert all(0 <= i < self._channels for i in self._ended)
         if isinstance(self._state, _Idle):
             return
         current = self._state.barrier.checkpoint_id

@@ -14,12 +14,16 @@ committed more than the state knows.
 
 The files of an aborted checkpoint are discarded at once, and again when the next one completes or
 the job ends: a task that had not heard of the abort may have written more of them.
+
+Failures that are tolerated are followed by a pause that doubles (`retry.py`), and said once: what
+fails for the same cause again and again, as on a full disk, is tried ever more seldom and in
+silence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
 
 from ..core.config import CheckpointConfig
 from ..core.errors import ConfigurationError, IllegalTransitionError
@@ -33,11 +37,15 @@ from .coordinator_types import (
     Discard,
     FailJob,
     PendingCheckpoint,
+    Say,
     Store,
-    TickAt,
     Trigger,
 )
 from .handles import SubtaskSnapshot
+from .retry import Causes, RetryPause
+
+MOST_NAMED: Final = 4
+"""So many late tasks a message names."""
 
 Kind = Literal["periodic", "manual", "terminal"]
 Mode = Literal["stopped", "running", "terminal", "closed"]
@@ -49,14 +57,20 @@ class CheckpointCoordinator:
     """Decides about the checkpoints of one job; lives as long as the job, over all its restarts."""
 
     def __init__(
-        self, tasks: Iterable[TaskId], config: CheckpointConfig, highest_id: int = 0
+        self,
+        tasks: Iterable[TaskId],
+        config: CheckpointConfig,
+        highest_id: int = 0,
+        labels: Mapping[TaskId, str] | None = None,
     ) -> None:
-        """`highest_id`: the highest checkpoint id known to have been used, complete or not."""
+        """`highest_id`: the highest checkpoint id known to have been used, complete or not.
+        `labels`: what messages call the tasks."""
         if config.retained < 1:
             raise ConfigurationError(f"checkpoints retained must be >= 1, is {config.retained}")
         if config.interval is not None and config.interval.total_seconds() <= 0:
             raise ConfigurationError(f"checkpoint interval must be > 0, is {config.interval}")
         self._tasks = frozenset(tasks)
+        self._labels = labels or {}
         self._interval_ms = (
             None if config.interval is None else max(1, int(config.interval.total_seconds() * 1000))
         )
@@ -81,6 +95,8 @@ class CheckpointCoordinator:
         """Those of `_leftovers` of which no manifest was ever published."""
         self._consecutive_failures = 0
         """Failed since the last completed one or restart; at most `tolerable` while running."""
+        self._retry = RetryPause()
+        self._causes = Causes()
         self._statistics = CheckpointStatistics()
 
     @property
@@ -91,16 +107,6 @@ class CheckpointCoordinator:
     @property
     def pending(self) -> PendingCheckpoint | None:
         return self._pending
-
-    @property
-    def last_id(self) -> CheckpointId:
-        """The highest id used so far."""
-        return CheckpointId(self._last_id)
-
-    @property
-    def retained(self) -> tuple[CheckpointId, ...]:
-        """The checkpoints that are kept, ascending."""
-        return tuple(self._completed)
 
     @property
     def newest_complete(self) -> CheckpointId:
@@ -114,14 +120,13 @@ class CheckpointCoordinator:
 
     # --- life of the job ---------------------------------------------------------------------
 
-    def start(self, now_ms: int) -> Actions:
+    def start(self, now_ms: int) -> None:
         """Every task of a new attempt runs."""
         self._expect("start", self._mode == "stopped", "already started")
         self._mode = "running"
         self._consecutive_failures = 0
         if self._interval_ms is not None:
             self._scheduled_ms = now_ms + self._interval_ms
-        return self._with_tick([])
 
     def on_job_restart(self) -> Actions:
         """The attempt failed, or the job is being stopped: no task will acknowledge any more."""
@@ -165,11 +170,9 @@ class CheckpointCoordinator:
         actions: list[Action] = []
         pending = self._pending
         if pending is not None and not pending.storing and self._deadline(pending) <= now_ms:
-            missing = sorted(map(str, self._tasks - pending.acknowledged.keys()))
-            reason = f"not acknowledged within {self._timeout_ms} ms by {', '.join(missing)}"
-            self._failed(actions, reason, now_ms)
+            self._failed(actions, self._why_late(pending), now_ms)
         self._trigger_due(actions, now_ms)
-        return self._with_tick(actions)
+        return tuple(actions)
 
     # --- triggers ----------------------------------------------------------------------------
 
@@ -184,14 +187,14 @@ class CheckpointCoordinator:
             self._scheduled_ms = now_ms
         actions: list[Action] = []
         self._trigger_due(actions, now_ms)
-        return self._with_tick(actions)
+        return tuple(actions)
 
     def trigger_terminal(self, now_ms: int) -> Actions:
         """All data is processed: take the last checkpoint.
 
         Waits for the pending one (its uploads are not thrown away), then triggers without pause.
-        If it fails tolerably it is taken again. It is also the answer to a manual trigger that
-        still waits.
+        If it fails tolerably it is taken again after a pause. It is also the answer to a manual
+        trigger that still waits.
         """
         self._expect("trigger_terminal", self._mode == "running", f"mode is {self._mode}")
         self._mode = "terminal"
@@ -200,9 +203,15 @@ class CheckpointCoordinator:
         self._pause_until_ms = now_ms
         actions: list[Action] = []
         self._trigger_due(actions, now_ms)
-        return self._with_tick(actions)
+        return tuple(actions)
 
     # --- answers of tasks and host -----------------------------------------------------------
+
+    def on_told(self, checkpoint_id: CheckpointId) -> None:
+        """The enumerators' part is taken, and the source tasks have been told to begin theirs."""
+        pending = self._collecting(checkpoint_id)
+        if pending is not None:
+            pending.told = True
 
     def on_acknowledge(
         self, task: TaskId, checkpoint_id: CheckpointId, snapshot: SubtaskSnapshot, now_ms: int
@@ -216,25 +225,27 @@ class CheckpointCoordinator:
         if len(pending.acknowledged) < len(self._tasks):
             return ()
         pending.storing = True
-        return self._with_tick([Store(pending)])
+        return (Store(pending),)
 
     def on_decline(
         self, task: TaskId, checkpoint_id: CheckpointId, reason: str, now_ms: int
     ) -> Actions:
-        """`task` cannot take its part."""
+        """`task` cannot take its part; `reason` names it."""
         self._check_known("on_decline", task, checkpoint_id)
         if self._collecting(checkpoint_id) is None:
             return ()
         actions: list[Action] = []
-        self._failed(actions, f"declined by {task}: {reason}", now_ms)
+        self._failed(actions, reason, now_ms)
         self._trigger_due(actions, now_ms)
-        return self._with_tick(actions)
+        return tuple(actions)
 
     def on_stored(self, checkpoint_id: CheckpointId, now_ms: int) -> Actions:
         """The host published the manifest: the checkpoint is complete, whatever happens next."""
         pending = self._stored("on_stored", checkpoint_id)
         self._pending = None
         self._consecutive_failures = 0
+        self._retry.on_success()
+        self._causes.forget()
         self._completed.append(checkpoint_id)
         self._statistics = self._statistics.completed_one(pending, now_ms)
         actions: list[Action] = [Complete(checkpoint_id, pending.terminal)]
@@ -247,7 +258,7 @@ class CheckpointCoordinator:
             self._mode = "closed"
         self._pause_until_ms = max(self._pause_until_ms, now_ms + self._pause_ms)
         self._trigger_due(actions, now_ms, after_success=True)
-        return self._with_tick(actions)
+        return tuple(actions)
 
     def on_store_failed(self, checkpoint_id: CheckpointId, why: str, now_ms: int) -> Actions:
         """The host could not publish the manifest, and nothing of it is visible."""
@@ -259,7 +270,7 @@ class CheckpointCoordinator:
         else:
             self._failed(actions, reason, now_ms)
         self._trigger_due(actions, now_ms)
-        return self._with_tick(actions)
+        return tuple(actions)
 
     # --- time --------------------------------------------------------------------------------
 
@@ -319,14 +330,18 @@ class CheckpointCoordinator:
         """The pending checkpoint failed by itself: counts against the tolerable failures."""
         checkpoint_id = self._give_up(actions, reason)
         self._consecutive_failures += 1
-        self._pause_until_ms = max(self._pause_until_ms, now_ms + self._pause_ms)
-        if self._consecutive_failures > self._tolerable:
-            actions.append(
-                FailJob(
-                    f"checkpoint {checkpoint_id} failed: {reason} ({self._consecutive_failures} "
-                    f"failures in a row, tolerable are {self._tolerable})"
-                )
-            )
+        pause_ms = max(self._pause_ms, self._retry.on_failure())
+        self._pause_until_ms = max(self._pause_until_ms, now_ms + pause_ms)
+        in_a_row = self._consecutive_failures
+        count = f"{in_a_row} in a row, " if in_a_row > 1 else ""
+        text = f"checkpoint {checkpoint_id} failed: {reason}"
+        allowed = f"{count}tolerable_failures is {self._tolerable}"
+        is_new = self._causes.is_new(reason)
+        if in_a_row > self._tolerable:
+            actions.append(FailJob(f"{text} ({allowed})"))
+        elif is_new:
+            quiet = "until one completes, others that fail for this cause are not logged"
+            actions.append(Say(f"{text} ({allowed}; {quiet})"))
 
     def _give_up(self, actions: list[Action], reason: str) -> CheckpointId:
         assert self._pending is not None
@@ -337,6 +352,14 @@ class CheckpointCoordinator:
         self._statistics = self._statistics.failed_one(f"checkpoint {checkpoint_id}: {reason}")
         actions += [Abort(checkpoint_id, reason), Discard(checkpoint_id)]
         return checkpoint_id
+
+    def _why_late(self, pending: PendingCheckpoint) -> str:
+        if not pending.told:
+            return f"the sources' enumerators took no snapshot within {self._timeout_ms} ms"
+        missing = sorted(self._tasks - pending.acknowledged.keys())
+        names = ", ".join(self._labels.get(task, str(task)) for task in missing[:MOST_NAMED])
+        more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+        return f"not acknowledged within {self._timeout_ms} ms by {names}{more}"
 
     def _deadline(self, pending: PendingCheckpoint) -> int:
         return pending.timestamp_ms + self._timeout_ms
@@ -358,10 +381,6 @@ class CheckpointCoordinator:
         self._expect(event, task in self._tasks, f"{task} is not a task of this job")
         known = checkpoint_id <= self._last_id
         self._expect(event, known, f"checkpoint {checkpoint_id} was never triggered")
-
-    def _with_tick(self, actions: list[Action]) -> Actions:
-        tick = self.next_tick_ms()
-        return (*actions, TickAt(tick)) if tick is not None else tuple(actions)
 
     def _expect(self, event: str, holds: bool, why: str) -> None:
         if not holds:

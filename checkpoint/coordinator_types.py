@@ -10,12 +10,14 @@ from .handles import SubtaskSnapshot
 
 @dataclass
 class PendingCheckpoint:
-    """A checkpoint on its way. `storing` from the last acknowledgement on."""
+    """A checkpoint on its way. `told`: the sources have been; `storing` from the last
+    acknowledgement on."""
 
     checkpoint_id: CheckpointId
     timestamp_ms: int
     terminal: bool = False
     acknowledged: dict[TaskId, SubtaskSnapshot] = field(default_factory=dict)
+    told: bool = False
     storing: bool = False
 
     @property
@@ -71,13 +73,13 @@ class FailJob:
 
 
 @dataclass(frozen=True, slots=True)
-class TickAt:
-    """Call on_tick at this time (ms) or soon after; replaces the wish before."""
+class Say:
+    """A checkpoint failed tolerably, for a cause not said since one completed: worth a log line."""
 
-    time_ms: int
+    message: str
 
 
-Action = Trigger | Store | Complete | Abort | Discard | FailJob | TickAt
+Action = Trigger | Store | Complete | Abort | Discard | FailJob | Say
 Actions = tuple[Action, ...]
 
 

@@ -24,7 +24,12 @@ from uuid import uuid4
 import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
-from ..core.errors import CheckpointError, CorruptCheckpointError, StromError
+from ..core.errors import (
+    CheckpointError,
+    CorruptCheckpointError,
+    MissingCheckpointError,
+    StromError,
+)
 from ..core.ids import CheckpointId
 from .handles import FileHandle
 from .manifest import Manifest, decode, encode
@@ -87,7 +92,7 @@ class FileStorage(CheckpointStorage):
 
     def load(self, checkpoint_id: CheckpointId) -> Manifest:
         path = self._path(checkpoint_id, MANIFEST)
-        manifest = decode(self._read(path), path)
+        manifest = decode(self._read(path, MissingCheckpointError), path)
         check_manifest(manifest, checkpoint_id, path)
         return manifest
 
@@ -104,12 +109,14 @@ class FileStorage(CheckpointStorage):
         folder = posixpath.join(self._home, folder_name(checkpoint_id))
         return posixpath.join(folder, name) if name else folder
 
-    def _read(self, path: str) -> bytes:
+    def _read(
+        self, path: str, missing: type[CorruptCheckpointError] = CorruptCheckpointError
+    ) -> bytes:
         with _failing("read", path):
             try:
                 data: bytes = self._fs.cat_file(path)
             except FileNotFoundError:
-                raise CorruptCheckpointError(f"{path}: the file is missing") from None
+                raise missing(f"{path}: the file is missing") from None
         return data
 
     def _write(self, path: str, data: Data) -> None:

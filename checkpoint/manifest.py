@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import xxhash
 
-from ..core.errors import CorruptCheckpointError
+from ..core.errors import CheckpointFormatError, CorruptCheckpointError
 from ..core.ids import CheckpointId, OperatorId
 from . import manifest_json
 from .handles import FileHandle, OperatorSnapshot, SubtaskSnapshot
@@ -114,7 +114,8 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes, where: str) -> Manifest:
-    """From JSON text. `where` names the file in the CorruptCheckpointError of a bad one."""
+    """From JSON text. `where` names the file in the CorruptCheckpointError of a bad one, and in the
+    CheckpointFormatError of one that another strom wrote."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -124,8 +125,9 @@ def decode(data: bytes, where: str) -> Manifest:
     reader = manifest_json.Reader(document, where)
     version = reader.integer("format")
     if version != FORMAT_VERSION:
-        raise CorruptCheckpointError(
-            f"{where}: format version {version}, this strom reads version {FORMAT_VERSION}"
+        raise CheckpointFormatError(
+            f"{where}: written in checkpoint format {version}, this strom reads format "
+            f"{FORMAT_VERSION}: go on with the version of strom that wrote it, or start anew"
         )
     expected, body = reader.text("checksum"), reader.record("body")
     found = _checksum(body.value)

@@ -18,21 +18,28 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import xxhash
 
-from ..core.errors import CheckpointError, ConfigurationError, CorruptCheckpointError
+from ..core.errors import (
+    CheckpointError,
+    ConfigurationError,
+    CorruptCheckpointError,
+    MissingCheckpointError,
+)
 from ..core.ids import CheckpointId
 from .handles import FileHandle
 from .manifest import Manifest
-from .names import check_file_name, check_handle_path, check_job_id, folder_name
+from .names import check_file_name, check_handle_path, check_job_id, folder_id, folder_name
 
 Data: TypeAlias = "bytes | pa.Buffer"
 
 
 @dataclass(frozen=True)
 class Rejected:
-    """A checkpoint that cannot be restored from, and why."""
+    """A checkpoint that cannot be restored from, and why. `unpublished`: it has no manifest, as
+    one that never completed."""
 
     checkpoint_id: CheckpointId
     reason: str
+    unpublished: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,8 @@ class CheckpointStorage(ABC):
 
         validate: read the data files too, not only the manifest. Corrupt ones are passed over and
         reported; a storage that cannot be read raises CheckpointError (going back to an older
-        checkpoint because the disk is away for a second would be a silent guess).
+        checkpoint because the disk is away for a second would be a silent guess), and so does a
+        checkpoint of another format.
         """
         ids = self.list()
         rejected: list[Rejected] = []
@@ -105,7 +113,8 @@ class CheckpointStorage(ABC):
                 break
             except CorruptCheckpointError as error:
                 manifest = None
-                rejected.append(Rejected(checkpoint_id, str(error)))
+                gone = isinstance(error, MissingCheckpointError)
+                rejected.append(Rejected(checkpoint_id, str(error), gone))
         return Latest(manifest, tuple(rejected), ids)
 
 
@@ -147,7 +156,7 @@ class MemoryStorage(CheckpointStorage):
         try:
             return self._manifests[checkpoint_id]
         except KeyError:
-            raise CorruptCheckpointError(
+            raise MissingCheckpointError(
                 f"memory:{self.job_id}/{folder_name(checkpoint_id)}: never published"
             ) from None
 
@@ -162,15 +171,37 @@ def open_storage(location: str | None, job_id: str) -> CheckpointStorage:
     """
     if location is None:
         return MemoryStorage(job_id)
-    import fsspec
-
     from .file_storage import FileStorage
 
-    try:
-        filesystem, root = fsspec.core.url_to_fs(location)
-    except (ValueError, ImportError) as error:
-        raise ConfigurationError(f"checkpoint storage '{location}': {error}") from error
+    filesystem, root = _located(location, "checkpoint storage")
     return FileStorage(filesystem, root, job_id)
+
+
+def open_folder(location: str) -> tuple[CheckpointStorage, CheckpointId]:
+    """The storage that holds the checkpoint folder at an fsspec URL or path, and the checkpoint's
+    id. Raises ConfigurationError for what is no `<root>/<job>/chk-<n>`. Reads nothing yet."""
+    from .file_storage import FileStorage
+
+    filesystem, path = _located(location, "restore_from")
+    root, _, folder = path.rstrip("/").rpartition("/")
+    root, slash, job_id = root.rpartition("/")
+    checkpoint_id = folder_id(folder)
+    if checkpoint_id is None or not job_id or not (root or slash):
+        raise ConfigurationError(
+            f"restore_from must be a checkpoint folder <root>/<job>/chk-<n>, is '{location}'"
+        )
+    return FileStorage(filesystem, root or slash, job_id), checkpoint_id
+
+
+def _located(location: str, setting: str) -> tuple[Any, str]:
+    """The filesystem of a URL or path, and the path there (absolute, if it is a local one)."""
+    import fsspec
+
+    try:
+        filesystem, path = fsspec.core.url_to_fs(location)
+    except (ValueError, ImportError) as error:
+        raise ConfigurationError(f"{setting} '{location}': {error}") from error
+    return filesystem, str(path)
 
 
 def checksum(data: Data) -> str:

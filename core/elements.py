@@ -52,19 +52,9 @@ class CheckpointBarrier:
 
 
 @dataclass(frozen=True, slots=True)
-class LatencyMarker:
-    """Passes through the operators at `marked_ms` (source's clock) to measure delay; never
-    overtakes."""
-
-    marked_ms: int
-    source: str
-    subtask: int
-
-
-@dataclass(frozen=True, slots=True)
 class EndOfData:
     """The last data element of a channel; only barriers may follow it."""
 
 
-Control = Watermark | StreamStatus | CheckpointBarrier | LatencyMarker | EndOfData
+Control = Watermark | StreamStatus | CheckpointBarrier | EndOfData
 Element = Batch | Control

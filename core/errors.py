@@ -9,7 +9,9 @@ StromError
 ├── ConnectorError            a connector cannot read or write what it was pointed at
 ├── StateError                wrong use of state, or state that cannot be restored
 ├── CheckpointError           a checkpoint could not be taken
+│   ├── CheckpointFormatError     a stored checkpoint is of another version of strom
 │   └── CorruptCheckpointError    a stored checkpoint is torn, truncated or altered
+│       └── MissingCheckpointError    there is no manifest: it never completed, or was removed
 ├── TransportError            a peer went away or spoke nonsense
 │   └── AuthenticationError       a peer could not prove that it belongs to the job
 ├── IllegalTransitionError    a protocol state machine was driven wrongly
@@ -83,8 +85,16 @@ class CheckpointError(StromError):
     """A checkpoint could not be taken."""
 
 
+class CheckpointFormatError(CheckpointError):
+    """A stored checkpoint has another format than this strom reads; the message names both."""
+
+
 class CorruptCheckpointError(CheckpointError):
     """A stored checkpoint is torn, truncated or altered; the message names the file."""
+
+
+class MissingCheckpointError(CorruptCheckpointError):
+    """There is no manifest where one was looked for; the message names it."""
 
 
 class TransportError(StromError):

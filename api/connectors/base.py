@@ -84,7 +84,8 @@ class EnumeratorContext:
 
 
 class SplitEnumerator(ABC):
-    """Hands out splits. Lives in the coordinator, called from one thread, must not block long."""
+    """Hands out splits. Lives in the coordinator, called from one thread, which all enumerators of
+    a job share: while one blocks, no reader gets splits, and no checkpoint is taken."""
 
     @abstractmethod
     def next_splits(self, subtask: int) -> Sequence[Any] | None:

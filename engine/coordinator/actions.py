@@ -1,7 +1,18 @@
-"""What the job master asks of the host that drives it. Carried out in the order given."""
+"""What the job master asks of the host that drives it.
+
+Begun in the order given. What may take long goes to two workers of the host, which do one thing
+after the other, each in the order given, and whose answers come back as events in that order:
+
+    storage   LoadLatest, StoreCheckpoint, DiscardCheckpoint
+    sources   PrepareSources, AskForSplits, SnapshotSources, CloseSources: the user's enumerators
+
+So what an enumerator gave away before its snapshot is answered before the snapshot is, and the job
+master hears of losses and cancellation while a disk or an enumerator hangs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +28,42 @@ class LoadLatest:
     (`storage.latest_valid(after=after)`), then answer on_loaded or on_load_failed."""
 
     after: int = 0
+
+
+@dataclass(frozen=True)
+class PrepareSources:
+    """Make the enumerators of an attempt from their stored states (pickled, by operator; a source
+    that has none begins anew), then answer on_sources_ready or on_source_failed. Those of the
+    attempt before have been closed."""
+
+    attempt: Attempt
+    states: Mapping[OperatorId, bytes]
+
+
+@dataclass(frozen=True)
+class AskForSplits:
+    """`next_splits` for a reader, then answer on_splits or on_source_failed."""
+
+    attempt: Attempt
+    operator: OperatorId
+    task: TaskId
+
+
+@dataclass(frozen=True)
+class SnapshotSources:
+    """Pickle the snapshots of all enumerators, then answer on_sources_snapshot or
+    on_source_failed."""
+
+    attempt: Attempt
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True)
+class CloseSources:
+    """Close the enumerators of the attempt, if they could be made. No answer; what they raise is
+    only worth a log line."""
+
+    attempt: Attempt
 
 
 @dataclass(frozen=True)
@@ -55,7 +102,8 @@ class StoreCheckpoint:
 
 @dataclass(frozen=True)
 class DiscardCheckpoint:
-    """`storage.delete(checkpoint_id)`. No answer; a failure is only worth a log line."""
+    """`storage.delete(checkpoint_id)`, after what was asked of the storage before. No answer; a
+    failure is only worth a log line."""
 
     checkpoint_id: CheckpointId
 
@@ -85,8 +133,9 @@ class Warn:
 
 @dataclass(frozen=True)
 class JobEnded:
-    """The job reached a terminal state; no action follows. Release everything of it, also the
-    processes of tasks that finished by themselves. `error`: the first cause of a failure."""
+    """The job reached a terminal state; no action follows. Let the workers do what was asked of
+    them, within reason, and release everything of the job, also the processes of tasks that
+    finished by themselves. `error`: the first cause of a failure."""
 
     status: JobStatus
     error: str | None = None
@@ -94,6 +143,10 @@ class JobEnded:
 
 Action = (
     LoadLatest
+    | PrepareSources
+    | AskForSplits
+    | SnapshotSources
+    | CloseSources
     | DeployAll
     | CancelAll
     | Send

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.manifest import Manifest
-from ...core.errors import StromError
-from ...core.ids import CheckpointId, OperatorId
+from ...core.ids import Attempt, CheckpointId, OperatorId
 from ..messages import CheckpointAborted, CheckpointCompleted, Mail, TriggerCheckpoint
-from .actions import Action, DiscardCheckpoint, Send, StoreCheckpoint
-from .enumerators import EnumeratorSet
+from .actions import Action, DiscardCheckpoint, Send, SnapshotSources, StoreCheckpoint, Warn
 from .plan import JobPlan
 
 
@@ -23,59 +22,66 @@ class Translated:
     committed: bool = False
 
 
+@dataclass
+class _Triggered:
+    """A pending checkpoint. `states`: of the enumerators, None until the host has taken them."""
+
+    trigger: protocol.Trigger
+    states: Mapping[OperatorId, bytes] | None = None
+
+
 class CheckpointTranslator:
     """Holds the enumerators' states of the pending checkpoint from its trigger to its manifest."""
 
     def __init__(self, plan: JobPlan) -> None:
         self._plan = plan
-        self._states: dict[CheckpointId, dict[OperatorId, bytes]] = {}
-        """Of the pending checkpoint; empty when there is none."""
+        self._pending: _Triggered | None = None
 
-    def translate(
-        self, actions: protocol.Actions, enumerators: EnumeratorSet | None, running: bool
-    ) -> Translated:
-        """Mail goes out only while the job is `running`."""
+    def translate(self, actions: protocol.Actions, running: Attempt | None) -> Translated:
+        """`running`: the attempt, if all its tasks run; else mail goes to nobody."""
         result = Translated()
         for action in actions:
             match action:
-                case protocol.Trigger():
-                    assert enumerators is not None, "checkpoints are triggered while running only"
-                    self._trigger(action, enumerators, result)
+                case protocol.Trigger(checkpoint_id=n):
+                    assert running is not None, "checkpoints are triggered while running only"
+                    self._pending = _Triggered(action)
+                    result.actions.append(SnapshotSources(running, n))
                 case protocol.Store(checkpoint=checkpoint):
                     result.actions.append(StoreCheckpoint(self._manifest(checkpoint)))
                 case protocol.Complete(checkpoint_id=n, terminal=terminal):
-                    del self._states[n]
-                    result.committed |= terminal and running
+                    self._pending = None
+                    result.committed |= terminal and running is not None
                     result.actions += self._to_all(CheckpointCompleted(n, terminal), running)
                 case protocol.Abort(checkpoint_id=n):
-                    del self._states[n]
+                    self._pending = None
                     result.actions += self._to_all(CheckpointAborted(n), running)
                 case protocol.Discard(checkpoint_id=n):
                     result.actions.append(DiscardCheckpoint(n))
                 case protocol.FailJob(reason=reason):
                     result.failure = reason
+                case protocol.Say(message=message):
+                    result.actions.append(Warn(message))
         return result
+
+    def on_snapshot(self, n: CheckpointId, states: Mapping[OperatorId, bytes]) -> list[Send]:
+        """The enumerators' part is taken: tell the sources, if checkpoint `n` is still wanted. All
+        splits given away before are ahead of the trigger on their way to the readers, all others
+        behind it."""
+        pending = self._pending
+        if pending is None or pending.trigger.checkpoint_id != n:
+            return []
+        pending.states = states
+        mail = TriggerCheckpoint(n, pending.trigger.timestamp_ms, pending.trigger.terminal)
+        return [Send(task, mail) for task in self._plan.sources]
 
     def validate(self, pending: CheckpointId | None) -> None:
         """Assert that states are held for the pending checkpoint and no other."""
-        assert set(self._states) == ({pending} - {None}), (self._states, pending)
-
-    def _trigger(
-        self, trigger: protocol.Trigger, enumerators: EnumeratorSet, result: Translated
-    ) -> None:
-        """Snapshot the enumerators in the same step in which the sources are told: all splits
-        assigned so far are ahead of the trigger on their way to the readers."""
-        n = trigger.checkpoint_id
-        self._states[n] = {}
-        try:
-            self._states[n] = enumerators.snapshot()
-        except StromError as error:
-            result.failure = str(error)
-            return
-        mail = TriggerCheckpoint(n, trigger.timestamp_ms, trigger.terminal)
-        result.actions += [Send(task, mail) for task in self._plan.sources]
+        mine = None if self._pending is None else self._pending.trigger.checkpoint_id
+        assert mine == pending, (mine, pending)
 
     def _manifest(self, checkpoint: protocol.PendingCheckpoint) -> Manifest:
+        assert self._pending is not None
+        assert self._pending.states is not None, "acknowledged before the sources were told"
         return Manifest(
             job_id=self._plan.job_id,
             job_name=self._plan.job_name,
@@ -83,9 +89,9 @@ class CheckpointTranslator:
             timestamp_ms=checkpoint.timestamp_ms,
             operators=self._plan.shapes,
             subtasks=tuple(checkpoint.acknowledged[task] for task in self._plan.tasks),
-            enumerators=self._states[checkpoint.checkpoint_id],
+            enumerators=self._pending.states,
             terminal=checkpoint.terminal,
         )
 
-    def _to_all(self, mail: Mail, running: bool) -> list[Action]:
-        return [Send(task, mail) for task in self._plan.tasks] if running else []
+    def _to_all(self, mail: Mail, running: Attempt | None) -> list[Send]:
+        return [] if running is None else [Send(task, mail) for task in self._plan.tasks]

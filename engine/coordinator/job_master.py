@@ -7,6 +7,10 @@ and losses of tasks may come at any time; those of former attempts are ignored h
     event                        called when
     start                        once, first
     on_loaded / on_load_failed   LoadLatest is done
+    on_sources_ready             PrepareSources is done
+    on_splits                    AskForSplits is done
+    on_sources_snapshot          SnapshotSources is done
+    on_source_failed             one of these three could not be done
     on_deployed / ..._failed     DeployAll is done (the failure: any part of it could not be done)
     on_report                    a task said something (engine/messages.py)
     on_task_lost                 a task's process or actor died, or cannot be reached
@@ -23,6 +27,7 @@ the deployment of an attempt and its end in `running_attempt.py`.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from ...checkpoint import coordinator_types as protocol
@@ -33,12 +38,13 @@ from ...core.job_status import JobStatus
 from ..graph.model import ExecutionGraph
 from ..messages import MetricsReported, TaskReport, ValuePublished
 from .actions import (
-    Action,
     Actions,
     CancelAll,
+    CloseSources,
     DeployAll,
     JobEnded,
     LoadLatest,
+    PrepareSources,
     Publish,
     TickAt,
     Warn,
@@ -49,8 +55,9 @@ from .job_state import JobState
 from .lifecycle import Lifecycle, Step
 from .plan import make_plan
 from .restart import make_policy
-from .running_attempt import RunningAttempt
-from .starting_point import MakeEnumerators, Start, StartingPoint
+from .running_attempt import Outcome, RunningAttempt
+from .split_requests import Answer
+from .starting_point import Start, StartingPoint
 
 
 class JobMaster:
@@ -60,7 +67,6 @@ class JobMaster:
         self,
         job_id: str,
         graph: ExecutionGraph,
-        make_enumerators: MakeEnumerators,
         rng: random.Random,
         *,
         resume: bool = True,
@@ -72,21 +78,26 @@ class JobMaster:
         plan = make_plan(job_id, graph)
         self._plan = plan
         self._life = Lifecycle(plan.job_name)
-        self._starting_point = StartingPoint(plan, make_enumerators, resume, allow_unmatched)
+        self._starting_point = StartingPoint(plan, resume, allow_unmatched)
         self._failures = Failures(make_policy(plan.config.effective_restart, rng))
-        self._checkpoints = CheckpointCoordinator(plan.tasks, plan.config.checkpoint)
+        self._checkpoints = CheckpointCoordinator(
+            plan.tasks, plan.config.checkpoint, labels=plan.labels
+        )
         self._translator = CheckpointTranslator(plan)
         self._attempt = -1
-        """Of the last DeployAll, -1 before the first; only grows."""
+        """Of the last PrepareSources, -1 before the first; only grows."""
+        self._start: Start | None = None
+        """What the current attempt begins with; not None exactly while PREPARING."""
         self._running: RunningAttempt | None = None
         """The current attempt; None outside DEPLOYING and RUNNING."""
+        self._patience_ms = int(plan.config.cancellation_timeout.total_seconds() * 1000) // 2
+        self._give_up_ms = 0
+        """When a job that is to end waits no more for a checkpoint that is being stored."""
         self._published: set[tuple[OperatorId, str]] = set()
         self._metrics: dict[TaskId, dict[str, Any]] = {}
         """Of the current attempt, or the last one."""
         self._announced_ms: int | None = None
         """The TickAt that the host has not answered yet."""
-        self._out: list[Action] = []
-        """Actions of the event being handled; empty between events."""
 
     # --- events of the host ------------------------------------------------------------------
 
@@ -95,44 +106,84 @@ class JobMaster:
         if self._life.step is not Step.NEW:
             raise self._life.illegal("started twice")
         self._life.record("start")
-        self._load()
-        return self._flush()
+        return self._answer(self._load())
 
     def on_loaded(self, latest: Latest, now_ms: int) -> Actions:
         """The answer to LoadLatest. Ignored if the job was cancelled meanwhile."""
         self._life.record(f"loaded {latest.manifest and latest.manifest.checkpoint_id}")
         if self._life.step is not Step.LOADING:
-            return self._flush()
+            return self._answer()
         latest = self._starting_point.admit(latest, first=self._attempt < 0)
-        self._out += [
-            Warn(f"checkpoint {r.checkpoint_id} is not used: {r.reason}") for r in latest.rejected
-        ]
+        news = tuple(Warn(text) for text in self._starting_point.news(latest))
         match self._starting_point.prepare(latest, self._checkpoints):
             case Failure() as failure:
-                self._fail(failure, now_ms)
+                return self._answer(news, self._fail(failure, now_ms))
             case Start() as start:
-                self._deploy(start)
-        return self._flush()
+                return self._answer(news, self._prepare(start))
 
     def on_load_failed(self, reason: str, now_ms: int, recoverable: bool = True) -> Actions:
         """The storage could not be read. Not `recoverable`: trying again would give the same."""
         self._life.record("load failed")
-        if self._life.step is Step.LOADING:
-            cause = f"the latest checkpoint could not be loaded: {reason}"
-            self._fail(Failure(cause, recoverable), now_ms)
-        return self._flush()
+        if self._life.step is not Step.LOADING:
+            return self._answer()
+        cause = f"the latest checkpoint could not be loaded: {reason}"
+        return self._answer(self._fail(Failure(cause, recoverable), now_ms))
+
+    def on_sources_ready(self, attempt: Attempt, now_ms: int) -> Actions:
+        """The answer to PrepareSources. Ignored if the job was cancelled meanwhile."""
+        self._life.record(f"sources of {attempt} ready")
+        if attempt != self._attempt or self._start is None:
+            return self._answer()
+        return self._answer(self._deploy(self._start))
+
+    def on_splits(
+        self,
+        attempt: Attempt,
+        operator: OperatorId,
+        task: TaskId,
+        answer: Answer | None,
+        now_ms: int,
+    ) -> Actions:
+        """The answer to AskForSplits; None: the enumerator has no splits for the reader now."""
+        self._life.record(f"splits for {task}")
+        if attempt != self._attempt or self._running is None:
+            return self._answer()
+        outcome = self._running.on_splits(operator, task, answer, now_ms)
+        return self._answer(self._after(outcome, now_ms))
+
+    def on_sources_snapshot(
+        self,
+        attempt: Attempt,
+        checkpoint_id: CheckpointId,
+        states: Mapping[OperatorId, bytes],
+        now_ms: int,
+    ) -> Actions:
+        """The answer to SnapshotSources: the pickled state of each enumerator."""
+        self._life.record(f"snapshot {checkpoint_id} of the sources")
+        if attempt != self._attempt or self._running is None:
+            return self._answer()
+        outcome = self._running.on_sources_snapshot(checkpoint_id, states)
+        return self._answer(self._after(outcome, now_ms))
+
+    def on_source_failed(self, attempt: Attempt, cause: str, now_ms: int) -> Actions:
+        """An enumerator of the attempt could not be made, or raised when it was called."""
+        self._life.record(f"a source of {attempt} failed")
+        if attempt != self._attempt:
+            return self._answer()
+        return self._answer(self._fail(Failure(cause), now_ms))
 
     def on_deployed(self, attempt: Attempt, now_ms: int) -> Actions:
         """Every task of the attempt was started. TaskRunning may come before or after."""
         self._life.record(f"deployed {attempt}")
-        return self._flush()
+        return self._answer()
 
     def on_deploy_failed(self, attempt: Attempt, reason: str, now_ms: int) -> Actions:
         """Some task could not be started. The answer is a CancelAll for those that were."""
         self._life.record(f"deploy of {attempt} failed")
-        if attempt == self._attempt and self._running is not None:
-            self._fail(Failure(f"the job could not be deployed: {reason}"), now_ms)
-        return self._flush()
+        if attempt != self._attempt or self._running is None:
+            return self._answer()
+        cause = f"the job could not be deployed: {reason}"
+        return self._answer(self._fail(Failure(cause), now_ms))
 
     def on_task_lost(self, task: TaskId, attempt: Attempt, reason: str, now_ms: int) -> Actions:
         """A task's process died. Expected of tasks that finished; while stopping it explains what
@@ -140,67 +191,64 @@ class JobMaster:
         self._life.record(f"lost {task} of {attempt}")
         cause = f"task {self._plan.labels[task]} was lost: {reason}"
         if attempt != self._attempt:
-            return self._flush()
+            return self._answer()
         if self._running is not None and task not in self._running.progress.finished:
-            self._fail(Failure(cause), now_ms)
-        elif self._life.step is Step.STOPPING:
+            return self._answer(self._fail(Failure(cause), now_ms))
+        if self._life.step is Step.STOPPING:
             self._failures.on_loss(cause)
-        return self._flush()
+        return self._answer()
 
     def on_all_stopped(self, attempt: Attempt, now_ms: int) -> Actions:
         """The answer to CancelAll."""
         self._life.record(f"all stopped of {attempt}")
-        if self._life.step is Step.STOPPING and attempt == self._attempt:
-            self._life.go(Step.WAITING)
-            self._proceed(now_ms)
-        return self._flush()
+        if self._life.step is not Step.STOPPING or attempt != self._attempt:
+            return self._answer()
+        self._life.go(Step.WAITING)
+        return self._answer(self._proceed(now_ms))
 
     def on_stored(self, checkpoint_id: CheckpointId, now_ms: int) -> Actions:
         """The answer to StoreCheckpoint: published."""
         self._life.record(f"stored {checkpoint_id}")
-        self._carry_out(self._checkpoints.on_stored(checkpoint_id, now_ms), now_ms)
-        self._proceed(now_ms)
-        return self._flush()
+        return self._on_store(self._checkpoints.on_stored(checkpoint_id, now_ms), now_ms)
 
     def on_store_failed(self, checkpoint_id: CheckpointId, why: str, now_ms: int) -> Actions:
         """The answer to StoreCheckpoint: not published, and nothing of it visible."""
         self._life.record(f"store of {checkpoint_id} failed")
-        self._carry_out(self._checkpoints.on_store_failed(checkpoint_id, why, now_ms), now_ms)
-        self._proceed(now_ms)
-        return self._flush()
+        return self._on_store(self._checkpoints.on_store_failed(checkpoint_id, why, now_ms), now_ms)
 
     def on_trigger(self, now_ms: int) -> Actions:
         """Take a checkpoint now; ignored unless the job is running and not about to finish."""
         self._life.record("trigger")
-        attempt = self._running
-        if self._life.step is Step.RUNNING and attempt and not attempt.progress.all_drained:
-            self._carry_out(self._checkpoints.trigger(now_ms, "manual"), now_ms)
-        return self._flush()
+        if self._life.step is not Step.RUNNING or self._running is None:
+            return self._answer()
+        if self._running.progress.all_drained:
+            return self._answer()
+        return self._answer(self._carry_out(self._checkpoints.trigger(now_ms, "manual"), now_ms))
 
     def on_cancel(self, now_ms: int) -> Actions:
         """Stop the job. Idempotent, and without effect on a job that is over."""
         self._life.record("cancel")
-        if not self._life.status.is_terminal and self._life.status is not JobStatus.CANCELLING:
-            self._stop(JobStatus.CANCELLING, now_ms)
-        return self._flush()
+        if self._life.status.is_terminal or self._life.status is JobStatus.CANCELLING:
+            return self._answer()
+        return self._answer(self._stop(JobStatus.CANCELLING, now_ms))
 
     def on_tick(self, now_ms: int) -> Actions:
         """Time passed."""
         self._announced_ms = None
+        within: Actions = ()
         if self._running is not None:
-            self._after(self._running, self._running.on_tick(now_ms), now_ms)
-        self._proceed(now_ms)
-        return self._flush()
+            within = self._after(self._running.on_tick(now_ms), now_ms)
+        return self._answer(within, self._proceed(now_ms))
 
     # --- events of tasks ---------------------------------------------------------------------
 
     def on_report(self, report: TaskReport, now_ms: int) -> Actions:
         """A task said something. Ignored if it is not of the current attempt."""
-        if report.attempt == self._attempt and self._life.step is not Step.ENDED:
-            if report.task not in self._plan.labels:
-                raise self._life.illegal(f"{report.task} reports but is no task of this job")
-            self._handle(report, now_ms)
-        return self._flush()
+        if report.attempt != self._attempt or self._life.step is Step.ENDED:
+            return self._answer()
+        if report.task not in self._plan.labels:
+            raise self._life.illegal(f"{report.task} reports but is no task of this job")
+        return self._answer(self._handle(report, now_ms))
 
     def status(self) -> JobState:
         """The job at this moment."""
@@ -221,7 +269,7 @@ class JobMaster:
         """Assert the invariants of the fields. For use between events."""
         self._life.validate()
         self._checkpoints.validate()
-        assert not self._out
+        assert (self._start is not None) == (self._life.step is Step.PREPARING)
         assert (self._running is not None) == self._life.deployed
         pending = self._checkpoints.pending
         self._translator.validate(None if pending is None else pending.checkpoint_id)
@@ -229,96 +277,118 @@ class JobMaster:
             self._running.validate()
             assert (self._life.step is Step.RUNNING) == self._running.progress.all_running
 
-    def _handle(self, report: TaskReport, now_ms: int) -> None:
+    def _handle(self, report: TaskReport, now_ms: int) -> Actions:
         match report:
             case ValuePublished(operator=operator, key=key, value=value):
-                if (operator, key) not in self._published:
-                    self._published.add((operator, key))
-                    self._out.append(Publish(operator, key, value))
-                return
+                if (operator, key) in self._published:
+                    return ()
+                self._published.add((operator, key))
+                return (Publish(operator, key, value),)
             case MetricsReported(task=task, metrics=metrics):
                 self._metrics[task] = metrics
-                return
+                return ()
         self._life.record(f"{type(report).__name__} of {report.task}")
-        if self._running is not None:
-            self._after(self._running, self._running.on_report(report, now_ms), now_ms)
+        if self._running is None:
+            return ()
+        return self._after(self._running.on_report(report, now_ms), now_ms)
 
-    def _after(self, attempt: RunningAttempt, failure: Failure | None, now_ms: int) -> None:
-        """What an event within the attempt means for the job."""
-        if attempt.progress.all_running and self._life.step is Step.DEPLOYING:
+    def _after(self, outcome: Outcome, now_ms: int) -> Actions:
+        """What an event within the current attempt means for the job."""
+        assert self._running is not None
+        progress = self._running.progress
+        if progress.all_running and self._life.step is Step.DEPLOYING:
             self._life.move(JobStatus.RUNNING)
             self._life.go(Step.RUNNING)
             self._failures.on_stable(now_ms)
-        if failure is not None:
-            self._fail(failure, now_ms)
-        elif attempt.progress.all_finished:
-            self._end(JobStatus.FINISHED, now_ms)
+        if outcome.failure is not None:
+            return (*outcome.actions, *self._fail(outcome.failure, now_ms))
+        if progress.all_finished:
+            return (*outcome.actions, *self._end(JobStatus.FINISHED, now_ms))
+        return outcome.actions
+
+    def _on_store(self, actions: protocol.Actions, now_ms: int) -> Actions:
+        """What became of a checkpoint. A job that ended without waiting for it only counts it."""
+        done = self._carry_out(actions, now_ms)
+        if self._life.step is Step.ENDED:
+            return ()
+        return self._answer(done, self._proceed(now_ms))
 
     # --- transitions -------------------------------------------------------------------------
 
-    def _load(self) -> None:
+    def _load(self) -> Actions:
         self._life.go(Step.LOADING)
-        self._out.append(LoadLatest(self._starting_point.floor))
+        return (LoadLatest(self._starting_point.floor),)
 
-    def _deploy(self, start: Start) -> None:
+    def _prepare(self, start: Start) -> Actions:
         self._attempt += 1
-        self._running = RunningAttempt(
-            self._plan, start.enumerators, self._checkpoints, self._translator, self._out
-        )
+        self._start = start
         self._metrics.clear()
+        self._life.go(Step.PREPARING)
+        return (PrepareSources(Attempt(self._attempt), start.enumerators),)
+
+    def _deploy(self, start: Start) -> Actions:
+        attempt = Attempt(self._attempt)
+        self._start = None
+        self._running = RunningAttempt(attempt, self._plan, self._checkpoints, self._translator)
         self._life.go(Step.DEPLOYING)
-        self._out.append(DeployAll(Attempt(self._attempt), start.manifest, start.revoke))
+        return (DeployAll(attempt, start.manifest, start.revoke),)
 
-    def _fail(self, failure: Failure, now_ms: int) -> None:
+    def _fail(self, failure: Failure, now_ms: int) -> Actions:
         """The attempt failed; only its first cause counts."""
-        if self._life.step not in (Step.STOPPING, Step.WAITING, Step.ENDED):
-            self._stop(self._failures.on_failure(failure, now_ms), now_ms)
+        if self._life.step in (Step.STOPPING, Step.WAITING, Step.ENDED):
+            return ()
+        return self._stop(self._failures.on_failure(failure, now_ms), now_ms)
 
-    def _stop(self, status: JobStatus, now_ms: int) -> None:
+    def _stop(self, status: JobStatus, now_ms: int) -> Actions:
         """Stop the attempt, if one is deployed, on the way to what `status` leads to."""
         self._life.move(status)
+        self._give_up_ms = now_ms + self._patience_ms
+        cancel: Actions = ()
         if self._life.deployed:
             self._life.go(Step.STOPPING)
-            self._out.append(CancelAll(Attempt(self._attempt)))
-        elif self._life.step in (Step.NEW, Step.LOADING):
+            cancel = (CancelAll(Attempt(self._attempt)),)
+        elif self._life.step in (Step.NEW, Step.LOADING, Step.PREPARING):
             self._life.go(Step.WAITING)
-        self._leave_attempt(now_ms)
-        self._proceed(now_ms)
+        return (*cancel, *self._leave_attempt(now_ms), *self._proceed(now_ms))
 
-    def _proceed(self, now_ms: int) -> None:
+    def _proceed(self, now_ms: int) -> Actions:
         """Leave WAITING, if nothing is left to wait for."""
-        if self._life.step is not Step.WAITING or self._checkpoints.storing:
-            return
+        if self._life.step is not Step.WAITING:
+            return ()
+        storing = self._checkpoints.storing
         match self._life.status:
-            case JobStatus.RESTARTING if now_ms >= self._failures.restart_at_ms:
-                self._load()
-            case JobStatus.FAILING:
-                self._end(JobStatus.FAILED, now_ms)
-            case JobStatus.CANCELLING:
-                self._end(JobStatus.CANCELED, now_ms)
+            case JobStatus.RESTARTING if not storing and now_ms >= self._failures.restart_at_ms:
+                return self._load()
+            case JobStatus.FAILING if not storing or now_ms >= self._give_up_ms:
+                return self._end(JobStatus.FAILED, now_ms)
+            case JobStatus.CANCELLING if not storing or now_ms >= self._give_up_ms:
+                return self._end(JobStatus.CANCELED, now_ms)
+        return ()
 
-    def _end(self, status: JobStatus, now_ms: int) -> None:
+    def _end(self, status: JobStatus, now_ms: int) -> Actions:
         self._life.move(status)
         self._life.go(Step.ENDED)
-        self._leave_attempt(now_ms)
-        self._carry_out(self._checkpoints.on_job_end(), now_ms)
+        left = [*self._leave_attempt(now_ms)]
+        left += self._carry_out(self._checkpoints.on_job_end(), now_ms)
+        if (pending := self._checkpoints.pending) is not None:
+            n = pending.checkpoint_id
+            left.append(Warn(f"the job ends while checkpoint {n} is being published"))
         error = self._failures.last_cause if status is JobStatus.FAILED else None
-        self._out.append(JobEnded(status, error))
+        return (*left, JobEnded(status, error))
 
-    def _leave_attempt(self, now_ms: int) -> None:
+    def _leave_attempt(self, now_ms: int) -> Actions:
         """From now on no task of the attempt, if there is one, is heard or told anything."""
-        if self._running is not None:
-            self._running.close()
-            self._running = None
-        self._carry_out(self._checkpoints.on_job_restart(), now_ms)
+        close: Actions = ()
+        if self._start is not None or self._running is not None:
+            close = (CloseSources(Attempt(self._attempt)),)
+        self._start = self._running = None
+        return (*close, *self._carry_out(self._checkpoints.on_job_restart(), now_ms))
 
-    def _carry_out(self, actions: protocol.Actions, now_ms: int) -> None:
-        """Do what the checkpoint protocol asks for. Its TickAt is left out: `_flush` asks the
-        protocol itself when it wants to be called."""
+    def _carry_out(self, actions: protocol.Actions, now_ms: int) -> Actions:
+        """Do what the checkpoint protocol asks for."""
         if self._running is not None:
-            self._after(self._running, self._running.carry_out(actions), now_ms)
-        else:
-            self._out += self._translator.translate(actions, None, running=False).actions
+            return self._after(self._running.carry_out(actions), now_ms)
+        return tuple(self._translator.translate(actions, None).actions)
 
     # --- bookkeeping -------------------------------------------------------------------------
 
@@ -328,16 +398,18 @@ class JobMaster:
             wishes.append(self._checkpoints.next_tick_ms())
         if self._running is not None:
             wishes.append(self._running.next_tick_ms())
-        if self._life.step is Step.WAITING and not self._checkpoints.storing:
-            wishes.append(self._failures.restart_at_ms)
+        if self._life.step is Step.WAITING:
+            if self._life.status is not JobStatus.RESTARTING:
+                wishes.append(self._give_up_ms)
+            elif not self._checkpoints.storing:
+                wishes.append(self._failures.restart_at_ms)
         return min((wish for wish in wishes if wish is not None), default=None)
 
-    def _flush(self) -> Actions:
+    def _answer(self, *parts: Actions) -> Actions:
         """The actions of this event, with a TickAt if the next wish is not announced."""
+        actions = tuple(action for part in parts for action in part)
         wish = self._next_tick_ms()
-        if wish is not None and wish != self._announced_ms:
-            self._announced_ms = wish
-            self._out.append(TickAt(wish))
-        actions = tuple(self._out)
-        self._out.clear()
-        return actions
+        if wish is None or wish == self._announced_ms:
+            return actions
+        self._announced_ms = wish
+        return (*actions, TickAt(wish))

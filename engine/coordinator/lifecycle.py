@@ -2,7 +2,8 @@
 
     step       status                    waits for                       then
     NEW        CREATED                   start                           LOADING
-    LOADING    CREATED, RESTARTING       on_loaded                       DEPLOYING
+    LOADING    CREATED, RESTARTING       on_loaded                       PREPARING
+    PREPARING  CREATED, RESTARTING       on_sources_ready                DEPLOYING
     DEPLOYING  CREATED, RESTARTING       TaskRunning of all tasks        RUNNING
     RUNNING    RUNNING                   TaskFinished of all tasks       ENDED
     STOPPING   RESTARTING, FAILING,      on_all_stopped                  WAITING
@@ -14,7 +15,8 @@
 
 A failure goes from any step before STOPPING to STOPPING (to WAITING where nothing is deployed).
 A checkpoint may be being stored while the job fails: its outcome must be known before the next
-attempt chooses what to restore, hence the wait.
+attempt chooses what to restore, hence the wait. A job that is to end waits for it, too, but not for
+ever.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ class Step(Enum):
 
     NEW = "new"
     LOADING = "loading"
+    PREPARING = "preparing"
     DEPLOYING = "deploying"
     RUNNING = "running"
     STOPPING = "stopping"
@@ -41,7 +44,8 @@ class Step(Enum):
 
 STEPS: Final[dict[Step, frozenset[Step]]] = {
     Step.NEW: frozenset({Step.LOADING, Step.WAITING}),
-    Step.LOADING: frozenset({Step.DEPLOYING, Step.WAITING}),
+    Step.LOADING: frozenset({Step.PREPARING, Step.WAITING}),
+    Step.PREPARING: frozenset({Step.DEPLOYING, Step.WAITING}),
     Step.DEPLOYING: frozenset({Step.RUNNING, Step.STOPPING}),
     Step.RUNNING: frozenset({Step.STOPPING, Step.ENDED}),
     Step.STOPPING: frozenset({Step.WAITING}),
@@ -53,6 +57,7 @@ STEPS: Final[dict[Step, frozenset[Step]]] = {
 STATUSES: Final[dict[Step, frozenset[JobStatus]]] = {
     Step.NEW: frozenset({JobStatus.CREATED}),
     Step.LOADING: frozenset({JobStatus.CREATED, JobStatus.RESTARTING}),
+    Step.PREPARING: frozenset({JobStatus.CREATED, JobStatus.RESTARTING}),
     Step.DEPLOYING: frozenset({JobStatus.CREATED, JobStatus.RESTARTING}),
     Step.RUNNING: frozenset({JobStatus.RUNNING}),
     Step.STOPPING: frozenset({JobStatus.RESTARTING, JobStatus.FAILING, JobStatus.CANCELLING}),

@@ -15,8 +15,8 @@ from ..graph.model import ExecutionGraph
 @dataclass(frozen=True)
 class JobPlan:
     """One job, the same in all attempts. `sources`: the tasks that checkpoints are triggered at;
-    `names`: of all operators, for messages; `irrevocable`: names of the sinks that cannot take back
-    what they published."""
+    `names`: of all operators, for messages; `readers`: those of them that read splits;
+    `irrevocable`: names of the sinks that cannot take back what they published."""
 
     job_id: str
     job_name: str
@@ -25,6 +25,7 @@ class JobPlan:
     sources: tuple[TaskId, ...]
     shapes: tuple[OperatorShape, ...]
     names: Mapping[OperatorId, str]
+    readers: Mapping[OperatorId, str]
     irrevocable: tuple[str, ...]
     labels: Mapping[TaskId, str]
     """`name (1/2)` of each task, for messages."""
@@ -43,6 +44,12 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         for operator in v.operators
     )
     names = {shape.operator: shape.name for shape in shapes}
+    readers = {
+        operator.operator_id: operator.name
+        for vertex in job.vertices
+        for operator in vertex.operators
+        if operator.is_source
+    }
     irrevocable = tuple(
         operator.name
         for vertex in job.vertices
@@ -57,5 +64,14 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         if vertex.id == task.vertex
     }
     return JobPlan(
-        job_id, job.name, job.config, graph.tasks, sources, shapes, names, irrevocable, labels
+        job_id=job_id,
+        job_name=job.name,
+        config=job.config,
+        tasks=graph.tasks,
+        sources=sources,
+        shapes=shapes,
+        names=names,
+        readers=readers,
+        irrevocable=irrevocable,
+        labels=labels,
     )

@@ -7,18 +7,19 @@
                  terminal checkpoint is
                  complete
 
-The job master makes a RunningAttempt when it deploys one and drops it when it stops the tasks. An
-event that the attempt cannot go on after comes back as a Failure; the master decides what follows.
+The job master makes a RunningAttempt when it deploys one and drops it when it stops the tasks. Each
+event is answered by an Outcome; what follows from a failure, the master decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...core.errors import StromError
-from ...core.ids import TaskId
+from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
 from ..messages import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -30,12 +31,23 @@ from ..messages import (
     TaskReport,
     TaskRunning,
 )
-from .actions import Action, Send, Warn
+from .actions import Action, Actions
 from .checkpointing import CheckpointTranslator
-from .enumerators import Answer, EnumeratorSet
 from .failures import Failure
 from .job_state import Progress
 from .plan import JobPlan
+from .split_requests import Answer, SplitRequests
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the host is to do after an event, and why the attempt cannot go on, if it cannot."""
+
+    actions: Actions = ()
+    failure: Failure | None = None
+
+
+NOTHING = Outcome()
 
 
 class RunningAttempt:
@@ -43,97 +55,106 @@ class RunningAttempt:
 
     def __init__(
         self,
+        attempt: Attempt,
         plan: JobPlan,
-        enumerators: EnumeratorSet,
         checkpoints: CheckpointCoordinator,
         translator: CheckpointTranslator,
-        out: list[Action],
     ) -> None:
-        """Closes `enumerators`. `checkpoints` and `translator` live as long as the job; what the
-        host is to do is appended to `out`."""
+        """`checkpoints` and `translator` live as long as the job."""
+        self._attempt = attempt
         self._plan = plan
-        self._enumerators = enumerators
+        self._requests = SplitRequests(attempt, plan.readers)
         self._checkpoints = checkpoints
         self._translator = translator
-        self._out = out
         self.progress = Progress(frozenset(plan.tasks))
 
-    def on_report(self, report: TaskReport, now_ms: int) -> Failure | None:
+    def on_report(self, report: TaskReport, now_ms: int) -> Outcome:
         """A task of this attempt said something."""
         match report:
             case TaskRunning() | TaskDrained() | TaskFinished():
                 return self._advance(report, now_ms)
             case TaskFailed(error=error, recoverable=recoverable, symptom=symptom):
-                return Failure(error, recoverable, symptom)
+                return Outcome(failure=Failure(error, recoverable, symptom))
             case TaskCancelled(task=task):
-                return Failure(f"task {self._plan.labels[task]} stopped without being told to")
+                return self._broken(f"task {self._plan.labels[task]} stopped without being told to")
             case SplitsRequested(task=task, operator=operator):
-                return self._send(lambda: self._enumerators.request(operator, task, now_ms))
+                try:
+                    return _do(self._requests.request(operator, task))
+                except StromError as error:
+                    return self._broken(str(error))
             case CheckpointAcknowledged(task=task, checkpoint_id=n, snapshot=snapshot):
                 return self.carry_out(self._checkpoints.on_acknowledge(task, n, snapshot, now_ms))
             case CheckpointDeclined(task=task, checkpoint_id=n, reason=reason):
                 return self.carry_out(self._checkpoints.on_decline(task, n, reason, now_ms))
-        return None
+        return NOTHING
 
-    def on_tick(self, now_ms: int) -> Failure | None:
+    def on_splits(
+        self, operator: OperatorId, task: TaskId, answer: Answer | None, now_ms: int
+    ) -> Outcome:
+        """The answer to an AskForSplits of this attempt."""
+        return _do(self._requests.on_answer(operator, task, answer, now_ms))
+
+    def on_sources_snapshot(
+        self, checkpoint_id: CheckpointId, states: Mapping[OperatorId, bytes]
+    ) -> Outcome:
+        """The answer to a SnapshotSources of this attempt."""
+        self._checkpoints.on_told(checkpoint_id)
+        return _do(self._translator.on_snapshot(checkpoint_id, states))
+
+    def on_tick(self, now_ms: int) -> Outcome:
         """Time passed."""
-        failure = None
-        if self.progress.all_running:
-            failure = self.carry_out(self._checkpoints.on_tick(now_ms))
-        return failure or self._send(lambda: self._enumerators.retry(now_ms))
+        asked = self._requests.retry(now_ms)
+        if not self.progress.all_running:
+            return _do(asked)
+        outcome = self.carry_out(self._checkpoints.on_tick(now_ms))
+        return Outcome((*outcome.actions, *asked), outcome.failure)
 
     def next_tick_ms(self) -> int | None:
         """When splits should be asked for again."""
-        return self._enumerators.retry_at_ms
+        return self._requests.retry_at_ms
 
-    def carry_out(self, actions: protocol.Actions) -> Failure | None:
+    def carry_out(self, actions: protocol.Actions) -> Outcome:
         """Turn what the checkpoint protocol asks for into actions of the host."""
-        running = self.progress.all_running
-        result = self._translator.translate(actions, self._enumerators, running)
-        self._out += result.actions
+        running = self._attempt if self.progress.all_running else None
+        result = self._translator.translate(actions, running)
         self.progress.committed |= result.committed
-        return None if result.failure is None else Failure(result.failure)
-
-    def close(self) -> None:
-        """The tasks are being stopped, or have finished. Called once; no event follows."""
-        self._out += [Warn(problem) for problem in self._enumerators.close()]
+        failure = None if result.failure is None else Failure(result.failure)
+        return Outcome(tuple(result.actions), failure)
 
     def validate(self) -> None:
         """Assert the invariants of the fields. For use between events."""
         self.progress.validate()
-        self._enumerators.validate()
+        self._requests.validate()
 
-    def _advance(
-        self, report: TaskRunning | TaskDrained | TaskFinished, now_ms: int
-    ) -> Failure | None:
+    def _advance(self, report: TaskRunning | TaskDrained | TaskFinished, now_ms: int) -> Outcome:
         """A task came one stage further; one that says so twice is heard once."""
         progress, task = self.progress, report.task
         match report:
             case TaskRunning() if task not in progress.running:
                 progress.running.add(task)
-                return self._begin(now_ms) if progress.all_running else None
+                if progress.all_running:
+                    return self._begin(now_ms)
             case TaskDrained() if task not in progress.running:
-                return Failure(f"task {self._plan.labels[task]} drained before it was running")
+                return self._broken(f"task {self._plan.labels[task]} drained before it was running")
             case TaskDrained() if task not in progress.drained:
                 progress.drained.add(task)
                 if progress.all_drained:
                     return self.carry_out(self._checkpoints.trigger_terminal(now_ms))
             case TaskFinished() if not progress.committed:
                 label = self._plan.labels[task]
-                return Failure(f"task {label} finished before the terminal checkpoint")
+                return self._broken(f"task {label} finished before the terminal checkpoint")
             case TaskFinished():
                 progress.finished.add(task)
-        return None
+        return NOTHING
 
-    def _begin(self, now_ms: int) -> Failure | None:
-        """All tasks run: data flows, and requests for splits made so far are answered."""
-        failure = self.carry_out(self._checkpoints.start(now_ms))
-        return failure or self._send(lambda: self._enumerators.start(now_ms))
+    def _begin(self, now_ms: int) -> Outcome:
+        """All tasks run: data flows, and requests for splits made so far are asked."""
+        self._checkpoints.start(now_ms)
+        return _do(self._requests.start())
 
-    def _send(self, ask: Callable[[], Iterable[tuple[TaskId, Answer]]]) -> Failure | None:
-        """Pass on what the enumerators answer."""
-        try:
-            self._out += [Send(task, answer) for task, answer in ask()]
-        except StromError as error:
-            return Failure(str(error))
-        return None
+    def _broken(self, cause: str) -> Outcome:
+        return Outcome(failure=Failure(cause))
+
+
+def _do(actions: Iterable[Action]) -> Outcome:
+    return Outcome(tuple(actions))

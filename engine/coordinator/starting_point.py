@@ -1,4 +1,4 @@
-"""Where an attempt starts: from which checkpoint, with what sources, and why not from another.
+"""Where an attempt starts: from which checkpoint, and why not from another.
 
 A job never goes back to a checkpoint older than what its sinks have published, unless they can take
 it back; and it never drops state without being told to.
@@ -6,32 +6,30 @@ it back; and it never drops state without being told to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from ...api.connectors.base import SplitEnumerator
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.manifest import Manifest, unmatched
-from ...checkpoint.storage import Latest
-from ...core.errors import StateError, StromError
+from ...checkpoint.storage import Latest, Rejected
+from ...core.errors import StateError
 from ...core.ids import CheckpointId, OperatorId
-from .enumerators import EnumeratorSet, load_states
 from .failures import Failure
 from .plan import JobPlan
 
-MakeEnumerators = Callable[[dict[OperatorId, Any]], Mapping[OperatorId, SplitEnumerator]]
-"""From restored enumerator states (by operator; empty for a fresh start) to all enumerators."""
+MOST_NAMED = 3
+"""So many unusable checkpoints are told with their reasons; of more, the newest ones."""
 
 
 @dataclass(frozen=True)
 class Start:
     """What an attempt begins with. `manifest`: None for a start from the beginning. `revoke`: the
-    sinks have published checkpoints after it and must take them back first."""
+    sinks have published checkpoints after it and must take them back first. `enumerators`: the
+    pickled states of those that do not begin anew."""
 
     manifest: Manifest | None
     revoke: bool
-    enumerators: EnumeratorSet
+    enumerators: Mapping[OperatorId, bytes]
 
 
 class StartingPoint:
@@ -40,17 +38,17 @@ class StartingPoint:
     def __init__(
         self,
         plan: JobPlan,
-        make_enumerators: MakeEnumerators,
         resume: bool,
         allow_unmatched: bool,
     ) -> None:
         """`resume` and `allow_unmatched` as in JobMaster."""
         self._plan = plan
-        self._make_enumerators = make_enumerators
         self._resume = resume
         self._allow_unmatched = allow_unmatched
         self.floor = 0
         """Checkpoints up to this id belong to an earlier life of the job; not restored from."""
+        self._told: set[CheckpointId] = set()
+        """Unusable checkpoints that have been told of; only grows."""
 
     def admit(self, latest: Latest, first: bool) -> Latest:
         """What the job may use of the storage's answer. `first`: no attempt has begun yet."""
@@ -59,24 +57,35 @@ class StartingPoint:
             return replace(latest, manifest=None, rejected=())
         return latest
 
+    def news(self, latest: Latest) -> list[str]:
+        """What to say about the checkpoints that are not used; of each, once in the job's life."""
+        new = [r for r in latest.rejected if r.checkpoint_id not in self._told]
+        self._told |= {r.checkpoint_id for r in new}
+        unpublished = sorted(r.checkpoint_id for r in new if r.unpublished)
+        lines = [f"checkpoint {n} is not used: {why}" for n, why in _named(new)]
+        damaged = [r for r in new if not r.unpublished]
+        if len(damaged) > MOST_NAMED:
+            lines.append(f"{len(damaged) - MOST_NAMED} older checkpoints are not usable, either")
+        if unpublished:
+            which = "checkpoint" if len(unpublished) == 1 else "checkpoints"
+            lines.append(f"{which} {_listed(unpublished)} not used: no manifest, never completed")
+        return lines
+
     def prepare(self, latest: Latest, checkpoints: CheckpointCoordinator) -> Start | Failure:
-        """Make the sources of an attempt that starts from `latest`, and tell `checkpoints`."""
+        """Decide what an attempt starts from, given what is stored, and tell `checkpoints`."""
         manifest = latest.manifest
         try:
             revoke = self._check(latest, checkpoints.newest_complete)
-            stored = {} if manifest is None else manifest.enumerators
-            states = load_states({o: s for o, s in stored.items() if o in self._plan.names})
-            checkpoints.on_restored(
-                None if manifest is None else manifest.checkpoint_id,
-                [c for c in latest.ids if c > self.floor],
-                latest.highest_id,
-            )
-            enumerators = EnumeratorSet(self._make_enumerators(states), self._plan.names)
         except StateError as error:
             return Failure(str(error), recoverable=False)
-        except Exception as error:
-            return Failure(f"the sources could not be prepared: {_text(error)}")
-        return Start(manifest, revoke, enumerators)
+        checkpoints.on_restored(
+            None if manifest is None else manifest.checkpoint_id,
+            [c for c in latest.ids if c > self.floor],
+            latest.highest_id,
+        )
+        stored = {} if manifest is None else manifest.enumerators
+        mine = {o: state for o, state in stored.items() if o in self._plan.names}
+        return Start(manifest, revoke, mine)
 
     def _check(self, latest: Latest, newest_complete: CheckpointId) -> bool:
         """Whether a start from `latest` makes the sinks take back what they published after it.
@@ -109,7 +118,8 @@ class StartingPoint:
         reason = known.get(CheckpointId(newest), "it is gone from the storage")
         lost = f"checkpoint {newest} cannot be restored: {reason}"
         if latest.manifest is None:
-            more = "".join(f"; nor can {n}: {why}" for n, why in known.items() if n != newest)
+            others = [r for r in latest.rejected if r.checkpoint_id != newest]
+            more = "".join(f"; nor can {n}: {why}" for n, why in _named(others))
             raise StateError(f"{lost}{more}. To begin anew, submit the job again")
         if not self._plan.irrevocable:
             return
@@ -122,5 +132,22 @@ class StartingPoint:
         )
 
 
-def _text(error: Exception) -> str:
-    return str(error) if isinstance(error, StromError) else f"{type(error).__name__}: {error}"
+def _named(rejected: Iterable[Rejected]) -> list[tuple[CheckpointId, str]]:
+    """The newest few that had been published, with their reasons."""
+    return [(r.checkpoint_id, r.reason) for r in rejected if not r.unpublished][:MOST_NAMED]
+
+
+def _listed(ids: Sequence[CheckpointId]) -> str:
+    """Ascending ids as text: `3, 5 to 8, 12`.
+
+    >>> _listed([3, 5, 6, 7, 8, 12])
+    '3, 5 to 8, 12'
+    """
+    runs: list[list[CheckpointId]] = []
+    for n in ids:
+        if runs and runs[-1][-1] == n - 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    parts = [f"{r[0]} to {r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs]
+    return ", ".join(parts)

@@ -18,7 +18,6 @@ from ...core.elements import (
     CheckpointBarrier,
     Control,
     EndOfData,
-    LatencyMarker,
     StreamStatus,
     Watermark,
 )
@@ -115,7 +114,6 @@ _TAG = struct.Struct("<B")
 _WATERMARK = struct.Struct("<Bq")
 _STATUS = struct.Struct("<B?")
 _BARRIER = struct.Struct("<Bqq?")
-_MARKER = struct.Struct("<BqiI")
 
 
 def control_frame(channel: int, element: Control) -> bytes:
@@ -130,11 +128,8 @@ def _encode_control(element: Control) -> bytes:
             return _STATUS.pack(2, active)
         case CheckpointBarrier(checkpoint_id, timestamp_ms, terminal):
             return _BARRIER.pack(3, checkpoint_id, timestamp_ms, terminal)
-        case LatencyMarker(marked_ms, source, subtask):
-            name = source.encode()
-            return _MARKER.pack(4, marked_ms, subtask, len(name)) + name
         case EndOfData():
-            return _TAG.pack(5)
+            return _TAG.pack(4)
 
 
 def decode_control(payload: Any) -> Control:
@@ -150,16 +145,10 @@ def decode_control(payload: Any) -> Control:
                 _, number, triggered, terminal = _BARRIER.unpack_from(data)
                 return CheckpointBarrier(CheckpointId(number), triggered, terminal)
             case 4:
-                _, marked, subtask, size = _MARKER.unpack_from(data)
-                name = data[_MARKER.size : _MARKER.size + size]
-                if len(name) != size:
-                    raise TransportError(f"latency marker cut: {len(name)} of {size} bytes")
-                return LatencyMarker(marked, name.decode(), subtask)
-            case 5:
                 return EndOfData()
             case other:
                 raise TransportError(f"unknown control element {other}")
-    except (IndexError, struct.error, UnicodeDecodeError) as error:
+    except (IndexError, struct.error) as error:
         raise TransportError(f"control element cannot be read: {error}") from error
 
 

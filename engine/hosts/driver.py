@@ -1,46 +1,44 @@
 """The driver: carries out what the job master decides. One per job; every host has the same.
 
 The master is pure and the cluster belongs to the host, so this is the only place where a job's
-decisions meet storage, clocks and tasks. Used from one thread, except for `state` and `metrics`.
+decisions meet storage, clocks and tasks. Used from one thread; what may take long it gives to
+`errands`. Others read the picture of the job that it leaves behind after each event, and wait for
+nothing.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-import threading
-import traceback
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from ...api.connectors.base import EnumeratorContext, SplitEnumerator
 from ...api.jobs.host import JobExecutionResult
-from ...api.specs.records import SourceSpec
 from ...checkpoint.coordinator_types import CheckpointStatistics
+from ...checkpoint.manifest import Manifest
 from ...checkpoint.storage import CheckpointStorage, open_storage
 from ...core.clock import Clock
-from ...core.errors import (
-    ConfigurationError,
-    CorruptCheckpointError,
-    JobCancelledError,
-    JobFailedError,
-    OperatorError,
-)
+from ...core.errors import JobCancelledError, JobFailedError
+from ...core.failure_text import described
 from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ..coordinator.actions import (
     Action,
     Actions,
+    AskForSplits,
     CancelAll,
+    CloseSources,
     DeployAll,
     DiscardCheckpoint,
     JobEnded,
     LoadLatest,
+    PrepareSources,
     Publish,
     Send,
+    SnapshotSources,
     StoreCheckpoint,
     TickAt,
     Warn,
@@ -50,10 +48,17 @@ from ..graph.execution import build_execution_graph
 from ..graph.model import JobGraph
 from ..messages import Mail, TaskReport
 from ..task.deployment import TaskDeployment, deployment_of
+from .errands import Errands, MakeBackground
 from .job_metrics import summarise
-from .restore import RestorePoint, load_latest
 
 log = logging.getLogger("strom")
+
+WIND_UP_S: Final = 2.0
+"""How long a job that failed or was cancelled waits for what its workers still do (files being
+deleted, enumerators being closed) before it is over."""
+
+FINISH_S: Final = 60.0
+"""The same for a job that finished: nobody wanted it to end sooner."""
 
 
 class Cluster(Protocol):
@@ -111,7 +116,8 @@ def result_of(outcome: JobOutcome) -> JobExecutionResult:
 
 
 class JobDriver:
-    """Runs one job from start to end. The host calls a method per event, and `tick` when due."""
+    """Runs one job from start to end. The host calls a method per event, `take_answer` when a
+    worker has got something done, `tick` when due, and `close` in the end."""
 
     def __init__(
         self,
@@ -120,10 +126,12 @@ class JobDriver:
         clock: Clock,
         cluster: Cluster,
         publish: Callable[[OperatorId, str, Any], None],
+        make_background: MakeBackground,
         rng: random.Random | None = None,
         storage: CheckpointStorage | None = None,
     ) -> None:
-        """`storage`: where checkpoints go, when not where the configuration says."""
+        """`make_background`: the workers that do what may take long. `storage`: where checkpoints
+        go, when not where the configuration says."""
         self.graph = build_execution_graph(graph)
         self.job_id = job_id
         self._clock = clock
@@ -131,18 +139,19 @@ class JobDriver:
         self._publish = publish
         location = graph.config.checkpoint.storage
         self._storage = storage or open_storage(location, job_id)
-        self._restore = RestorePoint(self._storage)
         self._master = JobMaster(
             job_id,
             self.graph,
-            self._make_enumerators,
             rng or random.Random(job_id),
             allow_unmatched=graph.config.allow_unmatched_state,
         )
-        self._lock = threading.RLock()
-        """Held while the master is called: `state` and `metrics` come from other threads."""
+        self.errands = Errands(make_background, self._master, graph, job_id, self._storage)
+        self._picture = self._master.status()
+        """The job after the last event; replaced, never changed. Read from other threads."""
         self._attempt = Attempt(0)
         self._tick_at: int | None = None
+        self._over_at: int | None = None
+        """When the job is over though its workers are not done; None until it has ended."""
         self._error: str | None = None
         self._running_since: float | None = None
         self._runtime_ms = 0.0
@@ -158,8 +167,6 @@ class JobDriver:
 
     def on_report(self, report: TaskReport) -> None:
         self._run(self._master.on_report, report)
-        if self._running_since is None and self.state is JobStatus.RUNNING:
-            self._running_since = self._clock.monotonic()
 
     def on_task_lost(self, task: TaskId, attempt: Attempt, reason: str) -> None:
         self._run(self._master.on_task_lost, task, attempt, reason)
@@ -170,11 +177,28 @@ class JobDriver:
     def cancel(self) -> None:
         """Idempotent."""
         self.cancelling = True
+        if self._over_at is not None:
+            self._over_at = min(self._over_at, self._in(WIND_UP_S))
         self._run(self._master.on_cancel)
+
+    def take_answer(self) -> bool:
+        """Hear the oldest of what the workers got done; whether there was anything."""
+        answer = self.errands.take()
+        if answer is None:
+            return False
+        self._run(answer)
+        return True
 
     def tick(self) -> bool:
         """Do what is due; whether anything was."""
-        if self._tick_at is None or self._clock.now_ms() < self._tick_at:
+        now = self._clock.now_ms()
+        if self._over_at is not None:
+            if self.ended or now < self._over_at:
+                return False
+            log.warning("job %s is over, but its storage or a source still works", self.job_id)
+            self.ended = True
+            return True
+        if self._tick_at is None or now < self._tick_at:
             return False
         self._tick_at = None
         self._run(self._master.on_tick)
@@ -183,38 +207,37 @@ class JobDriver:
     def crashed(self, error: BaseException) -> None:
         """The host's loop broke: the job cannot go on."""
         log.exception("the driver of job %s broke", self.job_id, exc_info=error)
-        self._error = f"the coordinator broke: {type(error).__name__}: {error}"
+        self._error = f"the coordinator broke: {described(error)}"
         self.ended = True
 
-    # --- for anybody -----------------------------------------------------------------------
+    def close(self) -> None:
+        """Let go of the workers; what they still do is dropped. The last call."""
+        self.errands.close()
+
+    # --- for anybody, from any thread ------------------------------------------------------
 
     @property
     def state(self) -> JobStatus:
-        with self._lock:
-            status = self._master.status().status
+        status = self._picture.status
         broken = self._error is not None and not status.is_terminal
         return JobStatus.FAILED if broken else status
 
     def checkpoints(self) -> CheckpointStatistics:
         """Figures of the job's checkpoints."""
-        with self._lock:
-            return self._master.status().checkpoints
+        return self._picture.checkpoints
 
     def next_tick_s(self) -> float | None:
         """Seconds until `tick` has something to do."""
-        if self._tick_at is None:
-            return None
-        return max(0.0, (self._tick_at - self._clock.now_ms()) / 1000.0)
+        due = self._tick_at if self._over_at is None else self._over_at
+        return None if due is None else max(0.0, (due - self._clock.now_ms()) / 1000.0)
 
     def metrics(self) -> dict[str, Any]:
         """The figures of `JobClient.metrics()`."""
-        with self._lock:
-            state = self._master.status()
-        return summarise(state, self.graph.job, self._runtime_now_ms())
+        return summarise(self._picture, self.graph.job, self._runtime_now_ms())
 
     def outcome(self) -> JobOutcome:
         """Only when `ended`."""
-        state = self._master.status()
+        state = self._picture
         return JobOutcome(
             job_id=self.job_id,
             name=self.graph.job.name,
@@ -227,7 +250,7 @@ class JobDriver:
         )
 
     def _runtime_now_ms(self) -> float:
-        if self.ended:
+        if self.ended or self._over_at is not None:
             return self._runtime_ms
         since = self._running_since
         return 0.0 if since is None else (self._clock.monotonic() - since) * 1000.0
@@ -239,11 +262,14 @@ class JobDriver:
         actions = deque(self._event(event, *args))
         while actions:
             actions.extend(self._carry_out(actions.popleft()))
+        if self._over_at is not None and self.errands.idle:
+            self.ended = True
 
     def _event(self, event: Callable[..., Actions], *args: Any) -> Actions:
-        with self._lock:
-            actions = event(*args, self._clock.now_ms())
-            state = self._master.status()
+        actions = event(*args, self._clock.now_ms())
+        self._picture = state = self._master.status()
+        if self._running_since is None and state.status is JobStatus.RUNNING:
+            self._running_since = self._clock.monotonic()
         if state.restarts > self._restarts:
             self._restarts = state.restarts
             log.warning("job %s: restart %s: %s", self.job_id, state.restarts, state.last_failure)
@@ -257,49 +283,21 @@ class JobDriver:
                 self._tick_at = time_ms
             case Publish(operator, key, value):
                 self._publish(operator, key, value)
-            case StoreCheckpoint(manifest):
-                return self._store(manifest)
-            case DiscardCheckpoint(checkpoint_id):
-                self._discard(checkpoint_id)
-            case LoadLatest(after):
-                return self._load(after)
+            case StoreCheckpoint() | DiscardCheckpoint() | LoadLatest():
+                self.errands.in_storage(action)
+            case PrepareSources() | AskForSplits() | SnapshotSources() | CloseSources():
+                self.errands.in_sources(action)
             case DeployAll(attempt, manifest, revoke):
                 return self._deploy(attempt, manifest, revoke)
             case CancelAll(attempt):
                 self._cluster.cancel_all(attempt)
             case Warn(message):
                 log.warning("job %s: %s", self.job_id, message)
-            case JobEnded(_, error):
-                self._end(error)
+            case JobEnded(status, error):
+                self._end(status, error)
         return ()
 
-    def _store(self, manifest: Any) -> Actions:
-        try:
-            self._storage.publish(manifest)
-        except Exception as error:
-            why = f"{type(error).__name__}: {error}"
-            return self._event(self._master.on_store_failed, manifest.checkpoint_id, why)
-        return self._event(self._master.on_stored, manifest.checkpoint_id)
-
-    def _discard(self, checkpoint_id: Any) -> None:
-        try:
-            self._storage.delete(checkpoint_id)
-        except Exception as error:
-            log.warning("job %s: checkpoint %s stays: %s", self.job_id, checkpoint_id, error)
-
-    def _load(self, after: int) -> Actions:
-        try:
-            latest, self._restore = load_latest(
-                self._storage, self.graph.job.config.restore_from, after
-            )
-        except Exception as error:
-            why = f"{type(error).__name__}: {error}"
-            hopeless = isinstance(error, (CorruptCheckpointError, ConfigurationError))
-            with self._lock:
-                return self._master.on_load_failed(why, self._clock.now_ms(), not hopeless)
-        return self._event(self._master.on_loaded, latest)
-
-    def _deploy(self, attempt: Attempt, manifest: Any, revoke: bool) -> Actions:
+    def _deploy(self, attempt: Attempt, manifest: Manifest | None, revoke: bool) -> Actions:
         self._attempt = attempt
         deployments = [
             deployment_of(
@@ -309,7 +307,7 @@ class JobDriver:
                 self.job_id,
                 self._storage,
                 manifest,
-                self._restore.storage,
+                self.errands.restored,
                 revoke,
             )
             for task in self.graph.tasks
@@ -317,32 +315,15 @@ class JobDriver:
         try:
             self._cluster.deploy(deployments)
         except Exception as error:
-            why = f"{type(error).__name__}: {error}"
-            return self._event(self._master.on_deploy_failed, attempt, why)
+            return self._event(self._master.on_deploy_failed, attempt, described(error))
         return self._event(self._master.on_deployed, attempt)
 
-    def _end(self, error: str | None) -> None:
+    def _end(self, status: JobStatus, error: str | None) -> None:
         self._runtime_ms = self._runtime_now_ms()
         self._error = error
-        self.ended = True
+        limit = FINISH_S if status is JobStatus.FINISHED else WIND_UP_S
+        self._over_at = self._in(limit)
 
-    def _make_enumerators(
-        self, restored: dict[OperatorId, Any]
-    ) -> Mapping[OperatorId, SplitEnumerator]:
-        made: dict[OperatorId, SplitEnumerator] = {}
-        for vertex in self.graph.job.vertices:
-            for operator in vertex.operators:
-                if isinstance(operator.spec, SourceSpec):
-                    context = EnumeratorContext(operator.name, vertex.parallelism, self.job_id)
-                    state = restored.get(operator.operator_id)
-                    try:
-                        enumerator = operator.spec.source.create_enumerator(context, state)
-                    except Exception as error:
-                        raise _enumerator_error(operator.name, error) from error
-                    made[operator.operator_id] = enumerator
-        return made
-
-
-def _enumerator_error(operator: str, error: Exception) -> OperatorError:
-    summary = f"its enumerator could not be made: {type(error).__name__}: {error}"
-    return OperatorError(operator, 0, summary, "".join(traceback.format_exception(error)))
+    def _in(self, seconds: float) -> int:
+        """The time so many seconds from now."""
+        return self._clock.now_ms() + int(seconds * 1000)

@@ -50,10 +50,14 @@ class LocalJob:
         self._graph = graph
         clock = SystemClock()
         self._clock = clock
-        self._cluster = CooperativeCluster(
-            graph.config.exchange, clock, lambda name: ThreadBackground(name, self._wake.set)
+
+        def background(name: str) -> ThreadBackground:
+            return ThreadBackground(name, self._wake.set)
+
+        self._cluster = CooperativeCluster(graph.config.exchange, clock, background)
+        self._driver = JobDriver(
+            graph, self.job_id, clock, self._cluster, self._published.add, background
         )
-        self._driver = JobDriver(graph, self.job_id, clock, self._cluster, self._published.add)
         self._thread = threading.Thread(target=self._run, name=f"strom-{graph.name}", daemon=True)
         self._thread.start()
 
@@ -71,6 +75,7 @@ class LocalJob:
         except BaseException as error:
             self._driver.crashed(error)
         finally:
+            self._driver.close()
             self._cluster.close()
             self._published.close()
             self._over.set()
@@ -91,6 +96,8 @@ class LocalJob:
         checkpoints wait behind them."""
         steps = 1 + len(self._cluster.reports)
         done = [self._cluster.step_driver(self._driver) for _ in range(steps)]
+        while self._driver.take_answer():
+            done.append(True)
         return any(done)
 
     def _nap(self) -> None:

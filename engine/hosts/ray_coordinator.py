@@ -29,6 +29,7 @@ from ...core.job_status import JobStatus
 from ..graph.model import JobGraph
 from ..graph.shipping import unreadable
 from ..messages import TaskFailed, TaskReport
+from ..task.background import ThreadBackground
 from .driver import JobDriver, JobOutcome
 from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
@@ -57,6 +58,10 @@ def coordinator_name(job_id: str) -> str:
 
 class Cancel:
     """Somebody wants the job cancelled."""
+
+
+class Answered:
+    """A worker of the driver has got something done."""
 
 
 class JobCoordinator:
@@ -97,7 +102,14 @@ class JobCoordinator:
         except BaseException as error:
             raise unreadable(error) from None
         self._cluster = RayCluster(graph, secrets.token_bytes(32), loop, self._inbox.put, me)
-        self._driver = JobDriver(graph, self._job_id, SystemClock(), self._cluster, self._publish)
+        self._driver = JobDriver(
+            graph,
+            self._job_id,
+            SystemClock(),
+            self._cluster,
+            self._publish,
+            lambda name: ThreadBackground(name, lambda: self._inbox.put(Answered())),
+        )
         self._lease.renew()
         threading.Thread(target=self._run, name="strom-driver", daemon=True).start()
         self._leaving = loop.create_task(self._leave_when_done(me))
@@ -131,6 +143,7 @@ class JobCoordinator:
 
     def _release(self) -> None:
         """Whatever happens here, the job's outcome must become known."""
+        self._driver.close()
         try:
             self._cluster.close()
         except Exception:
@@ -146,6 +159,8 @@ class JobCoordinator:
                 driver.on_task_lost(task, attempt, reason)
             case AllStopped(attempt):
                 driver.on_all_stopped(attempt)
+            case Answered():
+                driver.take_answer()
             case Cancel():
                 driver.cancel()
             case _:

@@ -1,7 +1,8 @@
 """The simulator: a whole job in one thread, under a virtual clock and a seeded scheduler.
 
-Everything that happens is a choice of the seeded random generator: which task, snapshot writer or
-coordinator steps next, when time passes, and who crashes when. The same seed replays the same run.
+Everything that happens is a choice of the seeded random generator: which task, snapshot writer,
+coordinator or worker of the coordinator steps next, how long the workers take, when time passes,
+and who crashes when. The same seed replays the same run.
 The code that runs is the real one: tasks, coordinator, exchange, checkpoints; only the clock, the
 schedule and the crashes are ours.
 """
@@ -9,8 +10,10 @@ schedule and the crashes are ours.
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ...api.jobs.host import JobExecutionResult
@@ -19,10 +22,9 @@ from ...core.clock import VirtualClock
 from ...core.errors import StromError
 from ...core.ids import CheckpointId, OperatorId, TaskId
 from ...core.job_status import JobStatus
-from ..coordinator.actions import Actions
 from ..exchange.pickling import opened
 from ..graph.model import JobGraph
-from ..task.background import SteppedBackground
+from ..task.background import Done, SteppedBackground
 from ..task.task import TaskState
 from .cooperative import CooperativeCluster
 from .driver import JobDriver, JobOutcome, new_job_id, result_of
@@ -39,7 +41,9 @@ class SimulationPlan:
     `crashes`: this many tasks crash, each at a random step of the first `crash_window` steps.
     `coordinator_crashes`: this often the coordinator and all tasks crash, each from a random step
     of the same window on; half of the times right behind the next checkpoint's publication, before
-    anybody was told of it. A new coordinator starts on the same storage.
+    anybody was told of it. What its workers had not begun is never done. A new coordinator starts
+    on the same storage. `slow_workers`: a piece of work of the coordinator's workers (publishing,
+    deleting and finding checkpoints, asking enumerators) begins up to so many ms late.
     `crash_after_checkpoints`: a random task crashes right after each of the first so many completed
     checkpoints. `stop_after_checkpoint`: everything is dropped, for good, once so many completed.
     """
@@ -50,6 +54,7 @@ class SimulationPlan:
     crash_window: int = 2000
     crash_after_checkpoints: int = 0
     stop_after_checkpoint: int | None = None
+    slow_workers: int = 10
     max_steps: int = 1_000_000
 
 
@@ -73,16 +78,34 @@ class _CoordinatorDied(Exception):
     """Ends the step in which the coordinator dies."""
 
 
-class _MortalDriver(JobDriver):
-    """A driver that may die right behind a publication."""
+class _Worker(SteppedBackground):
+    """One that takes its time: each piece of work may begin so many ms after it was submitted."""
 
-    doomed = False
+    def __init__(self, clock: VirtualClock, delay_ms: Callable[[], int]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._delay_ms = delay_ms
+        self._ready: deque[int] = deque()
+        """When each piece of work that waits may begin."""
 
-    def _store(self, manifest: Any) -> Actions:
-        actions = super()._store(manifest)
-        if self.doomed:
-            raise _CoordinatorDied
-        return actions
+    def submit(self, work: Callable[[], Any], done: Done) -> None:
+        super().submit(work, done)
+        self._ready.append(self._clock.now_ms() + self._delay_ms())
+
+    def step(self) -> bool:
+        """The oldest piece of work, if it is time; whether anything was done."""
+        if not self._ready or self._ready[0] > self._clock.now_ms():
+            return False
+        self._ready.popleft()
+        return super().step()
+
+    def next_deadline(self) -> float | None:
+        """Seconds until there is something to do."""
+        return max(0, self._ready[0] - self._clock.now_ms()) / 1000.0 if self._ready else None
+
+    def close(self, wait_s: float = 0.0) -> None:
+        super().close()
+        self._ready.clear()
 
 
 class Simulation:
@@ -113,15 +136,29 @@ class Simulation:
         self._cluster = CooperativeCluster(
             self._graph.config.exchange, self._clock, lambda name: SteppedBackground()
         )
-        self._driver = _MortalDriver(
+        self._workers: list[_Worker] = []
+        self._doomed = False
+        """Whether the coordinator dies behind the next publication of a checkpoint."""
+        self._driver = JobDriver(
             self._graph,
             self._storage.job_id,
             self._clock,
             self._cluster,
             self._publish,
+            self._hire,
             rng=random.Random(self._plan.seed),
             storage=self._storage,
         )
+
+    def _hire(self, name: str) -> _Worker:
+        worker = _Worker(self._clock, self._draw_delay)
+        self._workers.append(worker)
+        return worker
+
+    def _draw_delay(self) -> int:
+        """Most work begins at once."""
+        late = self._plan.slow_workers > 0 and self._rng.random() < 0.2
+        return self._rng.randint(1, self._plan.slow_workers) if late else 0
 
     def run(self) -> SimulationResult:
         """To the end of the job. SimulationError if it hangs, or publishes two values under one
@@ -135,6 +172,7 @@ class Simulation:
             except _CoordinatorDied:
                 self._replace_coordinator()
         self._result.last_checkpoint = self._driver.checkpoints().latest_completed
+        self._driver.close()
         self._cluster.close()
         if self._driver.ended:
             self._result.outcome = self._driver.outcome()
@@ -154,7 +192,11 @@ class Simulation:
 
     def _units(self) -> list[Callable[[], bool]]:
         """Everything that may step next."""
-        units: list[Callable[[], bool]] = [lambda: self._cluster.step_driver(self._driver)]
+        units: list[Callable[[], bool]] = [
+            lambda: self._cluster.step_driver(self._driver),
+            self._driver.take_answer,
+            *(partial(self._step_worker, worker) for worker in self._workers if worker.busy),
+        ]
         for running in self._cluster.tasks.values():
             units.append(running.task.step)
             background = running.background
@@ -162,11 +204,19 @@ class Simulation:
                 units.append(background.step)
         return units
 
+    def _step_worker(self, worker: _Worker) -> bool:
+        before = self._driver.errands.published
+        did = worker.step()
+        if self._doomed and self._driver.errands.published > before:
+            raise _CoordinatorDied
+        return did
+
     def _sweep(self, units: list[Callable[[], bool]]) -> None:
         """Nothing seems to happen: let each unit step once, and if none has work, let time pass."""
         if sum(unit() for unit in units):
             return
         wishes = [self._cluster.next_deadline(), self._driver.next_tick_s()]
+        wishes += [worker.next_deadline() for worker in self._workers]
         known = [w for w in wishes if w is not None]
         if not known:
             raise SimulationError(
@@ -204,7 +254,7 @@ class Simulation:
         if self._coordinator_steps and self._result.steps >= self._coordinator_steps[0]:
             self._coordinator_steps.pop(0)
             if self._rng.random() < 0.5:
-                self._driver.doomed = True
+                self._doomed = True
             else:
                 self._replace_coordinator()
 
@@ -223,6 +273,7 @@ class Simulation:
         self._note_midway()
         self._before += self._driver.checkpoints().completed
         self._result.coordinators_crashed += 1
+        self._driver.close()
         self._cluster.close()
         self._employ()
         self._driver.start()

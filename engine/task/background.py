@@ -25,8 +25,9 @@ class Background(Protocol):
         """Whether the results are wanted no more. What runs asks now and then."""
         ...
 
-    def close(self) -> None:
-        """Take no more work; what runs may end, what waits is dropped."""
+    def close(self, wait_s: float = 0.0) -> None:
+        """Take no more work; what runs may end, which is waited for so long at most; what waits is
+        dropped."""
         ...
 
 
@@ -64,9 +65,11 @@ class ThreadBackground:
                 done(result, None)
             self._after()
 
-    def close(self) -> None:
+    def close(self, wait_s: float = 0.0) -> None:
         self._closed = True
         self._work.put(None)
+        if wait_s > 0 and self._thread is not None:
+            self._thread.join(wait_s)
 
     @property
     def closed(self) -> bool:
@@ -102,6 +105,6 @@ class SteppedBackground:
     def busy(self) -> bool:
         return bool(self._waiting)
 
-    def close(self) -> None:
+    def close(self, wait_s: float = 0.0) -> None:
         self.closed = True
         self._waiting.clear()

@@ -16,7 +16,6 @@ from ...core.elements import (
     Control,
     Element,
     EndOfData,
-    LatencyMarker,
     StreamStatus,
     Watermark,
 )
@@ -147,9 +146,6 @@ class GateIntake:
                 self._apply(self._valve.on_status(index, active))
             case CheckpointBarrier():
                 self._on_barrier(index, element)
-            case LatencyMarker(marked_ms, _, _):
-                delay = self._clock.now_ms() - marked_ms
-                self._chain.head.metrics.gauge("latency_ms", delay)
             case EndOfData():
                 self._apply(self._valve.on_end(index))
                 self._end_channel(self._ports[index])

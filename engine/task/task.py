@@ -1,7 +1,7 @@
 """The mailbox loop of one task, as steps: control mail first, data otherwise, never blocking.
 
     CREATED --open--> RUNNING --all inputs ended--> DRAINED --terminal commit--> FINISHED
-        \\___________________\\______________________\\____ error -> FAILED, cancel -> CANCELLED
+        \\___________________\\______________________\\____ error -> FAILED, cancel -> CANCELED
 
 A host calls `step` until the task is over; between steps that did nothing it may sleep in the
 endpoint's `pump` until `next_deadline`. All of this runs on one thread; only `post` is thread-safe.
@@ -64,11 +64,11 @@ class TaskState(Enum):
     DRAINED = "drained"
     FINISHED = "finished"
     FAILED = "failed"
-    CANCELLED = "cancelled"
+    CANCELED = "canceled"
 
     @property
     def over(self) -> bool:
-        return self in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED)
+        return self in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELED)
 
 
 class Task:
@@ -178,7 +178,7 @@ class Task:
     def abandon(self) -> None:
         """Drop everything without a word, as a crash would. For the simulator and dying hosts."""
         if not self.state.over:
-            self.state = TaskState.CANCELLED
+            self.state = TaskState.CANCELED
             self._close_chain()
         self._background.close()
 
@@ -239,7 +239,7 @@ class Task:
                 self._source_for(operator).no_more_splits()
                 self._intake.wake()
             case CancelTask():
-                self._end(TaskState.CANCELLED)
+                self._end(TaskState.CANCELED)
                 self._report(TaskCancelled(self.deployment.task, self.deployment.attempt))
 
     def _source_for(self, operator: OperatorId) -> Any:

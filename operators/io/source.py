@@ -52,6 +52,9 @@ class ReplayableSourceOperator(SourceOperator):
         self._no_more = False
         self._ask_first = False
         """Restored, and not yet asked since."""
+        self._held = False
+        """Restored, and not yet answered since: splits that were not assigned then may hold earlier
+        records than those at hand, and would be late behind them."""
         self._ended = False
         """The final watermark is out; nothing may follow it."""
         self._next_periodic = 0
@@ -70,7 +73,7 @@ class ReplayableSourceOperator(SourceOperator):
             self._time = SplitEventTime(lambda: make_tracker(strategy), _idleness_ms(strategy))
             self._interval_ms = _milliseconds(ctx.config.auto_watermark_interval)
             self._schedule(ctx.clock.now_ms())
-        self._ask_first = ctx.restored
+        self._ask_first = self._held = ctx.restored
         restored = list(self._state.get())
         if restored:
             self._give(restored)
@@ -80,6 +83,8 @@ class ReplayableSourceOperator(SourceOperator):
             return PollStatus.ENDED
         if self._ask_first or self._ask_again_due():
             self._ask()
+        if self._held:
+            return PollStatus.IDLE
         polled = self._reader.poll()
         if self._time is not None:
             self._time.polled(self.ctx.clock.now_ms(), _wait_until(polled))
@@ -87,15 +92,16 @@ class ReplayableSourceOperator(SourceOperator):
 
     def add_splits(self, splits: list[Any]) -> None:
         """The enumerator's answer; empty: it has none now."""
-        self._requested = False
+        self._requested = self._held = False
         if splits:
+            self._ask_at = None
             self._give(splits)
         else:
             self._ask_at = self.ctx.clock.now_ms() + ASK_AGAIN_MS
             self.ctx.wake_at(self._ask_at)
 
     def no_more_splits(self) -> None:
-        self._requested = False
+        self._requested = self._held = False
         self._no_more = True
 
     def on_processing_time(self, now_ms: int) -> None:

@@ -8,6 +8,7 @@ import glob
 import os
 import re
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,8 @@ def test_a_job_does_not_start_from_a_damaged_checkpoint(
     what(path)
     settings = config(tmp_path / "second", interval_ms=20, restore_from=os.path.dirname(found[-1]))
     text = failure(windowed(environment(settings), COUNT, None), 10.0)
-    assert "CorruptCheckpointError" in text
+    gone = damage == "remove manifest"
+    assert ("there is no complete checkpoint" if gone else "CorruptCheckpointError") in text
     assert path in text
 
 
@@ -308,9 +310,34 @@ def test_as_many_failed_checkpoints_as_tolerable(tolerable: int, tmp_path: Path)
         f"full://{tmp_path}/state", interval_ms=5, tolerable=tolerable, restart=strom.NoRestart()
     )
     text = failure(windowed(environment(settings), None, RATE))
-    assert f"{tolerable + 1} failures in a row, tolerable are {tolerable}" in text
+    count = f"{tolerable + 1} in a row, " if tolerable else ""
+    assert f"({count}tolerable_failures is {tolerable})" in text
     assert "No space left on device" in text
     assert f"{tmp_path}/state" in text
+
+
+def test_a_terminal_checkpoint_is_tried_ever_more_seldom_and_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A disk that is full for two seconds refuses the last checkpoint a few times, not hundreds of
+    times; the log says so once."""
+    (tmp_path / "full").touch()
+    settings = config(f"full://{tmp_path}/state", tolerable=10_000)
+    client = as_discarded(windowed(environment(settings), COUNT, None)).execute_async("full")
+    until(lambda: client.metrics()["checkpoints"]["failed"] >= 2, "failures")
+    threading.Event().wait(2.0)
+    os.remove(tmp_path / "full")
+    within(15.0, "the job", client.get_job_execution_result)
+    assert 3 <= client.metrics()["checkpoints"]["failed"] <= 9
+    said = [r.getMessage() for r in caplog.records if "No space left on device" in r.getMessage()]
+    assert len(said) == 1
+    assert "until one completes, others that fail for this cause are not logged" in said[0]
+
+
+def as_discarded(stream: Any) -> Any:
+    """The environment of a program that ends in this stream."""
+    stream.sink_to(strom.DiscardSink())
+    return stream.get_execution_environment()
 
 
 @pytest.mark.parametrize("where", ["a file", "a folder of a file"])

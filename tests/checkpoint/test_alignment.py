@@ -83,21 +83,6 @@ def test_abort_during_alignment_unblocks_and_skips_the_rest() -> None:
     aligner.validate()
 
 
-def test_barriers_follow_end_of_data() -> None:
-    aligner = BarrierAligner(2)
-    assert aligner.on_end_of_data(0) == ()
-    # Channel 0 has ended, but its barrier is still waited for, and delivered.
-    assert aligner.on_barrier(1, barrier(1)) == (Block(1),)
-    assert aligner.on_barrier(0, barrier(1)) == (Align(barrier(1)), UnblockAll())
-    assert aligner.on_end_of_data(1) == ()
-    assert aligner.all_ended
-    # The terminal checkpoint comes behind both ends.
-    aligner.on_barrier(0, barrier(2, terminal=True))
-    final = aligner.on_barrier(1, barrier(2, terminal=True))
-    assert final == (Align(barrier(2, terminal=True)), UnblockAll())
-    aligner.validate()
-
-
 def test_protocol_violations_are_refused_with_history() -> None:
     aligner = BarrierAligner(2)
     aligner.on_barrier(0, barrier(1))
@@ -107,18 +92,12 @@ def test_protocol_violations_are_refused_with_history() -> None:
     aligner.on_barrier(0, barrier(2))
     with pytest.raises(IllegalTransitionError, match="channel 0 is blocked by checkpoint 2"):
         aligner.on_barrier(0, barrier(3))
-    with pytest.raises(IllegalTransitionError, match="blocked"):
-        aligner.on_end_of_data(0)
     with pytest.raises(IllegalTransitionError, match="another channel"):
         aligner.on_barrier(1, barrier(2, terminal=True))
     with pytest.raises(IllegalTransitionError, match="not one of the 2 channels"):
         aligner.on_barrier(2, barrier(3))
     with pytest.raises(ConfigurationError):
         BarrierAligner(0)
-    ended = BarrierAligner(1)
-    ended.on_end_of_data(0)
-    with pytest.raises(IllegalTransitionError, match="ended twice"):
-        ended.on_end_of_data(0)
 
 
 def run_interleaving(seed: int) -> int:

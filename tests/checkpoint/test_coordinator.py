@@ -12,8 +12,8 @@ from strom.checkpoint.coordinator_types import (
     Complete,
     Discard,
     FailJob,
+    Say,
     Store,
-    TickAt,
     Trigger,
 )
 from strom.checkpoint.handles import FileHandle, KeyedHandle, OperatorSnapshot, SubtaskSnapshot
@@ -48,23 +48,23 @@ def complete(c: CheckpointCoordinator, n: int, now: int) -> tuple[Any, ...]:
 
 def test_periodic_checkpoints_one_at_a_time() -> None:
     c = coordinator()
-    assert c.start(0) == (TickAt(100),)
+    c.start(0)
+    assert c.next_tick_ms() == 100
     # Early ticks do nothing.
-    assert c.on_tick(99) == (TickAt(100),)
-    assert c.on_tick(100) == (Trigger(1, 100, False), TickAt(150))
+    assert c.on_tick(99) == ()
+    assert c.on_tick(100) == (Trigger(1, 100, False),)
+    assert c.next_tick_ms() == 150
     # Collecting, then storing: the next tick is nobody's business.
     assert c.on_acknowledge(A, 1, snapshot(A, 10), 110) == ()
     (store,) = c.on_acknowledge(B, 1, snapshot(B, 5), 120)
     assert isinstance(store, Store)
     assert set(store.checkpoint.acknowledged) == {A, B}
     assert c.storing
+    assert c.next_tick_ms() is None
     assert c.on_tick(10_000) == ()
     # Stored: complete; the next one was due long ago.
-    assert c.on_stored(1, 10_000) == (
-        Complete(1, False),
-        Trigger(2, 10_000, False),
-        TickAt(10_050),
-    )
+    assert c.on_stored(1, 10_000) == (Complete(1, False), Trigger(2, 10_000, False))
+    assert c.next_tick_ms() == 10_050
     statistics = c.statistics()
     assert (statistics.triggered, statistics.completed, statistics.failed) == (2, 1, 0)
     assert (statistics.last_duration_ms, statistics.last_size) == (9_900, 15)
@@ -77,24 +77,52 @@ def test_minimum_pause_counts_from_the_end_of_the_one_before() -> None:
     c.start(0)
     c.on_tick(100)
     # Ends at 190; due again at 200, but the pause lasts until 270.
-    assert complete(c, 1, 190) == (Complete(1, False), TickAt(270))
-    assert c.on_tick(200) == (TickAt(270),)
-    assert c.on_tick(270)[0] == Trigger(2, 270, False)
+    assert complete(c, 1, 190) == (Complete(1, False),)
+    assert c.next_tick_ms() == 270
+    assert c.on_tick(200) == ()
+    assert c.on_tick(270) == (Trigger(2, 270, False),)
 
 
 def test_timeout_names_the_missing_tasks_and_fails_the_job_when_not_tolerable() -> None:
     c = coordinator()
     c.start(0)
     c.on_tick(100)
+    c.on_told(1)
     c.on_acknowledge(A, 1, snapshot(A), 120)
-    assert c.on_tick(149) == (TickAt(150),)
-    abort, discard, fail, *_ = c.on_tick(150)
+    assert c.on_tick(149) == ()
+    abort, discard, fail = c.on_tick(150)
     assert abort == Abort(1, "not acknowledged within 50 ms by b[0]")
     assert discard == Discard(1)
     assert isinstance(fail, FailJob)
-    assert "tolerable are 0" in fail.reason
+    assert fail.reason == (
+        "checkpoint 1 failed: not acknowledged within 50 ms by b[0] (tolerable_failures is 0)"
+    )
     # The acknowledgement that comes too late is ignored.
     assert c.on_acknowledge(B, 1, snapshot(B), 160) == ()
+    c.validate()
+
+
+def test_of_many_late_tasks_some_are_named_as_users_know_them() -> None:
+    tasks = [TaskId("v", n) for n in range(6)]
+    labels = {task: f"sums ({task.subtask + 1}/6)" for task in tasks}
+    timeout = CheckpointConfig(timedelta(seconds=1), timeout=timedelta(milliseconds=50))
+    c = CheckpointCoordinator(tasks, timeout, labels=labels)
+    c.start(0)
+    c.on_tick(1000)
+    c.on_told(1)
+    c.on_acknowledge(tasks[0], 1, snapshot(tasks[0]), 1001)
+    (abort, *_) = c.on_tick(1050)
+    late = "sums (2/6), sums (3/6), sums (4/6), sums (5/6) and 1 more"
+    assert abort == Abort(1, f"not acknowledged within 50 ms by {late}")
+
+
+def test_timeout_names_the_enumerators_if_the_sources_were_never_told() -> None:
+    c = coordinator()
+    c.start(0)
+    c.on_tick(100)
+    (abort, *_) = c.on_tick(150)
+    assert abort == Abort(1, "the sources' enumerators took no snapshot within 50 ms")
+    c.on_told(1)  # too late, and without effect
     c.validate()
 
 
@@ -103,7 +131,7 @@ def test_tolerable_failures_count_in_a_row_and_are_forgiven_by_success() -> None
     c.start(0)
     c.on_tick(100)
     assert c.on_decline(B, 1, "disk", 110)[:2] == (
-        Abort(1, "declined by b[0]: disk"),
+        Abort(1, "disk"),
         Discard(1),
     )
     # Success forgives; the leftovers of checkpoint 1 go a second time.
@@ -113,7 +141,8 @@ def test_tolerable_failures_count_in_a_row_and_are_forgiven_by_success() -> None
     c.on_tick(300)
     assert not any(isinstance(a, FailJob) for a in c.on_decline(A, 3, "x", 310))
     c.on_tick(400)
-    assert any(isinstance(a, FailJob) for a in c.on_decline(A, 4, "x", 410))
+    (fail,) = [a for a in c.on_decline(A, 4, "x", 410) if isinstance(a, FailJob)]
+    assert fail.reason.endswith("(2 in a row, tolerable_failures is 1)")
     assert c.statistics().failed == 3
     c.validate()
 
@@ -140,7 +169,6 @@ def test_retention_keeps_the_newest() -> None:
         discarded += [a.checkpoint_id for a in actions if isinstance(a, Discard)]
         c.validate()
     assert discarded == [1, 2, 3]
-    assert c.retained == (4, 5)
 
 
 def test_restart_aborts_what_is_collected_and_keeps_what_is_stored() -> None:
@@ -192,15 +220,16 @@ def test_ids_continue_above_everything_in_storage() -> None:
     assert c.on_tick(100)[0] == Trigger(8, 100, False)
     actions = complete(c, 8, 110)
     assert sorted(a.checkpoint_id for a in actions if isinstance(a, Discard)) == [3, 5, 6, 7]
-    assert c.retained == (8,)
     assert c.statistics().restored_from == 5
 
 
 def test_terminal_checkpoint_triggers_at_once_without_interval() -> None:
     c = coordinator(interval=None)
-    assert c.start(0) == ()
+    c.start(0)
+    assert c.next_tick_ms() is None
     assert c.on_tick(10_000) == ()
-    assert c.trigger_terminal(20_000) == (Trigger(1, 20_000, True), TickAt(20_050))
+    assert c.trigger_terminal(20_000) == (Trigger(1, 20_000, True),)
+    assert c.next_tick_ms() == 20_050
     # Complete: nothing is ever triggered again.
     assert complete(c, 1, 20_010) == (Complete(1, True),)
     assert c.on_tick(10**9) == ()
@@ -211,26 +240,96 @@ def test_terminal_checkpoint_waits_for_the_running_one_but_not_for_the_pause() -
     c = coordinator(min_pause=timedelta(seconds=5))
     c.start(0)
     c.on_tick(5000)
-    assert c.trigger_terminal(5010) == (TickAt(5050),)
-    assert complete(c, 1, 5020) == (Complete(1, False), Trigger(2, 5020, True), TickAt(5070))
+    assert c.trigger_terminal(5010) == ()
+    assert c.next_tick_ms() == 5050
+    assert complete(c, 1, 5020) == (Complete(1, False), Trigger(2, 5020, True))
 
 
 def test_terminal_checkpoint_is_repeated_after_a_tolerable_failure() -> None:
-    c = coordinator(interval=None, tolerable_failures=1, min_pause=timedelta(milliseconds=30))
+    c = coordinator(interval=None, tolerable_failures=1, min_pause=timedelta(milliseconds=70))
     c.start(0)
     c.trigger_terminal(100)
-    assert c.on_tick(150)[2:] == (TickAt(180),)
-    assert c.on_tick(180) == (Trigger(2, 180, True), TickAt(230))
-    assert any(isinstance(a, FailJob) for a in c.on_tick(230))
+    assert Trigger(2, 150, True) not in c.on_tick(150)
+    assert c.next_tick_ms() == 220  # the configured pause is longer than the first one
+    assert c.on_tick(219) == ()
+    assert c.on_tick(220) == (Trigger(2, 220, True),)
+    assert any(isinstance(a, FailJob) for a in c.on_tick(270))
+
+
+def fail(c: CheckpointCoordinator, n: int, now: int, cause: str) -> list[Say]:
+    return [a for a in c.on_decline(A, n, cause, now) if isinstance(a, Say)]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_failures_in_a_row_are_followed_by_pauses_that_double(terminal: bool) -> None:
+    """Ten minutes with a full disk: without pauses, as many tries as the disk can refuse."""
+    c = coordinator(interval=timedelta(milliseconds=1), tolerable_failures=10_000)
+    c.start(0)
+    if terminal:
+        c.trigger_terminal(0)
+    pauses = []
+    now, n = c.next_tick_ms() or 0, 0
+    c.on_tick(now)
+    while now < 600_000:
+        n += 1
+        failed_at = now
+        fail(c, n, now, "no space")
+        now = c.next_tick_ms() or 0
+        assert c.on_tick(now) == (Trigger(n + 1, now, terminal),)
+        pauses.append(now - failed_at)
+        c.validate()
+    assert pauses[:9] == [50, 100, 200, 400, 800, 1600, 3200, 6400, 10_000]
+    assert set(pauses[9:]) == {10_000}
+
+
+def test_the_pause_grows_over_restarts_and_success_ends_it() -> None:
+    c = coordinator(interval=None, tolerable_failures=9)
+    for attempt, pause in enumerate([50, 100, 200]):
+        c.start(attempt * 1000)
+        c.trigger_terminal(attempt * 1000)  # the restart strategy has waited: at once
+        fail(c, attempt + 1, attempt * 1000, "no space")
+        assert c.next_tick_ms() == attempt * 1000 + pause
+        c.on_job_restart()
+        c.on_restored(None, [], 0)
+    c.start(9000)
+    c.trigger(9000)
+    complete(c, 4, 9010)
+    c.trigger_terminal(9020)
+    fail(c, 5, 9020, "no space")
+    assert c.next_tick_ms() == 9070
+
+
+def test_a_cause_of_failure_is_said_once_until_a_checkpoint_completes() -> None:
+    c = coordinator(tolerable_failures=99)
+    c.start(0)
+    said = []
+    causes = ["cannot write /x/chk-1/f-0a.arrow: full", "cannot write /x/chk-2/f-9c.arrow: full"]
+    for n, cause in enumerate([*causes, "denied", causes[0], "denied"], start=1):
+        c.trigger(n)
+        said.append(len(fail(c, n, n, cause)))
+    assert said == [1, 0, 1, 0, 0]
+    c.trigger(10)
+    complete(c, 6, 11)
+    c.trigger(12)
+    (say,) = fail(c, 7, 13, causes[1])
+    assert "checkpoint 7 failed: cannot write /x/chk-2" in say.message
+    assert "tolerable_failures is 99" in say.message
+    # A restart for the same cause says it itself; the next attempt is silent.
+    c.on_job_restart()
+    c.on_restored(None, [], 0)
+    c.start(20)
+    c.trigger(20)
+    assert fail(c, 8, 21, causes[0]) == []
 
 
 def test_manual_trigger_ignores_pause_and_queues_behind_the_pending_one() -> None:
     c = coordinator(min_pause=timedelta(seconds=60))
     c.start(0)
     assert c.trigger(10)[0] == Trigger(1, 10, False)
-    assert c.trigger(20) == (TickAt(60),)
+    assert c.trigger(20) == ()
     assert complete(c, 1, 30)[1] == Trigger(2, 30, False)
-    assert complete(c, 2, 40) == (Complete(2, False), Discard(1), TickAt(60_040))
+    assert complete(c, 2, 40) == (Complete(2, False), Discard(1))
+    assert c.next_tick_ms() == 60_040
     with pytest.raises(IllegalTransitionError, match="mode is stopped"):
         coordinator().trigger(0)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from coordinator_kit import PromptSources
 from strom.api.connectors.builtin_sinks import CollectSink, DiscardSink
 from strom.api.specs.records import SinkSpec
 from strom.checkpoint.handles import SubtaskSnapshot
@@ -61,7 +62,8 @@ class Job:
         )
         made = replace(made, job=replace(job, vertices=vertices))
         self.manifests: dict[int, Manifest] = {}
-        self.master = JobMaster("job", made, lambda r: {"source": NoSplits()}, random.Random(0))
+        master = JobMaster("job", made, random.Random(0))
+        self.master = PromptSources(master, lambda restored: {"source": NoSplits()})
         self.master.start(0)
         self.master.on_loaded(Latest(None), 0)
         self.run_and_lose(0, (1, 2))

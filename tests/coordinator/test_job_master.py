@@ -9,6 +9,7 @@ from typing import Any
 
 import cloudpickle
 import pytest
+from coordinator_kit import PromptSources
 from strom.api.connectors.base import SplitEnumerator
 from strom.checkpoint.handles import (
     FileHandle,
@@ -81,8 +82,6 @@ class Numbers(SplitEnumerator):
 
     def close(self) -> None:
         self.closed += 1
-        if self.broken == "close":
-            raise RuntimeError("no close")
 
 
 class Job:
@@ -92,7 +91,7 @@ class Job:
         self.made: list[Numbers] = []
         self.restored: list[dict[Any, Any]] = []
         self.fail_make = False
-        self.master = JobMaster("job", graph, self.make, random.Random(0), **options)
+        self.master = PromptSources(JobMaster("job", graph, random.Random(0), **options), self.make)
 
     def make(self, restored: dict[Any, Any]) -> dict[Any, SplitEnumerator]:
         if self.fail_make:
@@ -147,9 +146,9 @@ def test_a_bounded_job_from_start_to_finish(job: Job) -> None:
     request = SplitsRequested(S0, 0, "source")
     for n in (1, 2, 3):
         assert master.on_report(request, 4) == (Send(S0, SplitsAssigned("source", (n,))),)
-    assert master.on_report(request, 5) == ()
+    assert master.on_report(request, 5) == (Send(S0, SplitsAssigned("source", ())),)
     job.made[0].sealed = True
-    assert master.on_tick(105)[-2:-1] == (Send(S0, NoMoreSplits("source")),)
+    assert Send(S0, NoMoreSplits("source")) in master.on_tick(105)
     # That tick also triggered checkpoint 1, at the sources only.
     manifest = job.store(1, 110)
     assert {s.task for s in manifest.subtasks} == set(TASKS)
@@ -314,7 +313,9 @@ def test_declined_checkpoints_are_told_to_all_and_fail_the_job(job: Job) -> None
     actions = job.master.on_report(CheckpointDeclined(K1, 0, 1, "disk full"), 110)
     assert of(Send, actions) == to_all(CheckpointAborted(1))
     assert of(CancelAll, actions) == [CancelAll(0)]
-    assert "declined by sink[1]: disk full" in (job.master.status().last_failure or "")
+    assert "checkpoint 1 failed: disk full (tolerable_failures is 0)" in (
+        job.master.status().last_failure or ""
+    )
 
 
 def test_rejected_checkpoints_are_warned_about(
@@ -329,6 +330,32 @@ def test_rejected_checkpoints_are_warned_about(
     job.report_all(TaskRunning, 2)
     # Its id is not used again.
     assert of(Send, job.master.on_tick(102))[0].mail.checkpoint_id == 8
+
+
+def test_unusable_checkpoints_are_told_of_once_in_the_life_of_a_job(job: Job) -> None:
+    """Not at each restart; and those that never completed in one line."""
+    torn = [Rejected(n, f"chk-{n}/f.arrow is torn") for n in (9, 8, 7, 6, 5)]
+    empty = [Rejected(n, f"chk-{n}/manifest.json: missing", True) for n in (4, 3, 2)]
+
+    def load(now: int, *rejected: Rejected) -> list[str]:
+        latest = Latest(None, rejected, tuple(sorted(r.checkpoint_id for r in rejected)))
+        said = [warn.message for warn in of(Warn, job.master.on_loaded(latest, now))]
+        attempt = job.master.status().attempt
+        job.master.on_task_lost(S0, attempt, "killed", now)
+        job.master.on_all_stopped(attempt, now)
+        job.master.on_tick(now + 60)
+        return said
+
+    job.master.start(0)
+    assert load(0, *torn, *empty) == [
+        "checkpoint 9 is not used: chk-9/f.arrow is torn",
+        "checkpoint 8 is not used: chk-8/f.arrow is torn",
+        "checkpoint 7 is not used: chk-7/f.arrow is torn",
+        "2 older checkpoints are not usable, either",
+        "checkpoints 2 to 4 not used: no manifest, never completed",
+    ]
+    new = Rejected(10, "chk-10/manifest.json: missing", True)
+    assert load(100, new, *torn, *empty) == ["checkpoint 10 not used: no manifest, never completed"]
 
 
 def manifest_with(operator: str, n: int = 4) -> Manifest:
@@ -369,32 +396,27 @@ def test_unmatched_state_fails_the_job_unless_allowed(
 
 
 @pytest.mark.parametrize("broken", ["next", "snapshot"])
-def test_a_raising_enumerator_fails_the_job_with_its_operator(job: Job, broken: str) -> None:
+def test_a_raising_enumerator_fails_the_job(job: Job, broken: str) -> None:
     job.run()
     job.made[0].broken = broken
     if broken == "next":
         actions = job.master.on_report(SplitsRequested(S1, 0, "source"), 5)
     else:
         actions = job.master.on_tick(100)
-    assert actions[0] == CancelAll(0)
-    failure = job.master.status().last_failure or ""
-    assert "operator 'Numbers'" in failure
-    assert "RuntimeError: no " in failure
+    assert CancelAll(0) in actions
+    assert "RuntimeError('no " in (job.master.status().last_failure or "")
+    assert job.made[0].closed == 1
     job.master.validate()
 
 
-def test_enumerators_that_cannot_be_made_or_closed(job: Job) -> None:
+def test_enumerators_that_cannot_be_made(job: Job) -> None:
     job.fail_make = True
     job.master.start(0)
     assert job.master.on_loaded(NONE, 1) == (TickAt(51),)
     assert job.master.status().status is JobStatus.RESTARTING
     job.fail_make = False
     job.master.on_tick(51)
-    job.master.on_loaded(NONE, 52)
-    job.made[0].broken = "close"
-    assert of(Warn, job.master.on_cancel(53)) == [
-        Warn("operator 'Numbers': closing its enumerator failed: RuntimeError: no close")
-    ]
+    assert job.master.on_loaded(NONE, 52) == (DeployAll(1, None),)
 
 
 def test_storage_that_cannot_be_read_and_deployment_that_fails(job: Job) -> None:
@@ -479,4 +501,4 @@ def test_protocol_violations(job: Job) -> None:
 def test_a_graph_without_sources_is_refused(graph: Callable[..., ExecutionGraph]) -> None:
     empty = ExecutionGraph(JobGraph("empty", (), (), graph().job.config), (), ())
     with pytest.raises(GraphError, match="'empty' has no source"):
-        JobMaster("job", empty, lambda restored: {}, random.Random(0))
+        JobMaster("job", empty, random.Random(0))

@@ -1,13 +1,18 @@
-"""The job master under a seeded random host: tasks, storage and faults in random order.
+"""The job master under a seeded random host: tasks, workers and faults in random order.
+
+The two workers, of the storage and of the sources, each do one thing after the other, some time
+after it was asked for; their answers arrive in order, each some time after it was done.
 
 Each seed is one whole job with its own faults. Checked after every event: the master's own
-invariants; never two attempts at once; checkpoint ids grow; a published checkpoint has the parts
-of all tasks; splits are neither lost nor given twice within what a restore goes back to; the job
-ends, once, within a bounded number of events once the faults are used up.
+invariants; never two attempts at once, nor the sources of two; checkpoint ids grow; a published
+checkpoint has the parts of all tasks; splits are neither lost nor given twice within what a restore
+goes back to; the job ends, once, within a bounded number of events once the faults are used up, and
+nothing follows from what its workers still do then.
 """
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections import deque
 from collections.abc import Callable
@@ -103,6 +108,8 @@ class Task:
                 self.report(TaskRunning)
                 if self.id.vertex == "source":
                     self.report(SplitsRequested, "source")
+            case SplitsAssigned(splits=()):
+                pass
             case SplitsAssigned(splits=splits):
                 self.read += splits
                 self.report(ValuePublished, "sink", str(splits[0]), splits[0])
@@ -136,6 +143,18 @@ class Simulation:
         self.folders: set[int] = set()
         """Checkpoints of which some task has written something that was not discarded."""
         self.answers: list[Callable[[], act.Actions]] = []
+        """Of the cluster, in any order."""
+        self.work: dict[str, deque[Callable[[], Callable[[], act.Actions]]]] = {
+            "storage": deque(),
+            "sources": deque(),
+        }
+        """What the workers are to do; doing it gives the answer."""
+        self.done: dict[str, deque[Callable[[], act.Actions]]] = {
+            "storage": deque(),
+            "sources": deque(),
+        }
+        """Answers of the workers on their way."""
+        self.enumerators: dict[str, Numbers] = {}
         self.tick_at: int | None = None
         self.sources_read: dict[int, dict[TaskId, list[int]]] = {}
         self.last_id = 0
@@ -159,7 +178,7 @@ class Simulation:
             tolerable_failures=rng.choice([0, 3]),
             retained=rng.choice([1, 2]),
         )
-        self.master = JobMaster("job", self.graph, self.make_enumerators, rng)
+        self.master = JobMaster("job", self.graph, rng)
 
     def chance(self, what: str, probability: float = 0.05) -> bool:
         """Whether a fault happens now."""
@@ -172,10 +191,57 @@ class Simulation:
         if self.chance(what):
             raise RuntimeError(f"injected: {what}")
 
-    def make_enumerators(self, restored: dict[str, Any]) -> dict[str, Any]:
+    # --- the workers ---------------------------------------------------------------------
+
+    def begin(
+        self, worker: str, work: Callable[..., Callable[[], act.Actions]], *args: Any
+    ) -> None:
+        self.work[worker].append(lambda: work(*args))
+
+    def work_once(self, worker: str) -> act.Actions:
+        self.done[worker].append(self.work[worker].popleft()())
+        return ()
+
+    def call(self, action: Any) -> Callable[[], act.Actions]:
+        """The user's code of the sources."""
+        master, attempt = self.master, action.attempt
+        try:
+            match action:
+                case act.PrepareSources(_, states):
+                    self.make_enumerators(states)
+                    return lambda: master.on_sources_ready(attempt, self.now)
+                case act.AskForSplits(_, operator, task):
+                    splits = self.enumerators[operator].next_splits(task.subtask)
+                    some = SplitsAssigned(operator, tuple(splits)) if splits else None
+                    answer = NoMoreSplits(operator) if splits is None else some
+                    return lambda: master.on_splits(attempt, operator, task, answer, self.now)
+                case act.SnapshotSources(_, n):
+                    self.fault("snapshot")
+                    states = {o: pickle.dumps(e.snapshot()) for o, e in self.enumerators.items()}
+                    return lambda: master.on_sources_snapshot(attempt, n, states, self.now)
+        except RuntimeError as error:
+            why = str(error)
+            return lambda: master.on_source_failed(attempt, why, self.now)
+        raise AssertionError(action)
+
+    def make_enumerators(self, states: Any) -> None:
+        assert self.open_enumerators == 0, "the sources of two attempts at once"
         self.fault("make")
-        assert self.open_enumerators == 0
-        return {"source": Numbers(self, restored.get("source", list(range(SPLITS))))}
+        left = pickle.loads(states["source"]) if "source" in states else list(range(SPLITS))
+        self.enumerators = {"source": Numbers(self, left)}
+
+    def close_enumerators(self) -> Callable[[], act.Actions]:
+        made, self.enumerators = self.enumerators, {}
+        for enumerator in made.values():
+            enumerator.close()
+        return lambda: ()
+
+    def discard(self, n: int) -> Callable[[], act.Actions]:
+        self.storage.delete(n)
+        self.folders.discard(n)
+        return lambda: ()
+
+    # --- what the master asks for --------------------------------------------------------
 
     def carry_out(self, actions: act.Actions) -> None:
         for action in actions:
@@ -183,7 +249,15 @@ class Simulation:
             match action:
                 case act.LoadLatest(after=after):
                     assert self.deployed is None
-                    self.answers.append(lambda after=after: self.load(after))
+                    self.begin("storage", self.load, after)
+                case act.PrepareSources(attempt=attempt):
+                    assert self.deployed is None
+                    self.begin("sources", self.call, action)
+                case act.AskForSplits(attempt=attempt) | act.SnapshotSources(attempt=attempt):
+                    assert attempt == self.deployed
+                    self.begin("sources", self.call, action)
+                case act.CloseSources():
+                    self.begin("sources", self.close_enumerators)
                 case act.DeployAll(attempt=attempt, restore=restore):
                     self.deploy(attempt, restore)
                 case act.CancelAll(attempt=attempt):
@@ -198,10 +272,9 @@ class Simulation:
                     if task in self.tasks:
                         self.tasks[task].inbox.append(mail)
                 case act.StoreCheckpoint(manifest=manifest):
-                    self.answers.append(lambda m=manifest: self.store(m))
+                    self.begin("storage", self.store, manifest)
                 case act.DiscardCheckpoint(checkpoint_id=n):
-                    self.storage.delete(n)
-                    self.folders.discard(n)
+                    self.begin("storage", self.discard, n)
                 case act.TickAt(time_ms=when):
                     self.tick_at = when
                 case act.Publish(key=key):
@@ -236,23 +309,27 @@ class Simulation:
             self.answers.append(lambda r=report: self.master.on_report(r, self.now))
         return self.master.on_all_stopped(attempt, self.now)
 
-    def load(self, after: int) -> act.Actions:
+    def load(self, after: int) -> Callable[[], act.Actions]:
         if self.chance("load"):
-            return self.master.on_load_failed("storage is away", self.now)
-        return self.master.on_loaded(self.storage.latest_valid(after=after), self.now)
+            return lambda: self.master.on_load_failed("storage is away", self.now)
+        latest = self.storage.latest_valid(after=after)
+        return lambda: self.master.on_loaded(latest, self.now)
 
-    def store(self, manifest: Manifest) -> act.Actions:
+    def store(self, manifest: Manifest) -> Callable[[], act.Actions]:
+        n = manifest.checkpoint_id
         if self.chance("store", 0.1):
-            return self.master.on_store_failed(manifest.checkpoint_id, "disk full", self.now)
+            return lambda: self.master.on_store_failed(n, "disk full", self.now)
         assert {s.task for s in manifest.subtasks} == set(self.graph.tasks)
         assert decode(encode(manifest), "test") == manifest
         self.storage.publish(manifest)
-        return self.master.on_stored(manifest.checkpoint_id, self.now)
+        return lambda: self.master.on_stored(n, self.now)
 
     def choices(self) -> list[Callable[[], act.Actions]]:
         """Everything that may happen next."""
         found: list[Callable[[], act.Actions]] = []
         found += [lambda i=i: self.answers.pop(i)() for i in range(len(self.answers))]
+        found += [lambda w=w: self.work_once(w) for w, work in self.work.items() if work]
+        found += [lambda d=done: d.popleft()() for done in self.done.values() if done]
         for task in self.tasks.values():
             if task.inbox:
                 found.append(lambda t=task: (t.step(), ())[1])
@@ -298,8 +375,17 @@ class Simulation:
             self.carry_out(self.attack())
         raise AssertionError(f"does not end: {self.master.status()}")
 
+    def wind_up(self) -> None:
+        """The workers do what was asked of them before the job ended; nothing follows from it."""
+        while any(self.work.values()) or any(self.done.values()):
+            found = [lambda w=w: self.work_once(w) for w, work in self.work.items() if work]
+            found += [lambda d=done: d.popleft()() for done in self.done.values() if done]
+            assert self.rng.choice(found)() == ()
+            self.master.validate()
+
     def check_end(self) -> None:
         assert self.ended is not None
+        self.wind_up()
         state = self.master.status()
         assert state.status is self.ended.status
         assert state.status.is_terminal

@@ -106,7 +106,7 @@ def simulate(seed: int) -> tuple[list[Any], SimulationResult]:
         seed=seed,
         crashes=1 + seed % 3,
         coordinator_crashes=int(seed % 3 > 0),
-        crash_window=400,
+        crash_window=700,
         crash_after_checkpoints=1,
     )
     probe = CollectProbe(build)

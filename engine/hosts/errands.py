@@ -1,0 +1,204 @@
+"""What the driver has done beside its thread, because a disk or the user's code may take long.
+
+Two workers, one for the checkpoint storage and one for the enumerators. Each does one thing after
+the other in the order given, and its answers come back in that order, as events of the job master;
+the driver takes them when it gets to it. Where a worker runs is the host's business: a thread, or
+a step of the simulator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...checkpoint.manifest import Manifest
+from ...checkpoint.storage import CheckpointStorage, Latest
+from ...core.errors import CheckpointFormatError, ConfigurationError, StromError
+from ...core.failure_text import described
+from ...core.ids import Attempt, CheckpointId
+from ..coordinator.actions import (
+    Actions,
+    AskForSplits,
+    CloseSources,
+    DiscardCheckpoint,
+    LoadLatest,
+    PrepareSources,
+    SnapshotSources,
+    StoreCheckpoint,
+)
+from ..coordinator.job_master import JobMaster
+from ..graph.model import JobGraph
+from ..task.background import Background
+from .enumerators import Enumerators
+from .restore import is_hopeless, load_latest
+
+log = logging.getLogger("strom")
+
+MakeBackground = Callable[[str], Background]
+"""A worker of this name. Something must wake the driver's loop after each piece of work."""
+
+Event = Callable[[int], Actions]
+"""Something that the job master is to be told, with the time (ms)."""
+
+StorageAction = LoadLatest | StoreCheckpoint | DiscardCheckpoint
+SourceAction = PrepareSources | AskForSplits | SnapshotSources | CloseSources
+
+
+class Errands:
+    """The workers of one job. Used from the driver's thread."""
+
+    def __init__(
+        self,
+        make_background: MakeBackground,
+        master: JobMaster,
+        job: JobGraph,
+        job_id: str,
+        storage: CheckpointStorage,
+    ) -> None:
+        """The events that `take` returns are for `master`."""
+        self._master = master
+        self._job_id = job_id
+        self._storage = storage
+        self._restore_from = job.config.restore_from
+        self._enumerators = Enumerators(job, job_id)
+        """Touched by their worker only."""
+        self._storage_worker = make_background(f"{job.name}-storage")
+        self._source_worker = make_background(f"{job.name}-sources")
+        self._answers: deque[Event] = deque()
+        """Filled by the workers, in the order in which each got done."""
+        self._owed = 0
+        """Begun, and not taken yet."""
+        self.restored = storage
+        """Where the files of the manifest loaded last are."""
+        self.published = 0
+        """Checkpoints published so far, told or not. Written by the storage's worker."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything is done and taken."""
+        return self._owed == 0
+
+    def take(self) -> Event | None:
+        """The oldest answer; None if there is none."""
+        if not self._answers:
+            return None
+        self._owed -= 1
+        return self._answers.popleft()
+
+    def close(self) -> None:
+        """Drop what has not begun, and the answers to the rest. Idle workers are gone then."""
+        wait_s = 1.0 if self.idle else 0.0
+        self._storage_worker.close(wait_s)
+        self._source_worker.close(wait_s)
+        self._answers.clear()
+
+    # --- the storage -----------------------------------------------------------------------
+
+    def in_storage(self, action: StorageAction) -> None:
+        """Begin this behind what was begun before."""
+        match action:
+            case StoreCheckpoint(manifest):
+                stored = partial(self._stored, manifest.checkpoint_id)
+                self._begin(self._storage_worker, partial(self._publish, manifest), stored)
+            case DiscardCheckpoint(n):
+                delete = partial(self._storage.delete, n)
+                self._begin(self._storage_worker, delete, partial(self._discarded, n))
+            case LoadLatest(after):
+                load = partial(load_latest, self._storage, self._restore_from, after)
+                self._begin(self._storage_worker, load, self._loaded)
+
+    def _publish(self, manifest: Manifest) -> None:
+        self._storage.publish(manifest)
+        self.published += 1
+
+    def _stored(self, n: CheckpointId, _: None, error: BaseException | None) -> Event:
+        if error is not None:
+            return lambda now: self._master.on_store_failed(n, _text(error), now)
+        return lambda now: self._master.on_stored(n, now)
+
+    def _discarded(self, n: CheckpointId, _: None, error: BaseException | None) -> Event:
+        if error is not None:
+            log.warning("job %s: checkpoint %s stays: %s", self._job_id, n, error)
+        return _nothing
+
+    def _loaded(
+        self, found: tuple[Latest, CheckpointStorage], error: BaseException | None
+    ) -> Event:
+        if error is not None:
+            again = not is_hopeless(error)
+            return lambda now: self._master.on_load_failed(_text(error), now, again)
+        latest, self.restored = found
+        return lambda now: self._master.on_loaded(latest, now)
+
+    # --- the sources -----------------------------------------------------------------------
+
+    def in_sources(self, action: SourceAction) -> None:
+        """Begin this behind what was begun before."""
+        enumerators, attempt = self._enumerators, action.attempt
+        master = self._master
+        match action:
+            case PrepareSources(_, states):
+                self._ask(
+                    attempt,
+                    partial(enumerators.prepare, states),
+                    lambda _, now: master.on_sources_ready(attempt, now),
+                )
+            case AskForSplits(_, operator, task):
+                self._ask(
+                    attempt,
+                    partial(enumerators.next_splits, operator, task.subtask),
+                    lambda answer, now: master.on_splits(attempt, operator, task, answer, now),
+                )
+            case SnapshotSources(_, n):
+                self._ask(
+                    attempt,
+                    enumerators.snapshot,
+                    lambda states, now: master.on_sources_snapshot(attempt, n, states, now),
+                )
+            case CloseSources():
+                self._begin(self._source_worker, enumerators.close, self._closed)
+
+    def _ask(
+        self, attempt: Attempt, work: Callable[[], Any], then: Callable[[Any, int], Actions]
+    ) -> None:
+        """`then`: the event of a result."""
+
+        def event(result: Any, error: BaseException | None) -> Event:
+            if error is not None:
+                why = str(error) if isinstance(error, StromError) else repr(error)
+                return lambda now: self._master.on_source_failed(attempt, why, now)
+            return lambda now: then(result, now)
+
+        self._begin(self._source_worker, work, event)
+
+    def _closed(self, problems: list[str], error: BaseException | None) -> Event:
+        for problem in problems or []:
+            log.warning("job %s: %s", self._job_id, problem)
+        if error is not None:
+            log.warning("job %s: closing its sources failed: %r", self._job_id, error)
+        return _nothing
+
+    # --- both ------------------------------------------------------------------------------
+
+    def _begin(
+        self,
+        worker: Background,
+        work: Callable[[], Any],
+        event: Callable[[Any, BaseException | None], Event],
+    ) -> None:
+        """Have it done; what comes of it is known when the answer is taken."""
+        self._owed += 1
+        worker.submit(work, lambda r, e: self._answers.append(lambda now_ms: event(r, e)(now_ms)))
+
+
+def _nothing(now_ms: int) -> Actions:
+    """The event of what the job master does not want to hear of."""
+    return ()
+
+
+def _text(error: BaseException) -> str:
+    plain = isinstance(error, (CheckpointFormatError, ConfigurationError))
+    return str(error) if plain else described(error)
