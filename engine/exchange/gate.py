@@ -11,7 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.config import ExchangeConfig
-from ...core.elements import Control, Element
+from ...core.elements import (
+    CheckpointBarrier,
+    Control,
+    Element,
+    EndOfData,
+    LatencyMarker,
+    StreamStatus,
+)
 from ...core.errors import SerializationError, TransportError
 from ..graph.model import Channel
 from .credits import GateLedger, Grant
@@ -91,6 +98,18 @@ class Gate:
                 self._meter.sub(size)
                 self._grant(self.ledger.on_consumed(index))
             return index, self._opened(index, item)
+        return None
+
+    def poll_barrier(self) -> tuple[int, CheckpointBarrier] | None:
+        for index, queue in enumerate(self._queues):
+            if self._blocked[index]:
+                continue
+            for place, (item, _, credited) in enumerate(queue):
+                if isinstance(item, CheckpointBarrier) and not item.terminal:
+                    del queue[place]  # an empty queue that is listed is passed over by `poll`
+                    return index, item
+                if credited or not isinstance(item, (StreamStatus, LatencyMarker, EndOfData)):
+                    break
         return None
 
     def _opened(self, index: int, item: Any) -> Element:
