@@ -55,6 +55,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from typing import Any, Final, Protocol
 
 from ..core.batch import Batch
@@ -89,10 +90,42 @@ def run_to_end(work: Work) -> None:
 
 
 def emit_each(out: Output, batches: Iterable[Batch]) -> Steps:
-    """Steps that emit one batch each; `batches` makes each when it is asked for."""
+    """Steps that emit one batch each, with a pause before each but the first. `batches` makes each
+    when it is asked for."""
+    more = False
     for batch in batches:
+        if more:
+            yield None
         out.emit(batch)
-        yield None
+        more = True
+
+
+def emit_slices(out: Output, batch: Batch, size: int) -> Work:
+    """Emit a batch in slices of at most `size` records, one a step."""
+    if len(batch) <= size:
+        out.emit(batch)
+        return None
+    starts = range(0, len(batch), size)
+    return emit_each(out, (batch.slice(at, min(size, len(batch) - at)) for at in starts))
+
+
+def then(work: Work, last: Callable[[], None]) -> Work:
+    """`work`, and behind it, or at once if there is none, `last`."""
+    if work is None:
+        last()
+        return None
+    return _then(work, last)
+
+
+def _then(work: Steps, last: Callable[[], None]) -> Steps:
+    yield from work
+    last()
+
+
+def one_by_one(works: Iterable[Work]) -> Work:
+    """All of them, in order; None if there is none."""
+    some = [work for work in works if work is not None]
+    return some[0] if len(some) == 1 else chain(*some) if some else None
 
 
 class Output(Protocol):

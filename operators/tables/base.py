@@ -20,7 +20,7 @@ from ...core.errors import GraphError, TypeMismatchError
 from ...core.keys import ColumnKey, KeySelector
 from ...core.preload import COLUMN_STATE, preload
 from ...core.row_kind import ROW_KIND, retracts, split_kinds, with_kinds
-from ..base import Operator
+from ..base import Operator, Work
 from ..columns import fit_columns, fit_keys
 from ..windows.slices import Int64s
 from ..windows.window_progress import WindowProgress
@@ -108,7 +108,7 @@ class TableOperator(Operator):
             self._layout = Layout.of(self._progress.layout)
             self.bind(self._layout)
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Work:
         columns = to_columns(batch)
         data, kinds = split_kinds(columns.data)
         keys = self._key.key_columns(ColumnBatch(data, columns.timestamps))
@@ -124,7 +124,7 @@ class TableOperator(Operator):
             self.bind(layout)
             self._layout = layout
             self._progress.layout = layout.to_schema()
-        self.update(self._records(self._layout, data, kinds, keys, columns.timestamps))
+        return self.update(self._records(self._layout, data, kinds, keys, columns.timestamps))
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         if self._layout is not None:
@@ -136,7 +136,7 @@ class TableOperator(Operator):
         """Once, before records flow."""
 
     @abstractmethod
-    def update(self, records: Records) -> None: ...
+    def update(self, records: Records) -> Work: ...
 
     def save(self) -> None:
         """Before each snapshot."""

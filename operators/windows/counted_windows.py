@@ -32,7 +32,7 @@ from ...core.batch import Batch, take_column, to_columns
 from ...core.elements import MAX_TIMESTAMP
 from ...core.preload import COLUMN_STATE, preload
 from ...state.backend import AccColumn, ColumnTable, Slots
-from ..base import Operator
+from ..base import Operator, Work
 from ..columns import fit_keys
 from ..slots.slot_kinds import runs_on_slots
 from .bounded_output import BoundedOutput
@@ -107,7 +107,7 @@ class CountedWindowOperator(Operator):
             for lane in self._lanes:
                 lane.load(self.ctx.keyed_state, self._keys, self._table)
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Work:
         columns = to_columns(batch)
         keys = self._spec.key.key_columns(columns)
         assert keys is not None
@@ -121,7 +121,7 @@ class CountedWindowOperator(Operator):
         keys = fit_keys(keys, self._keys)
         numbers = np.arange(len(columns)) + self._progress.number
         self._progress.number += len(columns)
-        self._add(self._table, keys, inputs, numbers)
+        return self._add(self._table, keys, inputs, numbers)
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         if self._table is not None:
@@ -141,7 +141,7 @@ class CountedWindowOperator(Operator):
 
     def _add(
         self, table: ColumnTable, keys: pa.RecordBatch, inputs: list[pa.Array], numbers: Int64s
-    ) -> None:
+    ) -> Work:
         from ..kernels import counting
 
         slots = table.slots(keys)
@@ -149,17 +149,18 @@ class CountedWindowOperator(Operator):
         counting.positions(slots, table.column(SEEN), places)
         fired = [lane.add(table, slots, places, inputs, numbers) for lane in self._lanes]
         rows = np.concatenate([at for at, _ in fired])
-        if len(rows):
-            columns = [
-                pa.concat_arrays(parts) for parts in zip(*(r for _, r in fired), strict=True)
-            ]
-            self._emit(keys, rows, columns)
+        if not len(rows):
+            return None
+        columns = [pa.concat_arrays(parts) for parts in zip(*(r for _, r in fired), strict=True)]
+        return self._emit(keys, rows, columns)
 
-    def _emit(self, keys: pa.RecordBatch, rows: Slots, results: list[pa.Array]) -> None:
+    def _emit(self, keys: pa.RecordBatch, rows: Slots, results: list[pa.Array]) -> Work:
         """Results of the windows that these rows completed, in order of the rows."""
         order = np.argsort(rows, kind="stable")
         at, count = pa.array(order), len(rows)
         bounds: pa.Array = pa.nulls(count, pa.int64())
         stamps: npt.NDArray[np.int64] = np.full(count, MAX_TIMESTAMP, dtype=np.int64)
         shown = [take_column(column, pa.array(rows[order])) for column in keys.columns]
-        self._output.emit(shown, bounds, bounds, [take_column(r, at) for r in results], stamps)
+        return self._output.emit(
+            shown, bounds, bounds, [take_column(r, at) for r in results], stamps
+        )
