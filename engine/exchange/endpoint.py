@@ -81,9 +81,10 @@ class InputGate(Protocol):
         before it, and the index of its channel; None when there is none. For a task whose outputs
         are full.
 
-        It overtakes a change of activity, a latency marker and the end of the data, which say
-        nothing of the records before the barrier and come again after a restore. Never a terminal
-        one, which is behind the end."""
+        It overtakes a change of activity, a latency marker, and the end of the data with its
+        watermark: they say nothing of the records before the barrier, and come again after a
+        restore. Other watermarks it does not: by them it is decided which records behind are late.
+        Never a terminal one, which is behind the end."""
         ...
 
     def block(self, index: int) -> None:

@@ -12,12 +12,14 @@ from typing import Any
 
 from ...core.config import ExchangeConfig
 from ...core.elements import (
+    MAX_TIMESTAMP,
     CheckpointBarrier,
     Control,
     Element,
     EndOfData,
     LatencyMarker,
     StreamStatus,
+    Watermark,
 )
 from ...core.errors import SerializationError, TransportError
 from ..graph.model import Channel
@@ -108,7 +110,7 @@ class Gate:
                 if isinstance(item, CheckpointBarrier) and not item.terminal:
                     del queue[place]  # an empty queue that is listed is passed over by `poll`
                     return index, item
-                if credited or not isinstance(item, (StreamStatus, LatencyMarker, EndOfData)):
+                if credited or not _may_be_overtaken(item):
                     break
         return None
 
@@ -165,3 +167,13 @@ class Gate:
         for index, queue in enumerate(self._queues):
             assert (index in self._ready) == self._listed[index]
             assert not queue or self._blocked[index] or self._listed[index]
+
+
+def _may_be_overtaken(element: Element) -> bool:
+    """Whether a barrier may pass it: see `InputGate.poll_barrier`."""
+    match element:
+        case StreamStatus() | LatencyMarker() | EndOfData():
+            return True
+        case Watermark(timestamp):
+            return timestamp == MAX_TIMESTAMP
+    return False
