@@ -18,7 +18,7 @@ from strom.api.builtin_sinks import DiscardSink
 from strom.api.functions import KeyedProcessFunction, ProcessFunction
 from strom.connectors.datagen import DataGenSource
 
-HOSTS = ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.timeout(180)])]
+HOSTS = ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.timeout(400)])]
 EXCHANGE = ExchangeConfig(
     buffer_bytes=64 << 10,
     min_buffer_bytes=16 << 10,
@@ -70,9 +70,9 @@ def test_a_window_of_many_keys_fires_into_a_slow_stage(host: str) -> None:
     def emitted() -> int:
         return int(figures(client.metrics(), "window")["records_out"])
 
-    until(lambda: emitted() > 2000, "results of the window", 60.0)
+    until(lambda: emitted() > 2000, "results of the window", 120.0)
     done = client.metrics()["checkpoints"]["completed"]
-    until(lambda: client.metrics()["checkpoints"]["completed"] >= done + 2, "checkpoints", 60.0)
+    until(lambda: client.metrics()["checkpoints"]["completed"] >= done + 2, "checkpoints", 120.0)
     assert emitted() < KEYS, "it was still firing"
     exchange = client.metrics()["exchange"]
     assert 0 < exchange["peak_in_flight_bytes"] <= exchange["bound_bytes"] < FIRED_BYTES
@@ -112,14 +112,14 @@ ENDLESS = {
 def test_results_without_end_can_be_limited_and_cancelled(way: str, host: str) -> None:
     env = environment_of(host, cancellation_s=10.0)
     results = ENDLESS[way](env.from_collection([3, 4]))
-    taken = within(60.0, "limit", lambda: results.execute_and_collect(limit=5000))
+    taken = within(120.0, "limit", lambda: results.execute_and_collect(limit=5000))
     assert len(taken) == 5000
 
     env = environment_of(host, cancellation_s=10.0)
     results = ENDLESS[way](env.from_collection([3, 4]))
     results.name("endless").rebalance().map(lambda n: n).name("behind").sink_to(DiscardSink())
     client = env.execute_async("endless")
-    until(lambda: figures(client.metrics(), "behind")["records_in"] > 50_000, "records", 60.0)
+    until(lambda: figures(client.metrics(), "behind")["records_in"] > 50_000, "records", 120.0)
     metrics = client.metrics()
     exchange = metrics["exchange"]
     assert exchange["peak_in_flight_bytes"] <= exchange["bound_bytes"] < 8 << 20
