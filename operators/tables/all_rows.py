@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ...core.errors import StateError
 from ...state.column_tables import MemoryColumnTable
+from ..base import Steps
 from ..windows.slices import Int64s
 from .base import Layout, Records, TableOperator
 from .differences import Differences
@@ -52,10 +53,10 @@ class AllRows:
         if restored is not None:
             self._take_in(restored)
 
-    def update(self, records: Records) -> None:
+    def update(self, records: Records) -> Steps:
         self._rows.forget_saved()
         before, after, gone = self._take_in(records)
-        self._differences.emit(self._operator, self._rows, *before, *after)
+        yield from self._differences.emit(self._operator, self._rows, *before, *after)
         self._rows.slab.release(gone)
         self._shrink()
 
