@@ -86,8 +86,12 @@ class FlatMapOperator(_RowOperator):
             for index in range(start, len(rows)):
                 if rest is None:
                     result = call(rows[index])
-                    rest = iter(result)
-                values.extend(islice(rest, full - size))
+                    if type(result) is list and len(result) <= full - size:
+                        values.extend(result)
+                    else:
+                        rest = iter(result)
+                if rest is not None:
+                    values.extend(islice(rest, full - size))
                 counts.append(len(values) - size)
                 size = len(values)
                 if size >= full:
