@@ -11,15 +11,52 @@ the barrier n is at this operator: everything received before it is processed, n
 whatever must be in the checkpoint has to be in `ctx.keyed_state` / `ctx.operator_state` when it
 returns. It may emit records: they go out before the barrier.
 After `finish()` (end of all inputs) only snapshots and notifications follow.
+
+Much at once: work in steps. An operator must not emit without end while nobody can take it, nor
+keep the task's thread from its mail. `process`, `process_watermark`, `on_processing_time`,
+`end_input` and `finish` may therefore return an iterator, mostly by being generators, or by
+returning one only where there is much: the rest of the work, as steps.
+
+    def process(self, batch, port=0):
+        if self._few(batch):
+            self.out.emit(self._all_of(batch))
+            return None                         # the common case: all is done
+        return self._in_steps(batch)
+
+    def _in_steps(self, batch):
+        for part in self._parts_of(batch):
+            self.out.emit(part)                 # about a batch a step
+            yield                               # may be left here for any time
+
+* What runs before the first `yield`, and between two, emits about a batch at most and takes some
+  milliseconds. (A step that emits nothing is fine: it gives mail its turn.)
+* The first step is taken at once. After each the task looks whether all outputs take more; while
+  they do not, the work is parked at its `yield`: for milliseconds, for ever, or until it is closed
+  (`GeneratorExit`, on failure and cancel).
+* While work is parked the operator is called for nothing but `prepare_snapshot` and notifications,
+  `close` included: batches, watermarks, statuses, wake-ups and ends wait, in order, until it has
+  ended. So what the work needs may be kept in local variables, and "this watermark is behind all
+  that it fired" holds by itself: forward it as the last step.
+* Checkpoints. A plain `yield` says: what is left to do is known to this work alone. No snapshot is
+  taken until it has gone on to its end, or to a pause of the other kind. `yield IN_STATE` says: the
+  state tells exactly what has been emitted up to here and what has not; local variables and buffers
+  hold nothing that a restored operator would lack. A snapshot taken here, by `prepare_snapshot` as
+  at any time, makes a restored operator go on exactly here, at the latest when a watermark, wake-up
+  or end comes (the same one again, or a later one), and before it handles records. Then a
+  checkpoint gets through while a firing drains into a slow stage. Work on a batch can never say so:
+  its records are in no state.
+
+A method that returns None costs nothing of this.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from itertools import chain
+from typing import Any, Final, Protocol
 
 from ..core.batch import Batch
 from ..core.clock import Clock
@@ -27,6 +64,68 @@ from ..core.config import JobConfig
 from ..core.ids import KeyGroupRange, OperatorId
 from ..state.backend import KeyedStateBackend
 from ..state.operator_state import OperatorStateBackend
+
+
+class Pause(Enum):
+    """What work in steps says of the place where it pauses; a plain `yield` says nothing."""
+
+    IN_STATE = "in state"
+    """The operator's state describes exactly what has not been emitted yet."""
+
+
+IN_STATE: Final = Pause.IN_STATE
+
+Steps = Iterator[Pause | None]
+"""Work in steps; see the module."""
+
+Work = Steps | None
+"""What is left to do of a call; None: nothing."""
+
+
+def run_to_end(work: Work) -> None:
+    """Take all steps, whatever the outputs say. For what must not wait, and for tests."""
+    if work is not None:
+        for _ in work:
+            pass
+
+
+def emit_each(out: Output, batches: Iterable[Batch]) -> Steps:
+    """Steps that emit one batch each, with a pause before each but the first. `batches` makes each
+    when it is asked for."""
+    more = False
+    for batch in batches:
+        if more:
+            yield None
+        out.emit(batch)
+        more = True
+
+
+def emit_slices(out: Output, batch: Batch, size: int) -> Work:
+    """Emit a batch in slices of at most `size` records, one a step."""
+    if len(batch) <= size:
+        out.emit(batch)
+        return None
+    starts = range(0, len(batch), size)
+    return emit_each(out, (batch.slice(at, min(size, len(batch) - at)) for at in starts))
+
+
+def then(work: Work, last: Callable[[], None]) -> Work:
+    """`work`, and behind it, or at once if there is none, `last`."""
+    if work is None:
+        last()
+        return None
+    return _then(work, last)
+
+
+def _then(work: Steps, last: Callable[[], None]) -> Steps:
+    yield from work
+    last()
+
+
+def one_by_one(works: Iterable[Work]) -> Work:
+    """All of them, in order; None if there is none."""
+    some = [work for work in works if work is not None]
+    return some[0] if len(some) == 1 else chain(*some) if some else None
 
 
 class Output(Protocol):
@@ -103,30 +202,36 @@ class Operator(ABC):
         """Create functions, bind state. May emit nothing."""
 
     @abstractmethod
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Work:
         """Handle records of input `port` (0 for one-input operators). Never called with an empty
         batch."""
 
-    def process_watermark(self, timestamp: int) -> None:
+    def process_watermark(self, timestamp: int) -> Work:
         """Event time reached `timestamp` on all inputs together. Fire what is due, then forward."""
         self.out.emit_watermark(timestamp)
+        return None
 
     def process_status(self, active: bool) -> None:
         """All inputs together turned idle or active."""
         self.out.emit_status(active)
 
-    def end_input(self, port: int) -> None:
+    def end_input(self, port: int) -> Work:
         """No more records come on this port; called for each port, the last one before `finish`.
         The watermark is the other ports' alone from here on. May emit."""
+        return None
 
-    def on_processing_time(self, now_ms: int) -> None:
-        """A time asked for with `ctx.wake_at` has come. May be called early or spuriously."""
+    def on_processing_time(self, now_ms: int) -> Work:
+        """A time asked for with `ctx.wake_at` has come. May be called early or spuriously; late,
+        and once for several times asked for, where outputs were full."""
+        return None
 
-    def finish(self) -> None:
+    def finish(self) -> Work:
         """All inputs ended (the watermark is at its maximum already). Emit what is left."""
+        return None
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        """Put into state whatever is kept outside it."""
+        """Put into state whatever is kept outside it. Work of this operator may be parked at a
+        pause `IN_STATE`, and goes on afterwards."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Checkpoint `checkpoint_id` is durable. Earlier ones may have been skipped."""
@@ -149,7 +254,8 @@ class PollStatus(Enum):
 
 
 class SourceOperator(Operator):
-    """Head of a chain without inputs. `poll` emits at most about one batch per call."""
+    """Head of a chain without inputs. `poll` emits at most about one batch per call, and is not
+    called while an operator behind it has work parked or an output is full."""
 
     @abstractmethod
     def poll(self) -> PollStatus: ...
@@ -160,5 +266,5 @@ class SourceOperator(Operator):
     @abstractmethod
     def no_more_splits(self) -> None: ...
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Work:
         raise AssertionError("a source has no input")

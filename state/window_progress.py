@@ -89,6 +89,11 @@ class WindowProgress:
             return self.watermark
         return max(self.watermark, int(self._floors.max()))
 
+    def by_group(self) -> npt.NDArray[np.int64]:
+        """Up to where each key group has fired, by its number; of groups not here, nothing."""
+        marks = np.full(self._max_parallelism, self.watermark, dtype=np.int64)
+        return marks if self._floors is None else np.maximum(marks, self._floors)
+
     def split(self, keys: pa.RecordBatch) -> Iterator[tuple[int, npt.NDArray[np.int64] | None]]:
         """Rows by how far their key groups have fired: (watermark, row indices or None = all)."""
         if self._floors is None:

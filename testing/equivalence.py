@@ -7,6 +7,8 @@
     rescaled     simulator, parallelism 2, stopped after a checkpoint; its checkpoint continued at 3
     ray          Ray actors, parallelism 2, checkpoints (when asked for)
 
+In the simulator every other seed runs with buffers so small that operators must park their work.
+
 Outputs are compared as multisets: the order across parallel subtasks is nobody's promise. A harness
 that never interrupts anything proves nothing, so it is an error if no seed's crash, or no seed's
 stop, came while there was a checkpoint to go back to and input left to read.
@@ -25,7 +27,7 @@ from typing import Any
 
 from ..api.jobs.host import open_host
 from ..checkpoint.storage import CheckpointStorage, open_storage
-from ..core.config import CheckpointConfig, ExponentialDelayRestart, JobConfig
+from ..core.config import CheckpointConfig, ExchangeConfig, ExponentialDelayRestart, JobConfig
 from ..core.job_status import JobStatus
 from ..engine.hosts.driver import new_job_id
 from ..engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
@@ -34,6 +36,11 @@ from .probes import Build, BuildFiles, CollectProbe, FileProbe, Probe
 RESTART = ExponentialDelayRestart(initial=timedelta(milliseconds=20), maximum=timedelta(seconds=1))
 WATERMARK_INTERVAL = timedelta(milliseconds=1)
 """Short, so that event time advances while a short pipeline runs, not only at its end."""
+
+CRAMPED = ExchangeConfig(
+    buffer_bytes=64, min_buffer_bytes=16, exclusive_buffers=1, floating_buffers=0
+)
+"""Buffers that every batch fills, so that operators park their work at each pause."""
 
 NewProbe = Callable[[], AbstractContextManager[Probe]]
 """A probe for one run, with what it needs on disk."""
@@ -169,7 +176,7 @@ def run_crashing(
         crash_after_checkpoints=ways.crashes,
     )
     with new_probe() as probe:
-        result = Simulation(probe.graph(config), plan).run()
+        result = Simulation(probe.graph(cramped(config, seed)), plan).run()
         _require_finished(result, f"crashed, seed {seed}")
         return probe.output(_published(result)), result.midway
 
@@ -186,11 +193,12 @@ def run_rescaled(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[Any],
         storage = open_storage(folder if elsewhere else None, new_job_id())
         goes_on: CheckpointStorage | None = storage
         plan = SimulationPlan(seed=seed, stop_after_checkpoint=1 + seed // 2 % 3)
-        first = Simulation(probe.graph(checkpointed(ways, 2)), plan, storage).run()
+        config = cramped(checkpointed(ways, 2), seed)
+        first = Simulation(probe.graph(config), plan, storage).run()
         if first.outcome is not None:
             _require_finished(first, f"before the rescale, seed {seed}")
             return probe.output(_published(first)), 0
-        config, other = checkpointed(ways, 3), SimulationPlan(seed=seed)
+        config, other = cramped(checkpointed(ways, 3), seed), SimulationPlan(seed=seed)
         if elsewhere:
             point = Path(folder) / storage.job_id / f"chk-{first.last_checkpoint}"
             config, goes_on = replace(config, restore_from=str(point)), None
@@ -210,6 +218,11 @@ def checkpointed(ways: Ways, parallelism: int) -> JobConfig:
         ),
         restart=RESTART,
     )
+
+
+def cramped(config: JobConfig, seed: int) -> JobConfig:
+    """The configuration, with the smallest buffers for every other seed."""
+    return replace(config, exchange=CRAMPED) if seed % 2 == 0 else config
 
 
 def _require_finished(result: SimulationResult, way: str) -> None:

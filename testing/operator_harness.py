@@ -7,13 +7,25 @@
 
 Processing time is a virtual clock that only `advance_processing_time` moves; it stops at each time
 the operator asked to be called at. Snapshots go through the same encoding as a checkpoint's.
+
+Work in steps (see `operators.base`) is done to its end before a call returns. With `pausing` it is
+left at its first pause; `resume` takes more steps, and what is pushed meanwhile waits its turn:
+
+    harness.pausing = True
+    harness.watermark(9)
+    while harness.busy:
+        if harness.settled:
+            snapshots.append(harness.snapshot())
+        harness.resume()
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +38,7 @@ from ..core.clock import VirtualClock
 from ..core.config import JobConfig
 from ..core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, StreamStatus, Watermark
 from ..core.ids import KeyGroupRange, OperatorId
-from ..operators.base import Operator, OperatorContext
+from ..operators.base import IN_STATE, Operator, OperatorContext, Steps, Work
 from ..operators.registry import build_operator
 from ..state.backend import KEY_GROUP, OperatorStateTable, StateTable
 from ..state.memory import MemoryKeyedStateBackend
@@ -146,6 +158,12 @@ class OperatorHarness:
         self._checkpoint = 0
         self._ended: set[int] = set()
         """Ports that have no more records."""
+        self.pausing = False
+        """Whether work in steps is left at its pauses."""
+        self._work: Steps | None = None
+        self._in_state = False
+        self._calls: deque[Callable[[], Work]] = deque()
+        """What waits for `_work` to end."""
         if restored is not None:
             self.keyed_state.restore(restored.keyed)
             self.operator_state.restore(restored.operator)
@@ -195,26 +213,63 @@ class OperatorHarness:
             stamps = None if timestamps is None else np.array(timestamps, dtype=np.int64)
             batch = ObjectBatch(list(records), stamps)
         if len(batch):
-            self.operator.process(batch, port)
+            self._call(lambda: self.operator.process(batch, port))
 
     def watermark(self, timestamp: int) -> None:
-        self.operator.process_watermark(timestamp)
+        self._call(lambda: self.operator.process_watermark(timestamp))
 
     def status(self, active: bool) -> None:
-        self.operator.process_status(active)
+        self._call(lambda: self.operator.process_status(active))
+
+    @property
+    def busy(self) -> bool:
+        """Whether work is parked; only while `pausing`."""
+        return self._work is not None
+
+    @property
+    def settled(self) -> bool:
+        """Whether a task would take a snapshot now."""
+        return self._work is None or (self._in_state and not self._calls)
+
+    def resume(self, steps: int | None = 1) -> None:
+        """Take so many steps of the parked work and of what waits for it; None: all."""
+        while self._work is not None and steps != 0:
+            self._step(self._work)
+            steps = None if steps is None else steps - 1
+            while self._work is None and self._calls:
+                self._begin(self._calls.popleft()())
+
+    def _call(self, call: Callable[[], Work]) -> None:
+        if self._work is not None:
+            self._calls.append(call)
+        else:
+            self._begin(call())
+        if not self.pausing:
+            self.resume(None)
+
+    def _begin(self, work: Work) -> None:
+        if work is not None:
+            self._work = work
+            self._step(work)
+
+    def _step(self, work: Steps) -> None:
+        try:
+            self._in_state = next(work) is IN_STATE
+        except StopIteration:
+            self._work = None
 
     def advance_processing_time(self, now_ms: int) -> None:
         """Move the clock to `now_ms`, calling the operator at each time it asked for on the way."""
         while self._alarms.times and self._alarms.times[0] <= now_ms:
             self.clock.advance_to(self._alarms.times[0])
             self._alarms.pop_due(self.clock.now_ms())
-            self.operator.on_processing_time(self.clock.now_ms())
+            self._call(partial(self.operator.on_processing_time, self.clock.now_ms()))
         self.clock.advance_to(now_ms)
 
     def end_input(self, port: int = 0) -> None:
         """No more records come on this port."""
         self._ended.add(port)
-        self.operator.end_input(port)
+        self._call(lambda: self.operator.end_input(port))
 
     def finish(self, ports: int = 1) -> None:
         """All of the operator's inputs have ended: the greatest watermark, `end_input` for the
@@ -224,10 +279,11 @@ class OperatorHarness:
         for port in range(ports):
             if port not in self._ended:
                 self.end_input(port)
-        self.operator.finish()
+        self._call(self.operator.finish)
 
     def snapshot(self) -> OperatorSnapshotTables:
-        """Take a checkpoint now; the operator goes on unharmed."""
+        """Take a checkpoint now; the operator goes on unharmed. Only while `settled`."""
+        assert self.settled, "the operator's work pauses where no checkpoint may be taken"
         self._checkpoint += 1
         self.operator.prepare_snapshot(self._checkpoint)
         keyed = self.keyed_state.snapshot()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...core.batch import Batch
-from ...core.elements import Control, Element
+from ...core.elements import CheckpointBarrier, Control, Element
 from ...core.ids import ChannelId, TaskId
 from ..graph.model import Channel
 
@@ -74,6 +74,17 @@ class InputGate(Protocol):
         """The next element and the `target_index` of its channel, round-robin over the channels
         that have something and are not blocked; None when there is nothing. Taking a buffer gives
         its credit back."""
+        ...
+
+    def poll_barrier(self) -> tuple[int, CheckpointBarrier] | None:
+        """The next barrier of a channel that is not blocked, if no records and no watermark are
+        before it, and the index of its channel; None when there is none. For a task whose outputs
+        are full.
+
+        It overtakes a change of activity, a latency marker, and the end of the data with its
+        watermark: they say nothing of the records before the barrier, and come again after a
+        restore. Other watermarks it does not: by them it is decided which records behind are late.
+        Never a terminal one, which is behind the end."""
         ...
 
     def block(self, index: int) -> None:

@@ -11,7 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.config import ExchangeConfig
-from ...core.elements import Control, Element
+from ...core.elements import (
+    MAX_TIMESTAMP,
+    CheckpointBarrier,
+    Control,
+    Element,
+    EndOfData,
+    StreamStatus,
+    Watermark,
+)
 from ...core.errors import SerializationError, TransportError
 from ..graph.model import Channel
 from .credits import GateLedger, Grant
@@ -93,6 +101,18 @@ class Gate:
             return index, self._opened(index, item)
         return None
 
+    def poll_barrier(self) -> tuple[int, CheckpointBarrier] | None:
+        for index, queue in enumerate(self._queues):
+            if self._blocked[index]:
+                continue
+            for place, (item, _, credited) in enumerate(queue):
+                if isinstance(item, CheckpointBarrier) and not item.terminal:
+                    del queue[place]  # an empty queue that is listed is passed over by `poll`
+                    return index, item
+                if credited or not _may_be_overtaken(item):
+                    break
+        return None
+
     def _opened(self, index: int, item: Any) -> Element:
         try:
             element = self._open(item)
@@ -146,3 +166,13 @@ class Gate:
         for index, queue in enumerate(self._queues):
             assert (index in self._ready) == self._listed[index]
             assert not queue or self._blocked[index] or self._listed[index]
+
+
+def _may_be_overtaken(element: Element) -> bool:
+    """Whether a barrier may pass it: see `InputGate.poll_barrier`."""
+    match element:
+        case StreamStatus() | EndOfData():
+            return True
+        case Watermark(timestamp):
+            return timestamp == MAX_TIMESTAMP
+    return False

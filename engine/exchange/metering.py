@@ -54,9 +54,9 @@ def frame_limit(config: ExchangeConfig) -> int:
 def bound(config: ExchangeConfig, inputs: int, writes: list[int], connections: int) -> int:
     """What one endpoint can hold at most.
 
-    `writes`: for each output channel the largest batch it was given so far. Inputs are bounded by
-    credit; an output by one buffer (`available` turns false) plus one write; a connection by what
-    it may take.
+    `writes`: for each output channel the most it was given so far between two looks at `available`:
+    about a batch, for an operator emits no more in one step. Inputs are bounded by credit; an
+    output by one buffer (`available` turns false) plus that; a connection by what it may take.
     """
     buffers = inputs * config.exclusive_buffers + (config.floating_buffers if inputs else 0)
     held = sum(config.buffer_bytes + write for write in writes)

@@ -63,6 +63,9 @@ class ChannelSender:
         self.waiting = 0
         """Bytes of all batches in `_closed` and `_open`."""
         self.largest_write = 0
+        """The most bytes it was given between two looks at `available` that found it so."""
+        self._given = 0
+        """Bytes since the last of these."""
         self.finished = False
         """Whether the end of data (or a terminal barrier) has been written."""
         self._closed: deque[_Buffer | Control] = deque()
@@ -83,7 +86,8 @@ class ChannelSender:
         if not rows:
             return
         size = wire_bytes(batch, self._object_bytes)
-        self.largest_write = max(self.largest_write, size)
+        self._given += size
+        self.largest_write = max(self.largest_write, self._given)
         pieces = min(rows, -(-size // self._limit))
         if pieces <= 1:
             self._append(batch, size)
@@ -100,7 +104,10 @@ class ChannelSender:
 
     @property
     def available(self) -> bool:
-        return self.waiting < self._limit
+        if self.waiting >= self._limit:
+            return False
+        self._given = 0
+        return True
 
     @property
     def empty(self) -> bool:

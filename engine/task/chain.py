@@ -2,11 +2,18 @@
 
 A batch pushed into the head runs through the whole chain by plain calls. Errors are caught at the
 operator they come from, so that they name it; that costs one `try` per operator and batch.
+
+What an operator does not finish at once (see `operators.base`: work in steps) its node carries on
+while all that lies behind it takes more, else parks. A node with parked work is *busy*: what comes
+to it waits there, in order. The task resumes busy nodes, the last one first, before it takes any
+input; an operator ahead of a busy node looks at its own pauses, so that no more than about a batch
+of each operator waits anywhere in the chain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,7 +24,7 @@ from ...core.elements import CheckpointBarrier, Control, EndOfData, StreamStatus
 from ...core.errors import OperatorError, StromError
 from ...core.failure_text import described, is_for_the_program, traced, with_place
 from ...core.ids import CheckpointId, OperatorId
-from ...operators.base import Operator, OperatorContext, SourceOperator
+from ...operators.base import IN_STATE, Operator, OperatorContext, SourceOperator, Steps, Work
 from ...operators.registry import build_operator
 from ...state.key_groups import range_for
 from ...state.memory import MemoryKeyedStateBackend
@@ -26,16 +33,39 @@ from ..graph.model import ChainedOperator
 from .deployment import TaskDeployment
 from .edges import EdgeWriter
 from .metrics import OperatorMetrics
+from .slices import Slice
 from .wakeups import Wakeups
+
+Call = tuple[Callable[..., Work], tuple[Any, ...], int]
+"""A call of an operator that waits: the method, its arguments, how many records it brings."""
 
 
 class ChainNode:
-    """One operator in its place: calls it, counts, and names it in errors. Also its `Output`."""
+    """One operator in its place: calls it, counts, and names it in errors. Also its `Output`.
 
-    def __init__(self, operator: Operator, metrics: OperatorMetrics, subtask: int) -> None:
+    Carries on its work in steps, and keeps what comes meanwhile; see the module."""
+
+    def __init__(
+        self, operator: Operator, metrics: OperatorMetrics, subtask: int, slice_: Slice
+    ) -> None:
         self.operator = operator
         self.metrics = metrics
         self.subtask = subtask
+        self.busy = False
+        """Whether it has something to go on with: parked work, calls or a wake-up that wait."""
+        self._slice = slice_
+        self._work: Steps | None = None
+        """The operator's unfinished work, parked or being carried on."""
+        self._in_state = False
+        """Whether `_work` stands at a pause where a snapshot may be taken."""
+        self._calls: deque[Call] = deque()
+        """What came while the node was busy."""
+        self._wake_ms: int | None = None
+        """The time of a wake-up that waits; of several, the last."""
+        self._writers: list[EdgeWriter] = []
+        """All to which the output of this node comes, also through others; set by `wired`."""
+        self._behind: list[ChainNode] = []
+        """All nodes to which it comes."""
         self.inner: list[tuple[ChainNode, int]] = []
         self.outer: list[EdgeWriter] = []
         self.inner_tagged: dict[str, list[tuple[ChainNode, int]]] = {}
@@ -45,13 +75,124 @@ class ChainNode:
     # --- called by the task or the node before ------------------------------------------
 
     def process(self, batch: Batch, port: int) -> None:
+        if self.busy:
+            self._calls.append((self.operator.process, (batch, port), len(batch)))
+            return
         self.metrics.records_in += len(batch)
         try:
-            self.operator.process(batch, port)
+            work = self.operator.process(batch, port)
         except OperatorError:
             raise
         except BaseException as error:
             raise self.attribute(error) from error
+        if work is not None:
+            self._begin(work)
+
+    def process_watermark(self, timestamp: int) -> None:
+        self._call(self.operator.process_watermark, timestamp)
+
+    def process_status(self, active: bool) -> None:
+        self._call(self.operator.process_status, active)
+
+    def end_input(self, port: int) -> None:
+        self._call(self.operator.end_input, port)
+
+    def finish(self) -> None:
+        self._call(self.operator.finish)
+
+    def wake(self, now_ms: int) -> None:
+        """A time that the operator asked for has come. Waits while outputs are full: an alarm that
+        goes off again and again must not fill memory."""
+        if self.busy or not self.takes_more:
+            self._wake_ms = now_ms
+            self.busy = True
+        else:
+            self._call(self.operator.on_processing_time, now_ms)
+
+    def _call(self, method: Callable[..., Work], *args: Any) -> None:
+        """Call it now, or when all that came before is done."""
+        if self.busy:
+            self._calls.append((method, args, 0))
+        elif (work := self.guard(method, *args)) is not None:
+            self._begin(work)
+
+    # --- work in steps -------------------------------------------------------------------
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether what this node emits would be taken: no node behind it is busy, and no exchange
+        that it reaches is full."""
+        for node in self._behind:
+            if node.busy:
+                return False
+        return all(writer.available for writer in self._writers)
+
+    @property
+    def settled(self) -> bool:
+        """Whether a snapshot may be taken: nothing waits that only this node knows of."""
+        return not self._calls and (self._work is None or self._in_state)
+
+    def _begin(self, work: Steps) -> None:
+        self._work = work
+        self.busy = True
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Take a step, and more while all behind takes more and the slice is not over. Only while
+        busy."""
+        while self._step():
+            if self._slice.over() or not self.takes_more:
+                return
+
+    def complete(self) -> None:
+        """Take all steps, whether or not anybody takes more."""
+        while self.busy:
+            self._step()
+
+    def _step(self) -> bool:
+        """One step of the work, or the next call that waits; whether the node is still busy."""
+        if self._work is not None:
+            self._advance(self._work)
+        elif self._calls:
+            method, args, records = self._calls.popleft()
+            self.metrics.records_in += records
+            self._start(method, *args)
+        elif self._wake_ms is not None:
+            now_ms, self._wake_ms = self._wake_ms, None
+            self._start(self.operator.on_processing_time, now_ms)
+        self.busy = self._work is not None or bool(self._calls) or self._wake_ms is not None
+        return self.busy
+
+    def _start(self, method: Callable[..., Work], *args: Any) -> None:
+        """Begin with a call that waited, as far as its first pause."""
+        work = self.guard(method, *args)
+        if work is not None:
+            self._work = work
+            self._advance(work)
+
+    def _advance(self, work: Steps) -> None:
+        self._in_state = False
+        try:
+            self._in_state = next(work) is IN_STATE
+        except StopIteration:
+            self._work = None
+        except OperatorError:
+            raise
+        except BaseException as error:
+            raise self.attribute(error) from error
+
+    def close(self) -> None:
+        """End parked work, then the operator, also if ending the work fails. Raises what they
+        raise; nothing that waits is done any more."""
+        work, self._work, self.busy = self._work, None, False
+        self._calls.clear()
+        try:
+            if isinstance(work, Generator):
+                work.close()
+        finally:
+            self.operator.close()
+
+    # --- errors --------------------------------------------------------------------------
 
     def guard(self, call: Callable[..., Any], *args: Any) -> Any:
         """Run one of the operator's methods; errors come out as OperatorError, also SystemExit and
@@ -97,16 +238,17 @@ class ChainNode:
         if timestamp <= self.metrics.watermark:
             return
         self.metrics.watermark = timestamp
-        for node in self._consumers():
-            node.guard(node.operator.process_watermark, timestamp)
+        for node in self.consumers():
+            node.process_watermark(timestamp)
         self._broadcast(Watermark(timestamp))
 
     def emit_status(self, active: bool) -> None:
-        for node in self._consumers():
-            node.guard(node.operator.process_status, active)
+        for node in self.consumers():
+            node.process_status(active)
         self._broadcast(StreamStatus(active))
 
-    def _consumers(self) -> list[ChainNode]:
+    def consumers(self) -> list[ChainNode]:
+        """The nodes that this one feeds, each once."""
         nodes = [node for node, _ in self.inner]
         for tagged in self.inner_tagged.values():
             nodes.extend(node for node, _ in tagged)
@@ -118,6 +260,16 @@ class ChainNode:
         for tagged in self.outer_tagged.values():
             for writer in tagged:
                 writer.broadcast(element)
+
+    def wired(self) -> None:
+        """All consumers are known, and have been told so."""
+        behind: dict[ChainNode, None] = {}
+        writers = [*self.outer, *(w for tagged in self.outer_tagged.values() for w in tagged)]
+        for node in self.consumers():
+            behind |= dict.fromkeys([node, *node._behind])
+            writers += node._writers
+        self._behind = list(behind)
+        self._writers = list(dict.fromkeys(writers))
 
 
 class OperatorChain:
@@ -136,11 +288,17 @@ class OperatorChain:
         self.writers = writers
         self.contexts: list[OperatorContext] = []
         self.nodes: list[ChainNode] = []
+        """In order of the flow: every node after those that feed it."""
+        self._slice = Slice(clock)
+        self.finished = 0
+        """How many of `nodes` were told to finish."""
         specs = deployment.vertex.operators
         for chained in specs:
             self._add(chained, clock, wakeups, publish, request_splits)
         for node, chained in zip(self.nodes, specs, strict=True):
             self._wire(node, chained)
+        for node in reversed(self.nodes):
+            node.wired()
         self._opened: list[ChainNode] = []
 
     def _add(
@@ -154,7 +312,7 @@ class OperatorChain:
         d = self.deployment
         metrics = OperatorMetrics(chained.name)
         operator = build_operator(chained.spec)
-        node = ChainNode(operator, metrics, d.task.subtask)
+        node = ChainNode(operator, metrics, d.task.subtask, self._slice)
         groups = range_for(d.task.subtask, d.vertex.parallelism, d.vertex.max_parallelism)
         context = OperatorContext(
             operator_id=chained.operator_id,
@@ -171,7 +329,7 @@ class OperatorChain:
             keyed_state=MemoryKeyedStateBackend(groups, d.vertex.max_parallelism),
             operator_state=OperatorStateBackend(),
             metrics=metrics,
-            wake_at=wakeups.register(partial(node.guard, operator.on_processing_time)),
+            wake_at=wakeups.register(node.wake),
             publish=partial(publish, chained.operator_id),
             request_splits=partial(request_splits, chained.operator_id),
             restored=d.restore is not None,
@@ -213,9 +371,13 @@ class OperatorChain:
             node.guard(node.operator.open)
 
     def prepare_snapshot(self, checkpoint_id: CheckpointId, only_commits: bool = False) -> None:
-        """`only_commits`: nobody will start from this checkpoint, so it only matters to sinks."""
+        """Only when `settled`. `only_commits`: nobody will start from this checkpoint, so it only
+        matters to sinks. What an operator emits while preparing comes through the nodes behind it
+        before they prepare, whatever is parked there."""
         operators = self.deployment.vertex.operators
         for node, chained in zip(self.nodes, operators, strict=True):
+            if not node.settled:
+                node.complete()
             if chained.is_sink or not only_commits:
                 node.guard(node.operator.prepare_snapshot, checkpoint_id)
 
@@ -231,17 +393,51 @@ class OperatorChain:
         for node in self.nodes:
             node.guard(node.operator.notify_checkpoint_aborted, checkpoint_id)
 
-    def finish(self) -> None:
-        """End of all inputs: let every operator emit what is left, then close the outputs."""
-        for node in self.nodes:
-            node.guard(node.operator.finish)
-        for writer in self.writers.values():
-            writer.broadcast(EndOfData())
+    # --- work in steps -------------------------------------------------------------------
+
+    def begin_slice(self) -> None:
+        """A step of the task begins: operators may work for some milliseconds."""
+        self._slice.begin()
+
+    @property
+    def busy(self) -> bool:
+        """Whether an operator has work parked, or something waits for it. No input meanwhile."""
+        return any(node.busy for node in self.nodes)
 
     @property
     def available(self) -> bool:
         """Whether every output takes more."""
         return all(writer.available for writer in self.writers.values())
+
+    @property
+    def settled(self) -> bool:
+        """Whether a snapshot may be taken: the operators' states and outputs tell everything that
+        came in. So it is when nothing is parked, or only work that says so (`IN_STATE`)."""
+        return all(node.settled for node in self.nodes)
+
+    def resume(self) -> bool:
+        """Go on with what is parked, as far as outputs and time allow; whether anything was done.
+        The last node first: it makes room for those before it."""
+        done = False
+        for node in reversed(self.nodes):
+            if node.busy and node.takes_more:
+                node.go_on()
+                done = True
+        return done
+
+    def finish(self) -> bool:
+        """End of all inputs: let every operator emit what is left, each once all before it are
+        done, then close the outputs; as far as these take it. Called again until true."""
+        while self.finished < len(self.nodes):
+            if self.busy or not self.available:
+                return False
+            self.finished += 1
+            self.nodes[self.finished - 1].finish()
+        if self.busy:
+            return False
+        for writer in self.writers.values():
+            writer.broadcast(EndOfData())
+        return True
 
     def close(self) -> list[OperatorError]:
         """Close what was opened; what they raised is returned, never thrown."""
@@ -249,7 +445,7 @@ class OperatorChain:
         while self._opened:
             node = self._opened.pop(0)
             try:
-                node.operator.close()
+                node.close()
             except BaseException as error:
                 errors.append(node.attribute(error))
         return errors

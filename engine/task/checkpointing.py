@@ -1,11 +1,13 @@
 """The task's part in a checkpoint: align the barriers, copy the state, write it, say so.
 
 Copying happens on the task's thread, between two batches; writing happens in the background, and
-comes back through the mailbox.
+comes back through the mailbox. An operator may stand in the middle of something that only it knows
+of, such as the results of one record: then the snapshot waits until it is done (`take_waiting`).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +50,9 @@ class TaskCheckpoints:
         self._post = post
         self._aligner = BarrierAligner(len(deployment.inputs)) if deployment.inputs else None
         self._alignment_started = 0.0
+        self._waiting: deque[tuple[CheckpointBarrier, float]] = deque()
+        """Barriers that are here, all records before them handed to the chain, and how long they
+        were aligned (ms); the chain was not settled yet."""
 
     def restore(self) -> None:
         """Put the state of the checkpoint to start from, if there is one, into the contexts of the
@@ -69,7 +74,21 @@ class TaskCheckpoints:
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
         """The coordinator wants one."""
-        self._snapshot(barrier, 0.0)
+        self._waiting.append((barrier, 0.0))
+        self.take_waiting()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a snapshot waits for the chain to settle; no input may be taken meanwhile."""
+        return bool(self._waiting)
+
+    def take_waiting(self) -> bool:
+        """Take the snapshots that can be taken now; whether there were any."""
+        taken = False
+        while self._waiting and self._chain.settled:
+            self._snapshot(*self._waiting.popleft())
+            taken = True
+        return taken
 
     def on_barrier(self, index: int, barrier: CheckpointBarrier) -> None:
         """Input channel `index` delivered a barrier."""
@@ -84,12 +103,15 @@ class TaskCheckpoints:
                     self._gate.unblock_all()
                 case Align(aligned):
                     waited = self._clock.monotonic() - self._alignment_started
-                    self._snapshot(aligned, waited * 1000.0)
+                    self._waiting.append((aligned, waited * 1000.0))
+                    self.take_waiting()
                 case Abandon(checkpoint_id):
                     self._chain.notify_aborted(checkpoint_id)
 
     def on_aborted(self, checkpoint_id: CheckpointId) -> None:
-        """The coordinator gave it up."""
+        """The coordinator gave it up, and with it all earlier ones still open."""
+        while self._waiting and self._waiting[0][0].checkpoint_id <= checkpoint_id:
+            self._waiting.popleft()
         if self._aligner is not None:
             for action in self._aligner.on_abort(checkpoint_id):
                 if isinstance(action, UnblockAll):

@@ -44,8 +44,13 @@ class Intake(Protocol):
 
     def take(self) -> bool:
         """Handle what there is, up to a step's worth; whether that was anything. Not called while
-        the outputs are full. Stops at the end of the records; what comes behind them, the barriers
-        of the terminal checkpoint, is left to later calls."""
+        the outputs are full or an operator is busy. Stops at the end of the records; what comes
+        behind them, the barriers of the terminal checkpoint, is left to later calls."""
+        ...
+
+    def take_barriers(self) -> bool:
+        """Take only barriers that no record and no watermark comes before; whether there were any.
+        For a task that can take nothing else, but could take a snapshot."""
         ...
 
     def wake(self) -> None:
@@ -70,6 +75,10 @@ class SourceIntake:
         self.ended = status is PollStatus.ENDED
         self._idle = status is PollStatus.IDLE
         return not self._idle
+
+    def take_barriers(self) -> bool:
+        """A source is told of checkpoints by mail."""
+        return False
 
     def wake(self) -> None:
         self._idle = False
@@ -114,9 +123,19 @@ class GateIntake:
                 self._on_element(*item)
             else:
                 return taken > 0
-            if not self._chain.available or self.ended or self._clock.monotonic() >= until:
+            chain = self._chain
+            if chain.busy or not chain.available or self.ended:
+                break
+            if self._clock.monotonic() >= until:
                 break
         return True
+
+    def take_barriers(self) -> bool:
+        taken = False
+        while self._rest is None and (item := self._gate.poll_barrier()) is not None:
+            self._on_barrier(*item)
+            taken = True
+        return taken
 
     def wake(self) -> None:
         """The gate is asked each time."""
@@ -136,7 +155,8 @@ class GateIntake:
         self._rest = None if count == left else (index, batch, done + count)
         started = self._clock.monotonic()
         self._chain.head.process(portion, self._ports[index])
-        self._portions.took(count, self._clock.monotonic() - started)
+        if not self._chain.busy:  # else nobody knows yet how long it takes
+            self._portions.took(count, self._clock.monotonic() - started)
 
     def _on_control(self, index: int, element: Control) -> None:
         match element:
@@ -155,14 +175,13 @@ class GateIntake:
         for action in actions:
             match action:
                 case Watermark(timestamp):
-                    head.guard(head.operator.process_watermark, timestamp)
+                    head.process_watermark(timestamp)
                 case StreamStatus(active):
-                    head.guard(head.operator.process_status, active)
+                    head.process_status(active)
 
     def _end_channel(self, port: int) -> None:
         """One more channel of the port has ended; the last one ends the port."""
         self._open_ports[port] -= 1
         if not self._open_ports[port]:
             del self._open_ports[port]
-            head = self._chain.head
-            head.guard(head.operator.end_input, port)
+            self._chain.head.end_input(port)

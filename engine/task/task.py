@@ -6,7 +6,8 @@
 A host calls `step` until the task is over; between steps that did nothing it may sleep in the
 endpoint's `pump` until `next_deadline`. All of this runs on one thread; only `post` is thread-safe.
 A task whose outputs are full takes no input but goes on handling mail, so that it can always be
-cancelled and its checkpoints triggered: that is how backpressure walks upstream.
+cancelled and its checkpoints triggered: that is how backpressure walks upstream. What an operator
+has still to emit then is parked in the chain, and comes before any input once there is room.
 """
 
 from __future__ import annotations
@@ -191,14 +192,26 @@ class Task:
         busy = self._handle_mail()
         if self.state.over:
             return True
+        self._chain.begin_slice()
         if self._wakeups.fire(self._clock.now_ms()):
             busy = True
             self._intake.wake()
         busy |= self._endpoint.pump(0)
-        if self._chain.available:
+        return self._work() or busy
+
+    def _work(self) -> bool:
+        """What is parked, snapshots that waited for it, then input; whether anything was done."""
+        chain, checkpoints = self._chain, self._checkpoints
+        busy = chain.resume()
+        busy |= checkpoints.take_waiting()
+        if checkpoints.waiting:
+            return busy
+        if not chain.busy and chain.available:
             busy |= self._intake.take()
-            if self._intake.ended and self.state is TaskState.RUNNING:
-                self._drain()
+        elif chain.settled:
+            busy |= self._intake.take_barriers()
+        if self._intake.ended and self.state is TaskState.RUNNING:
+            busy |= self._drain()
         return busy
 
     def _open(self) -> None:
@@ -249,12 +262,16 @@ class Task:
 
     # --- the end ---------------------------------------------------------------------------
 
-    def _drain(self) -> None:
-        self._chain.finish()
+    def _drain(self) -> bool:
+        """Let the operators finish, as far as the outputs take it; whether anything was done."""
+        finished = self._chain.finished
+        if not self._chain.finish():
+            return self._chain.finished > finished
         self.state = TaskState.DRAINED
         self._endpoint.flush()
         self._report_metrics()
         self._report(TaskDrained(self.deployment.task, self.deployment.attempt))
+        return True
 
     def _finish(self) -> None:
         self._report_metrics()

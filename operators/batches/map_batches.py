@@ -12,8 +12,9 @@ import pyarrow as pa
 from ...api.functions.user_functions import Function
 from ...api.specs.records import MapBatchesSpec
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, Timestamps, to_columns
+from ...core.constants import CHUNK_BATCHES
 from ...core.errors import TypeMismatchError
-from ..base import Operator
+from ..base import Operator, Work, emit_slices
 from ..rows.runtime_context import OperatorRuntimeContext
 from ..rows.user_function import UserFunction
 
@@ -48,14 +49,16 @@ class MapBatchesOperator(Operator):
             self._lifecycle = UserFunction(_Lifecycle(instance), "call")
             self._lifecycle.open(OperatorRuntimeContext(self.ctx, keyed=False))
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Work:
         columns = to_columns(batch)
         result = self._batch(self._function(self._convert(columns.data)))
         if self._spec.schema is not None:
             result = to_columns(result, self._spec.schema)
-        if len(result):
-            stamps = _timestamps(columns.timestamps, len(result))
-            self.out.emit(result.with_timestamps(stamps))
+        if not len(result):
+            return None
+        stamps = _timestamps(columns.timestamps, len(result))
+        size = max(len(columns), self.ctx.config.batch_size * CHUNK_BATCHES)
+        return emit_slices(self.out, result.with_timestamps(stamps), size)
 
     def close(self) -> None:
         if self._lifecycle is not None:

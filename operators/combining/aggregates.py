@@ -23,7 +23,7 @@ from ...core.partials import make_layout, partial_schema
 from ...core.preload import preload
 from ...state.backend import COLUMN_STATE
 from ...state.memory import MemoryKeyedStateBackend
-from ..base import Operator
+from ..base import Operator, Work, emit_slices, one_by_one, run_to_end, then
 from ..windows.slices import Slicing, runs_by_slice
 from .worth import Worth, can_combine
 
@@ -69,53 +69,50 @@ class LocalAggregatesOperator(Operator):
         timeout = self.ctx.config.exchange.buffer_timeout
         self._timeout_ms = round(timeout.total_seconds() * 1000)
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Work:
         if self._off or self._worth.passes(len(batch)) or not can_combine(batch):
             self.out.emit(batch)
-            return
+            return None
         assert isinstance(batch, ColumnBatch)
         columns = self._columns(batch)
         if columns is None:
             self.out.emit(batch)
-            return
+            return None
         new = self._fold(batch, *columns)
         self._pairs += new
         if not self._worth.combined(len(batch), new, self._pairs):
-            self._flush(None)
-        else:
-            self._flush(self._watermark)
-            self._limit()
+            return self._flush(None)
+        return one_by_one([self._flush(self._watermark), self._limit()])
 
-    def process_watermark(self, timestamp: int) -> None:
+    def process_watermark(self, timestamp: int) -> Work:
         self._watermark = max(self._watermark, timestamp)
-        self._flush(timestamp)
-        self.out.emit_watermark(timestamp)
+        return then(self._flush(timestamp), lambda: self.out.emit_watermark(timestamp))
 
     def process_status(self, active: bool) -> None:
         if not active:
             self._was_idle = True
-            self._flush(None)
+            run_to_end(self._flush(None))
         self.out.emit_status(active)
 
-    def on_processing_time(self, now_ms: int) -> None:
-        if self._deadline is not None and self._deadline <= now_ms:
-            self._flush(None)
+    def on_processing_time(self, now_ms: int) -> Work:
+        due = self._deadline is not None and self._deadline <= now_ms
+        return self._flush(None) if due else None
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        self._flush(None)
+        run_to_end(self._flush(None))
 
-    def finish(self) -> None:
-        self._flush(None)
+    def finish(self) -> Work:
+        return self._flush(None)
 
-    def _limit(self) -> None:
+    def _limit(self) -> Work:
         """See to it that nothing is held for long after an idle time."""
         if not (self._was_idle and self._held) or self._deadline is not None:
-            return
-        if self._timeout_ms:
-            self._deadline = self.ctx.clock.now_ms() + self._timeout_ms
-            self.ctx.wake_at(self._deadline)
-        else:
-            self._flush(None)
+            return None
+        if not self._timeout_ms:
+            return self._flush(None)
+        self._deadline = self.ctx.clock.now_ms() + self._timeout_ms
+        self.ctx.wake_at(self._deadline)
+        return None
 
     def _columns(self, batch: ColumnBatch) -> tuple[pa.RecordBatch, list[pa.Array]] | None:
         """Keys and inputs; None where this batch is not to be combined."""
@@ -171,10 +168,10 @@ class LocalAggregatesOperator(Operator):
                 self._due = due if self._due is None else min(self._due, due)
         return new
 
-    def _flush(self, watermark: int | None) -> None:
+    def _flush(self, watermark: int | None) -> Work:
         """Send the slices of which `watermark` completes a window, or all."""
         if self._due is None or (watermark is not None and self._due > watermark):
-            return
+            return None
         ends = [end for end, due in self._held.items() if watermark is None or due <= watermark]
         parts, stamps = [], []
         for end in sorted(ends):
@@ -187,9 +184,5 @@ class LocalAggregatesOperator(Operator):
             del self._held[end]
         self._due = min(self._held.values(), default=None)
         self._deadline = None if self._due is None else self._deadline
-        self._emit(ColumnBatch(pa.concat_batches(parts), np.concatenate(stamps)))
-
-    def _emit(self, partials: ColumnBatch) -> None:
-        size = self.ctx.config.batch_size * CHUNK_BATCHES
-        for start in range(0, len(partials), size):
-            self.out.emit(partials.slice(start, min(size, len(partials) - start)))
+        partials = ColumnBatch(pa.concat_batches(parts), np.concatenate(stamps))
+        return emit_slices(self.out, partials, self.ctx.config.batch_size * CHUNK_BATCHES)

@@ -27,7 +27,7 @@ from ...core.preload import preload
 from ...core.row_kind import RowKind, retracts, split_kinds, with_kinds
 from ...state.backend import COLUMN_STATE
 from ...state.descriptors import ListStateDescriptor, MapStateDescriptor
-from ..base import Operator
+from ..base import Operator, Steps, emit_each
 from .contents import content_codes
 from .layout import as_columns, fitted
 from .tables import KERNELS, TableJoin, TableRows
@@ -66,14 +66,14 @@ class BroadcastJoinOperator(Operator):
         self._held = [_decoded(data) for data in self._held_state.get()]
         self._held_state.clear()
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Steps:
         try:
             if port == TABLE:
                 self._parts.append(self._fitted(batch, TABLE))
                 return
             records = ColumnBatch(self._fitted(batch, 0), batch.timestamps)
             if self._held is None:
-                self._emit(records)
+                yield from self._emit(records)
             else:
                 self._held.append(records)
         except StromError as error:
@@ -84,14 +84,14 @@ class BroadcastJoinOperator(Operator):
         if self._held is None:
             self.out.emit_watermark(timestamp)
 
-    def end_input(self, port: int) -> None:
+    def end_input(self, port: int) -> Steps:
         if port != TABLE or self._held is None:
             return
         held, self._held = self._held, None
         try:
             self._complete()
             for records in held:
-                self._emit(records)
+                yield from self._emit(records)
         except StromError as error:
             raise self._error(error) from error
         if self._watermark > MIN_TIMESTAMP:
@@ -116,11 +116,10 @@ class BroadcastJoinOperator(Operator):
         data = fitted(data, wanted, ("left", "right")[port])
         return data if kinds is None else with_kinds(data, kinds)
 
-    def _emit(self, records: ColumnBatch) -> None:
+    def _emit(self, records: ColumnBatch) -> Steps:
         if self._rows is not None:
             self._rows.forget_unknown()
-            for result in self._join.join(records, self._rows):
-                self.out.emit(result)
+            yield from emit_each(self.out, self._join.join(records, self._rows))
         elif self._spec.how == "anti":
             self.out.emit(records)
 

@@ -16,15 +16,18 @@ class ChunkedOutput:
         self._waiting: list[Batch] = []
         self._rows = 0
 
-    def add(self, batch: Batch) -> None:
-        """A batch of at most `limit` rows."""
+    def add(self, batch: Batch) -> bool:
+        """A batch of at most `limit` rows. Whether others went out for it, so that it is time for a
+        pause."""
         if not len(batch):
-            return
+            return False
         full = self._rows + len(batch) > self._limit
-        if full or not all(compatible(batch, other) for other in self._waiting[:1]):
+        sent = full or not all(compatible(batch, other) for other in self._waiting[:1])
+        if sent:
             self.flush()
         self._waiting.append(batch)
         self._rows += len(batch)
+        return sent
 
     def flush(self) -> None:
         if self._waiting:

@@ -26,7 +26,7 @@ from ...core.joined_columns import NO_ROW
 from ...core.preload import preload
 from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
-from ..base import Operator
+from ..base import Operator, Steps
 from .assembly import BatchRows, joined
 from .chunks import ChunkedOutput
 from .held_chunks import Gathered
@@ -85,20 +85,22 @@ class IntervalJoinOperator(Operator):
             if side.schema is not None:
                 held.restore(self.ctx.keyed_state, self._progress)
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Steps:
         self._release()
         records = self._sides[port].read(batch)
         if not self._known:
             self._learn()
         for watermark, rows in self._progress.split(records.keys):
-            self._take_in(port, records if rows is None else records.take(rows), watermark)
+            yield from self._take_in(
+                port, records if rows is None else records.take(rows), watermark
+            )
         self._output.flush()
 
-    def process_watermark(self, timestamp: int) -> None:
+    def process_watermark(self, timestamp: int) -> Steps:
         self._release()
         if timestamp > self._progress.watermark:
             for port in (0, 1):
-                self._expire(port, timestamp)
+                yield from self._expire(port, timestamp)
             self._output.flush()
         self._progress.advance(timestamp)
         behind = timestamp if timestamp == MAX_TIMESTAMP else timestamp - self._behind
@@ -127,7 +129,7 @@ class IntervalJoinOperator(Operator):
         if self._known:
             self._columns = self._spec.columns(self._sides[0].schema, self._sides[1].schema)
 
-    def _take_in(self, port: int, records: SideRows, watermark: int) -> None:
+    def _take_in(self, port: int, records: SideRows, watermark: int) -> Steps:
         """Join records whose key groups are at `watermark`, and hold them."""
         timely = records.timestamps > watermark
         if not timely.all():
@@ -135,28 +137,28 @@ class IntervalJoinOperator(Operator):
             records = records.take(np.flatnonzero(timely))
         if records.valid is not None:
             if self._padded[port]:
-                self._write_alone(port, records, np.flatnonzero(~records.valid))
+                yield from self._write_alone(port, records, np.flatnonzero(~records.valid))
             records = records.take(np.flatnonzero(records.valid))
         if not len(records):
             return
-        matched = self._join_with_other(port, records)
+        matched = np.zeros(len(records), dtype=np.bool_)
+        yield from self._join_with_other(port, records, matched)
         keep = records.timestamps > watermark - self._held[port].reach
         if self._single and port == 0:
             if self._how == "semi":
-                self._write_alone(port, records, np.flatnonzero(matched))
+                yield from self._write_alone(port, records, np.flatnonzero(matched))
             keep &= ~matched
         if self._padded[port]:
             over = records.timestamps <= watermark - self._held[port].reach
-            self._write_alone(port, records, np.flatnonzero(over & ~matched))
+            yield from self._write_alone(port, records, np.flatnonzero(over & ~matched))
         if not keep.all():
             at = np.flatnonzero(keep)
             records, matched = records.take(at), matched[at]
         if len(records) and self._kept[port]:
             self._held[port].insert(records, matched)
 
-    def _join_with_other(self, port: int, records: SideRows) -> Bools:
-        """Pair the records with the other side's rows; which of them have a partner."""
-        matched = np.zeros(len(records), dtype=np.bool_)
+    def _join_with_other(self, port: int, records: SideRows, matched: Bools) -> Steps:
+        """Pair the records with the other side's rows; sets in `matched` those that have one."""
         other = self._held[1 - port]
         bounds = (self._lower, self._upper) if port == 0 else (-self._upper, -self._lower)
         pairs = other.probe(records.keys, records.timestamps, *bounds, self._limit)
@@ -164,45 +166,49 @@ class IntervalJoinOperator(Operator):
             matched[probing] = True
             if self._single:
                 if port == 1:
-                    self._meet(other, numbers)
+                    yield from self._meet(other, numbers)
                 continue
             if self._padded[1 - port]:
                 other.mark(numbers)
             for start in range(0, len(probing), self._limit):
                 part = slice(start, start + self._limit)
-                self._write_pairs(port, records, probing[part], found, found.at[part])
-        return matched
+                if self._write_pairs(port, records, probing[part], found, found.at[part]):
+                    yield None
 
-    def _meet(self, lefts: HeldRows, numbers: Int64s) -> None:
+    def _meet(self, lefts: HeldRows, numbers: Int64s) -> Steps:
         """Left rows of a semi or anti join have met a partner."""
         fresh = lefts.mark(numbers)
         if self._how == "semi" and len(fresh):
             found = lefts.gather(fresh)
-            self._write_rows(found.rows, found.at, found.stamps[found.at])
+            if self._write_rows(found.rows, found.at, found.stamps[found.at]):
+                yield None
 
-    def _expire(self, port: int, watermark: int) -> None:
+    def _expire(self, port: int, watermark: int) -> Steps:
         """No partner comes any more for rows whose time is far enough behind `watermark`."""
         held = self._held[port]
         until = watermark if watermark == MAX_TIMESTAMP else watermark - held.reach
         for chunk, rows in held.expire(until):
-            self._write_alone(port, SideRows(chunk.rows, chunk.keys, chunk.stamps, None), rows)
+            alone = SideRows(chunk.rows, chunk.keys, chunk.stamps, None)
+            yield from self._write_alone(port, alone, rows)
 
     def _write_pairs(
         self, port: int, records: SideRows, mine: Int64s, found: Gathered, theirs: Int64s
-    ) -> None:
+    ) -> bool:
+        """Whether anything went out for it."""
         stamps = np.maximum(records.timestamps[mine], found.stamps[theirs])
         sides = (BatchRows(records.rows), mine), (BatchRows(found.rows), theirs)
         left, right = sides if port == 0 else sides[::-1]
         data = joined(self._columns, *left, *right)
-        self._output.add(ColumnBatch(data, stamps))
+        return self._output.add(ColumnBatch(data, stamps))
 
-    def _write_alone(self, port: int, records: SideRows, rows: Int64s) -> None:
+    def _write_alone(self, port: int, records: SideRows, rows: Int64s) -> Steps:
         """Records without partner, or those of a semi join, with their own time."""
         for start in range(0, len(rows), self._limit):
             some = rows[start : start + self._limit]
             stamps = records.timestamps[some]
             if self._single:
-                self._write_rows(records.rows, some, stamps)
+                if self._write_rows(records.rows, some, stamps):
+                    yield None
                 continue
             none = np.full(len(some), NO_ROW, dtype=np.int64)
             nothing = pa.RecordBatch.from_pylist([], schema=self._sides[1 - port].schema)
@@ -210,8 +216,9 @@ class IntervalJoinOperator(Operator):
                 data = self._columns.build(records.rows, some, nothing, none)
             else:
                 data = self._columns.build(nothing, none, records.rows, some)
-            self._output.add(ColumnBatch(data, stamps))
+            if self._output.add(ColumnBatch(data, stamps)):
+                yield None
 
-    def _write_rows(self, rows: pa.RecordBatch, at: Int64s, stamps: Int64s) -> None:
-        """Left rows as they are."""
-        self._output.add(ColumnBatch(ColumnBatch(rows).take(at).data, stamps))
+    def _write_rows(self, rows: pa.RecordBatch, at: Int64s, stamps: Int64s) -> bool:
+        """Left rows as they are; whether anything went out for them."""
+        return self._output.add(ColumnBatch(ColumnBatch(rows).take(at).data, stamps))

@@ -23,7 +23,7 @@ from ...core.joined_columns import side_columns
 from ...core.preload import preload
 from ...core.row_kind import split_kinds
 from ...state.backend import COLUMN_STATE
-from ..base import Operator
+from ..base import Operator, Steps, emit_each
 from .layout import fitted
 from .tables import KERNELS, TableJoin, TableRows
 
@@ -53,7 +53,7 @@ class LookupJoinOperator(Operator):
             function = table() if isinstance(table, type) else table
             self._cache = LookupCache(self._spec, function, self._what)
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Steps:
         records = to_columns(batch)
         try:
             if self._cache is None:
@@ -68,8 +68,7 @@ class LookupJoinOperator(Operator):
                     self._without_rows(records)
                     return
                 results = self._join.join(records, rows, slots)
-            for result in results:
-                self.out.emit(result)
+            yield from emit_each(self.out, results)
         except StromError as error:
             raise OperatorError(self.ctx.name, self.ctx.subtask, f"lookup_join: {error}") from error
 

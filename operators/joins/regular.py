@@ -29,7 +29,7 @@ from ...core.joined_columns import JoinedColumns, side_columns
 from ...core.preload import preload
 from ...core.row_kind import RowKind, retracts, with_kinds
 from ...state.backend import COLUMN_STATE, BufferState
-from ..base import Operator
+from ..base import Operator, Steps
 from ..kernels.change_flags import ALONE, LONE_SHOWN, MATCHED, MATCHED_SHOWN, PAIRS, UNTRACKED
 from .assembly import BatchRows, Rows, joined, joined_some
 from .condition import Condition
@@ -100,15 +100,15 @@ class RegularJoinOperator(Operator):
                     self._restore(port)
         self._arm()
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Steps:
         if self._saved:
             self._forget_saved()
         try:
             records = self._read(batch, port)
             if self._spec.how == "inner" and not self._layout.changelog:
-                self._extend(records, port)
+                yield from self._extend(records, port)
             else:
-                self._change(records, port)
+                yield from self._change(records, port)
         except StromError as error:
             raise OperatorError(self.ctx.name, self.ctx.subtask, f"join: {error}") from error
         self._tidy(FIRST_COMPACTION)
@@ -153,19 +153,22 @@ class RegularJoinOperator(Operator):
             kinds is None or not retracting.any(),
         )
 
-    def _extend(self, records: _Records, port: int) -> None:
-        """An inner join that only grows."""
+    def _extend(self, records: _Records, port: int) -> Steps:
+        """An inner join that only grows. A pause before each portion of pairs but the first."""
         mine, other = self._stores[port], self._stores[1 - port]
         assert mine is not None
-        rows = BatchRows(records.data)
+        rows, more = BatchRows(records.data), False
         if other is not None:
             for probing, stored, _ in self._pairs(records, other, rows, port):
                 if len(probing):
+                    if more:
+                        yield None
                     self._emit(port, rows, probing, records.seen, stored, None)
+                    more = True
         self._store(mine, records, None)
 
-    def _change(self, records: _Records, port: int) -> None:
-        """Any other join: what the batch changes in the result, in order."""
+    def _change(self, records: _Records, port: int) -> Steps:
+        """Any other join: what the batch changes in the result, in order, likewise."""
         from ..kernels.changes import settle
 
         mine, other = self._stores[port], self._stores[1 - port]
@@ -174,7 +177,7 @@ class RegularJoinOperator(Operator):
         matches = np.zeros(count, dtype=np.int64)
         portions: Iterator[Portion]
         portions = no_pairs(count) if other is None else self._pairs(records, other, rows, port)
-        first = 0
+        first, more = 0, False
         for probing, stored, done in portions:
             room = 2 * len(probing) + done - first
             out = [np.empty(room, dtype=np.int64) for _ in range(3)]
@@ -194,7 +197,10 @@ class RegularJoinOperator(Operator):
             first = done
             if found:
                 batch_rows, stored_rows, signs = (array[:found] for array in out)
+                if more:
+                    yield None
                 self._emit(port, rows, batch_rows, records.seen, stored_rows, signs)
+                more = True
         self._store(mine, records, matches if mine.counted else None)
 
     def _pairs(

@@ -25,7 +25,7 @@ from ...core.preload import preload
 from ...core.row_kind import RowKind
 from ...state.backend import COLUMN_STATE, BufferState
 from ...state.key_groups import key_groups_of
-from ..base import Operator
+from ..base import Operator, Steps
 from .arena import stored_schema, to_stored
 from .assembly import BatchRows, joined
 from .keyslots import KeySlots
@@ -76,12 +76,14 @@ class TemporalJoinOperator(Operator):
                 self.ctx.name, self.ctx.subtask, f"temporal_join: {error}"
             ) from error
 
-    def process_watermark(self, timestamp: int) -> None:
+    def process_watermark(self, timestamp: int) -> Steps:
         self._forget_saved()
         due = self._waiting.due(timestamp)
         if due is not None:
             for start in range(0, len(due), MAX_ROWS):
                 self._emit(due.slice(start, MAX_ROWS))
+                if start + MAX_ROWS < len(due):
+                    yield None
         if self._versions is not None:
             self._versions.watermark = max(self._versions.watermark, timestamp)
         self._tidy()

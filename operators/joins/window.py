@@ -25,7 +25,7 @@ from ...core.preload import preload
 from ...state.backend import COLUMN_STATE, BufferState
 from ...state.key_groups import key_groups_of
 from ...state.window_progress import WindowProgress
-from ..base import Operator
+from ..base import Operator, Steps
 from ..windows.slices import Slicing, runs_by_slice
 from .chunks import ChunkedOutput
 from .pairing import join_rows
@@ -79,9 +79,9 @@ class WindowJoinOperator(Operator):
         for watermark, rows in self._progress.split(records.keys):
             self._add(port, records if rows is None else records.take(rows), watermark)
 
-    def process_watermark(self, timestamp: int) -> None:
+    def process_watermark(self, timestamp: int) -> Steps:
         if self._due is not None and self._due <= timestamp:
-            self._fire_until(timestamp)
+            yield from self._fire_until(timestamp)
         self._progress.advance(timestamp)
         self.out.emit_watermark(timestamp)
 
@@ -133,7 +133,7 @@ class WindowJoinOperator(Operator):
         due = next(w - 1 for w in self._slicing.window_ends(slice_end) if w - 1 > watermark)
         self._due = due if self._due is None else min(self._due, due)
 
-    def _fire_until(self, watermark: int) -> None:
+    def _fire_until(self, watermark: int) -> Steps:
         """Fire the windows that `watermark` passes, in order of time, and drop finished slices."""
         fired, slices = self._progress.watermark, self._slices()
         due = {
@@ -143,7 +143,7 @@ class WindowJoinOperator(Operator):
             if fired < window - 1 <= watermark
         }
         for window in sorted(due):
-            self._fire(window, slices)
+            yield from self._fire(window, slices)
         self._output.flush()
         self._due = None
         for end in slices:
@@ -154,7 +154,7 @@ class WindowJoinOperator(Operator):
             else:
                 self._note_due(end, watermark)
 
-    def _fire(self, window: int, slices: list[int]) -> None:
+    def _fire(self, window: int, slices: list[int]) -> Steps:
         """Emit one window's results, for the key groups that have not had it."""
         held = [end for end in slices if self._slicing.holds(window, end)]
         rows = [self._rows(port, held) for port in (0, 1)]
@@ -170,7 +170,8 @@ class WindowJoinOperator(Operator):
         if right is None:
             slots.append(np.empty(0, dtype=np.int64))
         for pairs in self._chosen(keys, window, slots, count):
-            self._output.add(self._build(window, left, right, *pairs))
+            if self._output.add(self._build(window, left, right, *pairs)):
+                yield None
 
     def _rows(self, port: int, slice_ends: list[int]) -> pa.RecordBatch | None:
         """One side's rows in these slices; None if its columns are not known yet."""

@@ -6,7 +6,7 @@ of the input columns (the *layout*); where records are objects, they are inferre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,20 +105,26 @@ class _ColumnEmitter:
     def clear(self, window: Any) -> None:
         """Nothing is kept per window."""
 
+    def more(self, rest: Iterator[Any], window: Any) -> None:
+        raise AssertionError("a firing is gathered whole")
+
+    @property
+    def full(self) -> bool:
+        return len(self._rows) >= self._chunk
+
     def flush(self) -> None:
         if not self._rows:
             return
         batch = self._columns()
         self._rows, self._starts, self._ends, self._stamps = [], [], [], []
-        self._out.emit(batch)
+        for start in range(0, len(batch), self._chunk):
+            self._out.emit(batch.slice(start, min(self._chunk, len(batch) - start)))
 
     def _gather(self, row: Any, window: Any) -> None:
         self._rows.append(row)
         self._starts.append(getattr(window, "start", None))
         self._ends.append(getattr(window, "end", None))
         self._stamps.append(window.max_timestamp())
-        if len(self._rows) >= self._chunk:
-            self.flush()
 
     def _bounds(self) -> list[pa.Array]:
         return [pa.array(bound, type=pa.int64()) for bound in (self._starts, self._ends)]

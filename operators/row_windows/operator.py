@@ -11,6 +11,7 @@ And processing-time windows still open when a bounded input ends fire then, inst
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.errors import GraphError, StateError, TypeMismatchError
 from ...state.descriptors import ValueStateDescriptor
 from ...state.window_progress import WindowProgress
-from ..base import Operator
+from ..base import Operator, Steps, run_to_end
 from ..rows.runtime_context import OperatorRuntimeContext
-from ..rows.timers import Timers
+from ..rows.timers import Timer, Timers
 from .builtin_windows import input_layout
 from .merging_windows import Merge, MergingWindows
 from .window_contexts import AssignerContext, ProcessContext, TriggerWindow
@@ -90,7 +91,7 @@ class RowWindowOperator(Operator):
         """Merging windows by key, while a batch or the timers of one advance are handled; written
         to state at its end, so empty in between."""
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Steps:
         if self._columnar and self._progress.layout is None and isinstance(batch, ColumnBatch):
             self._progress.layout = input_layout(batch, self._spec.key, self._spec.keyed)
         self._armed.clear()
@@ -104,6 +105,9 @@ class RowWindowOperator(Operator):
             current.key = key
             if not add(key, value, stamp) and self._is_late(stamp + self._lateness):
                 late.append(index)
+            if self._emitter.full:
+                self._emitter.flush()
+                yield None
         if self._idempotent:
             self._arm_merged()
         self._keep_merging_windows()
@@ -111,20 +115,24 @@ class RowWindowOperator(Operator):
             self._send_late(batch, late)
         self._emitter.flush()
 
-    def process_watermark(self, timestamp: int) -> None:
-        self._timers.advance_watermark(timestamp, self._on_event_timer)
+    def process_watermark(self, timestamp: int) -> Steps:
+        for timer in self._timers.advance_watermark(timestamp):
+            yield from self._on_timer(*timer, self._trigger.on_event_time, self._event_time)
         self._keep_merging_windows()
         self._progress.advance(timestamp)
         self._emitter.flush()
         self.out.emit_watermark(timestamp)
 
-    def on_processing_time(self, now_ms: int) -> None:
-        self._timers.advance_clock(now_ms, self._on_processing_timer)
-        self._keep_merging_windows()
-        self._emitter.flush()
+    def on_processing_time(self, now_ms: int) -> Steps:
+        return self._on_processing_timers(self._timers.advance_clock(now_ms))
 
-    def finish(self) -> None:
-        self._timers.drain_processing(self._on_processing_timer)
+    def finish(self) -> Steps:
+        return self._on_processing_timers(self._timers.drain_processing())
+
+    def _on_processing_timers(self, due: Iterator[Timer]) -> Steps:
+        for timer in due:
+            ask = self._trigger.on_processing_time
+            yield from self._on_timer(*timer, ask, not self._event_time)
         self._keep_merging_windows()
         self._emitter.flush()
 
@@ -223,7 +231,7 @@ class RowWindowOperator(Operator):
         self._window.select(namespace)
         result = self._trigger.on_element(value, stamp, window, self._window)
         if result is not _CONTINUE:
-            self._act(result, key, window, held_at)
+            run_to_end(self._act(result, key, window, held_at))
         return result
 
     def _merge(self, merge: Merge) -> None:
@@ -262,15 +270,10 @@ class RowWindowOperator(Operator):
                     self._trigger.on_merge(window, self._window)
                     self._set_clean_up(window, namespace)
 
-    def _on_event_timer(self, time: int, key: Any, namespace: Namespace) -> None:
-        self._on_timer(time, key, namespace, self._trigger.on_event_time, self._event_time)
-
-    def _on_processing_timer(self, time: int, key: Any, namespace: Namespace) -> None:
-        self._on_timer(time, key, namespace, self._trigger.on_processing_time, not self._event_time)
-
     def _on_timer(
         self, time: int, key: Any, namespace: Namespace, ask: Any, may_clear: bool
-    ) -> None:
+    ) -> Steps:
+        """Ask the trigger about a timer, and do what it says; a pause after each batch."""
         window = to_window(namespace)
         windows = self._merging_windows(key) if self._merging else None
         held_at = namespace if windows is None else windows.state_of(namespace)
@@ -279,7 +282,7 @@ class RowWindowOperator(Operator):
         self._window.select(namespace)
         result = ask(time, window, self._window)
         if result is not _CONTINUE:
-            self._act(result, key, window, held_at)
+            yield from self._act(result, key, window, held_at)
         if may_clear and time == self._end_of_life(window):
             self._contents.clear(held_at)
             self._window.select(namespace)
@@ -287,12 +290,19 @@ class RowWindowOperator(Operator):
             self._emitter.clear(window)
             if windows is not None:
                 windows.retire(namespace)
+        if self._emitter.full:
+            self._emitter.flush()
+            yield None
 
-    def _act(self, result: TriggerResult, key: Any, window: Any, held_at: Namespace) -> None:
+    def _act(self, result: TriggerResult, key: Any, window: Any, held_at: Namespace) -> Steps:
         if result in _FIRES:
             contents = self._contents.get(held_at)
             if contents is not None:
-                self._emitter.fire(key, window, contents)
+                rest = self._emitter.fire(key, window, contents)
+                while rest is not None:
+                    self._emitter.flush()
+                    yield None
+                    rest = self._emitter.more(rest, window)
         if result in _PURGES:
             self._contents.clear(held_at)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from ...api.functions.user_functions import ProcessAllWindowFunction, ProcessWindowFunction
@@ -18,8 +18,18 @@ Call = Callable[[Any, Any, Sequence[Any]], Any]
 class WindowEmitter(Protocol):
     """Takes firings one by one, sends their results as batches."""
 
-    def fire(self, key: Any, window: Any, contents: Sequence[Any]) -> None:
-        """The results carry the window's greatest timestamp."""
+    def fire(self, key: Any, window: Any, contents: Sequence[Any]) -> Iterator[Any] | None:
+        """The results carry the window's greatest timestamp. What is left of them when a batch is
+        there: for `more`, after `flush` and a pause."""
+        ...
+
+    def more(self, rest: Iterator[Any], window: Any) -> Iterator[Any] | None:
+        """Go on with what `fire` left; likewise."""
+        ...
+
+    @property
+    def full(self) -> bool:
+        """Whether a batch is there, so that it is time for `flush` and a pause."""
         ...
 
     def clear(self, window: Any) -> None:
@@ -35,8 +45,15 @@ class PlainEmitter:
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
 
-    def fire(self, key: Any, window: Any, contents: Sequence[Any]) -> None:
-        self._collector.collect(contents, window.max_timestamp())
+    def fire(self, key: Any, window: Any, contents: Sequence[Any]) -> Iterator[Any] | None:
+        return self._collector.collect(contents, window.max_timestamp())
+
+    def more(self, rest: Iterator[Any], window: Any) -> Iterator[Any] | None:
+        return self._collector.collect(rest, window.max_timestamp())
+
+    @property
+    def full(self) -> bool:
+        return self._collector.full
 
     def clear(self, window: Any) -> None:
         """Nothing is kept per window."""
@@ -61,9 +78,17 @@ class FunctionEmitter:
         self._clear = None if getattr(clear, "__func__", None) in _NO_CLEAR else clear
         self._call = _shape(function, keyed, context)
 
-    def fire(self, key: Any, window: Any, contents: Sequence[Any]) -> None:
+    def fire(self, key: Any, window: Any, contents: Sequence[Any]) -> Iterator[Any] | None:
         self._context.select(window, to_namespace(window))
-        self._collector.collect(self._call(key, window, contents), window.max_timestamp())
+        results = self._call(key, window, contents)
+        return self._collector.collect(results, window.max_timestamp())
+
+    def more(self, rest: Iterator[Any], window: Any) -> Iterator[Any] | None:
+        return self._collector.collect(rest, window.max_timestamp())
+
+    @property
+    def full(self) -> bool:
+        return self._collector.full
 
     def clear(self, window: Any) -> None:
         if self._clear is not None:

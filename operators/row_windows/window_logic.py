@@ -17,6 +17,7 @@ from ...api.specs.windows import (
 from ...core.errors import TypeMismatchError
 from ..base import OperatorContext, Output
 from ..rows.collector import Collector
+from ..rows.pace import Pace
 from ..rows.user_function import UserFunction
 from .builtin_windows import (
     AggregatesEmitter,
@@ -51,17 +52,18 @@ def make_logic(
 ) -> WindowLogic:
     """The logic of one operator's subtask."""
     state, chunk = ctx.keyed_state, ctx.config.batch_size
+    pace = Pace(chunk, ctx.clock)
     match spec.function:
         case ReduceWindow(function, window_function):
             reduce = UserFunction(function, "reduce")
             contents = FoldedContents(state, ReduceFold(reduce.call))
-            return _with_function(spec, contents, out, process, chunk, [reduce], window_function)
+            return _with_function(spec, contents, out, process, pace, [reduce], window_function)
         case AggregateWindow(function, window_function):
             aggregate = _aggregate(function)
             contents = FoldedContents(state, AggregateFold(function))
-            return _with_function(spec, contents, out, process, chunk, [aggregate], window_function)
+            return _with_function(spec, contents, out, process, pace, [aggregate], window_function)
         case ProcessWindow(function):
-            return _with_function(spec, ListedContents(state), out, process, chunk, [], function)
+            return _with_function(spec, ListedContents(state), out, process, pace, [], function)
         case BuiltinWindow(aggregates):
             functions = [aggregate.to_function() for _, aggregate in aggregates]
             emitter = AggregatesEmitter(out, chunk, spec.key, spec.function, layout)
@@ -89,11 +91,11 @@ def _with_function(
     contents: WindowContents,
     out: Output,
     process: ProcessContext,
-    chunk: int,
+    pace: Pace,
     functions: list[UserFunction],
     window_function: Any,
 ) -> WindowLogic:
-    collector = Collector(out, spec.schema, chunk)
+    collector = Collector(out, spec.schema, pace)
     if window_function is None:
         return WindowLogic(contents, PlainEmitter(collector), functions)
     user = window_user_function(window_function)

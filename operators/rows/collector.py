@@ -1,12 +1,14 @@
 """Collects what user functions yield and sends it as batches, main and side outputs apart.
 
 A hot loop appends results to `values` and, after each group of results that share a timestamp, the
-number of values so far to `bounds`; everything else happens once per batch.
+number of values so far to `bounds`; everything else happens once per batch. Of one call's results
+no more are taken at a time than make a batch, so a generator may yield for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -16,43 +18,83 @@ import pyarrow as pa
 from ...api.functions.user_functions import OutputTag
 from ...core.batch import ObjectBatch, Timestamps, to_columns
 from ...core.errors import TypeMismatchError
-from ..base import Output
+from ..base import Output, Steps
+from .pace import Pace
 
 
 class Collector:
     """Between two flushes either every group has a timestamp or none has.
 
-    schema: main output becomes columns of it. chunk: `full` turns true at so many values.
+    schema: main output becomes columns of it. pace: how many values make a batch.
     """
 
-    def __init__(self, out: Output, schema: pa.Schema | None, chunk: int) -> None:
+    def __init__(self, out: Output, schema: pa.Schema | None, pace: Pace) -> None:
         self._out = out
         self._schema = schema
-        self._chunk = chunk
+        self._pace = pace
         self.values: list[Any] = []
         self.bounds: list[int] = []
         """End of each group within `values`; never decreases."""
         self._stamps: list[int] = []
+        self._barren = 0
+        """How many groups since the last flush were empty; `collect` leaves them out."""
 
-    def collect(self, results: Iterable[Any] | None, stamp: int) -> None:
-        """One group of results with one timestamp; sends a batch when there are many.
+    def begin(self) -> int:
+        """A batch of results begins; at how many `values` it is full."""
+        return self._pace.begin()
+
+    @property
+    def size(self) -> int:
+        """At how many `values` the batch that has begun is full."""
+        return self._pace.size
+
+    def overflow(self, rest: Iterator[Any], stamps: Timestamps | None, first: int) -> Steps:
+        """Send what is there, the last of it from a record that may give more (`rest`), and all of
+        that but what makes no full batch; a pause after each batch. Then that is in `values`, and
+        the record's group, the first, is not ended yet.
+
+        `stamps`: of all records, the group at `bounds[i]` being that of record `first + i`."""
+        while True:
+            self._pace.full()
+            self.bounds.append(len(self.values))
+            last = first + len(self.bounds)
+            self.flush_groups(None if stamps is None else stamps[first:last])
+            first = last - 1
+            yield None
+            full = self.begin()
+            self.values.extend(islice(rest, full))
+            if len(self.values) < full:
+                return
+
+    def collect(self, results: Iterable[Any] | None, stamp: int) -> Iterator[Any] | None:
+        """One group of results with one timestamp, as many as fit a batch. What is left of them if
+        the batch is full then: to be collected after a `flush`, and a pause.
 
         Raises TypeMismatchError if `results` is not iterable."""
+        if not self.bounds and not self._barren:
+            self._pace.begin()
         if results is None:
-            return
-        values = self.values
-        try:
-            values.extend(results)
-        except TypeError as error:
-            check_iterable(results, "the function", error)
-            raise
-        self.bounds.append(len(values))
+            self._barren += 1
+            return None
+        rest, before = iterator(results, "the function"), len(self.values)
+        self.values.extend(islice(rest, self._pace.size - before))
+        if len(self.values) == before:
+            self._barren += 1
+            return None
+        self.bounds.append(len(self.values))
         self._stamps.append(stamp)
-        if len(values) >= self._chunk:
-            self.flush()
+        return rest if len(self.values) >= self._pace.size else None
+
+    @property
+    def full(self) -> bool:
+        """Whether a batch is there, or as many calls gave nothing, so that it is time to pause."""
+        return len(self.values) >= self._pace.size or self._barren >= self._pace.size
 
     def flush(self) -> None:
         """Send what `collect` gathered."""
+        if self.full:
+            self._pace.full()
+        self._barren = 0
         stamps, self._stamps = self._stamps, []
         self.flush_groups(np.array(stamps, dtype=np.int64))
 
@@ -114,6 +156,15 @@ def _may_hold_side_outputs(values: list[Any]) -> bool:
     except IndexError:  # an empty tuple among them
         return True
     return any(issubclass(kind, OutputTag) for kind in firsts)
+
+
+def iterator(results: Any, what: str) -> Iterator[Any]:
+    """What a function returned, to be taken bit by bit. TypeMismatchError if it is no iterable."""
+    try:
+        return iter(results)
+    except TypeError as error:
+        check_iterable(results, what, error)
+        raise
 
 
 def check_iterable(result: Any, what: str, error: TypeError) -> None:

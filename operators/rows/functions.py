@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import compress
+from collections.abc import Iterator
+from itertools import compress, islice
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import pyarrow as pa
 from ...api.specs.records import FilterSpec, FlatMapSpec, MapSpec
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, to_columns
 from ...core.errors import TypeMismatchError
-from ..base import Operator
+from ..base import Operator, Steps
 from .collector import check_iterable
+from .pace import Pace
 from .runtime_context import OperatorRuntimeContext
 from .user_function import UserFunction
 
@@ -55,40 +57,52 @@ class FlatMapOperator(_RowOperator):
 
     def open(self) -> None:
         super().open()
-        self._chunk = max(1, self.ctx.config.batch_size)
+        self._pace = Pace(self.ctx.config.batch_size, self.ctx.clock)
 
-    def process(self, batch: Batch, port: int = 0) -> None:
-        """Sends a batch whenever `batch_size` results are there, so a function that yields a lot
-        does not pile up its results in memory."""
-        rows = batch.rows()
-        done = 0
-        while done < len(rows):
-            values, counts = self._some(rows, done)
-            stamps = batch.timestamps
-            if stamps is not None:
-                stamps = np.repeat(stamps[done : done + len(counts)], counts)
-            self._emit(ObjectBatch(values, stamps))
-            done += len(counts)
+    def process(self, batch: Batch, port: int = 0) -> Steps:
+        """A batch goes out whenever there are results enough, with a pause after it, also within
+        the results of one record: they may be without end. No checkpoint is taken then."""
+        rows, stamps = batch.rows(), batch.timestamps
+        done, rest = 0, None
+        while True:
+            values, counts, rest = self._some(rows, done, rest)
+            some = stamps if stamps is None else stamps[done : done + len(counts)]
+            self._emit(ObjectBatch(values, some if some is None else np.repeat(some, counts)))
+            done += len(counts) - (rest is not None)
+            if done == len(rows):
+                return
+            yield None
 
-    def _some(self, rows: list[Any], start: int) -> tuple[list[Any], list[int]]:
-        """Results of the records from `start` on until there are enough, and how many of each."""
-        call, chunk = self._function.call, self._chunk
+    def _some(
+        self, rows: list[Any], start: int, rest: Iterator[Any] | None
+    ) -> tuple[list[Any], list[int], Iterator[Any] | None]:
+        """Results of the records from `start` on until they make a batch, how many of each, and
+        what the last one may still give. `rest`: what is left of the first one's."""
+        call, full = self._function.call, self._pace.begin()
         values: list[Any] = []
         counts: list[int] = []
         result: Any = ()
         size = 0
         try:
             for index in range(start, len(rows)):
-                result = call(rows[index])
-                values.extend(result)
+                if rest is None:
+                    result = call(rows[index])
+                    if type(result) is list and len(result) <= full - size:
+                        values.extend(result)
+                    else:
+                        rest = iter(result)
+                if rest is not None:
+                    values.extend(islice(rest, full - size))
                 counts.append(len(values) - size)
                 size = len(values)
-                if size >= chunk:
-                    break
+                if size >= full:
+                    self._pace.full()
+                    return values, counts, rest
+                rest = None
         except TypeError as error:
             check_iterable(result, "the flat_map function", error)
             raise
-        return values, counts
+        return values, counts, None
 
 
 class FilterOperator(_RowOperator):

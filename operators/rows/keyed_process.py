@@ -7,6 +7,8 @@ timestamps and side outputs are sorted out once per batch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from ...api.functions.user_functions import TimeDomain
@@ -14,10 +16,11 @@ from ...api.specs.records import KeyedProcessSpec
 from ...core.batch import Batch
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...state.backend import KeyedStateBackend
-from ..base import Operator
+from ..base import Operator, Steps
 from .collector import Collector, check_iterable
+from .pace import Pace
 from .runtime_context import OperatorRuntimeContext
-from .timers import Timers, timer_time
+from .timers import Timer, Timers, timer_time
 from .user_function import UserFunction
 
 _TIMER_STATES = ("__event_timers", "__processing_timers")
@@ -88,6 +91,9 @@ class KeyedProcessOperator(Operator):
     Results of `process_element` carry the record's timestamp; those of `on_timer` the timer's.
     Event-time timers fire before the watermark that passed them is forwarded. Processing-time
     timers still pending when a bounded input ends do not fire.
+
+    A record or a timer may give results without end: they go out batch by batch, with a pause after
+    each. No checkpoint is taken within one.
     """
 
     def __init__(self, spec: KeyedProcessSpec) -> None:
@@ -97,45 +103,65 @@ class KeyedProcessOperator(Operator):
         self._schema = spec.schema
 
     def open(self) -> None:
-        self._collector = Collector(self.out, self._schema, self.ctx.config.batch_size)
+        pace = Pace(self.ctx.config.batch_size, self.ctx.clock)
+        self._collector = Collector(self.out, self._schema, pace)
         self._timers = Timers(self.ctx, _TIMER_STATES)
         self._context = _Context(KeyedTimerService(self._timers), self.ctx.keyed_state)
         self._function.open(OperatorRuntimeContext(self.ctx, keyed=True))
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Steps:
         collector, context, call = self._collector, self._context, self._function.call
         current = self.ctx.keyed_state.current
-        values, bound = collector.values, collector.bounds.append
-        rows, keys = batch.rows(), self._key.keys(batch)
-        stamps = [None] * len(rows) if batch.timestamps is None else batch.timestamps.tolist()
+        values, bound, full = collector.values, collector.bounds.append, collector.begin()
+        rows, keys, times = batch.rows(), self._key.keys(batch), batch.timestamps
+        stamps = [None] * len(rows) if times is None else times.tolist()
+        first = 0  # the record to which the first of the bounds belongs
         result: Any = None
         try:
             for value, current.key, context.stamp in zip(rows, keys, stamps, strict=True):
                 result = call(value, context)
                 if result is not None:
-                    values.extend(result)
+                    rest = iter(result)
+                    values.extend(islice(rest, full))
+                    if len(values) >= full:
+                        this = first + len(collector.bounds)
+                        yield from collector.overflow(rest, times, first)
+                        values, bound, full = (
+                            collector.values,
+                            collector.bounds.append,
+                            collector.size,
+                        )
+                        first = this
                 bound(len(values))
         except TypeError as error:
             if result is not None:
                 check_iterable(result, "process_element", error)
             raise
-        collector.flush_groups(batch.timestamps)
+        collector.flush_groups(None if times is None else times[first:])
 
-    def process_watermark(self, timestamp: int) -> None:
-        self._context.domain = TimeDomain.EVENT_TIME
-        self._timers.advance_watermark(timestamp, self._fire)
-        self._collector.flush()
+    def process_watermark(self, timestamp: int) -> Steps:
+        yield from self._fire(TimeDomain.EVENT_TIME, self._timers.advance_watermark(timestamp))
         self.out.emit_watermark(timestamp)
 
-    def on_processing_time(self, now_ms: int) -> None:
-        self._context.domain = TimeDomain.PROCESSING_TIME
-        self._timers.advance_clock(now_ms, self._fire)
-        self._collector.flush()
+    def on_processing_time(self, now_ms: int) -> Steps:
+        return self._fire(TimeDomain.PROCESSING_TIME, self._timers.advance_clock(now_ms))
 
     def close(self) -> None:
         self._function.close(self.ctx.name)
 
-    def _fire(self, timestamp: int, key: Any, namespace: Any) -> None:
-        if self._on_timer is not None:
-            self._context.stamp = timestamp
-            self._collector.collect(self._on_timer(timestamp, self._context), timestamp)
+    def _fire(self, domain: TimeDomain, due: Iterator[Timer]) -> Steps:
+        """Call the function for each timer; a pause after each batch of results or of timers."""
+        collector, context = self._collector, self._context
+        for timestamp, _, _ in due:
+            if self._on_timer is None:
+                continue
+            context.domain, context.stamp = domain, timestamp
+            rest = collector.collect(self._on_timer(timestamp, context), timestamp)
+            while rest is not None:
+                collector.flush()
+                yield None
+                rest = collector.collect(rest, timestamp)
+            if collector.full:
+                collector.flush()
+                yield None
+        collector.flush()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, NoReturn
 
 from ...api.specs.records import ProcessSpec
 from ...core.batch import Batch
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import StateError
-from ..base import Operator
+from ..base import Operator, Steps
 from .collector import Collector, check_iterable
+from .pace import Pace
 from .runtime_context import OperatorRuntimeContext
 from .user_function import UserFunction
 
@@ -62,7 +64,10 @@ class _Context:
 
 
 class ProcessOperator(Operator):
-    """Runs a ProcessFunction; results carry the timestamp of the record they come from."""
+    """Runs a ProcessFunction; results carry the timestamp of the record they come from.
+
+    A record may give results without end: they go out batch by batch, with a pause after each. No
+    checkpoint is taken within a record."""
 
     def __init__(self, spec: ProcessSpec) -> None:
         self._function = UserFunction(spec.function, "process_element")
@@ -70,27 +75,39 @@ class ProcessOperator(Operator):
         self.watermark: int = MIN_TIMESTAMP
 
     def open(self) -> None:
-        self._collector = Collector(self.out, self._schema, self.ctx.config.batch_size)
+        pace = Pace(self.ctx.config.batch_size, self.ctx.clock)
+        self._collector = Collector(self.out, self._schema, pace)
         self._context = _Context(_ReadOnlyTime(self))
         self._function.open(OperatorRuntimeContext(self.ctx, keyed=False))
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Steps:
         collector, context, call = self._collector, self._context, self._function.call
-        values, bound = collector.values, collector.bounds.append
-        rows = batch.rows()
-        stamps = [None] * len(rows) if batch.timestamps is None else batch.timestamps.tolist()
+        values, bound, full = collector.values, collector.bounds.append, collector.begin()
+        rows, times = batch.rows(), batch.timestamps
+        stamps = [None] * len(rows) if times is None else times.tolist()
+        first = 0  # the record to which the first of the bounds belongs
         result: Any = None
         try:
             for value, context.stamp in zip(rows, stamps, strict=True):
                 result = call(value, context)
                 if result is not None:
-                    values.extend(result)
+                    rest = iter(result)
+                    values.extend(islice(rest, full))
+                    if len(values) >= full:
+                        this = first + len(collector.bounds)
+                        yield from collector.overflow(rest, times, first)
+                        values, bound, full = (
+                            collector.values,
+                            collector.bounds.append,
+                            collector.size,
+                        )
+                        first = this
                 bound(len(values))
         except TypeError as error:
             if result is not None:
                 check_iterable(result, "process_element", error)
             raise
-        collector.flush_groups(batch.timestamps)
+        collector.flush_groups(None if times is None else times[first:])
 
     def process_watermark(self, timestamp: int) -> None:
         self.watermark = timestamp

@@ -8,15 +8,15 @@ later rather than at once.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.errors import TypeMismatchError
 from ..base import OperatorContext
 
-Fire = Callable[[int, Any, Any], None]
-"""Called with (timestamp, key, namespace) while `key` is the current key."""
+Timer = tuple[int, Any, Any]
+"""(timestamp, key, namespace)"""
 
 
 class Timers:
@@ -56,35 +56,35 @@ class Timers:
     def delete_processing(self, timestamp: int, namespace: Any = None) -> None:
         self._processing.delete(timestamp, self._current.key, namespace)
 
-    def advance_watermark(self, timestamp: int, fire: Fire) -> None:
-        """Event time is `timestamp`: fire everything due, also what is registered meanwhile."""
+    def advance_watermark(self, timestamp: int) -> Iterator[Timer]:
+        """Event time is `timestamp`: everything due, also what is registered meanwhile. Each timer
+        is taken from the state, and its key made the current one, when it is asked for."""
         if timestamp > self.watermark:
             self.watermark = timestamp
-            self._fire(self._event.pop_due, timestamp, fire)
+            yield from self._due(self._event.pop_due, timestamp)
 
-    def advance_clock(self, now_ms: int, fire: Fire) -> None:
-        """The clock shows `now_ms`: fire everything due, and ask to be called for the next one."""
-        self._fire(self._processing.pop_due, now_ms - 1, fire)
+    def advance_clock(self, now_ms: int) -> Iterator[Timer]:
+        """The clock shows `now_ms`: everything due, likewise; at the end, asks to be called for the
+        next one."""
+        yield from self._due(self._processing.pop_due, now_ms - 1)
         if self._alarm < now_ms:
             self._alarm = MAX_TIMESTAMP
         self._set_alarm()
 
-    def drain_processing(self, fire: Fire) -> None:
-        """Fire all processing-time timers there are now, but none registered meanwhile."""
+    def drain_processing(self) -> Iterator[Timer]:
+        """All processing-time timers there are now, but none registered meanwhile."""
         due = []
         while (timer := self._processing.pop_due(MAX_TIMESTAMP)) is not None:
             due.append(timer)
-        for timestamp, key, namespace in due:
-            self._current.key = key
-            fire(timestamp, key, namespace)
+        for timer in due:
+            self._current.key = timer[1]
+            yield timer
 
-    def _fire(
-        self, pop_due: Callable[[int], tuple[int, Any, Any] | None], until: int, fire: Fire
-    ) -> None:
+    def _due(self, pop_due: Callable[[int], Timer | None], until: int) -> Iterator[Timer]:
         current = self._current
         while (timer := pop_due(until)) is not None:
-            timestamp, current.key, namespace = timer
-            fire(timestamp, timer[1], namespace)
+            current.key = timer[1]
+            yield timer
 
     def _set_alarm(self) -> None:
         head = self._processing.peek()

@@ -33,7 +33,7 @@ from ...core.errors import TypeMismatchError
 from ...core.preload import preload
 from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
-from ..base import Operator
+from ..base import Operator, Work, one_by_one, then
 from ..columns import fit_keys
 from ..slots.slot_kinds import runs_on_slots
 from ..windows.bounded_output import BoundedOutput
@@ -72,7 +72,7 @@ class ColumnarSessionOperator(Operator):
             if not self._event_time:
                 self._wake_at(self.ctx.clock.now_ms() - 1)
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Work:
         columns = to_columns(batch)
         gaps = gaps_of(self._assigner, batch, columns)
         times = self._times(columns, int(gaps.max()))
@@ -85,34 +85,38 @@ class ColumnarSessionOperator(Operator):
             self._progress.layout = layout
             self._store = self._bind(layout, int(gaps.max()))
         keys = fit_keys(keys, self._keys)
+        fired = []
         for watermark, rows in self._progress.split(keys):
             if rows is None:
-                self._add(batch, times, gaps, keys, inputs, watermark)
+                fired.append(self._add(batch, times, gaps, keys, inputs, watermark))
             else:
                 at = pa.array(rows)
                 some = [take_column(array, at) for array in inputs]
                 chosen = [take_column(column, at) for column in keys.columns]
                 part = pa.RecordBatch.from_arrays(chosen, schema=keys.schema)
                 own = gaps[rows] if len(gaps) > 1 else gaps
-                self._add(batch.take(rows), times[rows], own, part, some, watermark)
+                taken = batch.take(rows)
+                fired.append(self._add(taken, times[rows], own, part, some, watermark))
+        return one_by_one(fired)
 
-    def process_watermark(self, timestamp: int) -> None:
-        if self._event_time:
-            self._advance(timestamp)
-        self.out.emit_watermark(timestamp)
+    def process_watermark(self, timestamp: int) -> Work:
+        fired = self._advance(timestamp) if self._event_time else None
+        return then(fired, lambda: self.out.emit_watermark(timestamp))
 
-    def on_processing_time(self, now_ms: int) -> None:
+    def on_processing_time(self, now_ms: int) -> Work:
         if self._event_time:
-            return
+            return None
         if self._alarm < now_ms:
             self._alarm = MAX_TIMESTAMP
-        self._advance(now_ms - 1)
+        fired = self._advance(now_ms - 1)
         if self._store is not None:
             self._wake_at(self._store.next_end(self._progress.watermark))
+        return fired
 
-    def finish(self) -> None:
-        if not self._event_time and self._store is not None:
-            self._emit(self._store.fire(MAX_TIMESTAMP))
+    def finish(self) -> Work:
+        if self._event_time or self._store is None:
+            return None
+        return self._emit(self._store.fire(MAX_TIMESTAMP))
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
@@ -147,11 +151,13 @@ class ColumnarSessionOperator(Operator):
             )
         return np.ascontiguousarray(timestamps, dtype=np.int64)
 
-    def _advance(self, watermark: int) -> None:
+    def _advance(self, watermark: int) -> Work:
         """The sessions' time, by watermarks or the clock, has passed `watermark`."""
+        fired: Work = None
         if self._store is not None and watermark > self._progress.watermark:
-            self._emit(self._store.fire(watermark))
+            fired = self._emit(self._store.fire(watermark))
         self._progress.advance(watermark)
+        return fired
 
     def _wake_at(self, due: int) -> None:
         """Have the task call once the clock has passed `due`."""
@@ -167,7 +173,7 @@ class ColumnarSessionOperator(Operator):
         keys: pa.RecordBatch,
         inputs: list[pa.Array],
         watermark: int,
-    ) -> None:
+    ) -> Work:
         """Fold records whose key groups have fired up to `watermark`."""
         assert self._store is not None
         if not self._event_time:
@@ -177,12 +183,13 @@ class ColumnarSessionOperator(Operator):
         self._progress.number += len(times)
         late, fired = self._store.add(keys, times, gaps, inputs, number, watermark)
         self._emit_late(batch, late)
-        self._emit(fired)
+        return self._emit(fired)
 
-    def _emit(self, fired: Fired | None) -> None:
-        if fired is not None:
-            bounds = pa.array(fired.starts), pa.array(fired.ends)
-            self._output.emit(fired.keys, *bounds, fired.results, fired.ends - 1)
+    def _emit(self, fired: Fired | None) -> Work:
+        if fired is None:
+            return None
+        bounds = pa.array(fired.starts), pa.array(fired.ends)
+        return self._output.emit(fired.keys, *bounds, fired.results, fired.ends - 1)
 
     def _emit_late(self, batch: Batch, rows: npt.NDArray[np.int64]) -> None:
         if not len(rows):

@@ -14,6 +14,7 @@ import pyarrow as pa
 from ...core.arrays import Int64s
 from ...core.errors import StateError
 from ...state.slot_table import MemoryColumnTable
+from ..base import Steps
 from .base import Layout, Records, TableOperator
 from .differences import Differences
 from .grown import bounds, fill_to, take_rows
@@ -52,10 +53,10 @@ class AllRows:
         if restored is not None:
             self._take_in(restored)
 
-    def update(self, records: Records) -> None:
+    def update(self, records: Records) -> Steps:
         self._rows.forget_saved()
         before, after, gone = self._take_in(records)
-        self._differences.emit(self._operator, self._rows, *before, *after)
+        yield from self._differences.emit(self._operator, self._rows, *before, *after)
         self._rows.slab.release(gone)
         self._shrink()
 

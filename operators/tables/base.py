@@ -21,7 +21,7 @@ from ...core.preload import preload
 from ...core.row_kind import ROW_KIND, retracts, split_kinds, with_kinds
 from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
-from ..base import Operator
+from ..base import Operator, Work
 from ..columns import fit_columns, fit_keys
 
 
@@ -104,7 +104,7 @@ class TableOperator(Operator):
             self._layout = Layout.of(self._progress.layout)
             self.bind(self._layout)
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Work:
         columns = to_columns(batch)
         data, kinds = split_kinds(columns.data)
         keys = self._key.key_columns(ColumnBatch(data, columns.timestamps))
@@ -120,7 +120,7 @@ class TableOperator(Operator):
             self.bind(layout)
             self._layout = layout
             self._progress.layout = layout.to_schema()
-        self.update(self._records(self._layout, data, kinds, keys, columns.timestamps))
+        return self.update(self._records(self._layout, data, kinds, keys, columns.timestamps))
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         if self._layout is not None:
@@ -132,7 +132,7 @@ class TableOperator(Operator):
         """Once, before records flow."""
 
     @abstractmethod
-    def update(self, records: Records) -> None: ...
+    def update(self, records: Records) -> Work: ...
 
     def save(self) -> None:
         """Before each snapshot."""

@@ -15,6 +15,7 @@ from ...core.batch import ColumnBatch
 from ...core.growing import Growing
 from ...core.row_kind import RowKind
 from ...state.slot_table import MemoryColumnTable
+from ..base import Work
 from .all_rows import AllRows
 from .base import Layout, Records, TableOperator
 from .differences import Differences
@@ -44,8 +45,8 @@ class DeduplicateOperator(TableOperator):
         else:
             self._work = BestRows(self, layout, words, last)
 
-    def update(self, records: Records) -> None:
-        self._work.update(records)
+    def update(self, records: Records) -> Work:
+        return self._work.update(records)
 
     def save(self) -> None:
         self._work.save()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from ...core.arrays import Int64s
+from ...core.constants import CHUNK_BATCHES
 from ...core.row_kind import RowKind
+from ..base import Pause
 from .base import TableOperator
 from .kept_rows import KeptRows
 
@@ -29,8 +32,9 @@ class Differences:
         before: Int64s,
         after_starts: Int64s,
         after: Int64s,
-    ) -> Int64s:
-        """Emit the changes between lists of positions (list k is [starts[k], starts[k + 1])).
+    ) -> Generator[Pause | None, None, Int64s]:
+        """Emit the changes between lists of positions (list k is [starts[k], starts[k + 1])), in
+        steps.
 
         Returns the positions in no new list, which are still to be released."""
         from ..kernels.ranking import list_differences, rank_differences
@@ -45,9 +49,14 @@ class Differences:
             ids, kinds = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
             count = rank_differences(before_starts, before, after_starts, after, ids, kinds, ranks)
             ids, kinds = ids[:count], kinds[:count]
-        data, stamps = rows.read(ids)
-        if self.rank is not None:
-            field = pa.field(self.rank, pa.int64())
-            data = data.append_column(field, pa.array(ranks[:count]))
-        operator.emit(data, kinds.astype(np.int8), stamps)
+        size = operator.ctx.config.batch_size * CHUNK_BATCHES
+        for start in range(0, len(ids), size):
+            if start:
+                yield None
+            part = slice(start, start + size)
+            data, stamps = rows.read(ids[part])
+            if self.rank is not None:
+                field = pa.field(self.rank, pa.int64())
+                data = data.append_column(field, pa.array(ranks[:count][part]))
+            operator.emit(data, kinds[part].astype(np.int8), stamps)
         return gone

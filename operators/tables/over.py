@@ -20,6 +20,7 @@ from ...core.errors import TypeMismatchError
 from ...core.row_kind import ROW_KIND
 from ..aggregates.accumulators import check_type
 from ..aggregates.inputs import AggregateInputs
+from ..base import Work, emit_slices, then
 from ..columns import fit
 from .base import Layout, Records, TableOperator, require_distinct
 from .frame_history import FrameHistory
@@ -68,12 +69,12 @@ class OverOperator(TableOperator):
             self._history = FrameHistory(inner, state, spec.rows, spec.range_ms, peers)
         self._pending = Pending(layout, state) if self._event_time else None
 
-    def update(self, records: Records) -> None:
+    def update(self, records: Records) -> Work:
         if self._pending is None:
             now = self.ctx.clock.now_ms()
-            self._finish(records, np.full(len(records), now, dtype=np.int64))
+            done = self._finish(records, np.full(len(records), now, dtype=np.int64))
             self._history.prune(now - 1)
-            return
+            return done
         assert records.stamps is not None
         if records.stamps.min() == MIN_TIMESTAMP:
             raise self._no_time()
@@ -84,16 +85,18 @@ class OverOperator(TableOperator):
         if late.any():
             self.ctx.metrics.count(LATE_DROPPED, int(late.sum()))
         self._pending.add(records, np.flatnonzero(~late) if late.any() else None)
+        return None
 
-    def process_watermark(self, timestamp: int) -> None:
+    def process_watermark(self, timestamp: int) -> Work:
+        done: Work = None
         if self._layout is not None and self._pending is not None:
             due = self._pending.take_until(timestamp)
             if due is not None:
                 assert due.stamps is not None
-                self._finish(due, due.stamps)
+                done = self._finish(due, due.stamps)
             self._history.prune(timestamp)
         self._progress.advance(timestamp)
-        self.out.emit_watermark(timestamp)
+        return then(done, lambda: self.out.emit_watermark(timestamp))
 
     def save(self) -> None:
         self._history.save()
@@ -118,7 +121,7 @@ class OverOperator(TableOperator):
                 found.append((aggregate, -1))
         return found
 
-    def _finish(self, records: Records, times: Int64s) -> None:
+    def _finish(self, records: Records, times: Int64s) -> Work:
         """Records of a key in their final order: append the aggregates and send them on."""
         arrays = self._evaluate.of(ColumnBatch(records.data))
         inputs = [
@@ -133,6 +136,4 @@ class OverOperator(TableOperator):
         names = [*records.data.schema.names, *(name for name, _ in self._spec.aggregates)]
         columns = [*records.data.columns, *results]
         output = ColumnBatch(pa.RecordBatch.from_arrays(columns, names=names), records.stamps)
-        size = self.ctx.config.batch_size * CHUNK_BATCHES
-        for start in range(0, len(output), size):
-            self.out.emit(output.slice(start, min(size, len(output) - start)))
+        return emit_slices(self.out, output, self.ctx.config.batch_size * CHUNK_BATCHES)

@@ -15,6 +15,7 @@ from ...core.arrays import Int64s
 from ...core.growing import Growing
 from ...core.row_kind import ROW_KIND
 from ...state.slot_table import MemoryColumnTable
+from ..base import Steps
 from .all_rows import AllRows
 from .base import Layout, Records, TableOperator, require_distinct
 from .differences import Differences
@@ -47,8 +48,8 @@ class TopNOperator(TableOperator):
         else:
             self._work = BestN(self, layout, words, spec.n, shape)
 
-    def update(self, records: Records) -> None:
-        self._work.update(records)
+    def update(self, records: Records) -> Steps:
+        return self._work.update(records)
 
     def save(self) -> None:
         self._work.save()
@@ -82,12 +83,12 @@ class BestN:
             for part in restored.parts(max(1, _SCRATCH // n)):
                 self._take_in(part)
 
-    def update(self, records: Records) -> None:
+    def update(self, records: Records) -> Steps:
         self._rows.forget_saved()
         for part in records.parts(max(1, _SCRATCH // self._n)):
             lists = self._take_in(part)
             if len(lists[0]) > 1:
-                gone = self._differences.emit(self._operator, self._rows, *lists)
+                gone = yield from self._differences.emit(self._operator, self._rows, *lists)
                 self._rows.slab.release(gone)
 
     def save(self) -> None:

@@ -15,7 +15,7 @@ from ...core.batch import ColumnBatch
 from ...core.constants import CHUNK_BATCHES, END, START
 from ...core.errors import GraphError
 from ...core.keys import ConstantKey
-from ..base import OperatorContext, Output
+from ..base import OperatorContext, Output, Work, emit_slices
 
 
 class BoundedOutput:
@@ -50,13 +50,12 @@ class BoundedOutput:
         ends: pa.Array,
         results: Sequence[pa.Array],
         stamps: npt.NDArray[np.int64],
-    ) -> None:
+    ) -> Work:
         """One row per result, in batches of a good size."""
         shown = keys if self._with_keys else ()
         arrays = self._arranged(list(shown), [starts, ends], list(results))
         output = ColumnBatch(pa.RecordBatch.from_arrays(arrays, names=self._names), stamps)
-        for start in range(0, len(output), self._size):
-            self._out.emit(output.slice(start, min(self._size, len(output) - start)))
+        return emit_slices(self._out, output, self._size)
 
     def _arranged(self, keys: list[Any], bounds: list[Any], results: list[Any]) -> list[Any]:
         if not self._records:

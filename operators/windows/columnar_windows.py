@@ -19,7 +19,7 @@ when a bounded input ends fire then. `ticking_windows` adds windows that fire be
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -46,8 +46,9 @@ from ...core.partials import (
 from ...core.preload import preload
 from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
-from ..base import Operator
+from ..base import Operator, Steps, Work, one_by_one, then
 from ..columns import fit_keys
+from .firing_progress import FiringProgress
 from .slices import Slicing, runs_by_slice
 from .window_firing import AT_END, firing_of, slicing_of
 from .window_output import Fired, WindowOutput
@@ -120,6 +121,7 @@ class ColumnarWindowOperator(Operator):
         preload(*COLUMN_STATE)
         self._arguments = self._make()
         self._progress = WindowProgress(self.ctx.keyed_state)
+        self._firing = FiringProgress(self.ctx.keyed_state, self._progress)
         layout = self._progress.layout
         if layout is not None:
             self._bind(*split_layout(layout))
@@ -139,7 +141,10 @@ class ColumnarWindowOperator(Operator):
         for end in self._contents.slices():
             self._note_due(end, self._progress.watermark)
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Work:
+        return self._after_firing(lambda: self._process(batch))
+
+    def _process(self, batch: Batch) -> Work:
         columns = to_columns(batch)
         times = self._times(columns)
         layout = layout_of(columns.data.schema)
@@ -157,33 +162,45 @@ class ColumnarWindowOperator(Operator):
         elif layout is not None and self._progress.layout is not None:
             check_layout(layout, self._progress.layout)
         keys = fit_keys(keys, self._keys)
+        fired = []
         for watermark, rows in self._progress.split(keys):
             if rows is None:
-                self._add(batch, times, keys, inputs, watermark)
+                fired.append(self._add(batch, times, keys, inputs, watermark))
             else:
                 at = pa.array(rows)
                 some = [take_column(array, at) for array in inputs]
-                self._add(batch.take(rows), times[rows], take_rows(keys, at), some, watermark)
+                taken, mine = batch.take(rows), take_rows(keys, at)
+                fired.append(self._add(taken, times[rows], mine, some, watermark))
         self._ask_to_be_woken()
+        return one_by_one(fired)
 
-    def process_watermark(self, timestamp: int) -> None:
-        if self._event_time:
-            self._advance(timestamp)
-        self.out.emit_watermark(timestamp)
+    def process_watermark(self, timestamp: int) -> Work:
+        fired = self._after_firing(lambda: self._advance(timestamp) if self._event_time else None)
+        return then(fired, lambda: self.out.emit_watermark(timestamp))
 
-    def on_processing_time(self, now_ms: int) -> None:
+    def on_processing_time(self, now_ms: int) -> Work:
         if self._alarm < now_ms:
             self._alarm = MAX_TIMESTAMP
-        if not self._event_time:
-            self._advance(now_ms - 1)
-        self._ask_to_be_woken()
+        by_clock = not self._event_time
+        fired = self._after_firing(lambda: self._advance(now_ms - 1) if by_clock else None)
+        return then(fired, self._ask_to_be_woken)
 
-    def finish(self) -> None:
-        if not self._event_time and self._keys is not None:
-            self._fire_until(MAX_TIMESTAMP)
+    def finish(self) -> Work:
+        if self._event_time or self._keys is None:
+            return None
+        return self._after_firing(lambda: self._fire_until(MAX_TIMESTAMP))
+
+    def _after_firing(self, call: Callable[[], Work]) -> Work:
+        """`call`, behind what an operator restored in the middle of a firing has still to fire."""
+        return self._resumed(call) if self._firing.unfinished else call()
+
+    def _resumed(self, call: Callable[[], Work]) -> Steps:
+        yield from self._fire_until(self._progress.watermark)
+        yield from call() or ()
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
+        self._firing.save()
 
     def _bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
         self._output.check(keys, fields)
@@ -212,14 +229,14 @@ class ColumnarWindowOperator(Operator):
                 f"from {first} to {windows[-1]}, beyond {MIN_TIMESTAMP} or {MAX_TIMESTAMP}"
             )
 
-    def _advance(self, watermark: int) -> None:
+    def _advance(self, watermark: int) -> Work:
         """The windows' time, by watermarks or the clock, has passed `watermark`."""
         if watermark <= self._progress.watermark:
-            return
+            return None
         due = self._next_due()
-        if due is not None and due <= watermark:
-            self._fire_until(watermark)
-        self._progress.advance(watermark)
+        fires = due is not None and due <= watermark
+        work = self._fire_until(watermark) if fires else None
+        return then(work, lambda: self._progress.advance(watermark))
 
     def _next_due(self) -> int | None:
         """When something is to be done next, in the windows' time; None if nothing is held."""
@@ -243,7 +260,7 @@ class ColumnarWindowOperator(Operator):
         keys: pa.RecordBatch,
         inputs: list[pa.Array],
         watermark: int,
-    ) -> None:
+    ) -> Work:
         """Fold records whose key groups have fired up to `watermark`."""
         if not self._event_time:
             timestamps = np.maximum(timestamps, watermark + 1)
@@ -276,14 +293,15 @@ class ColumnarWindowOperator(Operator):
                     pieces.setdefault(window, []).append((start, stop))
         self._emit_late(batch, late)
         times = timestamps if order is None else timestamps[order]
-        self._added(Arrivals(keys, times, numbers, pieces), watermark)
+        return self._added(Arrivals(keys, times, numbers, pieces), watermark)
 
-    def _added(self, arrivals: Arrivals, watermark: int) -> None:
+    def _added(self, arrivals: Arrivals, watermark: int) -> Work:
         """Records are folded: fire windows again that have fired."""
         again = sorted(window for window in arrivals.pieces if window - 1 <= watermark)
-        if again:
-            slices = self._contents.slices()
-            self._output.emit(self._fire(w, slices, arrivals.keys_of(w)) for w in again)
+        if not again:
+            return None
+        slices = self._contents.slices()
+        return self._output.emit(self._fire(w, slices, arrivals.keys_of(w)) for w in again)
 
     def _note_due(self, slice_end: int, watermark: int) -> None:
         """Remember when a slice is next due, its windows having fired up to `watermark`."""
@@ -302,10 +320,10 @@ class ColumnarWindowOperator(Operator):
         else:
             self.out.emit_side(self._spec.late_tag.tag_id, batch.take(rows))
 
-    def _fire_until(self, watermark: int) -> None:
+    def _fire_until(self, watermark: int) -> Steps:
         """Fire what `watermark` passes, in order of time, and drop finished slices."""
         slices = self._contents.slices()
-        self._fire_due(watermark, slices)
+        yield from self._fire_due(watermark, slices)
         self._due = None
         for end in slices:
             if self._slicing.window_ends(end)[-1] - 1 + self._lateness <= watermark:
@@ -313,16 +331,20 @@ class ColumnarWindowOperator(Operator):
             else:
                 self._note_due(end, watermark)
 
-    def _fire_due(self, watermark: int, slices: list[int]) -> None:
+    def _fire_due(self, watermark: int, slices: list[int]) -> Steps:
         """Fire the windows over `slices` that `watermark` passes."""
-        fired = self._progress.watermark
+        self._firing.begin()
+        self._progress.advance(watermark)
+        fired, until = self._firing.least, self._progress.furthest
         due = {
             window
             for end in slices
             for window in self._slicing.window_ends(end)
-            if fired < window - 1 <= watermark
+            if fired < window - 1 <= until
         }
-        self._output.emit(self._fire(window, slices, None) for window in sorted(due))
+        results = (self._fire(window, slices, None) for window in sorted(due))
+        yield from self._output.emit(results, self._firing.emitted)
+        self._firing.end()
 
     def _fire(self, window: int, slices: list[int], only: pa.RecordBatch | None) -> Fired:
         """One window's results, for all keys that have not had it or `only` those given.
@@ -330,7 +352,7 @@ class ColumnarWindowOperator(Operator):
         `slices`: all there are, ascending."""
         held = self._held(window, slices)
         keys, results = self._contents.fire(held, only)
-        unfired = None if only is not None else self._progress.unfired(keys, window)
+        unfired = None if only is not None else self._firing.unfired(keys, window)
         fired = Fired(window, keys, results)
         return fired if unfired is None else fired.filter(unfired)
 

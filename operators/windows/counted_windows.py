@@ -31,7 +31,7 @@ from ...core.elements import MAX_TIMESTAMP
 from ...core.preload import preload
 from ...state.backend import COLUMN_STATE, AccColumn, ColumnTable
 from ...state.window_progress import WindowProgress
-from ..base import Operator
+from ..base import Operator, Work
 from ..columns import fit_keys
 from ..slots.slot_kinds import runs_on_slots
 from .bounded_output import BoundedOutput
@@ -102,7 +102,7 @@ class CountedWindowOperator(Operator):
         if layout is not None:
             self._table = self._bind(layout)
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Work:
         columns = to_columns(batch)
         keys = self._spec.key.key_columns(columns)
         assert keys is not None
@@ -116,7 +116,7 @@ class CountedWindowOperator(Operator):
         keys = fit_keys(keys, self._keys)
         numbers = np.arange(len(columns)) + self._progress.number
         self._progress.number += len(columns)
-        self._add(self._table, keys, inputs, numbers)
+        return self._add(self._table, keys, inputs, numbers)
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
@@ -135,7 +135,7 @@ class CountedWindowOperator(Operator):
 
     def _add(
         self, table: ColumnTable, keys: pa.RecordBatch, inputs: list[pa.Array], numbers: Int64s
-    ) -> None:
+    ) -> Work:
         from ..kernels import counting
 
         slots = table.slots(keys)
@@ -144,17 +144,18 @@ class CountedWindowOperator(Operator):
         fired = [lane.add(table, slots, places, inputs, numbers) for lane in self._lanes]
         table.tidy()
         rows = np.concatenate([at for at, _ in fired])
-        if len(rows):
-            columns = [
-                pa.concat_arrays(parts) for parts in zip(*(r for _, r in fired), strict=True)
-            ]
-            self._emit(keys, rows, columns)
+        if not len(rows):
+            return None
+        columns = [pa.concat_arrays(parts) for parts in zip(*(r for _, r in fired), strict=True)]
+        return self._emit(keys, rows, columns)
 
-    def _emit(self, keys: pa.RecordBatch, rows: Slots, results: list[pa.Array]) -> None:
+    def _emit(self, keys: pa.RecordBatch, rows: Slots, results: list[pa.Array]) -> Work:
         """Results of the windows that these rows completed, in order of the rows."""
         order = np.argsort(rows, kind="stable")
         at, count = pa.array(order), len(rows)
         bounds: pa.Array = pa.nulls(count, pa.int64())
         stamps: npt.NDArray[np.int64] = np.full(count, MAX_TIMESTAMP, dtype=np.int64)
         shown = [take_column(column, pa.array(rows[order])) for column in keys.columns]
-        self._output.emit(shown, bounds, bounds, [take_column(r, at) for r in results], stamps)
+        return self._output.emit(
+            shown, bounds, bounds, [take_column(r, at) for r in results], stamps
+        )

@@ -29,7 +29,7 @@ import pyarrow as pa
 from ...api.specs.windows import WindowSpec
 from ...core.arrays import Int64s, Slots
 from ...core.batch import Batch, take_column
-from ..base import Operator
+from ..base import Operator, Steps, Work
 from ..slots.slot_kinds import runs_on_slots
 from .bounded_output import BoundedOutput
 from .columnar_windows import Arguments, ColumnarWindowOperator
@@ -79,19 +79,20 @@ class PaneWindowOperator(ColumnarWindowOperator):
         self._overlapping = not slicing.tumbling
         self._next: dict[int, int] = {}
 
-    def finish(self) -> None:
+    def finish(self) -> Work:
         """By the clock: what panes hold comes out, as if the clock had reached their next tick."""
         if self._event_time or self._keys is None:
-            return
-        self._tick(NEVER - 1)
+            return None
+        fired = self._tick(NEVER - 1)
         for window in self._store.windows():
             self._close(window)
         self._store.tidy()
+        return fired
 
-    def on_processing_time(self, now_ms: int) -> None:
+    def on_processing_time(self, now_ms: int) -> Steps:
         if self._rule.by_clock and not self._own:
-            self._tick(now_ms - 1)
-        super().on_processing_time(now_ms)
+            yield from self._tick(now_ms - 1) or ()
+        yield from super().on_processing_time(now_ms) or ()
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
@@ -140,17 +141,19 @@ class PaneWindowOperator(ColumnarWindowOperator):
         keys: pa.RecordBatch,
         inputs: list[pa.Array],
         watermark: int,
-    ) -> None:
+    ) -> Work:
         if not self._event_time:
             timestamps = np.maximum(timestamps, watermark + 1)
         numbers = np.arange(len(timestamps)) + self._progress.number
         self._progress.number += len(timestamps)
         rows, windows, late = self._assign(timestamps, watermark)
         self._emit_late(batch, [late])
-        if len(windows):
-            held = PaneRows(keys.columns, windows, inputs, numbers, timestamps)
-            self._fold(held if rows is None else held.at(rows, windows), watermark)
-            self._store.tidy()
+        if not len(windows):
+            return None
+        held = PaneRows(keys.columns, windows, inputs, numbers, timestamps)
+        fired = self._fold(held if rows is None else held.at(rows, windows), watermark)
+        self._store.tidy()
+        return fired
 
     def _assign(
         self, timestamps: Int64s, watermark: int
@@ -179,32 +182,33 @@ class PaneWindowOperator(ColumnarWindowOperator):
         whole = len(rows) == len(timestamps) and not self._overlapping
         return None if whole else rows, ends, missing
 
-    def _fold(self, held: PaneRows, watermark: int) -> None:
+    def _fold(self, held: PaneRows, watermark: int) -> Work:
         """Fold records into panes, and fire those that count or are past their end."""
         slots = self._store.slots(held.keys, held.windows)
         if self._rule.count is not None:
-            self._fold_and_fire(held, slots)
-            return
+            return self._fold_and_fire(held, slots)
+        fired: Work = None
         past = held.windows - 1 <= watermark if self._own else np.zeros(len(slots), dtype=np.bool_)
         if past.any():
             at, other = np.flatnonzero(past), np.flatnonzero(~past)
-            self._fold_and_fire(held.at(at, held.windows[at]), slots[at])
+            fired = self._fold_and_fire(held.at(at, held.windows[at]), slots[at])
             held, slots = held.at(other, held.windows[other]), slots[other]
         if len(slots):
             self._lane.aggregates.fold(self._store.table, slots, held.inputs, held.numbers)
             self._schedule(held, slots)
+        return fired
 
-    def _fold_and_fire(self, held: PaneRows, slots: Slots) -> None:
+    def _fold_and_fire(self, held: PaneRows, slots: Slots) -> Work:
         from ..kernels import counting
 
         table, places = self._store.table, np.empty_like(slots)
         counting.positions(slots, table.column(SEEN), places)
         rows, results = self._lane.add(table, slots, places, held.inputs, held.numbers)
         if not len(rows):
-            return
+            return None
         order = np.argsort(rows, kind="stable")
         at = pa.array(order)
-        self._emit(slots[rows[order]], [take_column(result, at) for result in results])
+        return self._emit(slots[rows[order]], [take_column(result, at) for result in results])
 
     def _schedule(self, held: PaneRows, slots: Slots) -> None:
         """Set the first tick of panes that have none: by the first record."""
@@ -221,19 +225,20 @@ class PaneWindowOperator(ColumnarWindowOperator):
             least = int(first[windows == window].min())
             self._next[window] = min(self._next.get(window, NEVER), least)
 
-    def _fire_until(self, watermark: int) -> None:
-        if self._own:
-            self._tick(watermark)
+    def _fire_until(self, watermark: int) -> Steps:
+        fired = self._tick(watermark) if self._own else None
         for window in self._store.windows():
             if window - 1 + self._lateness <= watermark:
                 self._close(window)
         self._store.tidy()
+        yield from fired or ()
 
-    def _tick(self, until: int) -> None:
+    def _tick(self, until: int) -> Work:
         """Fire and empty the panes whose next tick comes up to `until`, in order of time."""
         due = sorted(window for window, tick in self._next.items() if tick <= until)
         if not due:
-            return
+            return None
+        fired: Work = None
         table = self._store.table
         ticks, windows = table.column(TICK), table.column(WINDOW)
         slots = np.concatenate([self._store.members(window) for window in due])
@@ -241,12 +246,13 @@ class PaneWindowOperator(ColumnarWindowOperator):
         slots = slots[np.lexsort((slots, windows[slots], ticks[slots]))]
         full = slots[table.column(self._lane.aggregates.rows)[slots] > 0]
         if len(full):
-            self._emit(*self._lane.aggregates.emitted(table, full))
+            fired = self._emit(*self._lane.aggregates.emitted(table, full))
             self._store.empty(full)
         table.touch(slots)
         ticks[slots] = self._after(until, windows[slots])
         for window in due:
             self._note_tick(window)
+        return fired
 
     def _after(self, tick: int, windows: Int64s) -> Int64s:
         """The tick that follows, of panes of these windows. There is one at a window's last
@@ -274,10 +280,10 @@ class PaneWindowOperator(ColumnarWindowOperator):
         self._store.close(window)
         self._next.pop(window, None)
 
-    def _emit(self, slots: Slots, results: list[pa.Array]) -> None:
+    def _emit(self, slots: Slots, results: list[pa.Array]) -> Work:
         """One result of each of these panes."""
         ends = self._store.table.column(WINDOW)[slots]
         distinct, which = np.unique(ends, return_inverse=True)
         starts = np.array([self._slicing.window_start(end) for end in distinct.tolist()])[which]
         keys = self._store.keys(slots)
-        self._bounded.emit(keys, pa.array(starts), pa.array(ends), results, ends - 1)
+        return self._bounded.emit(keys, pa.array(starts), pa.array(ends), results, ends - 1)

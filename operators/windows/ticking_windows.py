@@ -27,6 +27,7 @@ from ...core.arrays import Int64s
 from ...core.batch import take_rows
 from ...core.elements import MAX_TIMESTAMP
 from ...state.backend import AccColumn
+from ..base import Steps, Work
 from .columnar_windows import Arrivals, ColumnarWindowOperator
 from .slices import Slicing
 from .window_firing import Firing
@@ -71,12 +72,12 @@ class TickingWindowOperator(ColumnarWindowOperator):
             return None
         return self._next_due() if self._own else min(self._next.values(), default=None)
 
-    def on_processing_time(self, now_ms: int) -> None:
+    def on_processing_time(self, now_ms: int) -> Steps:
         if not self._own and self._by_clock:
-            self._tick(now_ms - 1, self._contents.slices() if self._next else [])
-        super().on_processing_time(now_ms)
+            yield from self._tick(now_ms - 1, self._contents.slices() if self._next else [])
+        yield from super().on_processing_time(now_ms) or ()
 
-    def finish(self) -> None:
+    def finish(self) -> Steps:
         """The next tick of each (key, window) that the clock has not closed, and the one at the
         window's end if that is the next after it."""
         if self._event_time or self._keys is None:
@@ -87,18 +88,17 @@ class TickingWindowOperator(ColumnarWindowOperator):
             at_end = (ticks < window - 1) & (
                 ticks - ticks % self._interval >= window - 1 - self._interval
             )
-            self._output.emit([output.filter(ticks < NEVER), output.filter(at_end)])
+            yield from self._output.emit([output.filter(ticks < NEVER), output.filter(at_end)])
             self._forget(window)
         for end in slices:
             self._contents.drop(end)
         self._due = None
 
-    def _added(self, arrivals: Arrivals, watermark: int) -> None:
+    def _added(self, arrivals: Arrivals, watermark: int) -> Work:
         for window in arrivals.pieces:
             if not self._own or window - 1 > watermark:
                 self._schedule(window, arrivals)
-        if self._own:
-            super()._added(arrivals, watermark)
+        return super()._added(arrivals, watermark) if self._own else None
 
     def _schedule(self, window: int, arrivals: Arrivals) -> None:
         """Set the first tick of keys that are new in the window."""
@@ -117,19 +117,19 @@ class TickingWindowOperator(ColumnarWindowOperator):
             ticks[slots[new][::-1]] = first[::-1]  # the last assignment stays: the first record's
             self._next[window] = min(self._next.get(window, NEVER), int(first.min()))
 
-    def _fire_due(self, watermark: int, slices: list[int]) -> None:
+    def _fire_due(self, watermark: int, slices: list[int]) -> Steps:
         if self._own:
-            self._tick(watermark, slices)
+            yield from self._tick(watermark, slices)
             return
         for window in list(self._next):
             if window - 1 + self._lateness <= watermark:
                 self._forget(window)
 
-    def _tick(self, until: int, slices: list[int]) -> None:
+    def _tick(self, until: int, slices: list[int]) -> Steps:
         """Fire all ticks up to `until`, in order."""
         due = sorted(window for window, tick in self._next.items() if tick <= until)
         fired = heapq.merge(*(self._firings(w, until, slices) for w in due), key=lambda f: f[:2])
-        self._output.emit(output for _, _, output in fired)
+        yield from self._output.emit(output for _, _, output in fired)
         for window in due:
             if self._own and window - 1 <= until:
                 self._forget(window)

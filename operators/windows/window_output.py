@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,22 +14,51 @@ from ...core.batch import ColumnBatch, take_rows
 from ...core.constants import CHUNK_BATCHES, END, START
 from ...core.errors import GraphError
 from ...core.keys import ConstantKey
-from ..base import OperatorContext, Output
+from ...state.key_groups import key_groups_of
+from ..base import OperatorContext, Output, Pause, Steps
 from .slices import Slicing
+
+ALL_GROUPS = -1
 
 
 @dataclass(frozen=True)
 class Fired:
-    """The results of one window, one row each, with their keys."""
+    """The results of one window, one row each, with their keys.
+
+    `through`: these are the last ones of all key groups up to this one; None: more of the same
+    group follow."""
 
     window_end: int
     keys: pa.RecordBatch
     results: pa.RecordBatch
+    through: int | None = ALL_GROUPS
 
     def filter(self, chosen: npt.NDArray[np.bool_]) -> Fired:
         """Those rows of it."""
         at = pa.array(np.flatnonzero(chosen))
         return Fired(self.window_end, take_rows(self.keys, at), take_rows(self.results, at))
+
+    def parts(self, size: int, max_parallelism: int) -> Iterator[Fired]:
+        """Its rows in parts of at most `size`, cut between key groups where these are not larger,
+        each made when it is asked for. Without rows, none."""
+        if len(self.keys) <= size:
+            if len(self.keys):
+                yield self
+            return
+        groups = key_groups_of(self.keys, max_parallelism)
+        order = np.argsort(groups.astype(np.uint16), kind="stable")
+        ends = np.cumsum(np.bincount(groups, minlength=max_parallelism))
+        start = 0
+        while start < len(order):
+            through = int(np.searchsorted(ends, start + size, side="right")) - 1
+            stop = int(ends[through]) if through >= 0 else 0
+            whole = stop > start
+            if not whole:
+                stop = start + size
+            at = pa.array(order[start:stop])
+            keys, results = take_rows(self.keys, at), take_rows(self.results, at)
+            yield Fired(self.window_end, keys, results, through if whole else None)
+            start = stop
 
 
 class WindowOutput:
@@ -44,6 +73,7 @@ class WindowOutput:
         self._slicing = slicing
         self._name = ctx.name
         self._size = ctx.config.batch_size * CHUNK_BATCHES
+        self._max_parallelism = ctx.max_parallelism
         self._out = out
 
     def check(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
@@ -60,23 +90,23 @@ class WindowOutput:
                 "rename them upstream, or the aggregates"
             )
 
-    def emit(self, fired: Iterable[Fired]) -> None:
-        """Windows may be many and small, or one and large."""
+    def emit(
+        self, fired: Iterable[Fired], emitted: Callable[[Fired], Pause | None] | None = None
+    ) -> Steps:
+        """Windows may be many and small, or one and large. A pause after each batch but the last;
+        `emitted`, called with the last results in it, says of which kind."""
         waiting: list[Fired] = []
         held = 0
         for one in fired:
-            if held and held + len(one.keys) > self._size:
-                self._emit(waiting)
-                waiting, held = [], 0
-            waiting.append(one)
-            held += len(one.keys)
+            for part in one.parts(self._size, self._max_parallelism):
+                if held and held + len(part.keys) > self._size:
+                    self._out.emit(self._batch(waiting))
+                    yield None if emitted is None else emitted(waiting[-1])
+                    waiting, held = [], 0
+                waiting.append(part)
+                held += len(part.keys)
         if held:
-            self._emit(waiting)
-
-    def _emit(self, fired: list[Fired]) -> None:
-        output = self._batch(fired)
-        for start in range(0, len(output), self._size):
-            self._out.emit(output.slice(start, min(self._size, len(output) - start)))
+            self._out.emit(self._batch(waiting))
 
     def _batch(self, fired: list[Fired]) -> ColumnBatch:
         """All columns of several firings at once: small ones cost little each."""

@@ -12,7 +12,13 @@ from exchange_kit import batch, channel, marks_of, rows_of, settle, take_all, ta
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.clock import VirtualClock
 from strom.core.config import ExchangeConfig
-from strom.core.elements import CheckpointBarrier, EndOfData, StreamStatus, Watermark
+from strom.core.elements import (
+    MAX_TIMESTAMP,
+    CheckpointBarrier,
+    EndOfData,
+    StreamStatus,
+    Watermark,
+)
 from strom.core.errors import TransportError
 from strom.core.ids import ChannelId, CheckpointId
 
@@ -326,3 +332,56 @@ def test_views_travel_and_count_only_their_own_bytes(make: Any) -> None:
     assert element.data.column(0).to_pylist() == long[8000:8090]
     assert rest is None
     assert a.statistics().bytes_sent < SMALL.buffer_bytes
+
+
+def test_a_barrier_is_taken_before_what_says_nothing_of_records(make: Any) -> None:
+    """For a task whose outputs are full. Records and watermarks are never overtaken."""
+    a, b, out = pair(make)
+    barriers = [CheckpointBarrier(CheckpointId(n), 5) for n in (1, 2, 3)]
+    terminal = CheckpointBarrier(CheckpointId(4), 5, True)
+    out.write(batch(0, 3))
+    out.write_control(barriers[0])
+    out.write_control(Watermark(3))
+    out.write_control(barriers[1])
+    out.write_control(StreamStatus(False))
+    out.write_control(Watermark(MAX_TIMESTAMP))
+    out.write_control(EndOfData())
+    out.write_control(barriers[2])
+    out.write_control(terminal)
+    settle(a, b)
+    assert b.gate.poll_barrier() is None, "records are before it"
+    assert b.gate.poll() is not None
+    b.gate.block(0)
+    assert b.gate.poll_barrier() is None, "the channel is blocked"
+    b.gate.unblock_all()
+    assert b.gate.poll_barrier() == (0, barriers[0])
+    assert b.gate.poll_barrier() is None, "a watermark is before it"
+    validate(b)
+    assert b.gate.poll() == (0, Watermark(3))
+    assert b.gate.poll_barrier() == (0, barriers[1])
+    assert b.gate.poll_barrier() == (0, barriers[2])
+    assert b.gate.poll_barrier() is None
+    validate(b)
+    assert take_all(b) == [
+        (0, StreamStatus(False)),
+        (0, Watermark(MAX_TIMESTAMP)),
+        (0, EndOfData()),
+        (0, terminal),
+    ]
+
+
+def test_the_bound_counts_all_that_is_written_in_one_go(make: Any) -> None:
+    """Ten batches without a look at `available` are one large write."""
+    a, b, out = pair(make, SMALL)
+    for start in range(10):
+        out.write(batch(1000 * start, 1000))
+    held = a.statistics()
+    assert held.peak_in_flight_bytes <= held.bound_bytes
+    assert held.bound_bytes >= 80_000
+    settle(a, b)
+    while take_all(b):
+        settle(a, b)
+    assert out.available
+    small = out.largest_write
+    out.write(batch(0, 10))
+    assert out.largest_write == small, "the most so far"

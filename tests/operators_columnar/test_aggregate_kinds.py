@@ -34,6 +34,7 @@ from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.errors import TypeMismatchError
 from strom.core.keys import ColumnKey
+from strom.operators.base import run_to_end
 from strom.operators.row_folds.hyperloglog import estimate, register_and_rank
 from strom.operators.windows.columnar_windows import make_columnar_window
 from strom.state.key_groups import key_group, subtask_for
@@ -164,12 +165,12 @@ def feed(bench: Any, tasks: list[Any], steps: list[Any], contents: Any, assigner
         for index, task in enumerate(tasks):
             if isinstance(step, int):
                 task.now = max(step, getattr(task, "now", -(2**62)))
-                task.operator.process_watermark(task.now)
+                run_to_end(task.operator.process_watermark(task.now))
                 continue
             mine = [r for r in step if owner(r[0], len(tasks), bench.max_parallelism) == index]
             if not mine:
                 continue
-            task.operator.process(batch_of(mine))
+            run_to_end(task.operator.process(batch_of(mine)))
             for *row, stamp in mine:
                 for window in assigner.windows_at(stamp):
                     if window.max_timestamp() > getattr(task, "now", -(2**62)):
@@ -230,9 +231,9 @@ def test_a_late_but_allowed_record_fires_again(bench: Any) -> None:
     )
     task = bench.task(make_columnar_window(spec))
     rows: Rows = [("a", 1, 2.0, "x"), ("b", 2, 3.0, "y"), ("a", 4, 1.0, "z")]
-    task.operator.process(batch_of([(*rows[0], 1), (*rows[1], 2)]))
-    task.operator.process_watermark(12)
-    task.operator.process(batch_of([(*rows[2], 3)]))
+    run_to_end(task.operator.process(batch_of([(*rows[0], 1), (*rows[1], 2)])))
+    run_to_end(task.operator.process_watermark(12))
+    run_to_end(task.operator.process(batch_of([(*rows[2], 3)])))
     again = task.out.rows()[-1]
     assert again.k == "a"
     want = plain([model([rows[0], rows[2]]) for _, model in KINDS.values()])
@@ -254,8 +255,8 @@ def test_other_encodings_of_text(bench: Any, kind: pa.DataType) -> None:
     plain_text = batch.data.column("s").cast(pa.string())
     column = plain_text.dictionary_encode() if pa.types.is_dictionary(kind) else plain_text
     data = batch.data.set_column(3, "s", column.cast(kind))
-    task.operator.process(ColumnBatch(data, batch.timestamps))
-    task.operator.process_watermark(MAX_TIMESTAMP)
+    run_to_end(task.operator.process(ColumnBatch(data, batch.timestamps)))
+    run_to_end(task.operator.process_watermark(MAX_TIMESTAMP))
     (row,) = task.out.dicts()
     assert [row[name] for name, _ in aggregates] == [2, 2, ["x", "x"], ["y"], "x"]
 
@@ -277,7 +278,7 @@ def test_what_makes_no_sense_fails_with_the_first_batch(
     spec = WindowSpec(ColumnKey(("k",)), TumblingEventTimeWindows(10), function)
     task = bench.task(make_columnar_window(spec))
     with pytest.raises(TypeMismatchError, match=message):
-        task.operator.process(batch_of([("a", 1, 1.0, "x", 1)]))
+        run_to_end(task.operator.process(batch_of([("a", 1, 1.0, "x", 1)])))
 
 
 @pytest.mark.parametrize("size", [10, 500, 10_000, 200_000])
@@ -290,7 +291,7 @@ def test_approximate_counts_are_within_four_standard_errors(
     task = bench.task(make_columnar_window(spec))
     for _ in range(2):
         data = pa.record_batch({"k": ["a"] * size, "v": np.arange(size) * 7919})
-        task.operator.process(ColumnBatch(data, np.zeros(size, dtype=np.int64)))
-    task.operator.process_watermark(MAX_TIMESTAMP)
+        run_to_end(task.operator.process(ColumnBatch(data, np.zeros(size, dtype=np.int64))))
+    run_to_end(task.operator.process_watermark(MAX_TIMESTAMP))
     (row,) = task.out.rows()
     assert abs(row.n - size) <= 4 * 1.04 / 2 ** (precision / 2) * size + 1

@@ -31,6 +31,7 @@ from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from strom.core.errors import GraphError, TypeMismatchError
 from strom.core.keys import ColumnKey, ConstantKey, ExpressionKey, FunctionKey
+from strom.operators.base import run_to_end
 from strom.operators.windows.columnar_windows import make_columnar_window
 from strom.state.key_groups import key_group, subtask_for
 
@@ -115,13 +116,13 @@ def drive(bench: Any, tasks: list[Any], model: Model, steps: list[Any], skew: in
                 now = step if step in (MIN_TIMESTAMP, MAX_TIMESTAMP) else step - index * skew
                 if now >= getattr(task, "watermark", MIN_TIMESTAMP):
                     task.watermark = now
-                    task.operator.process_watermark(now)
+                    run_to_end(task.operator.process_watermark(now))
                     for key in mine:
                         model.watermarks[key] = max(model.watermarks[key], now)
                 continue
             records = [r for r in step if r[0][0] in mine]
             if records:
-                task.operator.process(stamped(SCHEMA, records))
+                run_to_end(task.operator.process(stamped(SCHEMA, records)))
                 for row, timestamp in records:
                     model.add(row, timestamp)
 
@@ -249,11 +250,11 @@ def test_windows_fire_in_order_before_the_watermark(bench: Any) -> None:
                       [5       15)
     """
     task = bench.task(make_columnar_window(spec_of(SlidingEventTimeWindows(10, 5), COUNT)))
-    task.operator.process(simple((1, 10, 1), (1, 20, 4), (2, 30, 6), (1, 40, 11)))
-    task.operator.process_watermark(8)
+    run_to_end(task.operator.process(simple((1, 10, 1), (1, 20, 4), (2, 30, 6), (1, 40, 11))))
+    run_to_end(task.operator.process_watermark(8))
     assert task.out.dicts() == [{"k": 1, "window_start": -5, "window_end": 5, "n": 2, "s": 30}]
     assert task.out.events[-1] == 8
-    task.operator.process_watermark(20)
+    run_to_end(task.operator.process_watermark(20))
     ends: list[Any] = []
     for event in task.out.events:
         known = [event] if isinstance(event, int) else [f"-{r.window_end}" for r in event.rows()]
@@ -273,44 +274,44 @@ def test_windows_fire_in_order_before_the_watermark(bench: Any) -> None:
 def test_a_late_but_allowed_record_fires_again_once_per_batch(bench: Any) -> None:
     spec = spec_of(TumblingEventTimeWindows(10), COUNT, lateness=5)
     task = bench.task(make_columnar_window(spec))
-    task.operator.process(simple((1, 1, 3), (2, 1, 4)))
-    task.operator.process_watermark(12)
-    task.operator.process(simple((1, 5, 3), (1, 6, 2)))
+    run_to_end(task.operator.process(simple((1, 1, 3), (2, 1, 4))))
+    run_to_end(task.operator.process_watermark(12))
+    run_to_end(task.operator.process(simple((1, 5, 3), (1, 6, 2))))
     assert [(r.k, r.n, r.s) for r in task.out.rows()] == [(1, 1, 1), (2, 1, 1), (1, 3, 12)]
-    task.operator.process_watermark(14)
+    run_to_end(task.operator.process_watermark(14))
     assert not [t for t in task.snapshot() if t.name == "slices"], "expired state is dropped"
-    task.operator.process(simple((1, 7, 3)))
+    run_to_end(task.operator.process(simple((1, 7, 3))))
     assert [tuple(r) for r in task.out.side["late"][0].rows()] == [(1, 7)]
 
 
 def test_dropped_late_records_are_counted(bench: Any) -> None:
     spec = WindowSpec(key=ColumnKey(("k",)), assigner=TumblingEventTimeWindows(10), function=COUNT)
     task = bench.task(make_columnar_window(spec))
-    task.operator.process_watermark(30)
-    task.operator.process(simple((1, 1, 3), (1, 1, 31)))
+    run_to_end(task.operator.process_watermark(30))
+    run_to_end(task.operator.process(simple((1, 1, 3), (1, 1, 31))))
     assert task.out.counts == {"numLateRecordsDropped": 1}
 
 
 def test_constant_and_computed_keys(bench: Any) -> None:
     everything = spec_of(TumblingEventTimeWindows(10), COUNT, key=ConstantKey())
     task = bench.task(make_columnar_window(everything))
-    task.operator.process(simple((1, 10, 1), (2, 20, 4)))
-    task.operator.process_watermark(MAX_TIMESTAMP)
+    run_to_end(task.operator.process(simple((1, 10, 1), (2, 20, 4))))
+    run_to_end(task.operator.process_watermark(MAX_TIMESTAMP))
     assert task.out.dicts() == [{"window_start": 0, "window_end": 10, "n": 2, "s": 30}]
     parity = ExpressionKey(((pl.col("k") % 2).alias("odd"),))
     task = bench.task(
         make_columnar_window(spec_of(TumblingEventTimeWindows(10), COUNT, key=parity))
     )
-    task.operator.process(simple((1, 10, 1), (3, 20, 4), (2, 5, 5)))
-    task.operator.process_watermark(MAX_TIMESTAMP)
+    run_to_end(task.operator.process(simple((1, 10, 1), (3, 20, 4), (2, 5, 5))))
+    run_to_end(task.operator.process_watermark(MAX_TIMESTAMP))
     assert [(r.odd, r.s) for r in task.out.rows()] == [(1, 30), (0, 5)]
 
 
 def test_object_records_become_columns(bench: Any) -> None:
     task = bench.task(make_columnar_window(spec_of(TumblingEventTimeWindows(10), COUNT)))
     values = [{"k": 1, "v": 2}, {"k": 1, "v": 3}]
-    task.operator.process(ObjectBatch(values, np.array([1, 2], dtype=np.int64)))
-    task.operator.process_watermark(MAX_TIMESTAMP)
+    run_to_end(task.operator.process(ObjectBatch(values, np.array([1, 2], dtype=np.int64))))
+    run_to_end(task.operator.process_watermark(MAX_TIMESTAMP))
     assert [(r.k, r.s) for r in task.out.rows()] == [(1, 5)]
 
 
@@ -318,8 +319,10 @@ def test_result_types(bench: Any) -> None:
     task = bench.task(
         make_columnar_window(spec_of(TumblingEventTimeWindows(10), BuiltinWindow(AGGREGATES)))
     )
-    task.operator.process(stamped(SCHEMA, [(("a", 1, 1.0, dt.date(1970, 1, 2), True, "x"), 1)]))
-    task.operator.process_watermark(MAX_TIMESTAMP)
+    run_to_end(
+        task.operator.process(stamped(SCHEMA, [(("a", 1, 1.0, dt.date(1970, 1, 2), True, "x"), 1)]))
+    )
+    run_to_end(task.operator.process_watermark(MAX_TIMESTAMP))
     schema = task.out.batches[0].data.schema
     types = {name: str(schema.field(name).type) for name in schema.names}
     assert types["total"] == types["n"] == types["low"] == "int64"
@@ -350,10 +353,10 @@ def test_buffers_are_compacted(bench: Any, assigner: Any, kind: Any) -> None:
             values = values if kind == "max" else range(14999 - start, 13999 - start, -1)
             data = {"k": [v % 400 for v in values], "v": values, "s": [words[v] for v in values]}
             stamps = np.array([1 + 5 * (v % 2) for v in values], dtype=np.int64)
-            task.operator.process(ColumnBatch(pa.record_batch(data), stamps))
+            run_to_end(task.operator.process(ColumnBatch(pa.record_batch(data), stamps)))
         held = sum(len(t.data) for t in task.snapshot() if t.kind == "buffer")
         assert held < 12000
-        task.operator.process_watermark(MAX_TIMESTAMP)
+        run_to_end(task.operator.process_watermark(MAX_TIMESTAMP))
         whole = [row for row in task.out.rows() if row.window_end == 10]
         extremes = range(14600, 15000) if kind == "max" else range(400)
         assert sorted(row.s for row in whole) == [words[v] for v in extremes]
@@ -362,8 +365,8 @@ def test_buffers_are_compacted(bench: Any, assigner: Any, kind: Any) -> None:
 def test_large_firings_are_chunked(bench: Any) -> None:
     spec = spec_of(TumblingEventTimeWindows(10), COUNT)
     task = bench.task(make_columnar_window(spec), config=JobConfig(batch_size=2))
-    task.operator.process(simple(*[(k, 1, 1) for k in range(20)]))
-    task.operator.process_watermark(MAX_TIMESTAMP)
+    run_to_end(task.operator.process(simple(*[(k, 1, 1) for k in range(20)])))
+    run_to_end(task.operator.process_watermark(MAX_TIMESTAMP))
     assert [len(b) for b in task.out.batches] == [8, 8, 4]
 
 
@@ -382,16 +385,16 @@ def test_errors_say_what_is_wrong(bench: Any) -> None:
     spec = spec_of(TumblingEventTimeWindows(10), COUNT)
     task = bench.task(make_columnar_window(spec))
     with pytest.raises(TypeMismatchError, match="without timestamp"):
-        task.operator.process(simple((1, 1, 1)).with_timestamps(None))
+        run_to_end(task.operator.process(simple((1, 1, 1)).with_timestamps(None)))
     words = BuiltinWindow((("s", sum_("k")),))
     task = bench.task(make_columnar_window(spec_of(TumblingEventTimeWindows(10), words)))
     with pytest.raises(TypeMismatchError, match=r"sum\(k\).*string cannot be added"):
-        task.operator.process(stamped(SCHEMA, [(("a", 1, 1.0, None, True, "x"), 1)]))
+        run_to_end(task.operator.process(stamped(SCHEMA, [(("a", 1, 1.0, None, True, "x"), 1)])))
     twice = BuiltinWindow((("k", count()),))
     task = bench.task(make_columnar_window(spec_of(TumblingEventTimeWindows(10), twice)))
     with pytest.raises(GraphError, match=r"'the operator'.*'k'"):
-        task.operator.process(simple((1, 1, 1)))
+        run_to_end(task.operator.process(simple((1, 1, 1))))
     task = bench.task(make_columnar_window(spec))
-    task.operator.process(simple((1, 2**62, 1)))
+    run_to_end(task.operator.process(simple((1, 2**62, 1))))
     with pytest.raises(TypeMismatchError, match="int64"):
-        task.operator.process(simple((1, 2**62, 1)))
+        run_to_end(task.operator.process(simple((1, 2**62, 1))))

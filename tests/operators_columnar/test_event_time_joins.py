@@ -24,6 +24,7 @@ from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from strom.core.key_types import widened_keys
 from strom.core.keys import ColumnKey, ExpressionKey
+from strom.operators.base import run_to_end
 from strom.operators.registry import build_operator
 from strom.state.key_groups import key_groups_of, subtask_for
 
@@ -152,12 +153,12 @@ class Run:
                 dtype=np.int64,
             )
             if len(mine):
-                task.operator.process(batch.take(mine), side)
+                run_to_end(task.operator.process(batch.take(mine), side))
 
     def advance(self, subtask: int, mark: int) -> None:
         task = self.tasks[subtask]
         self.clocks[subtask] = mark
-        task.operator.process_watermark(mark)
+        run_to_end(task.operator.process_watermark(mark))
         for group in range(task.groups.first, task.groups.last + 1):
             self.watermarks[group] = max(mark, self.watermarks.get(group, MIN_TIMESTAMP))
 
@@ -170,8 +171,8 @@ class Run:
         for subtask, task in enumerate(self.tasks):
             self.advance(subtask, MAX_TIMESTAMP)
             for port in (0, 1):
-                task.operator.end_input(port)
-            task.operator.finish()
+                run_to_end(task.operator.end_input(port))
+            run_to_end(task.operator.finish())
         self.collect()
 
 

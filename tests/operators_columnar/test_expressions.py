@@ -13,6 +13,7 @@ import pytest
 from strom.api.specs.records import ExpressionSpec
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.errors import OperatorError
+from strom.operators.base import run_to_end
 
 STAMPS = np.array([10, 20, 30], dtype=np.int64)
 
@@ -24,7 +25,7 @@ def batch() -> ColumnBatch:
 
 def run(bench: Any, kind: Any, *expressions: Any, given: Any = None) -> Any:
     task = bench.task(ExpressionSpec(kind, expressions))
-    task.operator.process(batch() if given is None else given)
+    run_to_end(task.operator.process(batch() if given is None else given))
     return task.out.batches[0] if task.out.batches else None
 
 
@@ -112,8 +113,10 @@ def test_polars_errors_name_the_expression(bench: Any) -> None:
 def test_schema_is_stable_and_may_change(bench: Any) -> None:
     task = bench.task(ExpressionSpec("select", (pl.col("a").cast(pl.String),)))
     for values in ([1], [None, 2]):
-        task.operator.process(ColumnBatch(pa.record_batch({"a": pa.array(values, pa.int64())})))
-    task.operator.process(ColumnBatch(pa.record_batch({"x": [1.0], "a": [2.5]})))
+        run_to_end(
+            task.operator.process(ColumnBatch(pa.record_batch({"a": pa.array(values, pa.int64())})))
+        )
+    run_to_end(task.operator.process(ColumnBatch(pa.record_batch({"x": [1.0], "a": [2.5]}))))
     schemas = [b.data.schema for b in task.out.batches]
     assert schemas[0] == schemas[1] == schemas[2]
     assert task.out.rows() == [("1",), (None,), ("2",), ("2.5",)]

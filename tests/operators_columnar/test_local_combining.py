@@ -30,6 +30,7 @@ from strom.core.keys import ColumnKey, ConstantKey, ExpressionKey
 from strom.core.partials import PartialKey, layout_of
 from strom.engine.exchange.partitioners import make_selector
 from strom.engine.graph.model import KeyGroups
+from strom.operators.base import run_to_end
 from strom.operators.combining import worth as combining_worth
 from strom.operators.registry import build_operator
 from strom.operators.time.valve import WatermarkValve
@@ -150,7 +151,7 @@ class Pipeline:
         events = [element]
         if self._combining:
             task = self._locals[sender]
-            run(task.operator)
+            run_to_end(run(task.operator))
             events = list(task.out.events)
             task.out.events.clear()
         for event in events:
@@ -159,7 +160,7 @@ class Pipeline:
     def _deliver(self, sender: int, event: Any) -> None:
         if isinstance(event, ColumnBatch):
             for target, part in self._selectors[sender].split(event):
-                self._windows[target].operator.process(part)
+                run_to_end(self._windows[target].operator.process(part))
             return
         for window, valve in zip(self._windows, self._valves, strict=True):
             if isinstance(event, bool):
@@ -168,7 +169,7 @@ class Pipeline:
                 actions = [] if event is None else valve.on_watermark(sender, event)
             for action in actions:
                 if isinstance(action, Watermark):
-                    window.operator.process_watermark(action.timestamp)
+                    run_to_end(window.operator.process_watermark(action.timestamp))
 
     def _collect(self) -> None:
         for window in self._windows:
@@ -268,7 +269,7 @@ def local(bench: Any, function: Any, assigner: Any = None, **settings: Any) -> A
 def push(task: Any, *records: tuple[str, int, int]) -> None:
     """(key, value, time)"""
     rows = [((k, 0, v, None, None), time) for k, v, time in records]
-    task.operator.process(batch_of(rows))
+    run_to_end(task.operator.process(batch_of(rows)))
 
 
 def sent(task: Any) -> list[Any]:
@@ -300,11 +301,11 @@ def test_partials_leave_before_the_watermark_that_completes_a_window(bench: Any)
     """
     task = local(bench, COUNT)
     push(task, ("a", 1, 1), ("a", 1, 3), ("b", 1, 5), ("a", 1, 11))
-    task.operator.process_watermark(7)
+    run_to_end(task.operator.process_watermark(7))
     assert sent(task) == [7]
-    task.operator.process_watermark(12)
+    run_to_end(task.operator.process_watermark(12))
     assert sent(task) == [("a", 9, 2), ("b", 9, 1), 12]
-    task.operator.process_watermark(MAX_TIMESTAMP)
+    run_to_end(task.operator.process_watermark(MAX_TIMESTAMP))
     assert sent(task) == [("a", 19, 1), MAX_TIMESTAMP]
 
 
@@ -318,9 +319,9 @@ def test_a_slice_leaves_with_the_first_of_its_windows(bench: Any) -> None:
     """
     task = local(bench, COUNT, SlidingEventTimeWindows(10, 5))
     push(task, ("x", 1, 7))
-    task.operator.process_watermark(8)
+    run_to_end(task.operator.process_watermark(8))
     assert sent(task) == [8]
-    task.operator.process_watermark(9)
+    run_to_end(task.operator.process_watermark(9))
     assert sent(task) == [("x", 9, 1), 9]
 
 
@@ -332,10 +333,10 @@ def test_late_records_are_not_held(bench: Any) -> None:
                                           not yet for the window operator, which is told of both
     """
     task = local(bench, COUNT)
-    task.operator.process_watermark(12)
+    run_to_end(task.operator.process_watermark(12))
     push(task, ("x", 1, 4), ("y", 1, 15), ("x", 1, 5))
     assert sent(task) == [12, ("x", 9, 2)]
-    task.operator.finish()
+    run_to_end(task.operator.finish())
     assert sent(task) == [("y", 19, 1)]
 
 
@@ -373,9 +374,9 @@ def test_an_idle_input_holds_nothing_and_little_afterwards(bench: Any) -> None:
     task.operator.process_status(True)
     push(task, ("b", 1, 2))
     start = task.ctx.clock.now_ms()
-    task.operator.on_processing_time(start + 9)
+    run_to_end(task.operator.on_processing_time(start + 9))
     assert sent(task) == [True]
-    task.operator.on_processing_time(start + 10)
+    run_to_end(task.operator.on_processing_time(start + 10))
     assert sent(task) == [("b", 9, 1)]
 
 
@@ -390,7 +391,7 @@ def test_beaten_records_are_left_out(bench: Any) -> None:
     assert sent(task) == [("a", 2), ("a", 3)]
     push(task, ("a", 6, 4), ("a", 2, 12))
     assert sent(task) == [("a", 12)]
-    task.operator.process_watermark(9)
+    run_to_end(task.operator.process_watermark(9))
     push(task, ("a", 1, 5))
     assert sent(task) == [9, ("a", 5)], "late here: the window operator counts it"
 
@@ -404,7 +405,11 @@ def test_types_without_flat_accumulators_go_by(bench: Any) -> None:
 def test_a_key_called_as_an_accumulator_goes_by(bench: Any) -> None:
     spec = WindowSpec(ColumnKey(("__rows",)), TumblingEventTimeWindows(10), COUNT)
     task = bench.task(LocalCombineSpec(spec))
-    task.operator.process(ColumnBatch(pa.record_batch({"__rows": ["a", "a"]}), np.array([1, 2])))
+    run_to_end(
+        task.operator.process(
+            ColumnBatch(pa.record_batch({"__rows": ["a", "a"]}), np.array([1, 2]))
+        )
+    )
     assert sent(task) == [("a", 1), ("a", 2)]
 
 
@@ -412,8 +417,8 @@ def test_sums_of_floats_keep_their_order_where_there_is_one(bench: Any) -> None:
     function = BuiltinWindow((("total", sum_("f")),))
     for parallelism, partials in ((1, False), (2, True)):
         task = local(bench, function, parallelism=parallelism)
-        task.operator.process(batch_of([(("a", 0, 1, 0.1, None), 1)]))
-        task.operator.finish()
+        run_to_end(task.operator.process(batch_of([(("a", 0, 1, 0.1, None), 1)])))
+        run_to_end(task.operator.finish())
         (batch,) = task.out.batches
         assert (layout_of(batch.data.schema) is not None) is partials
 
@@ -445,14 +450,14 @@ def test_a_layout_that_does_not_fit_is_refused(bench: Any) -> None:
         values = [["a"], [1], [1], [1.0], [None], ["a"]]
         arrays = [pa.array(v, f.type) for v, f in zip(values, schema, strict=True)]
         data = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        task.operator.process(ColumnBatch(data, np.array([1])))
-        task.operator.finish()
+        run_to_end(task.operator.process(ColumnBatch(data, np.array([1]))))
+        run_to_end(task.operator.finish())
         (partials,) = task.out.batches
         if schema is SCHEMA:
-            window.operator.process(partials)
+            run_to_end(window.operator.process(partials))
         else:
             with pytest.raises(Exception, match="declare a schema upstream"):
-                window.operator.process(partials)
+                run_to_end(window.operator.process(partials))
 
 
 def test_what_is_not_combined() -> None:

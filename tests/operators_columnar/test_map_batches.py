@@ -12,6 +12,7 @@ import pytest
 from strom.api.specs.records import MapBatchesSpec
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.errors import TypeMismatchError
+from strom.operators.base import run_to_end
 
 STAMPS = np.array([30, 10], dtype=np.int64)
 IN = ColumnBatch(pa.record_batch({"a": [1, 2], "s": ["x", "y"]}), STAMPS)
@@ -19,7 +20,7 @@ IN = ColumnBatch(pa.record_batch({"a": [1, 2], "s": ["x", "y"]}), STAMPS)
 
 def run(bench: Any, function: Any, **options: Any) -> Any:
     task = bench.task(MapBatchesSpec(function, **options))
-    task.operator.process(IN)
+    run_to_end(task.operator.process(IN))
     return task.out.batches[0] if task.out.batches else None
 
 
@@ -95,8 +96,8 @@ class Model:
 def test_a_class_is_made_once_per_subtask(bench: Any) -> None:
     Model.log.clear()
     task = bench.task(MapBatchesSpec(Model))
-    task.operator.process(IN)
-    task.operator.process(IN)
+    run_to_end(task.operator.process(IN))
+    run_to_end(task.operator.process(IN))
     task.operator.close()
     assert [row.calls for row in task.out.rows()] == [1, 2]
     assert Model.log == ["made", "open the operator", "close"]

@@ -15,6 +15,7 @@ from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.errors import StateError, TypeMismatchError
 from strom.core.keys import ColumnKey, FunctionKey
 from strom.core.row import Row
+from strom.operators.base import run_to_end
 from strom.operators.rolling.choice import make_rolling
 from strom.state.key_groups import key_group, subtask_for
 
@@ -73,7 +74,7 @@ def run(bench: Any, spec: RollingSpec, batches: list[list[Any]], make: Any, cut:
                 if subtask_for(key_group(row[0], limit), len(tasks), limit) == index
             ]
             if at:
-                task.operator.process(make([batch[i] for i in at]))
+                run_to_end(task.operator.process(make([batch[i] for i in at])))
                 found.update(zip(at, task.out.batches[-1].rows(), strict=True))
         results.extend(tuple(found[i]) for i in range(len(batch)))
     return results
@@ -128,7 +129,7 @@ class Record:
 def test_records_of_every_kind(bench: Any, records: Any, field: Any, want: Any) -> None:
     spec = RollingSpec(key=FunctionKey(lambda r: 0), kind="sum", field=field)
     task = bench.task(spec)
-    task.operator.process(ObjectBatch(list(records), np.array([7, 8], dtype=np.int64)))
+    run_to_end(task.operator.process(ObjectBatch(list(records), np.array([7, 8], dtype=np.int64))))
     (batch,) = task.out.batches
     assert batch.values == want
     assert list(map(type, batch.values)) == list(map(type, want))
@@ -139,7 +140,7 @@ def test_text_extremes_take_the_row_face_and_stay_columns(bench: Any) -> None:
     spec = RollingSpec(key=ColumnKey(("k",)), kind="max", field="s")
     task = bench.task(spec)
     data = pa.record_batch({"k": [1, 1, 1], "s": ["b", "a", "c"]})
-    task.operator.process(ColumnBatch(data))
+    run_to_end(task.operator.process(ColumnBatch(data)))
     (batch,) = task.out.batches
     assert batch.data.schema == data.schema
     assert batch.data.column("s").to_pylist() == ["b", "b", "c"]
@@ -149,7 +150,7 @@ def test_types(bench: Any) -> None:
     data = pa.record_batch({"k": [1], "v": pa.array([3], pa.int32())})
     for kind, want in (("sum", pa.int64()), ("min", pa.int32()), ("max_by", pa.int32())):
         task = bench.task(RollingSpec(key=ColumnKey(("k",)), kind=kind, field="v"))
-        task.operator.process(ColumnBatch(data))
+        run_to_end(task.operator.process(ColumnBatch(data)))
         assert task.out.batches[0].data.schema.field("v").type == want
 
 
@@ -157,10 +158,10 @@ def test_types(bench: Any) -> None:
 def test_errors(bench: Any, key: Any) -> None:
     task = bench.task(RollingSpec(key=key, kind="sum", field="nope"))
     with pytest.raises(TypeMismatchError, match="nope"):
-        task.operator.process(columns([(1, 1, 1)], False))
+        run_to_end(task.operator.process(columns([(1, 1, 1)], False)))
     task = bench.task(RollingSpec(key=key, kind="sum", field="v"))
     with pytest.raises(TypeMismatchError, match="int64"):
-        task.operator.process(columns([(1, 2**62, 1), (1, 2**62, 1)], False))
+        run_to_end(task.operator.process(columns([(1, 2**62, 1), (1, 2**62, 1)], False)))
 
 
 def test_subtasks_that_chose_different_faces_cannot_be_merged(bench: Any) -> None:
@@ -175,10 +176,10 @@ def test_subtasks_that_chose_different_faces_cannot_be_merged(bench: Any) -> Non
 def test_a_bound_operator_converts_batches_of_the_other_kind(bench: Any) -> None:
     spec = RollingSpec(key=ColumnKey(("k",)), kind="sum", field="v")
     task = bench.task(make_rolling(spec))
-    task.operator.process(columns([(1, 1, 1)], False))
-    task.operator.process(ObjectBatch([{"k": 1, "v": 4, "n": 2}]))
+    run_to_end(task.operator.process(columns([(1, 1, 1)], False)))
+    run_to_end(task.operator.process(ObjectBatch([{"k": 1, "v": 4, "n": 2}])))
     assert task.out.rows() == [(1, 1, 1), (1, 5, 2)]
     task = bench.task(make_rolling(spec))
-    task.operator.process(ObjectBatch([{"k": 1, "v": 4, "n": 2}]))
-    task.operator.process(columns([(1, 1, 1)], False))
+    run_to_end(task.operator.process(ObjectBatch([{"k": 1, "v": 4, "n": 2}])))
+    run_to_end(task.operator.process(columns([(1, 1, 1)], False)))
     assert task.out.rows() == [{"k": 1, "v": 4, "n": 2}, (1, 5, 1)]

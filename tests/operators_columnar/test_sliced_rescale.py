@@ -28,6 +28,7 @@ from strom.api.windows.time_windows import (
 from strom.core.batch import ColumnBatch
 from strom.core.clock import VirtualClock
 from strom.core.keys import ColumnKey
+from strom.operators.base import run_to_end
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.windows.columnar_windows import make_columnar_window
 from strom.state.key_groups import key_group, subtask_for
@@ -64,16 +65,16 @@ def push(bench: Any, tasks: list[Any], records: list[Any]) -> None:
     for number, task in enumerate(tasks):
         mine = [r for r in records if index(bench, r[0], len(tasks)) == number]
         if mine:
-            task.operator.process(batch(mine))
+            run_to_end(task.operator.process(batch(mine)))
 
 
 def advance(task: Any, base: int, by: int, clock: bool) -> None:
     if not clock:
-        task.operator.process_watermark(by)
+        run_to_end(task.operator.process_watermark(by))
         return
     for now in range(task.ctx.clock.now_ms(), base + by + 1):
         task.ctx.clock.advance_to(now)
-        task.operator.on_processing_time(now)
+        run_to_end(task.operator.on_processing_time(now))
 
 
 def alone(spec: WindowSpec, before: list[Any], after: list[Any], times: Any, clock: bool) -> Any:
@@ -108,7 +109,7 @@ def test_each_key_fires_as_if_alone(
     if clock:  # there is one clock: keys go on at the later time
         for task in new:
             task.ctx.clock.advance_to(base + max(first, second))
-            task.operator.on_processing_time(task.ctx.clock.now_ms())
+            run_to_end(task.operator.on_processing_time(task.ctx.clock.now_ms()))
     push(bench, new, after)
     for task in new:
         advance(task, base, 60, clock)

@@ -11,7 +11,7 @@ import pytest
 from strom.core.clock import VirtualClock
 from strom.core.config import JobConfig
 from strom.core.ids import KeyGroupRange, OperatorId
-from strom.operators.base import OperatorContext
+from strom.operators.base import OperatorContext, run_to_end
 from strom.state.operator_state import OperatorStateBackend
 
 
@@ -68,7 +68,7 @@ class Setup:
 
     def tick(self, delta_ms: int) -> None:
         self.clock.advance_ms(delta_ms)
-        self.operator.on_processing_time(self.clock.now_ms())
+        run_to_end(self.operator.on_processing_time(self.clock.now_ms()))
 
 
 @pytest.fixture

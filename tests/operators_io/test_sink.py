@@ -10,6 +10,7 @@ import pytest
 from strom.api.specs.records import SinkSpec
 from strom.core.batch import ObjectBatch
 from strom.core.errors import OperatorError
+from strom.operators.base import run_to_end
 from strom.operators.io.sink import SinkOperator
 
 
@@ -58,7 +59,7 @@ def sink(writer: Writer) -> SinkOperator:
 
 
 def write(setup: Any, *values: Any) -> None:
-    setup.operator.process(ObjectBatch(list(values)))
+    run_to_end(setup.operator.process(ObjectBatch(list(values))))
 
 
 both = pytest.mark.parametrize("writer", [False, True], indirect=True, ids=["direct", "deferred"])
@@ -172,7 +173,7 @@ def test_a_failing_deferred_prepare_names_the_operator_every_time(start: Any) ->
 def test_nothing_is_committed_by_finish(start: Any, writer: Writer) -> None:
     setup = start(sink(writer))
     write(setup, "a")
-    setup.operator.finish()
+    run_to_end(setup.operator.finish())
     assert writer.log == []
     setup.snapshot(9).tables()
     setup.operator.notify_checkpoint_complete(9)

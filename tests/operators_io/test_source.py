@@ -14,7 +14,7 @@ from strom.api.watermarks import WatermarkGenerator, WatermarkStrategy
 from strom.core.batch import ObjectBatch
 from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP
-from strom.operators.base import PollStatus
+from strom.operators.base import PollStatus, run_to_end
 from strom.operators.io.source import ASK_AGAIN_MS, ReplayableSourceOperator
 from strom.state.operator_state import OperatorStateBackend
 
@@ -141,7 +141,7 @@ def test_periodic_watermarks_keep_their_interval(start: Any, reader: Any, split:
     assert setup.out.of("watermark") == []
     setup.tick(1)
     setup.operator.poll()
-    setup.operator.on_processing_time(setup.clock.now_ms())
+    run_to_end(setup.operator.on_processing_time(setup.clock.now_ms()))
     assert setup.out.of("watermark") == [0]
     assert setup.wakes[-1] == setup.clock.now_ms() + 10
 

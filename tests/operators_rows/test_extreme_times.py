@@ -127,7 +127,7 @@ def test_the_last_windows_there_are_fire():
 
 
 @dataclass(frozen=True)
-class Endless(strom.api.windows.Window):
+class Endless(strom.api.windows.base.Window):
     """A window of a user's own, which ends behind the last watermark."""
 
     def max_timestamp(self):

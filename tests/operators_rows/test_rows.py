@@ -102,7 +102,7 @@ def test_flat_map():
 def test_flat_map_sends_a_batch_whenever_there_is_enough():
     harness = OperatorHarness(FlatMapSpec(range), config=JobConfig(batch_size=4))
     harness.push([3, 2, 0, 1], timestamps=[1, 2, 3, 4])
-    assert [len(batch) for batch in harness.batches()] == [5, 1]
+    assert [len(batch) for batch in harness.batches()] == [4, 2]
     assert [ts for _, ts in harness.stamped_outputs()] == [1, 1, 1, 2, 2, 4]
 
 

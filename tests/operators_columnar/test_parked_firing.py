@@ -1,0 +1,158 @@
+"""A window of many keys fires in steps: at each pause a checkpoint may be taken, from which a
+restored operator goes on with exactly what is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from strom.api.aggregates import count, max_
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, WindowSpec
+from strom.api.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from strom.core.batch import ColumnBatch
+from strom.core.config import JobConfig
+from strom.core.elements import Watermark
+from strom.core.ids import KeyGroupRange
+from strom.core.keys import ColumnKey
+from strom.operators.windows.choice import make_window_operator
+from strom.state.key_groups import key_groups_of
+from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables, regroup
+
+GROUPS = 16
+CONFIG = JobConfig(batch_size=5, max_parallelism=GROUPS)
+"""Firings go out in batches of at most 20 results."""
+
+KEYS = 130
+SPECS = {
+    "tumbling": (
+        TumblingEventTimeWindows.of(10),
+        BuiltinWindow((("n", count()), ("m", max_("v")))),
+    ),
+    "sliding": (SlidingEventTimeWindows.of(20, 10), BuiltinWindow((("n", count()),))),
+    "extremes": (TumblingEventTimeWindows.of(10), ExtremeWindow("v", "max", True)),
+}
+
+
+def harness_of(kind: str, **settings: Any) -> OperatorHarness:
+    assigner, function = SPECS[kind]
+    spec = WindowSpec(ColumnKey(("k",)), assigner, function, allowed_lateness_ms=5)
+    return OperatorHarness(
+        make_window_operator(spec), config=CONFIG, max_parallelism=GROUPS, **settings
+    )
+
+
+def records(times: list[int], keys: int = KEYS) -> ColumnBatch:
+    """A record of each key at each time."""
+    k = np.tile(np.arange(keys), len(times))
+    stamps = np.repeat(np.array(times, dtype=np.int64), keys)
+    names = pa.array([f"key {n}" for n in k.tolist()])
+    return ColumnBatch(pa.record_batch({"k": names, "v": k * 10 + stamps}), stamps)
+
+
+def rows(harness: OperatorHarness) -> list[Any]:
+    return [tuple(row) for row in harness.outputs()]
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_firing_goes_out_in_batches_and_the_watermark_behind_them(kind: str) -> None:
+    harness = harness_of(kind)
+    harness.push(records([3, 4, 15]))
+    harness.pausing = True
+    harness.watermark(12)
+    assert len(harness.batches()) == 1
+    assert harness.controls() == []
+    steps = 1
+    while harness.busy:
+        harness.resume()
+        steps += 1
+    assert steps > KEYS / 20
+    assert all(len(batch) <= 20 for batch in harness.batches())
+    assert harness.output.elements[-1] == Watermark(12)
+    whole = harness_of(kind)
+    whole.push(records([3, 4, 15]))
+    whole.watermark(12)
+    assert Counter(rows(whole)) == Counter(rows(harness))
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_a_checkpoint_at_any_pause_holds_what_is_missing_and_no_more(kind: str) -> None:
+    """Restored at the same parallelism and at two, with a record late for what has fired."""
+    after = records([8, 13, 25], keys=40)
+    whole = harness_of(kind)
+    whole.push(records([3, 4, 15]))
+    whole.watermark(17)
+    whole.push(after)
+    whole.watermark(60)
+    expected = Counter(rows(whole))
+    late = whole.metrics.get_count("numLateRecordsDropped")
+    assert late == 40 if kind != "sliding" else late == 0
+    for pause in range(100):
+        first = harness_of(kind)
+        first.push(records([3, 4, 15]))
+        first.pausing = True
+        first.watermark(17)
+        first.resume(pause)
+        if not first.busy:
+            break
+        if not first.settled:
+            continue
+        snapshot = first.snapshot()
+        before = rows(first)
+        for ranges in ([(0, GROUPS - 1)], [(0, 6), (7, GROUPS - 1)]):
+            found = Counter(before)
+            dropped = 0
+            for low, high in ranges:
+                groups = KeyGroupRange(low, high)
+                second = harness_of(kind, restored=cut(snapshot, groups), key_groups=groups)
+                second.push(of_groups(after, groups))
+                second.watermark(60)
+                found.update(rows(second))
+                dropped += second.metrics.get_count("numLateRecordsDropped")
+            assert found == expected, (pause, ranges)
+            assert dropped == late
+        first.resume(None)
+        first.pausing = False
+        first.push(after)
+        first.watermark(60)
+        assert Counter(rows(first)) == expected, "the snapshot changed nothing"
+    assert 3 < pause < 99
+
+
+def cut(snapshot: OperatorSnapshotTables, groups: KeyGroupRange) -> OperatorSnapshotTables:
+    return regroup([snapshot], groups)
+
+
+def of_groups(batch: ColumnBatch, groups: KeyGroupRange) -> ColumnBatch:
+    numbers = key_groups_of(batch.data.select(["k"]), GROUPS)
+    return batch.take(np.flatnonzero((numbers >= groups.first) & (numbers <= groups.last)))
+
+
+def test_the_least_may_be_missing_of_several_subtasks() -> None:
+    """Two subtasks of which one had fired all, the other had not: continued as one."""
+    halves = [KeyGroupRange(0, 7), KeyGroupRange(8, GROUPS - 1)]
+    expected: Counter[Any] = Counter()
+    found: Counter[Any] = Counter()
+    snapshots = []
+    for groups, pausing in zip(halves, (False, True), strict=True):
+        half = harness_of("tumbling", key_groups=groups)
+        half.push(of_groups(records([3, 15]), groups))
+        half.pausing = pausing
+        half.watermark(12)
+        half.resume(2)
+        while half.busy and not half.settled:
+            half.resume()
+        assert half.busy is pausing
+        snapshots.append(half.snapshot())
+        found.update(rows(half))
+    whole = harness_of("tumbling")
+    whole.push(records([3, 15]))
+    whole.watermark(60)
+    expected.update(rows(whole))
+    both = regroup(snapshots, KeyGroupRange(0, GROUPS - 1))
+    second = harness_of("tumbling", restored=both)
+    second.watermark(60)
+    found.update(rows(second))
+    assert found == expected

@@ -1,0 +1,60 @@
+"""A snapshot waits while an operator stands in the middle of what only it knows of."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from strom.core.elements import CheckpointBarrier
+from strom.core.ids import CheckpointId
+from strom.engine.task.checkpointing import TaskCheckpoints
+
+
+class Recording(TaskCheckpoints):
+    """Of a source task; notes which snapshots are taken."""
+
+    def __init__(self) -> None:
+        self.chain: Any = SimpleNamespace(settled=True, notify_aborted=lambda n: None)
+        self.taken: list[int] = []
+        nothing: Any = None
+        deployment: Any = SimpleNamespace(inputs=())
+        super().__init__(deployment, self.chain, *[nothing] * 5)
+
+    def _snapshot(self, barrier: CheckpointBarrier, alignment_ms: float) -> None:
+        self.taken.append(barrier.checkpoint_id)
+
+
+def barrier(number: int) -> CheckpointBarrier:
+    return CheckpointBarrier(CheckpointId(number), 0)
+
+
+def test_it_is_taken_at_once_if_it_can_be() -> None:
+    checkpoints = Recording()
+    checkpoints.trigger(barrier(1))
+    assert checkpoints.taken == [1]
+    assert not checkpoints.waiting
+
+
+def test_it_waits_until_the_chain_is_settled_in_order() -> None:
+    checkpoints = Recording()
+    checkpoints.chain.settled = False
+    checkpoints.trigger(barrier(1))
+    checkpoints.trigger(barrier(2))
+    assert checkpoints.waiting
+    assert not checkpoints.take_waiting()
+    assert checkpoints.taken == []
+    checkpoints.chain.settled = True
+    assert checkpoints.take_waiting()
+    assert checkpoints.taken == [1, 2]
+    assert not checkpoints.waiting
+
+
+def test_one_that_is_given_up_is_not_taken() -> None:
+    checkpoints = Recording()
+    checkpoints.chain.settled = False
+    for number in (1, 2, 3):
+        checkpoints.trigger(barrier(number))
+    checkpoints.on_aborted(CheckpointId(2))
+    checkpoints.chain.settled = True
+    checkpoints.take_waiting()
+    assert checkpoints.taken == [3]
