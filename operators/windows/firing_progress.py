@@ -17,7 +17,7 @@ from ...state.backend import KeyedStateBackend
 from ...state.key_groups import key_groups_of, owned_groups
 from ...state.window_progress import WindowProgress
 from ..base import IN_STATE, Pause
-from .window_output import ALL_GROUPS, Fired
+from .fired_slices import ALL_GROUPS, Fired
 
 SCHEMA = pa.schema([pa.field("fired", pa.int64())])
 
@@ -64,13 +64,14 @@ class FiringProgress:
         chosen: npt.NDArray[np.bool_] = due[key_groups_of(keys, self._max_parallelism)]
         return chosen
 
-    def emitted(self, fired: Fired) -> Pause | None:
-        """All up to these results is emitted: how the work pauses there."""
+    def emitted(self, fired: list[Fired]) -> Pause | None:
+        """All up to the last of these results is emitted: how the work pauses there."""
         assert self._fired is not None
-        if fired.through is None:
+        last = fired[-1]
+        if last.through is None:
             return None
-        done = slice(None) if fired.through == ALL_GROUPS else slice(fired.through + 1)
-        self._fired[done] = np.maximum(self._fired[done], fired.window_end - 1)
+        done = slice(None) if last.through == ALL_GROUPS else slice(last.through + 1)
+        self._fired[done] = np.maximum(self._fired[done], last.window_end - 1)
         return IN_STATE
 
     def end(self) -> None:

@@ -28,15 +28,15 @@ import pyarrow as pa
 
 from ...api.specs.windows import WindowSpec
 from ...core.arrays import Int64s, Slots
-from ...core.batch import Batch, take_column
+from ...core.batch import take_column
 from ..base import Operator, Steps, Work
 from ..slots.slot_kinds import runs_on_slots
-from .bounded_output import BoundedOutput
-from .columnar_windows import Arguments, ColumnarWindowOperator
+from .operator import WindowOperator
 from .pane_rules import PaneRule, rule_of
 from .panes import NEVER, SEEN, TICK, WINDOW, PaneStore
-from .slices import CumulateSlicing, Slicing, runs_by_slice
+from .slices import CumulateSlicing, Slicing, check_time, runs_by_slice
 from .window_firing import slicing_of
+from .windower import NO_ROWS, LateRows, Records, Site, Time, Windower
 
 
 def make_pane_window(spec: WindowSpec) -> Operator | None:
@@ -44,10 +44,7 @@ def make_pane_window(spec: WindowSpec) -> Operator | None:
     slicing, rule = slicing_of(spec.assigner), rule_of(spec)
     if slicing is None or rule is None or not runs_on_slots(spec.function):
         return None
-    return PaneWindowOperator(spec, slicing, rule)
-
-
-_NO_ROWS: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    return WindowOperator(spec, PaneWindower(slicing, rule))
 
 
 @dataclass(frozen=True)
@@ -68,92 +65,79 @@ class PaneRows:
         return PaneRows(keys, windows, inputs, self.numbers[rows], self.times[rows])
 
 
-class PaneWindowOperator(ColumnarWindowOperator):
+class PaneWindower(Windower):
     """`_next`: no later than the least tick, of each window that ticks. State: see `panes`."""
 
-    def __init__(self, spec: WindowSpec, slicing: Slicing, rule: PaneRule) -> None:
-        super().__init__(spec, slicing)
+    def __init__(self, slicing: Slicing, rule: PaneRule) -> None:
+        self._slicing = slicing
         self._rule = rule
-        self._own = self._event_time != rule.by_clock
-        """Whether ticks and windows follow the same time."""
         self._overlapping = not slicing.tumbling
         self._next: dict[int, int] = {}
 
+    def open(self, site: Site) -> None:
+        from .count_lane import Lane
+
+        self._site, spec = site, site.spec
+        assert runs_on_slots(spec.function)
+        event_time = spec.assigner.is_event_time()
+        self.time = Time.EVENTS if event_time else Time.CLOCK
+        self._lateness = spec.allowed_lateness_ms if event_time else 0
+        self._own = event_time != self._rule.by_clock
+        """Whether ticks and windows follow the same time."""
+        self._lane = Lane(spec.function, self._rule.counting, 0)
+        self.arguments = self._lane.aggregates
+
+    def bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
+        self._lane.aggregates.bind(fields)
+        self._site.output.bind(keys, self._lane.aggregates.names)
+        self._store = PaneStore(self._site.ctx.keyed_state, keys, self._lane.aggregates)
+        for window in self._store.windows():
+            self._note_tick(window)
+
+    def check(self, first: int, last: int) -> None:
+        for extreme in (first, last):
+            check_time(self._slicing, self._site.ctx.name, extreme)
+
+    def add(self, records: Records, watermark: int) -> tuple[LateRows, Work]:
+        rows, windows, late = self._assign(records.times, watermark)
+        if not len(windows):
+            return late, None
+        held = PaneRows(
+            records.keys.columns, windows, records.inputs, records.numbers, records.times
+        )
+        fired = self._fold(held if rows is None else held.at(rows, windows), watermark)
+        self._store.tidy()
+        return late, fired
+
+    def advance(self, watermark: int) -> Work:
+        due = self._next_due()
+        return None if due is None or due > watermark else self._fire_until(watermark)
+
+    def on_clock(self, now_ms: int) -> Work:
+        return None if self._own else self._tick(now_ms - 1)
+
+    def next_alarm(self) -> int | None:
+        if self._rule.by_clock and not self._own:
+            return min(self._next.values(), default=None)
+        return None if self.time is Time.EVENTS else self._next_due()
+
     def finish(self) -> Work:
-        """By the clock: what panes hold comes out, as if the clock had reached their next tick."""
-        if self._event_time or self._keys is None:
-            return None
+        """What panes hold comes out, as if the clock had reached their next tick."""
         fired = self._tick(NEVER - 1)
         for window in self._store.windows():
             self._close(window)
         self._store.tidy()
         return fired
 
-    def on_processing_time(self, now_ms: int) -> Steps:
-        if self._rule.by_clock and not self._own:
-            yield from self._tick(now_ms - 1) or ()
-        yield from super().on_processing_time(now_ms) or ()
-
-    def prepare_snapshot(self, checkpoint_id: int) -> None:
-        self._progress.save()
-
     def validate(self) -> None:
-        """Assert the invariants; for tests."""
-        if self._keys is not None:
-            self._store.validate()
-            for window in self._store.windows():
-                ticks = self._store.table.column(TICK)[self._store.members(window)]
-                assert self._next.get(window, NEVER) <= ticks.min()
-
-    def _make(self) -> Arguments:
-        from .count_lane import Lane
-
-        assert runs_on_slots(self._spec.function)
-        self._lane = Lane(self._spec.function, self._rule.counting, 0)
-        self._bounded = BoundedOutput(self._spec, self.ctx, self.out)
-        return self._lane.aggregates
-
-    def _bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
-        self._lane.aggregates.bind(fields)
-        self._bounded.bind(keys, self._lane.aggregates.names)
-        self._store = PaneStore(self.ctx.keyed_state, keys, self._lane.aggregates)
-        self._keys = keys
-
-    def _resume(self) -> None:
+        self._store.validate()
         for window in self._store.windows():
-            self._note_tick(window)
+            ticks = self._store.table.column(TICK)[self._store.members(window)]
+            assert self._next.get(window, NEVER) <= ticks.min()
 
     def _next_due(self) -> int | None:
-        if self._keys is None:
-            return None
         due = [window - 1 + self._lateness for window in self._store.windows()]
         return min([*due, *(self._next.values() if self._own else ())], default=None)
-
-    def _next_alarm(self) -> int | None:
-        if self._rule.by_clock and not self._own:
-            return min(self._next.values(), default=None)
-        return super()._next_alarm()
-
-    def _add(
-        self,
-        batch: Batch,
-        timestamps: Int64s,
-        keys: pa.RecordBatch,
-        inputs: list[pa.Array],
-        watermark: int,
-    ) -> Work:
-        if not self._event_time:
-            timestamps = np.maximum(timestamps, watermark + 1)
-        numbers = np.arange(len(timestamps)) + self._progress.number
-        self._progress.number += len(timestamps)
-        rows, windows, late = self._assign(timestamps, watermark)
-        self._emit_late(batch, [late])
-        if not len(windows):
-            return None
-        held = PaneRows(keys.columns, windows, inputs, numbers, timestamps)
-        fired = self._fold(held if rows is None else held.at(rows, windows), watermark)
-        self._store.tidy()
-        return fired
 
     def _assign(
         self, timestamps: Int64s, watermark: int
@@ -170,9 +154,9 @@ class PaneWindowOperator(ColumnarWindowOperator):
             if not taken:
                 late.append(rows[timestamps[rows] + self._lateness <= watermark])
             parts += [(rows, window) for window in taken]
-        missing = np.concatenate(late) if late else _NO_ROWS
+        missing = np.concatenate(late) if late else NO_ROWS
         if not parts:
-            return None, _NO_ROWS, missing
+            return None, NO_ROWS, missing
         rows = np.concatenate([rows for rows, _ in parts])
         ends = np.repeat([window for _, window in parts], [len(rows) for rows, _ in parts])
         if order is not None or self._overlapping:
@@ -217,7 +201,7 @@ class PaneWindowOperator(ColumnarWindowOperator):
         if not len(new):
             return
         windows = held.windows[new]
-        times = held.times[new] if self._own else np.full(len(new), self.ctx.clock.now_ms())
+        times = held.times[new] if self._own else np.full(len(new), self._site.ctx.clock.now_ms())
         first = self._following(times) if self._rule.interval else windows - 1
         first = np.where(windows - 1 >= times, np.minimum(first, windows - 1), first)
         ticks[slots[new][::-1]] = first[::-1]  # the last assignment stays: the first record's
@@ -286,4 +270,4 @@ class PaneWindowOperator(ColumnarWindowOperator):
         distinct, which = np.unique(ends, return_inverse=True)
         starts = np.array([self._slicing.window_start(end) for end in distinct.tolist()])[which]
         keys = self._store.keys(slots)
-        return self._bounded.emit(keys, pa.array(starts), pa.array(ends), results, ends - 1)
+        return self._site.output.emit(keys, pa.array(starts), pa.array(ends), results, ends - 1)

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...core.arrays import Int64s
-from ...core.errors import GraphError
+from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from ...core.errors import GraphError, TypeMismatchError
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,20 @@ class CumulateSlicing(Slicing):
 
     def window_start(self, window_end: int) -> int:
         return window_end - 1 - (window_end - 1 - self.offset) % self.size
+
+
+def check_time(slicing: Slicing, name: str, timestamp: int) -> None:
+    """TypeMismatchError of the operator `name` for a time whose windows begin or end beyond all
+    timestamps."""
+    windows = slicing.window_ends(slicing.slice_end(timestamp))
+    if not windows:
+        return
+    first = slicing.window_start(windows[0])
+    if first < MIN_TIMESTAMP or windows[-1] > MAX_TIMESTAMP:
+        raise TypeMismatchError(
+            f"window operator '{name}': the windows of a record at {timestamp} ms are "
+            f"from {first} to {windows[-1]}, beyond {MIN_TIMESTAMP} or {MAX_TIMESTAMP}"
+        )
 
 
 def runs_by_slice(ends: Int64s) -> tuple[Int64s | None, list[tuple[int, int, int]]]:

@@ -18,11 +18,12 @@ def make_unsliced_window(spec: WindowSpec) -> Operator | None:
         return None
     if isinstance(spec.assigner, SESSIONS):
         return _sessions(spec)
-    from .counted_windows import CountedWindowOperator, counting_of
+    from .counted_windows import CountWindower, counting_of
+    from .operator import WindowOperator
 
     counting = counting_of(spec)
     if counting is not None:
-        return CountedWindowOperator(spec, counting)
+        return WindowOperator(spec, CountWindower(counting))
     from .pane_windows import make_pane_window
 
     return make_pane_window(spec)
@@ -31,11 +32,12 @@ def make_unsliced_window(spec: WindowSpec) -> Operator | None:
 def _sessions(spec: WindowSpec) -> Operator | None:
     """Sessions fire at their end; a trigger that purges then changes nothing but for late
     records."""
-    from ..sessions.window import ColumnarSessionOperator
+    from ..sessions.window import SessionWindower
+    from .operator import WindowOperator
 
     trigger = spec.trigger or spec.assigner.get_default_trigger(None)
     event_time = spec.assigner.is_event_time()
     if isinstance(trigger, PurgingTrigger) and not (event_time and spec.allowed_lateness_ms):
         trigger = trigger.nested_trigger
     at_end = isinstance(trigger, EventTimeTrigger if event_time else ProcessingTimeTrigger)
-    return ColumnarSessionOperator(spec) if at_end else None
+    return WindowOperator(spec, SessionWindower()) if at_end else None

@@ -214,7 +214,7 @@ def test_memory_follows_what_results_need(name: str, aggregate: Any, limit: int)
         arrays = [pa.array(["a"] * 10_000), pa.array(numbers % 1000), text, pa.array(numbers)]
         data = pa.RecordBatch.from_arrays(arrays, names=["k", "v", "s", "n"])
         harness.push(ColumnBatch(data, numbers))
-        aggregates = cast(Any, harness.operator)._aggregates
+        aggregates = cast(Any, harness.operator).windower._aggregates
         assert all(len(store) <= limit for store in aggregates.values().values())
     harness.finish()
     (row,) = harness.outputs()

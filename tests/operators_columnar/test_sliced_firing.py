@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey, ConstantKey
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.windows.columnar_windows import make_columnar_window
-from strom.operators.windows.ticking_windows import TickingWindowOperator
+from strom.operators.windows.ticking_windows import TickingWindower
 from strom.testing.operator_harness import OperatorHarness
 
 SCHEMA = pa.schema([("k", pa.string_view()), ("v", pa.int32()), ("s", pa.string_view())])
@@ -236,9 +236,8 @@ def test_what_stays_on_the_row_path() -> None:
         WindowSpec(KEY, clock, function, ticks),
     ):
         assert make_columnar_window(spec) is None
-    assert type(make_columnar_window(WindowSpec(KEY, tumbling, function, ticks))) is (
-        TickingWindowOperator
-    )
+    made = cast(Any, make_columnar_window(WindowSpec(KEY, tumbling, function, ticks)))
+    assert isinstance(made.windower, TickingWindower)
 
 
 def fired(harness: OperatorHarness) -> list[tuple[Any, ...]]:
