@@ -20,13 +20,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
-from ...core.arrays import Int64s
+from ...core.arrays import Int64s, Slots
 from ...core.batch import Batch, ColumnBatch
 from ...core.elements import MAX_TIMESTAMP
 from ...core.errors import TypeMismatchError
-from ..base import Work
+from ..base import IN_STATE, Steps, Work
 from ..slots.slot_kinds import runs_on_slots
 from ..windows.windower import LateRows, Records, Site, Time, Windower
 from .gaps import SESSIONS, SessionAssigner, gaps_of
@@ -91,19 +92,45 @@ class SessionWindower(Windower):
         return late, self._emit(fired)
 
     def advance(self, watermark: int) -> Work:
+        many = self._store.many_due(watermark, self._site.output.size)
+        if many is not None:
+            return self._advance_in_parts(many, watermark)
         fired = self._emit(self._store.fire(watermark))
         if self.time is Time.CLOCK:
             self._soonest = self._store.next_end(watermark)
         return fired
 
+    def resume(self) -> Steps:
+        site = self._site
+        yield from self._in_parts(*self._store.missing(site.firing.until, site.ctx.max_parallelism))
+        site.firing.end()
+
     def next_alarm(self) -> int | None:
         return self._soonest if self._soonest < MAX_TIMESTAMP else None
 
     def finish(self) -> Work:
-        return self._emit(self._store.fire(MAX_TIMESTAMP))
+        return self.advance(MAX_TIMESTAMP)
 
     def validate(self) -> None:
         self._store.validate()
+
+    def _advance_in_parts(self, slots: Slots, watermark: int) -> Steps:
+        """What these sessions hold comes out, and then the rest is done of `advance`."""
+        site = self._site
+        site.firing.begin()
+        site.progress.advance(watermark)
+        yield from self._in_parts(slots, np.full(len(slots), watermark, dtype=np.int64))
+        site.firing.end()
+        yield from self.advance(watermark) or ()
+
+    def _in_parts(self, slots: Slots, until: Int64s) -> Steps:
+        """Fire these sessions, which state says have not fired, by these watermarks."""
+        size = self._site.output.size
+        for start in range(0, len(slots), size):
+            if start:
+                yield IN_STATE
+            part = slice(start, start + size)
+            yield from self._emit(self._store.fire_some(slots[part], until[part])) or ()
 
     def _emit(self, fired: Fired | None) -> Work:
         if fired is None:

@@ -25,7 +25,6 @@ from ...core.elements import MAX_TIMESTAMP
 from ...core.keys import FunctionKey
 from ..base import Operator, Steps, Work
 from .fired_slices import Fired, emit_fired
-from .firing_progress import FiringProgress
 from .operator import WindowOperator
 from .slice_store import SliceStore
 from .slices import Slicing, check_time
@@ -48,7 +47,7 @@ def make_columnar_window(spec: WindowSpec) -> Operator | None:
 
 
 class SliceWindower(Windower):
-    """See the module. State: that of the slices, and how far a firing has got that is under way."""
+    """See the module. All state is that of the slices."""
 
     def __init__(self, slicing: Slicing) -> None:
         self._slicing = slicing
@@ -60,7 +59,7 @@ class SliceWindower(Windower):
         lateness = spec.allowed_lateness_ms if event_time else 0
         self._store = SliceStore(self._slicing, lateness, spec.function)
         self.arguments = self._store.contents
-        self._firing = FiringProgress(site.ctx.keyed_state, site.progress)
+        self._firing = site.firing
 
     def bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
         self._store.bind(self._site.ctx.keyed_state, keys, fields)
@@ -70,10 +69,6 @@ class SliceWindower(Windower):
     def check(self, first: int, last: int) -> None:
         for extreme in (first, last):
             check_time(self._slicing, self._site.ctx.name, extreme)
-
-    @property
-    def unfinished(self) -> bool:
-        return self._firing.unfinished
 
     def resume(self) -> Work:
         return self._fire_until(self._site.progress.watermark)
@@ -96,9 +91,6 @@ class SliceWindower(Windower):
 
     def finish(self) -> Work:
         return self._fire_until(MAX_TIMESTAMP)
-
-    def save(self) -> None:
-        self._firing.save()
 
     def _fire_until(self, watermark: int) -> Steps:
         """Fire what `watermark` passes, in order of time, and drop finished slices."""

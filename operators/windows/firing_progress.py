@@ -3,6 +3,8 @@
 `WindowProgress` says up to where windows have fired or are firing: by that records are late. While
 windows fire, some key groups have had results that others have still to get; a snapshot in between
 holds, beside the progress, how far each group was. A restored operator first fires what is missing.
+Where state itself says of each key what is missing (sessions, panes, ticks), groups stay where they
+were before until all is fired; `until` says of which groups state is to be asked.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.arrays import numpy_of
-from ...core.elements import MAX_TIMESTAMP
+from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...state.backend import KeyedStateBackend
 from ...state.key_groups import key_groups_of, owned_groups
 from ...state.window_progress import WindowProgress
@@ -53,6 +55,13 @@ class FiringProgress:
         was under way."""
         if self._fired is None:
             self._fired = self._progress.by_group()
+
+    @property
+    def until(self) -> npt.NDArray[np.int64]:
+        """Up to where each key group fires, by its number; MIN_TIMESTAMP where none does."""
+        assert self._fired is not None
+        until = self._progress.by_group()
+        return np.where(self._fired < until, until, MIN_TIMESTAMP)
 
     def unfired(self, keys: pa.RecordBatch, window_end: int) -> npt.NDArray[np.bool_] | None:
         """Which of the keys are to get the window's results now; None when all are."""

@@ -38,6 +38,7 @@ from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
 from ..base import Operator, Steps, Work, one_by_one, then
 from ..columns import fit_keys
+from .firing_progress import FiringProgress
 from .window_output import WindowOutput
 from .windower import NO_ROWS, LateRows, Records, Site, Time, Windower
 
@@ -56,8 +57,9 @@ class WindowOperator(Operator):
     def open(self) -> None:
         preload(*COLUMN_STATE)
         self._progress = WindowProgress(self.ctx.keyed_state)
+        self._firing = FiringProgress(self.ctx.keyed_state, self._progress)
         output = WindowOutput(self._spec, self.ctx, self.out)
-        self.windower.open(Site(self._spec, self.ctx, self.out, self._progress, output))
+        self.windower.open(Site(self._spec, self.ctx, self._progress, self._firing, output))
         layout = self._progress.layout
         if layout is not None:
             self._bind(layout)
@@ -84,7 +86,7 @@ class WindowOperator(Operator):
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
-        self.windower.save()
+        self._firing.save()
 
     def validate(self) -> None:
         """Assert the invariants; for tests."""
@@ -93,7 +95,7 @@ class WindowOperator(Operator):
 
     def _when_resumed(self, call: Callable[[], Work]) -> Work:
         """`call`, behind what an operator restored in the middle of a firing has still to fire."""
-        return self._resumed(call) if self.windower.unfinished else call()
+        return self._resumed(call) if self._firing.unfinished else call()
 
     def _resumed(self, call: Callable[[], Work]) -> Steps:
         yield from self.windower.resume() or ()

@@ -29,7 +29,8 @@ import pyarrow as pa
 from ...api.specs.windows import WindowSpec
 from ...core.arrays import Int64s, Slots
 from ...core.batch import take_column
-from ..base import Operator, Steps, Work
+from ...state.key_groups import key_groups_of
+from ..base import IN_STATE, Operator, Steps, Work
 from ..slots.slot_kinds import runs_on_slots
 from .operator import WindowOperator
 from .pane_rules import PaneRule, rule_of
@@ -88,6 +89,7 @@ class PaneWindower(Windower):
         self.arguments = self._lane.aggregates
 
     def bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
+        self._keys = keys
         self._lane.aggregates.bind(fields)
         self._site.output.bind(keys, self._lane.aggregates.names)
         self._store = PaneStore(self._site.ctx.keyed_state, keys, self._lane.aggregates)
@@ -123,11 +125,7 @@ class PaneWindower(Windower):
 
     def finish(self) -> Work:
         """What panes hold comes out, as if the clock had reached their next tick."""
-        fired = self._tick(NEVER - 1)
-        for window in self._store.windows():
-            self._close(window)
-        self._store.tidy()
-        return fired
+        return self._fire_until(NEVER - 1)
 
     def validate(self) -> None:
         self._store.validate()
@@ -209,43 +207,80 @@ class PaneWindower(Windower):
             least = int(first[windows == window].min())
             self._next[window] = min(self._next.get(window, NEVER), least)
 
+    def resume(self) -> Steps:
+        site, table = self._site, self._store.table
+        until = site.firing.until
+        slots = self._due(int(until.max()))
+        keys = pa.RecordBatch.from_arrays(self._store.keys(slots), schema=self._keys)
+        limits = until[key_groups_of(keys, site.ctx.max_parallelism)]
+        missing = table.column(TICK)[slots] <= limits
+        yield from self._in_parts(slots[missing], limits[missing])
+        site.firing.end()
+
     def _fire_until(self, watermark: int) -> Steps:
-        fired = self._tick(watermark) if self._own else None
+        """Fire what `watermark` passes, and close the windows that it is over with."""
+        site = self._site
+        if self._own:
+            site.firing.begin()
+            site.progress.advance(watermark)
+            yield from self._tick(watermark) or ()
+            site.firing.end()
         for window in self._store.windows():
             if window - 1 + self._lateness <= watermark:
                 self._close(window)
         self._store.tidy()
-        yield from fired or ()
 
     def _tick(self, until: int) -> Work:
         """Fire and empty the panes whose next tick comes up to `until`, in order of time."""
-        due = sorted(window for window, tick in self._next.items() if tick <= until)
+        slots = self._due(until)
+        return self._in_parts(slots, np.full(len(slots), until)) if len(slots) else None
+
+    def _due(self, until: int) -> Slots:
+        """The panes whose next tick comes up to `until`, in order of time."""
+        due = [window for window, tick in self._next.items() if tick <= until]
         if not due:
-            return None
-        fired: Work = None
-        table = self._store.table
-        ticks, windows = table.column(TICK), table.column(WINDOW)
+            return np.empty(0, dtype=np.int64)
+        ticks, windows = (self._store.table.column(name) for name in (TICK, WINDOW))
         slots = np.concatenate([self._store.members(window) for window in due])
         slots = slots[ticks[slots] <= until]
-        slots = slots[np.lexsort((slots, windows[slots], ticks[slots]))]
+        in_order: Slots = slots[np.lexsort((slots, windows[slots], ticks[slots]))]
+        return in_order
+
+    def _in_parts(self, slots: Slots, until: Int64s) -> Steps:
+        """Fire and empty these panes, whose ticks up to `until` have come. State says of each
+        whether it has fired, but for event-time windows by the clock: what the clock has passed is
+        in no state."""
+        size = self._site.output.size
+        windows = np.unique(self._store.table.column(WINDOW)[slots]).tolist()
+        for start in range(0, len(slots), size):
+            if start:
+                yield IN_STATE if self._own else None
+            part = slice(start, start + size)
+            yield from self._fire(slots[part], until[part]) or ()
+        for window in windows:
+            self._note_tick(window)
+
+    def _fire(self, slots: Slots, until: Int64s) -> Work:
+        table, fired = self._store.table, None
         full = slots[table.column(self._lane.aggregates.rows)[slots] > 0]
         if len(full):
             fired = self._emit(*self._lane.aggregates.emitted(table, full))
             self._store.empty(full)
         table.touch(slots)
-        ticks[slots] = self._after(until, windows[slots])
-        for window in due:
-            self._note_tick(window)
+        table.column(TICK)[slots] = self._after(until, table.column(WINDOW)[slots])
         return fired
 
-    def _after(self, tick: int, windows: Int64s) -> Int64s:
-        """The tick that follows, of panes of these windows. There is one at a window's last
+    def _after(self, ticks: Int64s, windows: Int64s) -> Int64s:
+        """The ticks that follow, of panes of these windows. There is one at a window's last
         millisecond; none follows it unless windows and ticks follow different times."""
         last = windows - 1
         following = np.full(len(windows), NEVER)
-        if self._rule.interval and tick < NEVER - self._rule.interval:
-            following[:] = self._following(tick)
-        return np.where(last > tick, np.minimum(following, last), NEVER if self._own else following)
+        if self._rule.interval:
+            more = ticks < NEVER - self._rule.interval
+            following[more] = self._following(ticks[more])
+        closed = NEVER if self._own else following
+        after: Int64s = np.where(last > ticks, np.minimum(following, last), closed)
+        return after
 
     def _following(self, time: Any) -> Any:
         """The first multiple of the interval after a time, or each of several."""

@@ -15,7 +15,8 @@ the clock until the watermark clears them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ import pyarrow as pa
 from ...core.arrays import Int64s
 from ...core.elements import MAX_TIMESTAMP
 from ...state.backend import AccColumn
-from ..base import Steps, Work
+from ...state.key_groups import key_groups_of
+from ..base import IN_STATE, Pause, Steps, Work
 from .fired_slices import Fired, emit_fired
 from .slice_store import Arrivals, SliceStore
 from .slices import Slicing, check_time
@@ -48,6 +50,8 @@ class TickingWindower(Windower):
         self._by_clock = firing.by_clock
         self._next: dict[int, int] = {}
         """Window end -> its least tick, for each namespace of the table."""
+        self._unmarked: list[Fired] = []
+        """What a firing under way has emitted and state does not say."""
 
     def open(self, site: Site) -> None:
         self._site, spec = site, site.spec
@@ -86,6 +90,14 @@ class TickingWindower(Windower):
     def advance(self, watermark: int) -> Work:
         due = self._next_due()
         return None if due is None or due > watermark else self._fire_until(watermark)
+
+    def resume(self) -> Steps:
+        site, slices = self._site, self._store.slices()
+        until = site.firing.until
+        for window in (yield from self._fire_ticks(int(until.max()), slices, until)):
+            keys = self._ticks.table(window).keys()
+            self._advance_ticks(window, self._limits(keys, until))
+        site.firing.end()
 
     def on_clock(self, now_ms: int) -> Work:
         if self._own:
@@ -141,9 +153,12 @@ class TickingWindower(Windower):
 
     def _fire_until(self, watermark: int) -> Steps:
         """Fire what `watermark` passes, and forget what it is over with."""
-        slices = self._store.slices()
+        site, slices = self._site, self._store.slices()
         if self._own:
+            site.firing.begin()
+            site.progress.advance(watermark)
             yield from self._tick(watermark, slices)
+            site.firing.end()
         else:
             for window in list(self._next):
                 if window - 1 + self._store.lateness <= watermark:
@@ -152,26 +167,57 @@ class TickingWindower(Windower):
 
     def _tick(self, until: int, slices: list[int]) -> Steps:
         """Fire all ticks up to `until`, in order."""
-        due = sorted(window for window, tick in self._next.items() if tick <= until)
-        fired = heapq.merge(*(self._firings(w, until, slices) for w in due), key=lambda f: f[:2])
-        yield from self._emit(output for _, _, output in fired)
+        due = yield from self._fire_ticks(until, slices, None)
         for window in due:
             if self._own and window - 1 <= until:
                 self._forget(window)
             else:
-                self._advance_ticks(window, until)
+                self._advance_ticks(window, np.array(until))
+
+    def _fire_ticks(
+        self, until: int, slices: list[int], groups: Int64s | None
+    ) -> Generator[Pause | None, None, list[int]]:
+        """Fire ticks up to `until`, by key group not beyond `groups` if these are given. Returns
+        the windows that had any. State says which have fired, but for event-time windows by the
+        clock: what the clock has passed is in no state."""
+        due = sorted(window for window, tick in self._next.items() if tick <= until)
+        firings = (self._firings(window, until, slices, groups) for window in due)
+        fired = heapq.merge(*firings, key=lambda f: f[:2])
+        outputs = (output for _, _, output in fired)
+        yield from self._emit(outputs, self._emitted if self._own else None)
+        self._unmarked.clear()
+        return due
+
+    def _emitted(self, fired: list[Fired]) -> Pause | None:
+        """Put into state that these keys have fired, when all of their results are emitted."""
+        self._unmarked += fired
+        if fired[-1].through is None:
+            return None
+        for one in self._unmarked:
+            assert one.tick is not None
+            table = self._ticks.table(one.window_end)
+            slots = table.slots(one.keys)
+            table.column(TICK)[slots] = self._after(one.tick, one.window_end)
+        self._unmarked.clear()
+        return IN_STATE
+
+    def _limits(self, keys: pa.RecordBatch, groups: Int64s) -> Int64s:
+        """What `groups` has by key group, of each key."""
+        return groups[key_groups_of(keys, self._site.ctx.max_parallelism)]
 
     def _firings(
-        self, window: int, until: int, slices: list[int]
+        self, window: int, until: int, slices: list[int], groups: Int64s | None
     ) -> Iterator[tuple[int, int, Fired]]:
         """(tick, window end, results) of one window, in order of time."""
         output, ticks = self._results(window, slices)
+        limits = None if groups is None else self._limits(output.keys, groups)
         tick = self._next[window]
-        while tick <= until:
+        while tick <= until and not (self._own and tick > window - 1):
             fires = ticks <= tick
-            yield tick, window, output if fires.all() else output.filter(fires)
-            if self._own and tick == window - 1:
-                return
+            if limits is not None:
+                fires &= tick <= limits
+            fired = output if fires.all() else output.filter(fires)
+            yield tick, window, replace(fired, tick=tick)
             tick = self._after(tick, window)
 
     def _results(self, window: int, slices: list[int]) -> tuple[Fired, Int64s]:
@@ -181,17 +227,18 @@ class TickingWindower(Windower):
         slots = table.slots(fired.keys)
         return fired, table.column(TICK)[slots]
 
-    def _advance_ticks(self, window: int, until: int) -> None:
-        """Ticks up to `until` have fired."""
+    def _advance_ticks(self, window: int, until: Int64s) -> None:
+        """Ticks up to `until`, one number or one for each key, have fired."""
         ticks = self._ticks_of(window)
-        due = np.flatnonzero(ticks <= until)
-        self._ticks.table(window).touch(due)
-        ticks[due] = self._after(until, window)
+        for limit in np.unique(until).tolist():
+            due = np.flatnonzero((ticks <= limit) & (until == limit))
+            self._ticks.table(window).touch(due)
+            ticks[due] = self._after(limit, window)
         self._next[window] = int(ticks.min())
 
     def _after(self, tick: int, window: int) -> int:
         """The tick that follows. A window has one at its last millisecond, if that is not over."""
-        following = int(self._following(tick))
+        following = min(int(self._following(tick)), NEVER - 1)
         last = window - 1
         return min(following, last) if last > tick else following
 
@@ -207,5 +254,9 @@ class TickingWindower(Windower):
         self._ticks.drop(window)
         del self._next[window]
 
-    def _emit(self, fired: Any) -> Steps:
-        return emit_fired(self._site.output, self._site.ctx.max_parallelism, fired)
+    def _emit(
+        self,
+        fired: Iterable[Fired],
+        emitted: Callable[[list[Fired]], Pause | None] | None = None,
+    ) -> Steps:
+        return emit_fired(self._site.output, self._site.ctx.max_parallelism, fired, emitted)

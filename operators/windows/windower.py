@@ -22,7 +22,8 @@ from ...api.specs.windows import WindowSpec
 from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, take_column, take_rows
 from ...state.window_progress import WindowProgress
-from ..base import OperatorContext, Output, Work
+from ..base import OperatorContext, Work
+from .firing_progress import FiringProgress
 from .window_output import WindowOutput
 
 LateRows = npt.NDArray[np.int64]
@@ -92,18 +93,20 @@ class Records:
 @dataclass(frozen=True)
 class Site:
     """What a windower gets from its operator. `progress`: how far windows have fired, which the
-    operator advances when `advance` has ended; a windower that pauses `IN_STATE` does it before."""
+    operator advances when `advance` has ended; a windower that pauses `IN_STATE` does it before,
+    between `firing.begin()` and `firing.end()`."""
 
     spec: WindowSpec
     ctx: OperatorContext
-    out: Output
     progress: WindowProgress
+    firing: FiringProgress
     output: WindowOutput
 
 
 class Windower(ABC):
-    """Calls: `open`, `bind` once, then all others; only `spans`, `check`, `unfinished` and `save`
-    may come before `bind`. Work that is returned has ended before the next call but `save`."""
+    """Calls: `open`, `bind` once, then all others; only `spans` and `check` may come before `bind`.
+    Work that is returned has ended before the next call. What is to be in a snapshot is in tables,
+    and in what the site has."""
 
     time: Time
     arguments: Arguments
@@ -126,14 +129,10 @@ class Windower(ABC):
     def bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
         """Ask for state, which a snapshot may have filled. `fields`: of the arguments."""
 
-    @property
-    def unfinished(self) -> bool:
-        """Whether a restored firing has results to emit before anything else happens."""
-        return False
-
     def resume(self) -> Work:
-        """Emit these."""
-        return None
+        """A snapshot was taken while a firing paused `IN_STATE`: emit what is missing, and end the
+        firing. Before anything else happens."""
+        raise AssertionError(f"{type(self).__name__} never pauses so")
 
     @abstractmethod
     def add(self, records: Records, watermark: int) -> tuple[LateRows, Work]:
@@ -156,9 +155,6 @@ class Windower(ABC):
     def finish(self) -> Work:
         """By the clock, bounded inputs have ended: what is open comes out."""
         return None
-
-    def save(self) -> None:
-        """What is neither in tables nor in the progress goes into state: a few numbers at most."""
 
     def validate(self) -> None:
         """Assert the invariants; for tests."""
