@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import reference_blocks
+import reference_seen_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.growing import Growing
-from strom.operators.kernels import blocks, reference_blocks, reference_seen_pairs
+from strom.operators.kernels import blocks
 from strom.operators.tables.distinct_values import DistinctValues
 from strom.operators.tables.texts import Texts
 
