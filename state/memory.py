@@ -174,7 +174,7 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
 
         state = self._whole(name, "table", make)
         table = cast(MemoryTableState, state)
-        table.check_same(keys, columns)
+        table.check_same(keys, columns, key_columns)
         return table
 
     def entries(
