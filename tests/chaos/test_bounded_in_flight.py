@@ -53,7 +53,7 @@ def environment_of(host: str, **settings: Any) -> Any:
 
 
 def figures(metrics: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(o for o in metrics["operators"] if name in o["name"])
+    return next(o for o in metrics["operators"] if o["name"] == name)
 
 
 @pytest.mark.parametrize("host", HOSTS)
