@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,10 @@ from .descriptors import (
 )
 from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
 
+if TYPE_CHECKING:
+    from .rows.format import GroupsOf
+    from .rows.slab import RowTable
+
 Slots = npt.NDArray[np.int64]
 
 KEY_GROUP = "__key_group"
@@ -43,7 +47,7 @@ class StateTable:
     only).
 
     `kind` says which face wrote it ("value", "list", "map", "reducing", "aggregating", "timers",
-    "table", "buffer"); `metadata` whatever that face needs to read it back (text only).
+    "table", "buffer", "rows"); `metadata` whatever that face needs to read it back (text only).
     """
 
     name: str
@@ -233,6 +237,17 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def buffer(self, name: str, schema: pa.Schema) -> BufferState: ...
+
+    @abstractmethod
+    def rows(
+        self,
+        name: str,
+        schema: pa.Schema,
+        groups_of: GroupsOf,
+        numbers: Sequence[AccColumn] = (),
+        ordered: bool = True,
+    ) -> RowTable:
+        """Rows kept whole at positions that are used again; those restored are in it."""
 
     @abstractmethod
     def snapshot(self) -> KeyedSnapshot:

@@ -39,6 +39,8 @@ from .timers import MemoryTimerQueue
 
 if TYPE_CHECKING:
     from .column_tables import MemoryTableState
+    from .rows.format import GroupsOf
+    from .rows.slab import RowTable
 
 RowDescriptor = (
     ValueStateDescriptor
@@ -178,6 +180,23 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
         buffer = cast(MemoryBufferState, state)
         buffer.check_same(schema)
         return buffer
+
+    def rows(
+        self,
+        name: str,
+        schema: pa.Schema,
+        groups_of: GroupsOf,
+        numbers: Sequence[AccColumn] = (),
+        ordered: bool = True,
+    ) -> RowTable:
+        from .rows.slab import RowTable
+
+        def make() -> RowTable:
+            return RowTable(name, schema, groups_of, numbers, ordered)
+
+        rows = cast(RowTable, self._whole(name, "rows", make))
+        rows.check_same(schema, numbers, ordered)
+        return rows
 
     def snapshot(self) -> MemorySnapshot:
         parts: list[Freeze] = []

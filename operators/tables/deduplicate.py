@@ -26,7 +26,7 @@ from .order_words import OrderWords
 class DeduplicateOperator(TableOperator):
     """See the module. Of a changelog, all records of each key are kept (`AllRows`)."""
 
-    kernels = ("operators.kernels.ranking", "operators.kernels.blocks")
+    kernels = ("operators.kernels.ranking", "state.block_kernels")
 
     def __init__(self, spec: DeduplicateSpec) -> None:
         super().__init__(spec.key)

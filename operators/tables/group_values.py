@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.batch import take_column
@@ -17,12 +18,12 @@ from ...core.errors import StateError
 from ...state.column_index import ALL_VALID, WordIndex, storage_type
 from ...state.hash_columns import validity_of
 from ...state.key_index import make_column_index
+from ...state.rows.slab import RowTable
 from ..columns import storage
 from ..windows.slices import Int64s
 from .base import Bools
 from .grown import fill_to
 from .order_words import value_words
-from .slab import RowSlab
 
 CODE_BITS = 32
 
@@ -44,7 +45,9 @@ class GroupValues:
         """Forget everything."""
         self._index = make_column_index(self.kind)
         self._pairs = WordIndex(pa.int64())
-        self._values = RowSlab(pa.schema([pa.field("v", self.kind)]))
+        self._values = RowTable(
+            "values", pa.schema([pa.field("v", self.kind)]), _no_groups, ordered=False
+        )
         empty = [np.empty(0, dtype=np.int64) for _ in range(3)]
         self._words, self._links, self._heads = empty
         self._counts = [np.empty(0, dtype=np.int64) for _ in range(self._views)]
@@ -196,6 +199,10 @@ def _first_of(codes: Int64s, known: int, array: pa.Array) -> pa.Array:
     plain = storage_type(array.type)
     wide = array if array.type == plain else array.cast(plain)
     return wide.take(pa.array(np.flatnonzero(codes > before)))
+
+
+def _no_groups(rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
+    return np.zeros(rows.num_rows, dtype=np.int32)
 
 
 def too_much_taken(operator: str, subtask: int, what: str) -> StateError:

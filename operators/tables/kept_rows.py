@@ -1,6 +1,6 @@
 """The records a table operator keeps, with key columns and event times, outside the keyed state.
 
-They lie in a `RowSlab` while records flow. For a snapshot the rows in use are written to a buffer
+They lie in a `RowTable` while records flow. For a snapshot the rows in use are written to a buffer
 of the keyed state, in an order the operator chooses; a restored operator gets them back in that
 order per key. The buffer is emptied when records flow again.
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.arrays import numpy_of
@@ -16,10 +18,10 @@ from ...state.backend import KeyedStateBackend
 from ...state.column_index import storage_type
 from ...state.key_groups import key_groups_of
 from ...state.key_index import as_declared
+from ...state.rows.slab import RowTable
 from ..windows.slices import Int64s
 from .base import Layout, Records
 from .grown import take_rows
-from .slab import RowSlab
 
 
 class KeptRows:
@@ -42,7 +44,7 @@ class KeptRows:
         self._max_parallelism = state.max_parallelism
         self._buffer = state.buffer(name, stored)
         self._stored = stored
-        self.slab = RowSlab(pa.schema(fields))
+        self.slab = RowTable(name, pa.schema(fields), self._groups_of)
 
     def add(self, records: Records, rows: Int64s | None) -> Int64s:
         """Keep these records of a batch (None: all); their positions."""
@@ -98,9 +100,10 @@ class KeptRows:
             for column, kind in zip(rows.columns, self._stored.types, strict=True)
         ]
         data = pa.RecordBatch.from_arrays(plain, schema=self._stored)
-        keys = data.select(self._key_at)
-        groups = key_groups_of(keys, self._max_parallelism)
-        self._buffer.replace(0, pa.Table.from_batches([data]), groups)
+        self._buffer.replace(0, pa.Table.from_batches([data]), self._groups_of(data))
+
+    def _groups_of(self, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
+        return key_groups_of(rows.select(self._key_at), self._max_parallelism)
 
     def forget_saved(self) -> None:
         """Records flow again: the state's copy of the rows is not needed."""

@@ -36,7 +36,7 @@ class OverOperator(TableOperator):
     kernels = (
         "operators.kernels.over",
         "operators.kernels.running",
-        "operators.kernels.blocks",
+        "state.block_kernels",
         "operators.aggregates.accumulators",
     )
 

@@ -29,7 +29,7 @@ _SCRATCH = 1 << 22
 class TopNOperator(TableOperator):
     """See the module."""
 
-    kernels = ("operators.kernels.ranking", "operators.kernels.blocks")
+    kernels = ("operators.kernels.ranking", "state.block_kernels")
 
     def __init__(self, spec: TopNSpec) -> None:
         super().__init__(spec.key)

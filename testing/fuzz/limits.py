@@ -24,19 +24,20 @@ LIMITS: dict[str, dict[str, int]] = {
     "tables.runs": {"_SPARE": 1},
     "slots.live_keys": {"FIRST_LIMIT": 2},
     "tables.distinct_values": {"_FIRST": 16},
-    "tables.texts": {"_SPARE": 1},
     "tables.top_n": {"_SCRATCH": 4},
+    ".state.rows.texts": {"_SPARE": 1},
 }
-"""Module of `operators` -> name -> value."""
+"""Module of `operators`, or with a dot of the package -> name -> value."""
 
-_PACKAGE = __package__.removesuffix(".testing.fuzz") + ".operators."
+_PACKAGE = __package__.removesuffix(".testing.fuzz")
 
 
 def known_limits() -> Iterator[tuple[Any, str, int]]:
     """Module, name and value of each of `LIMITS` that is there."""
     for name, limits in LIMITS.items():
-        import_module(_PACKAGE + name)
-        module = sys.modules[_PACKAGE + name]
+        path = _PACKAGE + (name if name.startswith(".") else f".operators.{name}")
+        import_module(path)
+        module = sys.modules[path]
         for limit, value in limits.items():
             if hasattr(module, limit):
                 yield module, limit, value

@@ -277,8 +277,8 @@ def test_memory_follows_what_is_kept() -> None:
         tasks.output.clear()
     slab = tasks.tasks[0].operator._work._rows.slab
     assert len(slab) == 50
-    assert slab._end <= 100
-    assert slab._texts._arena.array.nbytes < 64 * 50 * 100
+    assert slab._pool.end <= 100
+    assert slab.nbytes < 64 * 50 * 100
 
 
 def test_forgotten_keys_of_a_changelog_leave_nothing() -> None:

@@ -1,0 +1,232 @@
+"""Rows of fixed columns at positions, written and read in bulk, positions used again.
+
+Values of one width lie in arrays by position, the texts and bytes of a row in a block of an arena
+(`Texts`); other types are kept as Python objects. Reading rows from anywhere is one gather per
+column.
+
+A row is not changed while its position is in use, and a position in use at a freeze is not used
+again before the freeze has been read. So freezing copies nothing: the snapshot's thread reads the
+same arrays, a chunk at a time, and growing and packing them waits for a chunk at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...core.errors import StateError
+from ...core.growing import Growing
+from ..backend import AccColumn, StateTable
+from ..column_index import storage_type
+from ..key_index import as_declared
+from ..slot_columns import FrozenColumns, SlotColumns
+from ..turns import Turns
+from .columns import make_column
+from .format import FrozenRows, GroupsOf, Numbers, stored_rows
+from .positions import FrozenPositions, PositionPool, Positions
+from .texts import Texts, is_text, wide_text
+
+CHUNK = 1 << 14
+"""Rows that the snapshot's thread reads while the task's thread may have to wait."""
+
+
+class RowTable:
+    """Single-threaded, but for `FrozenRows.table`. `ordered`: rows are given back in their order of
+    arrival, which takes a number per row.
+
+    Invariant: all columns have room for `_room` positions, at least as many as were given out."""
+
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        groups_of: GroupsOf,
+        numbers: Sequence[AccColumn] = (),
+        ordered: bool = True,
+    ) -> None:
+        self._name = name
+        self._schema = schema
+        self._groups_of = groups_of
+        self._ordered = ordered
+        kinds = [storage_type(kind) for kind in schema.types]
+        self._kinds = kinds
+        self._text_at = [i for i, kind in enumerate(kinds) if is_text(kind)]
+        self._turns = Turns()
+        self._texts = Texts([kinds[i] for i in self._text_at], self._turns)
+        self._columns = {i: make_column(k) for i, k in enumerate(kinds) if i not in self._text_at}
+        self._stored = pa.schema(
+            field.with_type(wide_text(kind) if is_text(kind) else kind)
+            for field, kind in zip(schema, kinds, strict=True)
+        )
+        self._numbers = SlotColumns(numbers) if numbers else None
+        self._sequence = Growing(np.int64)
+        """When the row at a position came, if `ordered`."""
+        self._arrived = 0
+        self._pool = PositionPool()
+        self._room = 0
+
+    def __len__(self) -> int:
+        """Rows in use."""
+        return len(self._pool)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        held = [*self._columns.values(), *([self._texts] if self._text_at else ())]
+        numbers = 0 if self._numbers is None else self._numbers.nbytes
+        return sum(one.nbytes for one in held) + numbers + self._sequence.array.nbytes
+
+    def add(
+        self, rows: pa.RecordBatch, numbers: Mapping[str, npt.NDArray[Any]] | None = None
+    ) -> Positions:
+        """Positions of new rows, which have the types of the schema or their storage types.
+        `numbers`: those that do not begin with their initial value."""
+        self._drop(self._pool.reclaim())
+        positions = self._pool.take(rows.num_rows)
+        if self._pool.end > self._room:
+            self._grow(self._pool.end)
+        for i, column in self._columns.items():
+            column.write(positions, rows.column(i))
+        if self._text_at:
+            self._texts.write(positions, [rows.column(i) for i in self._text_at])
+        if self._ordered:
+            arrived = self._arrived + len(positions)
+            self._sequence.array[positions] = np.arange(self._arrived, arrived)
+            self._arrived = arrived
+        if self._numbers is not None:
+            self._numbers.reset(positions)
+            for name, values in (numbers or {}).items():
+                self._numbers.array(name)[positions] = values
+        return positions
+
+    def read(self, positions: Positions) -> pa.RecordBatch:
+        """The rows at these positions, in this order."""
+        arrays = self.columns(range(len(self._schema)), positions)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def columns(self, indices: Iterable[int], positions: Positions) -> list[pa.Array]:
+        """Some columns of `read`."""
+        return [self.column(index, positions) for index in indices]
+
+    def column(self, index: int, positions: Positions) -> pa.Array:
+        """One column of `read`."""
+        array, kind = self._read_stored(index, positions), self._kinds[index]
+        plain = array if array.type == kind else array.cast(kind)
+        return as_declared(plain, self._schema.types[index])
+
+    def number(self, name: str) -> npt.NDArray[Any]:
+        """A number of the rows by position; valid until the next `add`. Written only at positions
+        in use that were touched since the last snapshot."""
+        if self._numbers is None:
+            raise StateError(f"the rows '{self._name}' have no numbers")
+        return self._numbers.array(name)
+
+    def touch(self, positions: Positions) -> None:
+        """The numbers at these positions are about to be written."""
+        if self._numbers is not None:
+            self._numbers.touch(positions)
+
+    def release(self, positions: Positions) -> None:
+        """These rows, distinct, are used no more."""
+        if len(positions):
+            self._drop(self._pool.release(positions))
+
+    def positions(self) -> Positions:
+        """All in use, in order of arrival, or ascending if not `ordered`."""
+        return self._arranged(self._pool.used())
+
+    def check_same(
+        self, schema: pa.Schema, numbers: Sequence[AccColumn], ordered: bool = True
+    ) -> None:
+        """Asking again for the name must mean the same rows."""
+        known = () if self._numbers is None else self._numbers.columns
+        if (schema, tuple(numbers), ordered) != (self._schema, known, self._ordered):
+            raise StateError(
+                f"rows '{self._name}' have columns {_text(self._schema)} and numbers "
+                f"{[c.name for c in known]}; they are asked for with columns {_text(schema)} and "
+                f"numbers {[c.name for c in numbers]}, or in another order"
+            )
+
+    def freeze(self, name: str) -> FrozenRows:
+        """The rows as they are now, to be encoded once, on any thread; nothing is copied."""
+        positions = self._pool.freeze()
+        numbers = None if self._numbers is None else self._numbers.freeze(self._pool.end)
+        return FrozenRows(name, self._groups_of, lambda: self._read_frozen(positions, numbers))
+
+    def restore(self, tables: Iterable[StateTable]) -> None:
+        """Into an empty table: the rows of each former subtask in order of arrival.
+
+        StateError if columns or numbers are not those declared."""
+        declared = () if self._numbers is None else self._numbers.columns
+        for rows, numbers in stored_rows(self._name, tables, self._stored, declared):
+            for start in range(0, rows.num_rows, CHUNK):
+                part = {name: values[start : start + CHUNK] for name, values in numbers.items()}
+                self.add(rows.slice(start, CHUNK), part)
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        self._pool.validate()
+        assert self._room >= self._pool.end
+        if self._text_at:
+            self._texts.validate()
+
+    def _read_stored(self, index: int, positions: Positions) -> pa.Array:
+        held = self._columns.get(index)
+        if held is not None:
+            return held.read(positions)
+        return self._texts.read(self._text_at.index(index), positions)
+
+    def _read_frozen(
+        self, frozen: FrozenPositions, numbers: FrozenColumns | None
+    ) -> tuple[pa.RecordBatch, Numbers]:
+        """What was there at a freeze, of the stored types; on the snapshot's thread."""
+        if frozen.over:
+            raise StateError(f"the rows '{self._name}' of one snapshot were written twice")
+        positions = self._arranged(frozen.all())
+        arrays = [self._column_in_chunks(i, positions) for i in range(len(self._schema))]
+        known: Numbers = {}
+        if numbers is not None:
+            known = {name: held[positions] for name, held in numbers.arrays().items()}
+        frozen.over = True
+        return pa.RecordBatch.from_arrays(arrays, schema=self._stored), known
+
+    def _column_in_chunks(self, index: int, positions: Positions) -> pa.Array:
+        chunks = []
+        for start in range(0, max(len(positions), 1), CHUNK):
+            with self._turns.reading():
+                chunks.append(self._read_stored(index, positions[start : start + CHUNK]))
+        return pa.concat_arrays(chunks)
+
+    def _arranged(self, positions: Positions) -> Positions:
+        if not self._ordered:
+            return positions
+        with self._turns.reading():
+            arrived = self._sequence.array[positions]
+        return positions[np.argsort(arrived, kind="stable")]
+
+    def _drop(self, positions: Positions) -> None:
+        """Nobody reads any more what lies at these positions."""
+        if self._text_at and len(positions):
+            self._texts.release(positions)
+
+    def _grow(self, size: int) -> None:
+        with self._turns.moving():
+            held = [*self._columns.values(), *([self._texts] if self._text_at else ())]
+            for one in held:
+                one.grow(size)
+            rooms = [one.room for one in held]
+            if self._ordered:
+                self._sequence.reserve(size)
+                rooms.append(len(self._sequence.array))
+        if self._numbers is not None:
+            self._numbers.reserve(size)
+            rooms.append(self._numbers.room)
+        self._room = min(rooms, default=size)
+
+
+def _text(schema: pa.Schema) -> str:
+    return "[" + ", ".join(f"{field.name}: {field.type}" for field in schema) + "]"
