@@ -98,11 +98,6 @@ class OverOperator(TableOperator):
         self._progress.advance(timestamp)
         self.out.emit_watermark(timestamp)
 
-    def save(self) -> None:
-        self._history.save()
-        if self._pending is not None:
-            self._pending.save()
-
     def _no_time(self) -> TypeMismatchError:
         return TypeMismatchError(
             f"operator '{self.ctx.name}': a record without event time: assign timestamps at the "
