@@ -12,7 +12,7 @@ column face, an int64 (0 = no namespace; windows use the slice's end).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,8 +32,10 @@ from .descriptors import (
 from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
 
 if TYPE_CHECKING:
+    from .counted_values import CountedValues
     from .rows.format import GroupsOf
     from .rows.slab import RowTable
+    from .seen_values import SeenValues
 
 Slots = npt.NDArray[np.int64]
 
@@ -47,7 +49,8 @@ class StateTable:
     only).
 
     `kind` says which face wrote it ("value", "list", "map", "reducing", "aggregating", "timers",
-    "table", "buffer", "rows"); `metadata` whatever that face needs to read it back (text only).
+    "table", "buffer", "rows", "values"); `metadata` whatever that face needs to read it back (text
+    only).
     """
 
     name: str
@@ -96,6 +99,11 @@ class ColumnTable(ABC):
     @abstractmethod
     def keys(self) -> pa.RecordBatch:
         """The keys in slot order, len(self) rows, with the schema given to `table`."""
+
+    def freeze_keys(self) -> Callable[[], list[pa.Array]]:
+        """`keys` as they are now, made later, on any thread: columns of their storage types."""
+        columns = self.keys().columns
+        return lambda: columns
 
     @abstractmethod
     def __len__(self) -> int:
@@ -248,6 +256,17 @@ class KeyedStateBackend(ABC):
         ordered: bool = True,
     ) -> RowTable:
         """Rows kept whole at positions that are used again; those restored are in it."""
+
+    @abstractmethod
+    def counted_values(
+        self, name: str, keys: pa.Schema, kind: pa.DataType, views: int
+    ) -> CountedValues:
+        """Values of the slots of a table with these keys, with how often each is there."""
+
+    @abstractmethod
+    def seen_values(self, name: str, keys: pa.Schema, kind: pa.DataType, views: int) -> SeenValues:
+        """The same where values only come, in less memory. It restores what `counted_values` of
+        the name stored, and the other way round, with counts of one."""
 
     @abstractmethod
     def snapshot(self) -> KeyedSnapshot:

@@ -77,6 +77,9 @@ class MemoryColumnTable(ColumnTable):
         columns = [as_declared(column, kind) for column, kind in pairs]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
+    def freeze_keys(self) -> Frozen:
+        return self._index.freeze()
+
     def freeze(self) -> tuple[Frozen, dict[str, npt.NDArray[Any]]]:
         """Keys to be made later, and copies of the accumulators."""
         count = len(self)

@@ -39,8 +39,10 @@ from .timers import MemoryTimerQueue
 
 if TYPE_CHECKING:
     from .column_tables import MemoryTableState
+    from .counted_values import CountedValues
     from .rows.format import GroupsOf
     from .rows.slab import RowTable
+    from .seen_values import SeenValues
 
 RowDescriptor = (
     ValueStateDescriptor
@@ -197,6 +199,28 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
         rows = cast(RowTable, self._whole(name, "rows", make))
         rows.check_same(schema, numbers, ordered)
         return rows
+
+    def counted_values(
+        self, name: str, keys: pa.Schema, kind: pa.DataType, views: int
+    ) -> CountedValues:
+        from .counted_values import CountedValues
+
+        def make() -> CountedValues:
+            return CountedValues(name, keys, kind, views)
+
+        values = cast(CountedValues, self._whole(name, "values", make))
+        values.check_same(CountedValues, keys, kind, views)
+        return values
+
+    def seen_values(self, name: str, keys: pa.Schema, kind: pa.DataType, views: int) -> SeenValues:
+        from .seen_values import SeenValues
+
+        def make() -> SeenValues:
+            return SeenValues(name, keys, kind, views)
+
+        values = cast(SeenValues, self._whole(name, "values", make))
+        values.check_same(SeenValues, keys, kind, views)
+        return values
 
     def snapshot(self) -> MemorySnapshot:
         parts: list[Freeze] = []

@@ -24,7 +24,6 @@ from ..columns import NO_NULLS
 from ..windows.slices import Int64s
 from .base import Bools, Layout, Records, TableOperator, require_distinct
 from .group_parts import GroupParts
-from .group_state import SavedValues
 from .group_values import too_much_taken
 from .groups import Groups
 from .grown import fill_to
@@ -40,7 +39,8 @@ class GroupAggregateOperator(TableOperator):
 
     kernels = (
         "operators.kernels.values",
-        "operators.kernels.seen_pairs",
+        "state.seen_kernels",
+        "state.block_kernels",
         "operators.kernels.scatter",
         "operators.kernels.moments",
         "operators.aggregates.flat",
@@ -64,8 +64,7 @@ class GroupAggregateOperator(TableOperator):
             self._columns.append(AccColumn(SEEN, "int64", -1))
         state = self.ctx.keyed_state
         self._groups = Groups(state, layout.keys, self._columns)
-        self._saved = SavedValues(self._parts, layout.keys, state)
-        self._saved.restore(self._groups)
+        self._parts.bind(state, layout.keys, self._groups.table)
         self._at = np.empty(0, dtype=np.int64)
         """Scratch: a row of the batch per group."""
         self._dead = 0
@@ -73,7 +72,6 @@ class GroupAggregateOperator(TableOperator):
         """Whether a time to look for forgotten groups is set."""
 
     def update(self, records: Records) -> None:
-        self._saved.forget()
         known = len(self._groups)
         slots = self._groups.table.slots(records.keys)
         self._parts.grow(len(self._groups))
@@ -103,14 +101,10 @@ class GroupAggregateOperator(TableOperator):
             table = self._groups.table
             live = table.column(SEEN)[: len(table)] > now_ms - self._ttl
             if not live.all():
-                self._saved.forget()
                 self._keep(live & (table.column(ROWS)[: len(table)] > 0))
             self._awake = len(self._groups) > 0
             if self._awake:
                 self.ctx.wake_at(now_ms + self._ttl)
-
-    def save(self) -> None:
-        self._saved.save(self._groups)
 
     def _bury(self, touched: Int64s, new: Bools, had: Bools, has: Bools) -> None:
         """Groups without records are as new; count those that take up a slot."""
@@ -176,9 +170,9 @@ class GroupAggregateOperator(TableOperator):
 
     def _keep(self, live: Bools) -> None:
         """Renumber the groups that are, leaving the others behind."""
-        self._saved.save(self._groups)
-        self._groups.keep(np.flatnonzero(live))
-        self._saved.restore(self._groups)
+        slots = np.flatnonzero(live)
+        self._groups.keep(slots)
+        self._parts.keep(self._groups.table, slots)
         self._dead = 0
 
     def _emit(

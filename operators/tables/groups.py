@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
-from ...state.column_tables import MemoryColumnTable
 from ..windows.slices import Int64s
 from .grown import take_rows
 
@@ -38,13 +37,6 @@ class Groups:
 
     def __len__(self) -> int:
         return len(self.table)
-
-    def find(self, keys: pa.RecordBatch) -> Int64s:
-        """The slot of each key, -1 for keys that are no group. Costs a pass over all groups."""
-        index = MemoryColumnTable("find", keys.schema, ())
-        index.slots(self.table.keys())
-        slots = index.slots(keys)
-        return np.where(slots < len(self.table), slots, -1)
 
     def keep(self, slots: Int64s) -> None:
         """Only these slots, ascending, stay; they are numbered from 0."""

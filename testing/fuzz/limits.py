@@ -23,7 +23,7 @@ LIMITS: dict[str, dict[str, int]] = {
     "tables.group_aggregate": {"_SPARE": 1},
     "tables.runs": {"_SPARE": 1},
     "slots.live_keys": {"FIRST_LIMIT": 2},
-    "tables.distinct_values": {"_FIRST": 16},
+    ".state.seen_values": {"_FIRST": 16},
     "tables.top_n": {"_SCRATCH": 4},
     ".state.rows.texts": {"_SPARE": 1},
 }
