@@ -147,7 +147,7 @@ def test_another_thread_encodes_while_values_come(counted: bool) -> None:
         )
         thread.start()
         for step in range(20):
-            rows = [(keys[i % 50], int(random.integers(10**6))) for i in range(2000)]
+            rows = [(keys[i % 50], int(random.integers(6000))) for i in range(2000)]
             store.add(rows, [step % VIEWS])
         thread.join()
         assert read(found[0]) == want
