@@ -32,6 +32,7 @@ where a window has several slices (sliding windows) and the addends are not exac
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -40,7 +41,7 @@ from ..core.errors import GraphError
 if TYPE_CHECKING:
     import polars as pl
 
-    from .functions import AggregateFunction
+    from .functions.user_functions import AggregateFunction
 
 AggregateKind = Literal[
     "count",
@@ -71,6 +72,16 @@ _LEAST = {
 """Kinds that take a number: its name, and the least that makes sense."""
 
 GREATEST_PRECISION = 18
+
+RowFunctions = Callable[["Aggregate"], "AggregateFunction"]
+
+_row_functions: list[RowFunctions] = []
+
+
+def register_row_functions(make: RowFunctions) -> None:
+    """Make `make(aggregate)` what `to_function` gives; replaces an earlier one. The package's root
+    registers it, so that nothing here depends on the operators."""
+    _row_functions[:] = [make]
 
 
 @dataclass(frozen=True)
@@ -128,9 +139,9 @@ class Aggregate:
         Rows are `Row`s, named tuples, dataclasses, dicts, or plain tuples (columns f0, f1, ...).
         A polars expression is evaluated on one row at a time there, which costs ~100 us per row.
         """
-        from .row_aggregates import RowAggregate
-
-        return RowAggregate(self)
+        if not _row_functions:
+            raise GraphError("aggregates run over rows by an operator: import strom first")
+        return _row_functions[0](self)
 
 
 def count(expression: str | pl.Expr | None = None) -> Aggregate:

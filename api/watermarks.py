@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigurationError
-from .intervals import to_millis
+from .types.durations import to_millis
 
 if TYPE_CHECKING:
     import polars as pl

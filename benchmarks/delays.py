@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from strom import JobClient, JobExecutionResult, Sink, SinkWriter, StreamExecutionEnvironment
 
-Int64s = npt.NDArray[np.int64]
+from ..core.arrays import Int64s
 
 SINK = "delays"
 

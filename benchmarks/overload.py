@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from strom.connectors.datagen import DataGenSource
 
-from .delays import Int64s, joined, percentiles, run
+from ..core.arrays import Int64s
+from .delays import joined, percentiles, run
 from .latency import delayed_environment, stamp, through_keyed_stage
 from .measure import processes_of
 from .stepped import Step, SteppedSource

@@ -1,4 +1,4 @@
-"""Arrow arrays as numpy arrays.
+"""Types of arrays, and Arrow arrays as numpy arrays.
 
 `pyarrow.Array.to_numpy` does the same, but its first call in a process imports pandas, where that
 is installed: half a second and 40 MB in each task.
@@ -11,6 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+Int64s = npt.NDArray[np.int64]
+Int8s = npt.NDArray[np.int8]
+Bools = npt.NDArray[np.bool_]
+
+Slots = npt.NDArray[np.int64]
+"""Places of keys in a table of state."""
+
+Groups = npt.NDArray[np.int32]
+"""Key groups, one per row."""
 
 _WORDS: dict[pa.DataType, str] = {
     pa.int8(): "i1",

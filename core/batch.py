@@ -347,6 +347,11 @@ def _first_misfit(column: list[Any], want: pa.DataType | None) -> object:
     return column[0] if column else None
 
 
+def schema_text(schema: pa.Schema) -> str:
+    """Columns and types for messages: `[a: int64, b: string]`."""
+    return "[" + ", ".join(f"{field.name}: {field.type}" for field in schema) + "]"
+
+
 __all__ = [
     "Batch",
     "ColumnBatch",
@@ -355,6 +360,7 @@ __all__ = [
     "Timestamps",
     "compatible",
     "concat",
+    "schema_text",
     "take_column",
     "take_rows",
     "take_table",

@@ -36,6 +36,13 @@ class Growing:
         if size:
             self._lengthen(size)
 
+    @classmethod
+    def over(cls, array: npt.NDArray[Any], fill: int | float | None = None) -> Growing:
+        """One that begins as this array, which is its own from here on."""
+        made = cls(array.dtype, fill)
+        made.array = array
+        return made
+
     def reserve(self, size: int) -> None:
         """Have at least `size` entries; grows by more than that, so that it seldom grows."""
         have = len(self.array)
@@ -53,7 +60,10 @@ class Growing:
             self._map = mmap.mmap(-1, needed, flags=flags)
             self._move(self._mapped())
         if self._fill is not None and (self._fill != 0 or self._map is None):
-            self.array[have:] = self._fill  # a map's new pages are zeros
+            new = self.array[have:]  # a map's new pages are zeros
+            if self._dtype.kind == "V":
+                new = new.view(np.uint8)
+            new[:] = self._fill
 
     def _remapped(self, needed: int) -> bool:
         """Whether the map could be lengthened: not while anybody looks at it, and not everywhere

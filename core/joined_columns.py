@@ -12,15 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import overload
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from .arrays import Int64s
 from .batch import take_column
 from .errors import GraphError
 from .row_kind import ROW_KIND
-
-Int64s = npt.NDArray[np.int64]
 
 NO_ROW = -1
 """In a list of rows: there is none on this side."""

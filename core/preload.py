@@ -11,9 +11,6 @@ from importlib import import_module
 
 _ROOT = __name__.rsplit(".", 2)[0]
 
-COLUMN_STATE = ("state.hash_kernels", "state.index_kernels")
-"""What every operator needs that keeps state by key columns."""
-
 
 def preload(*modules: str) -> None:
     """Import modules of this package, named from its root (`"state.hash_kernels"`)."""

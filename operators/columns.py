@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..core.arrays import numpy_of
+from ..core.arrays import Bools, numpy_of
 from ..core.batch import ColumnBatch
 from ..core.errors import TypeMismatchError
 from ..core.key_types import widened
@@ -23,7 +23,6 @@ from ..core.keys import KeySelector
 if TYPE_CHECKING:
     import polars as pl
 
-Bools = npt.NDArray[np.bool_]
 Storage = Literal["int64", "float64"]
 
 NO_NULLS: Bools = np.empty(0, dtype=np.bool_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from ..api.specs import OperatorSpec
+from ..api.specs.records import OperatorSpec
 from ..core.errors import GraphError
 from .base import Operator
 

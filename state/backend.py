@@ -12,7 +12,7 @@ column face, an int64 (0 = no namespace; windows use the slice's end).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.arrays import Slots
 from ..core.errors import StateError
 from ..core.ids import KeyGroupRange
 from .descriptors import (
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     from .rows.format import GroupsOf
     from .rows.slab import RowTable
     from .seen_values import SeenValues
+    from .value_store import Values
 
-Slots = npt.NDArray[np.int64]
+COLUMN_STATE = ("state.hash_kernels", "state.index_kernels")
+"""Modules that every operator preloads that keeps state by key columns."""
 
 KEY_GROUP = "__key_group"
 """First column of every keyed StateTable: int32, ascending."""
@@ -49,8 +52,8 @@ class StateTable:
     only).
 
     `kind` says which face wrote it ("value", "list", "map", "reducing", "aggregating", "timers",
-    "table", "buffer", "rows", "values"); `metadata` whatever that face needs to read it back (text
-    only).
+    "table", "entries", "rows", "values", "buffer"); `metadata` whatever that face needs to read it
+    back (text only).
     """
 
     name: str
@@ -77,15 +80,23 @@ class NoSnapshot(KeyedSnapshot):
 
 @dataclass(frozen=True)
 class AccColumn:
-    """An accumulator column: numpy dtype name and the value of a new slot."""
+    """A column of numbers per slot: numpy dtype name and the value of a new slot.
+
+    Numbers that have to lie in one cache line are a column of dtype "V<bytes>", initially 0 (None:
+    anything); `words` names those of its 8-byte words that are state, int64 in snapshots."""
 
     name: str
     dtype: str
-    initial: float | int | bool = 0
+    initial: float | int | bool | None = 0
+    words: tuple[str | None, ...] = ()
 
 
 class ColumnTable(ABC):
-    """Accumulators of one namespace: key -> dense slot, one numpy array per accumulator column."""
+    """What is stored per key: key -> dense slot, one numpy array per column.
+
+    **A slot is touched before it is written**: `slots` has touched those it returns, until the
+    operator's next snapshot; for any other there is `touch`. That is how a snapshot needs no copy
+    (`slot_columns`)."""
 
     @abstractmethod
     def slots(self, keys: pa.RecordBatch) -> Slots:
@@ -94,7 +105,20 @@ class ColumnTable(ABC):
 
     @abstractmethod
     def column(self, name: str) -> npt.NDArray[Any]:
-        """The accumulator array, writable, length >= len(self). Valid until the next `slots()`."""
+        """The accumulator array, length >= len(self), writable at touched slots. Valid until the
+        next `slots()`."""
+
+    @abstractmethod
+    def touch(self, slots: Slots) -> None:
+        """These slots are about to be written; negative ones are none."""
+
+    @abstractmethod
+    def touch_all(self) -> None:
+        """Any slot may be written until the next snapshot."""
+
+    @abstractmethod
+    def gather(self, slots: Slots) -> ColumnTable:
+        """Copies of these slots, in a table of its own that is no state, numbered from 0."""
 
     @abstractmethod
     def keys(self) -> pa.RecordBatch:
@@ -106,8 +130,27 @@ class ColumnTable(ABC):
         return lambda: columns
 
     @abstractmethod
+    def take_keys(self, slots: Slots) -> list[pa.Array]:
+        """The key columns of these slots, in time proportional to their number."""
+
+    @abstractmethod
+    def release(self, slots: Slots) -> None:
+        """These keys (distinct slots) are gone: their columns are initial, and snapshots leave them
+        out. A key that comes again may get its old slot or a new one."""
+
+    @abstractmethod
+    def tidy(self) -> Slots | None:
+        """Now and then: forget keys that are gone, and values no slot refers to. Where that gives
+        slots new numbers, the new number of each old slot, -1 for those that are gone."""
+
+    @abstractmethod
     def __len__(self) -> int:
-        """Number of keys."""
+        """Number of slots given out."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of keys, columns and values."""
 
 
 class TableState(ABC):
@@ -124,6 +167,44 @@ class TableState(ABC):
     @abstractmethod
     def drop(self, namespace: int) -> None:
         """Forget a namespace; not an error if absent."""
+
+
+class EntryState(ColumnTable):
+    """Entries of keys, in slots that the operator gives out; see `KeyedStateBackend.entries`.
+
+    After a restore the entries of all former subtasks lie in slots 0, 1, ... The operator calls
+    `resize` before it uses new slots, and `touch` before it writes any."""
+
+    @abstractmethod
+    def reserve(self, size: int) -> None:
+        """Have room for so many slots: arrays stay as they are up to there."""
+
+    @abstractmethod
+    def resize(self, size: int) -> None:
+        """Have slots 0..size-1; new ones are initial."""
+
+    @abstractmethod
+    def reset(self, slots: Slots) -> None:
+        """Touch these slots and make them as new."""
+
+    @abstractmethod
+    def numbers(self, keys: pa.RecordBatch) -> Slots:
+        """The number of each row's key, which is what the owner column holds."""
+
+    @abstractmethod
+    def take_owners(self, numbers: Slots) -> list[pa.Array]:
+        """The key columns of these keys, of their declared types."""
+
+    @property
+    @abstractmethod
+    def owners(self) -> int:
+        """Keys that have numbers, also those without entries."""
+
+    @abstractmethod
+    def tidy_owners(self, used: int, live: Callable[[], Slots]) -> Slots | None:
+        """Now and then: forget keys but those `live` gives, of which there are `used`. Where that
+        gives keys new numbers, the new number of each old one, -1 for those forgotten; the owner
+        column is rewritten."""
 
 
 class BufferState(ABC):
@@ -239,9 +320,25 @@ class KeyedStateBackend(ABC):
         keys: pa.Schema,
         columns: Sequence[AccColumn],
         key_columns: int | None = None,
+        values: Mapping[str, Values] | None = None,
     ) -> TableState:
         """`key_columns`: how many leading columns of `keys` are the key itself and decide the key
-        group; those behind tell entries of one key apart. None: all are."""
+        group; those behind tell entries of one key apart. None: all are.
+
+        `values`: what the numbers of some columns stand for; snapshots hold that. They are the
+        table's from here on, which must be one of a single namespace then."""
+
+    @abstractmethod
+    def entries(
+        self,
+        name: str,
+        keys: pa.Schema,
+        columns: Sequence[AccColumn],
+        owner: str,
+        values: Mapping[str, Values] | None = None,
+    ) -> EntryState:
+        """Any number of entries per key, numbered by the operator. `owner`: the column (or word of
+        one) that says whose an entry is, negative for none."""
 
     @abstractmethod
     def buffer(self, name: str, schema: pa.Schema) -> BufferState: ...

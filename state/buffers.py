@@ -10,18 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.arrays import numpy_of
-from ..core.batch import take_table
+from ..core.arrays import Groups, numpy_of
+from ..core.batch import schema_text, take_table
 from ..core.errors import StateError, TypeMismatchError
 from .backend import KEY_GROUP, BufferState, StateTable
 from .key_groups import group_order
 
 NAMESPACE, ROW_PREFIX = "namespace", "row."
-
-Groups = npt.NDArray[np.int32]
 
 
 @dataclass
@@ -89,8 +86,9 @@ class MemoryBufferState(BufferState):
             if not stored.schema.equals(_plain_schema(self._schema)):
                 raise StateError(
                     f"buffer state '{self._name}' was stored with columns "
-                    f"{_text(stored.schema)} and is declared with {_text(self._schema)}: restore "
-                    "it with the columns it was stored with, or give the operator a new uid"
+                    f"{schema_text(stored.schema)} and is declared with "
+                    f"{schema_text(self._schema)}: restore it with the columns it was "
+                    "stored with, or give the operator a new uid"
                 )
             groups = numpy_of(table.data.column(KEY_GROUP))
             namespaces = numpy_of(table.data.column(NAMESPACE))
@@ -108,8 +106,8 @@ class MemoryBufferState(BufferState):
             return
         if not rows.schema.equals(self._schema):
             raise TypeMismatchError(
-                f"buffer state '{self._name}': rows have columns {_text(rows.schema)}, declared "
-                f"are {_text(self._schema)}"
+                f"buffer state '{self._name}': rows have columns "
+                f"{schema_text(rows.schema)}, declared are {schema_text(self._schema)}"
             )
         chunks = self._spaces.setdefault(namespace, _Chunks())
         chunks.rows.append(rows)
@@ -150,7 +148,3 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_type(_PLAIN.get(field.type, field.type)) for field in schema])
-
-
-def _text(schema: pa.Schema) -> str:
-    return "[" + ", ".join(f"{field.name}: {field.type}" for field in schema) + "]"

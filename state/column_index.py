@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.arrays import Slots
 from ..core.errors import StateError
 from ..core.growing import Growing
 from .hash_columns import slices_of, validity_of
@@ -27,8 +28,6 @@ from .index_kernels import (
     upsert_words,
 )
 from .key_words import from_words, to_words
-
-Slots = npt.NDArray[np.int64]
 
 FIRST_SLOTS = 64
 """How many keys an index has room for at first; a power of two, as it always is."""
@@ -50,6 +49,15 @@ class ColumnIndex(ABC):
     def freeze(self) -> Callable[[], pa.Array]:
         """The values of the slots given out so far, of the storage type, made when called; may run
         on another thread."""
+
+    @abstractmethod
+    def take(self, slots: Slots) -> pa.Array:
+        """The values of these slots, of the storage type: in time proportional to their number."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
 
 
 class WordIndex(ColumnIndex):
@@ -85,7 +93,15 @@ class WordIndex(ColumnIndex):
 
     def freeze(self) -> Callable[[], pa.Array]:
         words, null_slot, kind = self.words(), int(self._state[NULL_SLOT]), self._kind
-        return lambda: from_words(words, null_slot, kind)
+        return lambda: from_words(words, _null_mask(np.arange(len(words)), null_slot), kind)
+
+    def take(self, slots: Slots) -> pa.Array:
+        null_slot = int(self._state[NULL_SLOT])
+        return from_words(self._keys.array[slots], _null_mask(slots, null_slot), self._kind)
+
+    @property
+    def nbytes(self) -> int:
+        return self._keys.array.nbytes + self._table.nbytes
 
     def words(self) -> npt.NDArray[np.int64]:
         """The words in slot order; a view that stays valid."""
@@ -175,6 +191,19 @@ class BytesIndex(ColumnIndex):
 
         return values
 
+    def take(self, slots: Slots) -> pa.Array:
+        count, null_slot = map(int, self._state[:2])
+        buffers = [None, pa.py_buffer(self._ends[: count + 1]), pa.py_buffer(self._arena)]
+        every = pa.Array.from_buffers(self._wide, count, buffers)
+        wide = every.take(pa.array(slots, mask=_null_mask(slots, null_slot)))
+        kind = storage_type(self._kind)
+        return wide if kind == self._wide else wide.cast(kind)
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (self._table, self._hashes, self._ends, self._arena)
+        return sum(array.nbytes for array in arrays)
+
     def _make_table(self) -> None:
         cells = 2 * len(self._hashes)
         self._table = np.zeros(2 * cells, dtype=np.uint64)
@@ -212,6 +241,11 @@ def _extended(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     longer = np.empty(size, dtype=array.dtype)
     longer[: len(array)] = array
     return longer
+
+
+def _null_mask(slots: Slots, null_slot: int) -> npt.NDArray[np.bool_] | None:
+    """Which of these slots is the one of null; None if there is none."""
+    return slots == null_slot if null_slot >= 0 else None
 
 
 def _null_bitmap(count: int, null_slot: int) -> Any:

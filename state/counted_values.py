@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .backend import AccColumn, ColumnTable, Slots
+from ..core.arrays import Int64s, Slots
+from .backend import AccColumn
 from .column_index import ALL_VALID, WordIndex, storage_type
 from .key_index import make_column_index
 from .rows.slab import RowTable
@@ -48,10 +49,10 @@ class CountedValues(SlotValues):
         """The counts of these pairs are about to be written."""
         self._counts.touch(pairs)
 
-    def counts(self, view: int) -> npt.NDArray[np.int64]:
+    def counts(self, view: int) -> Int64s:
         """How often each pair is there for a view; valid until the next `pairs`. Written only where
         touched since the last snapshot."""
-        counts: npt.NDArray[np.int64] = self._counts.array(f"{COUNT_PREFIX}{view}")
+        counts: Int64s = self._counts.array(f"{COUNT_PREFIX}{view}")
         return counts
 
     def slots_of(self, pairs: Slots | slice) -> Slots:
@@ -63,9 +64,9 @@ class CountedValues(SlotValues):
         """The values of these pairs, of the type declared."""
         return self._values.column(0, self._pairs.words()[pairs] >> SLOT_BITS)
 
-    def keep(self, table: ColumnTable, slots: Slots) -> None:
-        """Only the pairs of these slots, ascending, stay that count anything. The slots are
-        numbered from 0, in a new table."""
+    def keep(self, slots: Slots) -> None:
+        """The owner has numbered these slots, ascending, from 0; the others are gone. Only the
+        pairs of these that count anything stay."""
         total = len(self)
         counts = [self.counts(view)[:total] for view in range(self.views)]
         owners = self.slots_of(slice(total))
@@ -75,7 +76,6 @@ class CountedValues(SlotValues):
         kept = np.flatnonzero(live)
         left = place[kept], self.values_of(kept), [array[kept] for array in counts]
         self._clear()
-        self._owner = table
         if len(kept):
             self._fill(*left)
 
@@ -100,9 +100,7 @@ class CountedValues(SlotValues):
 
         return found
 
-    def _fill(
-        self, slots: Slots, values: pa.Array, counts: Sequence[npt.NDArray[np.int64]]
-    ) -> None:
+    def _fill(self, slots: Slots, values: pa.Array, counts: Sequence[Int64s]) -> None:
         pairs = self.pairs(slots, values)
         for view, stored in enumerate(counts):
             self.counts(view)[pairs] = stored

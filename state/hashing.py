@@ -22,7 +22,6 @@ from enum import Enum
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 from xxhash import xxh64_intdigest
 
 from ..core.errors import TypeMismatchError
@@ -62,14 +61,6 @@ def stable_hash(key: Any) -> int:
     """
     hasher = _HASHERS.get(type(key))
     return hasher(key) if hasher is not None else _resolve(key)(key)
-
-
-def stable_hash_columns(columns: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """The hash of each row's key: uint64, one per row. A single column hashes as its values,
-    several columns as the tuple of theirs. Raises TypeMismatchError as `stable_hash` does."""
-    from .hash_columns import hash_columns
-
-    return hash_columns(columns)
 
 
 def _hash_none(key: None) -> int:

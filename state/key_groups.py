@@ -64,6 +64,11 @@ def subtasks_for(
     return subtask_table(parallelism, max_parallelism)[groups]
 
 
+def owned_groups(groups: KeyGroupRange) -> npt.NDArray[np.int32]:
+    """The groups of a range, ascending."""
+    return np.arange(groups.first, groups.last + 1, dtype=np.int32)
+
+
 def group_order(groups: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     """Row indices sorted by group, stable: how every snapshot is ordered."""
     # A group is below 2**15, and numpy sorts 16-bit integers by radix.

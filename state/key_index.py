@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..core.arrays import numpy_of
+from ..core.arrays import Slots, numpy_of
 from ..core.errors import StateError
-from .column_index import ALL_VALID, FIRST_SLOTS, BytesIndex, ColumnIndex, Slots, WordIndex
+from .column_index import ALL_VALID, FIRST_SLOTS, BytesIndex, ColumnIndex, WordIndex
 from .key_words import is_words
 
 Frozen = Callable[[], list[pa.Array]]
@@ -61,8 +61,16 @@ class ObjectIndex(ColumnIndex):
         return slot
 
     def freeze(self) -> Callable[[], pa.Array]:
-        values, kind = list(self._values), self._kind
-        return lambda: pa.array(values, type=kind)
+        values, kind, count = self._values, self._kind, len(self._values)
+        return lambda: pa.array(values[:count], type=kind)
+
+    def take(self, slots: Slots) -> pa.Array:
+        return pa.array([self._values[slot] for slot in slots.tolist()], type=self._kind)
+
+    @property
+    def nbytes(self) -> int:
+        """A guess: what Python objects take is not known."""
+        return 200 * len(self._values)
 
 
 class DictionaryIndex(ColumnIndex):
@@ -81,6 +89,13 @@ class DictionaryIndex(ColumnIndex):
 
     def freeze(self) -> Callable[[], pa.Array]:
         return self._values.freeze()
+
+    def take(self, slots: Slots) -> pa.Array:
+        return self._values.take(slots)
+
+    @property
+    def nbytes(self) -> int:
+        return self._values.nbytes
 
 
 class CompositeIndex:
@@ -105,6 +120,19 @@ class CompositeIndex:
             words |= codes
             codes = pairs.upsert_words(words, ALL_VALID)
         return codes
+
+    def take(self, slots: Slots) -> list[pa.Array]:
+        """The key columns of these slots, of their storage types."""
+        backwards, codes = [], slots
+        for part, index in zip(reversed(self._parts[1:]), reversed(self._pairs), strict=True):
+            chosen = index.words()[codes]
+            backwards.append(part.take(chosen >> 32))
+            codes = chosen & 0xFFFFFFFF
+        return [self._parts[0].take(codes), *reversed(backwards)]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(index.nbytes for index in [*self._parts, *self._pairs])
 
     def freeze(self) -> Frozen:
         parts = [part.freeze() for part in self._parts]

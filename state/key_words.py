@@ -39,12 +39,9 @@ def to_words(column: pa.Array) -> Words:
     return words_of(column if column.type == pa.int64() else column.cast(pa.int64()))
 
 
-def from_words(words: Words, null_slot: int, kind: pa.DataType) -> pa.Array:
-    """The column of type `kind` whose words these are; row `null_slot` is null unless negative."""
-    mask = None
-    if null_slot >= 0:
-        mask = np.zeros(len(words), dtype=np.bool_)
-        mask[null_slot] = True
+def from_words(words: Words, mask: npt.NDArray[np.bool_] | None, kind: pa.DataType) -> pa.Array:
+    """The column of type `kind` whose words these are; null where `mask` is true."""
+    if mask is not None:
         words = np.where(mask, 0, words)
     if pa.types.is_floating(kind):
         return pa.array(words.view(np.float64), mask=mask).cast(kind, safe=False)

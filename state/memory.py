@@ -7,7 +7,7 @@ Restored tables wait undecoded until their name is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -38,11 +38,13 @@ from .row_tables import freeze, thaw
 from .timers import MemoryTimerQueue
 
 if TYPE_CHECKING:
-    from .column_tables import MemoryTableState
     from .counted_values import CountedValues
+    from .entry_table import MemoryEntryTable
     from .rows.format import GroupsOf
     from .rows.slab import RowTable
     from .seen_values import SeenValues
+    from .table_state import MemoryTableState
+    from .value_store import Values
 
 RowDescriptor = (
     ValueStateDescriptor
@@ -166,16 +168,34 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
         keys: pa.Schema,
         columns: Sequence[AccColumn],
         key_columns: int | None = None,
+        values: Mapping[str, Values] | None = None,
     ) -> MemoryTableState:
-        from .column_tables import MemoryTableState
+        from .table_state import MemoryTableState
 
         def make() -> MemoryTableState:
-            return MemoryTableState(name, keys, columns, key_columns)
+            return MemoryTableState(name, keys, columns, key_columns, values)
 
         state = self._whole(name, "table", make)
         table = cast(MemoryTableState, state)
         table.check_same(keys, columns)
         return table
+
+    def entries(
+        self,
+        name: str,
+        keys: pa.Schema,
+        columns: Sequence[AccColumn],
+        owner: str,
+        values: Mapping[str, Values] | None = None,
+    ) -> MemoryEntryTable:
+        from .entry_table import MemoryEntryTable
+
+        def make() -> MemoryEntryTable:
+            return MemoryEntryTable(name, keys, columns, owner, values)
+
+        entries = cast(MemoryEntryTable, self._whole(name, "entries", make))
+        entries.check_same(keys, columns, owner)
+        return entries
 
     def buffer(self, name: str, schema: pa.Schema) -> MemoryBufferState:
         state = self._whole(name, "buffer", lambda: MemoryBufferState(name, schema))

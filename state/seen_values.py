@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .backend import AccColumn, Slots
+from ..core.arrays import Int64s, Slots
+from .backend import AccColumn
 from .key_index import make_column_index
 from .slot_columns import SlotColumns
 from .slot_values import SLOT_BITS, SLOT_MASK, Found, SlotValues
@@ -91,9 +92,7 @@ class SeenValues(SlotValues):
 
         return found
 
-    def _fill(
-        self, slots: Slots, values: pa.Array, counts: Sequence[npt.NDArray[np.int64]]
-    ) -> None:
+    def _fill(self, slots: Slots, values: pa.Array, counts: Sequence[Int64s]) -> None:
         at = self.find(slots, values)
         for view, stored in enumerate(counts):
             seen, bit = self.bits(view)

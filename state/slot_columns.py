@@ -22,9 +22,10 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrays import Slots
 from ..core.errors import StateError
 from ..core.growing import Growing
-from .backend import AccColumn, Slots
+from .backend import AccColumn
 
 BLOCK_BITS = 4
 """16 slots."""
@@ -45,7 +46,14 @@ class FrozenColumns:
     freeze; every other one is in `_saved`, or in its place in `_copies`.
     """
 
-    def __init__(self, live: dict[str, Growing], count: int, flags: npt.NDArray[np.uint8]) -> None:
+    def __init__(
+        self,
+        columns: tuple[AccColumn, ...],
+        live: dict[str, Growing],
+        count: int,
+        flags: npt.NDArray[np.uint8],
+    ) -> None:
+        self.columns = columns
         self.count = count
         self.lock = Lock()
         """Held while blocks are copied, and while the live arrays are moved."""
@@ -129,6 +137,8 @@ class SlotColumns:
         self._held = {c.name: Growing(c.dtype, c.initial, room) for c in columns}
         self._flags: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
         """Per block that the last freeze had, what `slot_kernels` says."""
+        self._whole = 0
+        """How many of these are whole blocks: in the last one, slots may have been new."""
         self._frozen: ref[FrozenColumns] | None = None
         """The last freeze; nobody copies for one that has been dropped."""
 
@@ -179,16 +189,20 @@ class SlotColumns:
         self._flags[:] = 0
 
     def reset(self, slots: Slots) -> None:
-        """Touch these slots and make them as new."""
+        """Touch these slots and make them as new (columns without initial value stay)."""
         self.touch(slots)
         for column in self.columns:
-            self._held[column.name].array[slots] = column.initial
+            if column.initial is not None:
+                array = self._held[column.name].array
+                void = array.dtype.kind == "V"
+                array[slots] = np.zeros((), array.dtype) if void else column.initial
 
     def gather(self, slots: Slots) -> SlotColumns:
         """Columns of their own with copies of these slots, numbered from 0; not frozen."""
-        some = SlotColumns(self.columns, max(len(slots), FIRST_ROOM))
-        for name, held in self._held.items():
-            some._held[name].array[: len(slots)] = held.array[slots]
+        some = SlotColumns(self.columns, 0)
+        for column in self.columns:
+            copy = self._held[column.name].array[slots]
+            some._held[column.name] = Growing.over(copy, column.initial)
         return some
 
     def freeze(self, count: int) -> FrozenColumns:
@@ -197,14 +211,15 @@ class SlotColumns:
         if before is not None:
             before.arrays()
         self._flags = np.full(_blocks(count), ALL_FLAGS, dtype=np.uint8)
-        frozen = FrozenColumns(self._held, count, self._flags)
+        self._whole = count >> BLOCK_BITS
+        frozen = FrozenColumns(self.columns, self._held, count, self._flags)
         self._frozen = ref(frozen)
         return frozen
 
     def changed(self, count: int) -> npt.NDArray[np.bool_]:
         """Which blocks of the first `count` slots may have been written since the last freeze."""
         changed = np.ones(_blocks(count), dtype=np.bool_)
-        known = min(len(changed), len(self._flags))
+        known = min(len(changed), self._whole)
         changed[:known] = (self._flags[:known] & 1) == 0
         return changed
 

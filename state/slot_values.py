@@ -11,14 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.arrays import numpy_of
+from ..core.arrays import Int64s, Slots, numpy_of
 from ..core.batch import take_column
 from ..core.errors import StateError
-from .backend import KEY_GROUP, ColumnTable, Slots, StateTable
+from .backend import KEY_GROUP, ColumnTable, StateTable
 from .carry import join
 from .column_index import storage_type
 from .key_groups import group_order, key_groups_of
@@ -37,7 +35,7 @@ SLOT_MASK = (1 << SLOT_BITS) - 1
 PART = 1 << 20
 """Stored pairs that are taken in at a time."""
 
-Found = tuple[Slots, pa.Array, list[npt.NDArray[np.int64]]]
+Found = tuple[Slots, pa.Array, list[Int64s]]
 """Pairs: their slots, their values as they are stored, and per view their counts."""
 
 
@@ -96,9 +94,7 @@ class SlotValues(ABC):
         """Makes all pairs that count anything, as they are now."""
 
     @abstractmethod
-    def _fill(
-        self, slots: Slots, values: pa.Array, counts: Sequence[npt.NDArray[np.int64]]
-    ) -> None:
+    def _fill(self, slots: Slots, values: pa.Array, counts: Sequence[Int64s]) -> None:
         """Take in pairs, distinct and new."""
 
     @property

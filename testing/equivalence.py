@@ -23,7 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ..api.host import open_host
+from ..api.jobs.host import open_host
 from ..checkpoint.storage import CheckpointStorage, open_storage
 from ..core.config import CheckpointConfig, ExponentialDelayRestart, JobConfig
 from ..core.job_status import JobStatus

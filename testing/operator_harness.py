@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..api.data_stream import DataStream
-from ..api.specs import OperatorSpec
+from ..api.specs.records import OperatorSpec
+from ..api.streams.data_stream import DataStream
 from ..core.batch import Batch, ObjectBatch
 from ..core.clock import VirtualClock
 from ..core.config import JobConfig

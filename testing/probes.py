@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..api.builtin_sinks import CollectSink
-from ..api.data_stream import DataStream
-from ..api.environment import StreamExecutionEnvironment
-from ..api.sink_stream import DataStreamSink
+from ..api.connectors.builtin_sinks import CollectSink
+from ..api.streams.data_stream import DataStream, StreamExecutionEnvironment
+from ..api.streams.settings import DataStreamSink
 from ..core.config import JobConfig
 from ..core.ids import OperatorId
 from ..engine.graph.model import JobGraph

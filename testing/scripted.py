@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..api.connectors import (
+from ..api.connectors.base import (
     Emit,
     EnumeratorContext,
     NeedSplit,

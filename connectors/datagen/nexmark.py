@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from ...api.connectors import EnumeratorContext, ReaderContext, Source
+from ...api.connectors.base import EnumeratorContext, ReaderContext, Source
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import ConfigurationError
 from .nexmark_schemas import ALL_SCHEMA, SCHEMAS, SLOTS

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...api.connectors import Emit, NeedSplit, Polled, ReaderContext, SourceReader, Wait
+from ...api.connectors.base import Emit, NeedSplit, Polled, ReaderContext, SourceReader, Wait
 from ...core.batch import Batch
 from ...core.errors import ConfigurationError
 from .stripes import NumberSplit

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...api.connectors import EnumeratorContext, ReaderContext, Source
-from ...api.types import schema_of
+from ...api.connectors.base import EnumeratorContext, ReaderContext, Source
+from ...api.types.type_info import schema_of
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, concat, to_columns
 from ...core.errors import ConfigurationError, TypeMismatchError
 from .reader import NumberReader, Runs, check_rate

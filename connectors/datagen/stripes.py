@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...api.connectors import EnumeratorContext, SplitEnumerator
+from ...api.connectors.base import EnumeratorContext, SplitEnumerator
 from ...core.errors import ConfigurationError
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from ...api.connectors import WriterContext
+from ...api.connectors.base import WriterContext
 from ...core.errors import ConnectorError
 from .paths import filesystem, is_local
 

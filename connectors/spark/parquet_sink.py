@@ -28,8 +28,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ...api.connectors import PreparedCommit, Sink, SinkWriter, WriterContext
-from ...api.types import schema_of
+from ...api.connectors.base import PreparedCommit, Sink, SinkWriter, WriterContext
+from ...api.types.type_info import schema_of
 from ...core.batch import Batch, to_columns
 from ...core.errors import ConfigurationError, OperatorError
 from .bridge import encode, storable

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ...api.connectors import (
+from ...api.connectors.base import (
     Emit,
     EnumeratorContext,
     NeedSplit,

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from ...api.connectors import SplitEnumerator
+from ...api.connectors.base import SplitEnumerator
 from ...core.errors import CheckpointError, OperatorError
 from ...core.ids import OperatorId, TaskId
 from ..messages import NoMoreSplits, SplitsAssigned

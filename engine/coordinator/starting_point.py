@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...api.connectors import SplitEnumerator
+from ...api.connectors.base import SplitEnumerator
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.manifest import Manifest, unmatched
 from ...checkpoint.storage import Latest

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...api.host import Host
+from ...api.jobs.host import Host
 from ...core.errors import ConfigurationError
 
 

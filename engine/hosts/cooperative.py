@@ -12,7 +12,7 @@ from typing import Any
 
 import cloudpickle
 
-from ...api.specs import SinkSpec, SourceSpec
+from ...api.specs.records import SinkSpec, SourceSpec
 from ...core.clock import Clock
 from ...core.config import ExchangeConfig
 from ...core.ids import Attempt, TaskId, VertexId

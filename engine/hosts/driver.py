@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ...api.connectors import EnumeratorContext, SplitEnumerator
-from ...api.host import JobExecutionResult
-from ...api.specs import SourceSpec
+from ...api.connectors.base import EnumeratorContext, SplitEnumerator
+from ...api.jobs.host import JobExecutionResult
+from ...api.specs.records import SourceSpec
 from ...checkpoint.coordinator_types import CheckpointStatistics
 from ...checkpoint.storage import CheckpointStorage, open_storage
 from ...core.clock import Clock

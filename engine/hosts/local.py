@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from ...api.host import JobExecutionResult
+from ...api.jobs.host import JobExecutionResult
 from ...core.clock import SystemClock
 from ...core.errors import JobCancelledError
 from ...core.ids import OperatorId

@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 import ray
 
-from ...api.host import JobExecutionResult
+from ...api.jobs.host import JobExecutionResult
 from ...core.errors import JobFailedError, StromError
 from ...core.ids import OperatorId
 from ...core.job_status import JobStatus

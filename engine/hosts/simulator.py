@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...api.host import JobExecutionResult
+from ...api.jobs.host import JobExecutionResult
 from ...checkpoint.storage import CheckpointStorage, open_storage
 from ...core.clock import VirtualClock
 from ...core.errors import StromError

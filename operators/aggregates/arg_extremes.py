@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...core.arrays import Int64s, Slots
+from ...state.backend import AccColumn, ColumnTable
 from ..columns import Storage, from_numbers, storage, to_numbers
 from ..kernels import moments
-from ..windows.slices import Int64s
 from .base import Accumulator, Read, chosen
 
 VALUE, BY = 0, 1

@@ -20,10 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
+from ...core.arrays import Int64s, Slots
 from ...core.errors import StateError
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...state.backend import AccColumn, ColumnTable
 from ..columns import Storage, from_numbers, storage
-from ..windows.slices import Int64s
 
 Read = Callable[[str], npt.NDArray[Any]]
 """A source table's accumulator column by name, one entry per entry of `slots`."""
@@ -124,11 +124,8 @@ class Part(ABC):
     def drop(self, namespace: int) -> None:
         """Forget a namespace."""
 
-    def save(self) -> None:
-        """Before each snapshot: put what is not in keyed state there."""
-
     def load(self, namespace: int, table: ColumnTable) -> None:
-        """After a restore, before anything else of this namespace: what `save` put there."""
+        """After a restore, before anything else of this namespace."""
 
 
 def chosen(table: ColumnTable, name: str, at: Slots | None) -> npt.NDArray[Any]:

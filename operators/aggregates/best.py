@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...core.arrays import Int64s, Slots
+from ...state.backend import AccColumn, ColumnTable
 from ..columns import from_numbers, to_numbers
 from ..kernels import moments
-from ..windows.slices import Int64s
 from .base import Accumulator, Read, chosen
 
 GREATEST_FLAT = 16

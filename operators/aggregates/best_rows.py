@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...core.arrays import Int64s
 from ..kernels.pairs import group_rows
 from ..kernels.topn import first_rows
-from ..windows.slices import Int64s
 
 FEW = 32
 """Up to so many rows per slot are found by insertion, more by sorting all rows."""

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
+from ...core.arrays import Int64s, Slots
+from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
 from ..kernels import distinct, scatter
-from ..windows.slices import Int64s
 from .base import Part, Read, chosen
 from .entries import KeyNumbers, Pairs, present, take_rows
 

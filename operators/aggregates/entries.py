@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import take_column
-from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
+from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
 from ...state.column_index import storage_type
 from ..windows.compacting_buffer import Chooser, CompactingBuffer
-from ..windows.slices import Int64s
 
 NUMBER = "number"
 

@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.row_aggregates import overflow
-from ...core.arrays import numpy_of
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...core.arrays import Int64s, Slots, numpy_of
+from ...state.backend import AccColumn, ColumnTable
 from ..columns import NO_NULLS, Storage, from_numbers, to_numbers
 from ..kernels import moments, scatter
-from ..windows.slices import Int64s
+from ..row_folds.numbers import overflow
 from .base import Accumulator, Read, chosen
 
 

@@ -13,11 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import take_column
-from ...state.backend import ColumnTable, KeyedStateBackend, Slots
+from ...state.backend import ColumnTable, KeyedStateBackend
 from ..columns import ranks
-from ..windows.slices import Int64s
 from .base import Part
 from .entries import KeptRows, KeyNumbers, numbers_of, present, values_of
 

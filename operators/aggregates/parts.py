@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
-from ..windows.slices import Int64s
+from ...core.arrays import Int64s, Slots
+from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
 from .accumulators import make_accumulator
 from .base import Accumulator, Part, Read
 

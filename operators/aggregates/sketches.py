@@ -4,34 +4,36 @@ Only blocks in which a register is set exist, so a key with few values costs lit
 array per slice, found through a directory by slot and block number: no look-up by key. Registers of
 several slices are merged by their maximum: an approximate count is as good over any window.
 
-The arrays are in memory; `save` writes those of changed slices to a buffer of (key, block number,
-64 registers) before a snapshot, and `load` reads them back.
+A block is an entry of a state table, under the key and the block's number; the directory is made
+anew after a restore.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import numpy_of
-from ...state.backend import ColumnTable, KeyedStateBackend, Slots
+from ...core.arrays import Int64s, Slots, numpy_of
+from ...core.growing import Growing, GrowingList
+from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
 from ...state.hash_columns import hash_column
-from ...state.key_groups import key_groups_of
 from ..kernels import distinct, pairs
-from ..windows.slices import Int64s
 from .base import Part
-from .entries import KeyNumbers, flat, present, take_rows
+from .entries import KeyNumbers, present
 
 REGISTERS = 64
 WORDS = 8
 """int64 words of a block; one byte is a register."""
 
 FIRST_ROOM = 64
+
+BLOCK, REGISTERS_COLUMN = "block", "registers"
 
 
 @dataclass
@@ -42,8 +44,6 @@ class Blocks:
 
     per_slot: int
     count: int = 0
-    dirty: bool = False
-    """Changed since the last `save`."""
     directory: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     owners: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     indices: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -79,31 +79,115 @@ class Blocks:
         )
 
     def estimates(self, slots: int, precision: int) -> Int64s:
-        starts = np.zeros(slots + 1, dtype=np.int64)
-        order = np.empty(self.count, dtype=np.int64)
-        pairs.group_rows(self.owners[: self.count], starts, order)
-        found = np.empty(slots, dtype=np.float64)
-        scratch = np.empty(66 - precision, dtype=np.int64)
-        distinct.estimates(starts, order, self.words, precision, scratch, found)
-        return np.rint(found).astype(np.int64)
+        return estimates_of(self.owners[: self.count], self.words, slots, precision)
+
+
+def estimates_of(owners: Slots, words: Int64s, slots: int, precision: int) -> Int64s:
+    """How many values the slots 0, 1, ... have seen, from their blocks."""
+    starts = np.zeros(slots + 1, dtype=np.int64)
+    order = np.empty(len(owners), dtype=np.int64)
+    pairs.group_rows(owners, starts, order)
+    found = np.empty(slots, dtype=np.float64)
+    scratch = np.empty(66 - precision, dtype=np.int64)
+    distinct.estimates(starts, order, words, precision, scratch, found)
+    return np.rint(found).astype(np.int64)
+
+
+class StoredBlocks:
+    """The blocks of one slice, in a state table whose slots are their numbers.
+
+    Invariants: directory[slot * per_slot + index] is a block's number, or -1; `owners` has the slot
+    of each, in `keys`, the operator's own table of the slice."""
+
+    def __init__(self, per_slot: int, table: ColumnTable, keys: ColumnTable) -> None:
+        self._per_slot = per_slot
+        self._table = table
+        self._keys = keys
+        self._directory = Growing(np.int32, -1)
+        self._owners = GrowingList(np.int64)
+        self._indices = GrowingList(np.int64)
+        if len(table):
+            *columns, indices = table.keys().columns
+            self._enter(self._slots_of(columns), numpy_of(indices))
+
+    @property
+    def owners(self) -> Int64s:
+        return self._owners.used
+
+    @property
+    def indices(self) -> Int64s:
+        return self._indices.used
+
+    @property
+    def words(self) -> Int64s:
+        """Those of block b from WORDS * b on."""
+        registers: Int64s = self._table.column(REGISTERS_COLUMN).view(np.int64)
+        return registers
+
+    def add(self, hashes: npt.NDArray[np.uint64], slots: Slots, precision: int) -> None:
+        """One value's hash per entry of `slots`."""
+        self._directory.reserve(len(self._keys) * self._per_slot)
+        registers = (hashes >> np.uint64(64 - precision)).astype(np.int64)
+        at = slots * self._per_slot + registers // REGISTERS
+        self._make(at[self._directory.array[at] < 0])
+        self._table.touch(self._directory.array[at].astype(np.int64))
+        distinct.sketch_into(
+            hashes,
+            slots,
+            precision,
+            self._per_slot,
+            self._directory.array,
+            self._owners.array,
+            self._indices.array,
+            self.words,
+            len(self._table),
+        )
+
+    def estimates(self, slots: int, precision: int) -> Int64s:
+        return estimates_of(self.owners, self.words, slots, precision)
+
+    def _make(self, missing: Int64s) -> None:
+        """Blocks at these places of the directory, which has none there."""
+        if not len(missing):
+            return
+        places, first = np.unique(missing, return_index=True)
+        places = places[np.argsort(first)]
+        owners, indices = places // self._per_slot, places % self._per_slot
+        columns = [*self._keys.take_keys(owners), pa.array(indices)]
+        names = [*(f"key{i}" for i in range(len(columns) - 1)), BLOCK]
+        made = self._table.slots(pa.RecordBatch.from_arrays(columns, names=names))
+        assert made[0] == self._owners.length, "a block is made once"
+        self._enter(owners, indices)
+
+    def _enter(self, owners: Slots, indices: Int64s) -> None:
+        """Blocks of these slots have the next numbers."""
+        first = self._owners.length
+        self._directory.reserve(len(self._keys) * self._per_slot)
+        self._owners.append(owners)
+        self._indices.append(indices)
+        numbers = np.arange(first, self._owners.length)
+        self._directory.array[owners * self._per_slot + indices] = numbers
+
+    def _slots_of(self, columns: list[pa.Array]) -> Slots:
+        schema = self._keys.keys().schema
+        return self._keys.slots(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
 class ApproximateCount(Part):
-    """State: buffer `<prefix>_registers`, as of the last `save`."""
+    """State: table `<prefix>_registers`, of key columns and block number."""
 
     def __init__(
         self, aggregate: Aggregate, prefix: str, keys: pa.Schema, state: KeyedStateBackend
     ) -> None:
         self.aggregate = aggregate
-        self._keys = keys
         self._per_slot = max(1, (1 << aggregate.number) // REGISTERS)
         fields = [pa.field(f"key{i}", f.type) for i, f in enumerate(keys)]
-        fields += [pa.field("block", pa.int64()), pa.field("registers", pa.binary(REGISTERS))]
-        self._schema = pa.schema(fields)
-        self._buffer = state.buffer(f"{prefix}_registers", self._schema)
-        self._max_parallelism = state.max_parallelism
+        schema = pa.schema([*fields, pa.field(BLOCK, pa.int64())])
+        words = tuple(f"registers{i}" for i in range(WORDS))
+        columns = [AccColumn(REGISTERS_COLUMN, f"V{REGISTERS}", 0, words)]
+        self._state = state.table(f"{prefix}_registers", schema, columns, len(keys))
         self._numbers = KeyNumbers(state, keys)
-        self._slices: dict[int, Blocks] = {}
+        self._slices: dict[int, StoredBlocks] = {}
         self._tables: dict[int, ColumnTable] = {}
         """The operator's table of each slice in `_slices`, whose slots own the blocks."""
 
@@ -117,15 +201,14 @@ class ApproximateCount(Part):
         numbers: Int64s,
     ) -> None:
         _, slots, array = present(keys, slots, array)
-        blocks = self._blocks(namespace, table)
-        blocks.reserve(len(table), len(array))
-        blocks.add(hash_column(array), slots, self.aggregate.number)
-        blocks.dirty = True
+        if len(slots):
+            self._blocks(namespace, table).add(hash_column(array), slots, self.aggregate.number)
 
-    def _blocks(self, namespace: int, table: ColumnTable) -> Blocks:
+    def _blocks(self, namespace: int, table: ColumnTable) -> StoredBlocks:
         found = self._slices.get(namespace)
         if found is None:
-            found = self._slices[namespace] = Blocks(self._per_slot)
+            stored = self._state.table(namespace)
+            found = self._slices[namespace] = StoredBlocks(self._per_slot, stored, table)
             self._tables[namespace] = table
         return found
 
@@ -133,13 +216,14 @@ class ApproximateCount(Part):
         self, table: ColumnTable, namespaces: Sequence[int], at: Slots | None = None
     ) -> pa.Array:
         only = namespaces[0]
+        found: Any
         if len(namespaces) == 1 and self._tables.get(only) is table:
-            blocks = self._slices[only]
+            found = self._slices[only]
         else:
-            blocks = Blocks(self._per_slot)
+            found = Blocks(self._per_slot)
             for namespace in namespaces:
-                self._unite(blocks, table, namespace)
-        counts = blocks.estimates(len(table), self.aggregate.number)
+                self._unite(found, table, namespace)
+        counts: Int64s = found.estimates(len(table), self.aggregate.number)
         return pa.array(counts if at is None else counts[at])
 
     def _unite(self, target: Blocks, table: ColumnTable, namespace: int) -> None:
@@ -149,37 +233,13 @@ class ApproximateCount(Part):
             return
         slots = self._numbers.of(table, self._tables[namespace].keys())
         slots[slots >= len(table)] = -1
-        target.reserve(len(table), source.count)
-        owners = slots[source.owners[: source.count]]
-        target.merge(owners, source.indices[: source.count], source.words)
-
-    def save(self) -> None:
-        for namespace, blocks in self._slices.items():
-            if not blocks.dirty:
-                continue
-            owners, used = blocks.owners[: blocks.count], blocks.words[: blocks.count * WORDS]
-            keys = take_rows(self._tables[namespace].keys(), owners)
-            indices = pa.array(blocks.indices[: blocks.count].copy())
-            held = [None, pa.py_buffer(used.tobytes())]
-            registers = pa.Array.from_buffers(pa.binary(REGISTERS), blocks.count, held)
-            rows = pa.Table.from_arrays([*keys.columns, indices, registers], schema=self._schema)
-            self._buffer.replace(namespace, rows, key_groups_of(keys, self._max_parallelism))
-            blocks.dirty = False
+        target.reserve(len(table), len(source.owners))
+        target.merge(slots[source.owners], source.indices, source.words)
 
     def load(self, namespace: int, table: ColumnTable) -> None:
-        rows = self._buffer.get(namespace)[0].combine_chunks()
-        if not rows.num_rows:
-            return
-        columns = [flat(rows, f"key{i}") for i in range(len(self._keys))]
-        slots = table.slots(pa.RecordBatch.from_arrays(columns, schema=self._keys))
-        blocks = self._blocks(namespace, table)
-        blocks.reserve(len(table), len(slots))
-        registers = flat(rows, "registers")
-        words = np.frombuffer(registers.buffers()[1], dtype=np.int64)
-        at = registers.offset * WORDS
-        blocks.merge(slots, numpy_of(flat(rows, "block")), words[at : at + len(slots) * WORDS])
+        self._blocks(namespace, table)
 
     def drop(self, namespace: int) -> None:
-        self._buffer.drop(namespace)
+        self._state.drop(namespace)
         self._slices.pop(namespace, None)
         self._tables.pop(namespace, None)

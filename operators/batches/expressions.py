@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import ExpressionSpec, NamedColumn
+from ...api.specs.columns import NamedColumn
+from ...api.specs.records import ExpressionSpec
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import OperatorError
 from ..base import Operator

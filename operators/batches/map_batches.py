@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...api.functions import Function
-from ...api.specs import MapBatchesSpec
+from ...api.functions.user_functions import Function
+from ...api.specs.records import MapBatchesSpec
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, Timestamps, to_columns
 from ...core.errors import TypeMismatchError
 from ..base import Operator

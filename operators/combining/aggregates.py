@@ -13,16 +13,18 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ...api.specs import BuiltinWindow, WindowSpec
+from ...api.specs.windows import BuiltinWindow, WindowSpec
+from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, take_column, take_rows
+from ...core.constants import CHUNK_BATCHES
 from ...core.elements import MIN_TIMESTAMP
 from ...core.ids import KeyGroupRange
 from ...core.partials import make_layout, partial_schema
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE
 from ...state.memory import MemoryKeyedStateBackend
 from ..base import Operator
-from ..windows.slices import Int64s, Slicing, runs_by_slice
-from ..windows.window_output import CHUNK_BATCHES
+from ..windows.slices import Slicing, runs_by_slice
 from .worth import Worth, can_combine
 
 ANY_ORDER = ("count", "min", "max")

@@ -13,16 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import ExtremeWindow, WindowSpec
+from ...api.specs.windows import ExtremeWindow, WindowSpec
+from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, take_rows
 from ...core.elements import MIN_TIMESTAMP
 from ...core.keys import ConstantKey
-from ...core.preload import COLUMN_STATE, preload
-from ...state.backend import AccColumn
-from ...state.column_tables import MemoryTableState
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE, AccColumn
+from ...state.table_state import MemoryTableState
 from ..base import Operator
 from ..columns import storage, to_numbers
-from ..windows.slices import Int64s, Slicing, runs_by_slice
+from ..windows.slices import Slicing, runs_by_slice
 from .worth import Worth, can_combine
 
 _ONE_ROW = pa.RecordBatch.from_arrays([pa.array([0], pa.int64())], names=["__all"])

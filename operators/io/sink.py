@@ -19,8 +19,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ...api.connectors import PreparedCommit, SinkWriter, WriterContext
-from ...api.specs import SinkSpec
+from ...api.connectors.base import PreparedCommit, SinkWriter, WriterContext
+from ...api.specs.records import SinkSpec
 from ...core.batch import Batch
 from ...core.errors import OperatorError
 from ...state.descriptors import ListStateDescriptor

@@ -17,8 +17,8 @@ import math
 from datetime import timedelta
 from typing import Any
 
-from ...api.connectors import Emit, NeedSplit, Polled, ReaderContext, SourceReader, Wait
-from ...api.specs import SourceSpec
+from ...api.connectors.base import Emit, NeedSplit, Polled, ReaderContext, SourceReader, Wait
+from ...api.specs.records import SourceSpec
 from ...api.watermarks import WatermarkStrategy
 from ...core.batch import Batch
 from ...core.elements import MAX_TIMESTAMP

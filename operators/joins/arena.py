@@ -20,13 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Int64s
 from ...core.batch import take_column
 from ...core.errors import StateError
 from ...core.growing import GrowingList
 from ...state.column_index import storage_type
 from ...state.hash_columns import slices_of, validity_of
-
-Int64s = npt.NDArray[np.int64]
 
 MAX_ROWS = 2**31 - 1
 """So that numbers of rows are int32."""

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Int64s
 from ...core.batch import take_column
 from ...core.joined_columns import NO_ROW, JoinedColumns, either
-
-Int64s = npt.NDArray[np.int64]
 
 
 class Rows(Protocol):

@@ -17,14 +17,15 @@ import io
 import numpy as np
 import pyarrow as pa
 
-from ...api.table_join_specs import BroadcastJoinSpec
+from ...api.specs.joins import BroadcastJoinSpec
 from ...core.arrays import numpy_of
 from ...core.batch import Batch, ColumnBatch
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import OperatorError, StromError
 from ...core.joined_columns import side_columns
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
 from ...core.row_kind import RowKind, retracts, split_kinds, with_kinds
+from ...state.backend import COLUMN_STATE
 from ...state.descriptors import ListStateDescriptor, MapStateDescriptor
 from ..base import Operator
 from .contents import content_codes

@@ -5,9 +5,6 @@ from __future__ import annotations
 from ...core.batch import Batch, compatible, concat
 from ..base import Output
 
-CHUNK_BATCHES = 4
-"""Results are emitted in batches of at most this many times the job's batch size."""
-
 
 class ChunkedOutput:
     """What is added goes out in order, at the latest with `flush`. Invariant: what waits is

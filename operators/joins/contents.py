@@ -9,18 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...core.arrays import numpy_of
+from ...core.arrays import Bools, Int64s, numpy_of
 from ...state.column_index import storage_type
 from ...state.hash_columns import hash_columns, validity_of
 from ...state.key_index import CompositeIndex
 from ...state.key_words import is_words, to_words
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 def hash_rows(columns: Sequence[pa.Array]) -> Int64s:

@@ -13,10 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
-from .columns import Int64s
-
-Bools = npt.NDArray[np.bool_]
 
 MERGED, MERGED_ROWS = 4, 1 << 16
 """This many chunks become one, unless it would have more rows than that."""

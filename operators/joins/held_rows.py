@@ -11,15 +11,14 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from ...core.arrays import numpy_of
+from ...core.arrays import Bools, Int64s, numpy_of
 from ...state.backend import BufferState, KeyedStateBackend
 from ...state.hash_columns import hash_columns
 from ...state.key_groups import key_groups_of
 from ...state.key_words import is_words, to_words
-from ..windows.window_progress import WindowProgress
-from .columns import Int64s
+from ...state.window_progress import WindowProgress
 from .contents import same_rows
-from .held_chunks import Bools, Chunk, Gathered, HeldChunks
+from .held_chunks import Chunk, Gathered, HeldChunks
 from .side import SIDES, JoinSide, SideRows
 from .time_index import TimeIndex
 

@@ -17,20 +17,21 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ...api.join_specs import IntervalJoinSpec
+from ...api.specs.joins import IntervalJoinSpec
+from ...core.arrays import Bools, Int64s
 from ...core.batch import Batch, ColumnBatch
+from ...core.constants import CHUNK_BATCHES, LATE_DROPPED
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from ...core.preload import COLUMN_STATE, preload
+from ...core.joined_columns import NO_ROW
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE
+from ...state.window_progress import WindowProgress
 from ..base import Operator
-from ..windows.window_progress import WindowProgress
 from .assembly import BatchRows, joined
-from .chunks import CHUNK_BATCHES, ChunkedOutput
-from .columns import NO_ROW, Int64s
-from .held_chunks import Bools, Gathered
+from .chunks import ChunkedOutput
+from .held_chunks import Gathered
 from .held_rows import HeldRows
 from .side import JoinSide, SideLayouts, SideRows, check_sides
-
-LATE_DROPPED = "numLateRecordsDropped"
 
 PADDED = {
     "left": (True, False),

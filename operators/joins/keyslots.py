@@ -6,14 +6,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, numpy_of
+from ...core.batch import schema_text
 from ...core.errors import TypeMismatchError
 from ...core.growing import GrowingList
 from ...core.key_types import widened_keys
 from ...state.key_groups import key_groups_of
 from ...state.key_index import CompositeIndex
-
-Int64s = npt.NDArray[np.int64]
 
 NO_SLOT = -1
 """Slot of a key with a null in it: it equals no key."""
@@ -65,8 +64,9 @@ class KeySlots:
             self._index, self._schema = CompositeIndex(keys.schema), keys.schema
         elif keys.schema.types != self._schema.types:
             raise TypeMismatchError(
-                f"{self._what}: keys {_text(keys.schema)} on one side and {_text(self._schema)} on "
-                "the other can never be equal: cast one of them before key_by"
+                f"{self._what}: keys {schema_text(keys.schema)} on one side and "
+                f"{schema_text(self._schema)} on the other can never be equal: "
+                "cast one of them before key_by"
             )
         return self._index
 
@@ -79,7 +79,3 @@ def _complete(keys: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
             valid = numpy_of(column.is_valid())
             complete = valid if complete is None else complete & valid
     return complete
-
-
-def _text(schema: pa.Schema) -> str:
-    return "[" + ", ".join(f"{field.name}: {field.type}" for field in schema) + "]"

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...core.batch import Batch, ColumnBatch, to_columns
+from ...core.batch import Batch, ColumnBatch, schema_text, to_columns
 from ...core.errors import StateError, TypeMismatchError
 from ...core.joined_columns import side_columns
 from ...core.keys import KeySelector
 from ...core.row_kind import ROW_KIND, ROW_KIND_FIELD, split_kinds
 from ...state.backend import KeyedStateBackend
+from ...state.key_groups import owned_groups
 from ..columns import check_keys, fit_columns
-from ..windows.compacting_buffer import owned_groups
 
 SCHEMA = pa.schema(
     [
@@ -105,11 +105,8 @@ def _the_one(found: list[pa.Schema], side: str) -> pa.Schema | None:
     for other in found[1:]:
         if not other.equals(found[0]):
             raise StateError(
-                f"the join's state has {side} records of columns [{_text(found[0])}] and of "
-                f"[{_text(other)}]: declare one type for that side, or give the operator a new uid"
+                f"the join's state has {side} records of columns {schema_text(found[0])} and of "
+                f"{schema_text(other)}: declare one type for that side, or give the "
+                "operator a new uid"
             )
     return found[0] if found else None
-
-
-def _text(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)

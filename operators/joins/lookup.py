@@ -12,21 +12,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.table_join_specs import LookupJoinSpec
+from ...api.specs.joins import LookupJoinSpec
+from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import OperatorError, StromError, TypeMismatchError
 from ...core.growing import GrowingList
 from ...core.joined_columns import side_columns
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
 from ...core.row_kind import split_kinds
+from ...state.backend import COLUMN_STATE
 from ..base import Operator
 from .layout import fitted
 from .tables import KERNELS, TableJoin, TableRows
-
-Int64s = npt.NDArray[np.int64]
 
 LOOKUPS = "numLookups"
 """Metric: keys a function was asked for."""

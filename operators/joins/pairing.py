@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .columns import NO_ROW, Int64s
+from ...core.arrays import Int64s
+from ...core.joined_columns import NO_ROW
 
 Pairs = tuple[Int64s, Int64s]
 """(rows of the left side, rows of the right side), NO_ROW where a side is missing."""

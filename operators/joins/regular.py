@@ -19,17 +19,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.joins import JoinKind
-from ...api.table_join_specs import RegularJoinSpec
+from ...api.specs.joins import JoinKind, RegularJoinSpec
+from ...core.arrays import Bools, Int64s
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import OperatorError, StromError
 from ...core.joined_columns import JoinedColumns, side_columns
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
 from ...core.row_kind import RowKind, retracts, with_kinds
-from ...state.backend import BufferState
+from ...state.backend import COLUMN_STATE, BufferState
 from ..base import Operator
 from ..kernels.change_flags import ALONE, LONE_SHOWN, MATCHED, MATCHED_SHOWN, PAIRS, UNTRACKED
 from .assembly import BatchRows, Rows, joined, joined_some
@@ -39,9 +38,6 @@ from .layout import JoinLayout
 from .rowstore import FIRST_COMPACTION, NO_TIME, RowStore
 from .snapshots import buffer_schema, restored_rows, saved_rows
 from .walking import Portion, no_pairs, walk
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 MAX_PAIRS = 1 << 15
 

@@ -11,17 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.growing import GrowingList
 from .arena import Arena
 from .contents import content_codes, same_rows
 from .walking import walk
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _PORTION = 1 << 15
 

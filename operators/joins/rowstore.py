@@ -14,17 +14,14 @@ Retractions find their row by content: see `retraction`.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Bools, Int64s
 from ...core.batch import ColumnBatch
 from ...core.growing import GrowingList
 from .arena import Arena
 from .contents import hash_rows
 from .retraction import Chains, Changes
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 NO_TIME = np.iinfo(np.int64).min
 """Event time of a record without one: less than every time."""

@@ -10,23 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.window_times import no_timestamp_error
-from ...core.batch import Batch, ColumnBatch, to_columns
+from ...api.windows.time_windows import no_timestamp_error
+from ...core.arrays import Bools, Int64s
+from ...core.batch import Batch, ColumnBatch, schema_text, to_columns
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import StateError, TypeMismatchError
+from ...core.joined_columns import plain_columns
 from ...core.key_types import check_comparable, widened_keys
 from ...core.keys import KeySelector
 from ...core.row_kind import ROW_KIND
 from ...state.backend import KeyedStateBackend
 from ...state.hash_columns import validity_of
+from ...state.key_groups import owned_groups
 from ..columns import check_keys, fit
-from ..windows.compacting_buffer import owned_groups
-from .columns import Int64s, plain_columns
-
-Bools = npt.NDArray[np.bool_]
 
 SIDES = ("left", "right")
 
@@ -163,9 +161,9 @@ class SideLayouts:
             side.bind(layout)
         elif not side.schema.equals(layout):
             raise StateError(
-                f"the {SIDES[side.port]} side of the join was stored with columns {_text(layout)} "
-                f"and has columns {_text(side.schema)} now: declare a schema upstream so that they "
-                "are the same, or give the operator a new uid"
+                f"the {SIDES[side.port]} side of the join was stored with columns "
+                f"{schema_text(layout)} and has columns {schema_text(side.schema)} now: declare a "
+                "schema upstream so that they are the same, or give the operator a new uid"
             )
 
     def save(self) -> None:
@@ -176,7 +174,3 @@ class SideLayouts:
                 column = pa.array([layout] * len(self._groups), type=pa.binary())
                 table = pa.Table.from_arrays([column], schema=_LAYOUT)
                 self._buffer.replace(side.port, table, self._groups)
-
-
-def _text(schema: pa.Schema) -> str:
-    return "[" + ", ".join(f"{field.name}: {field.type}" for field in schema) + "]"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Int64s
 from ...core.batch import ColumnBatch
 from ...core.growing import GrowingList
 from ...core.joined_columns import NO_ROW, JoinedColumns
@@ -21,8 +21,6 @@ from .arena import Arena
 from .assembly import BatchRows, joined
 from .keyslots import KeySlots
 from .walking import NO_BIRTHS, walk
-
-Int64s = npt.NDArray[np.int64]
 
 MAX_PAIRS = 1 << 15
 

@@ -15,15 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.table_join_specs import TemporalJoinSpec
-from ...core.arrays import numpy_of
+from ...api.specs.joins import TemporalJoinSpec
+from ...core.arrays import Int64s, numpy_of
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import OperatorError, StromError, TypeMismatchError
 from ...core.joined_columns import NO_ROW, JoinedColumns, side_columns
 from ...core.key_types import widened_keys
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
 from ...core.row_kind import RowKind
-from ...state.backend import BufferState
+from ...state.backend import COLUMN_STATE, BufferState
 from ...state.key_groups import key_groups_of
 from ..base import Operator
 from .arena import stored_schema, to_stored
@@ -33,8 +33,6 @@ from .layout import JoinLayout
 from .rowstore import FIRST_COMPACTION
 from .versions import BORN, ENDS, KNOWN, TIME, VersionStore
 from .waiting import Waiting
-
-Int64s = npt.NDArray[np.int64]
 
 MAX_ROWS = 1 << 15
 """Records of one output batch."""

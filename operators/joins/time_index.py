@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from ...core.arrays import Int64s
 from ...core.elements import MIN_TIMESTAMP
 from ...core.growing import GrowingList
-
-Int64s = npt.NDArray[np.int64]
 
 FIRST_CELLS = 2048
 CELLS = 2

@@ -8,12 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Bools, Int64s
 from ...core.elements import MIN_TIMESTAMP
 from ...core.growing import GrowingList
 from .arena import Arena
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 TIME, BORN, ENDS = "time", "born", "ends"
 

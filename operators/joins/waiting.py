@@ -10,13 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Int64s
 from ...core.batch import ColumnBatch
 from ...core.elements import MAX_TIMESTAMP
-
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass

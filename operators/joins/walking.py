@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from ...core.arrays import Int64s
 from ...core.growing import GrowingList
-
-Int64s = npt.NDArray[np.int64]
 
 Portion = tuple[Int64s, Int64s, int]
 """Rows of the batch (ascending, over all portions), the stored row of each, and up to which row of

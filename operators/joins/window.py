@@ -14,22 +14,23 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from ...api.join_specs import WindowJoinSpec, with_bounds
-from ...api.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from ...api.specs.joins import WindowJoinSpec, with_bounds
+from ...api.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch
+from ...core.constants import CHUNK_BATCHES, LATE_DROPPED
 from ...core.errors import GraphError, StateError
-from ...core.preload import COLUMN_STATE, preload
-from ...state.backend import BufferState
+from ...core.joined_columns import NO_ROW
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE, BufferState
 from ...state.key_groups import key_groups_of
+from ...state.window_progress import WindowProgress
 from ..base import Operator
-from ..windows.slices import Int64s, Slicing, runs_by_slice
-from ..windows.window_progress import WindowProgress
-from .chunks import CHUNK_BATCHES, ChunkedOutput
-from .columns import NO_ROW
+from ..windows.slices import Slicing, runs_by_slice
+from .chunks import ChunkedOutput
 from .pairing import join_rows
 from .side import SIDES, JoinSide, SideLayouts, SideRows, all_valid, check_sides
 
-LATE_DROPPED = "numLateRecordsDropped"
 SCRATCH = "scratch"
 
 

@@ -1,6 +1,6 @@
 """What the kernels of `distinct` do, in plain Python. Tests hold the two equal.
 
-The registers and the estimator of single values are in `api/hyperloglog`.
+The registers and the estimator of single values are in `operators/row_folds/hyperloglog`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...api.hyperloglog import estimate, split_hash
+from ..row_folds.hyperloglog import estimate, split_hash
 
 
 def count_new(slots: Any, pairs: Any, known: int, counts: Any) -> int:

@@ -1,11 +1,12 @@
 """Session intervals of all keys in one array: records in, intervals that grow and meet, and a wheel
 of due times.
 
-`sessions[slot]` is one cache line: START, END (exclusive), NEXT (the key's next older session),
-OWNER (its key), ORDER (number of the record that last changed the bounds), STATE, and AFTER, BEFORE
-(neighbours in the wheel). `head[key]` is the key's latest session. A key's sessions are disjoint,
-do not touch, and are chained from the latest to the earliest: a record in order of time meets its
-session at once, one that comes late walks past those after it. -1 ends every chain.
+`sessions[slot]` is one cache line. Five words are state: START, END (exclusive), OWNER (its key),
+ORDER (number of the record that last changed the bounds), STATE. The others are found again from
+them: NEXT (the key's next older session), and AFTER, BEFORE (neighbours in the wheel). `head[key]`
+is the key's latest session. A key's sessions are disjoint, do not touch, and are chained from the
+latest to the earliest: a record in order of time meets its session at once, one that comes late
+walks past those after it. -1 ends every chain.
 
 The wheel: `ring[(due // width) % len(ring)]` chains the sessions that are to be looked at then. A
 session that grows stays where it is and is moved when its place comes up, so it moves at most once
@@ -25,7 +26,7 @@ from typing import Any
 from ...core.native import Array, int64, njit, void
 from .signatures import INTS, INTS_IN, OPTIONS
 
-START, END, NEXT, OWNER, ORDER, STATE, AFTER, BEFORE = range(8)
+START, END, OWNER, ORDER, STATE, NEXT, AFTER, BEFORE = range(8)
 FIELDS = 8
 WAITING, FIRED, TOUCHED, MERGED = range(4)
 """STATE. TOUCHED: a record came behind the window's end, it has to fire now. MERGED: NEXT is the
@@ -179,6 +180,43 @@ def assign(
     counts[2] = late
 
 
+@njit([int64(INTS_IN, TABLE, INTS, INTS, INTS)], **OPTIONS)
+def writable(keys: Any, sessions: Any, head: Any, control: Any, out: Any) -> int:
+    """The slots that `assign` may write of those used before: the open sessions of these keys, each
+    as often as its key, and as many free slots. Returns how many, -1 if `out` is too small."""
+    count = 0
+    free = control[FREE]
+    for i in range(keys.size):
+        at = head[keys[i]]
+        while at >= 0:
+            if count == out.size:
+                return -1
+            out[count] = at
+            count += 1
+            at = sessions[at, NEXT]
+        if free >= 0:
+            if count == out.size:
+                return -1
+            out[count] = free
+            count += 1
+            free = sessions[free, NEXT]
+    return count
+
+
+@njit([int64(int64, int64, TABLE, INTS, INTS)], **OPTIONS)
+def sessions_at(first: int, places: int, sessions: Any, ring: Any, out: Any) -> int:
+    """The sessions in `places` places of the ring from place `first` on; what `take_due` may write.
+    `out` has room for all open sessions. Returns how many."""
+    count = 0
+    for step in range(places):
+        at = ring[(first + step) % ring.size]
+        while at >= 0:
+            out[count] = at
+            count += 1
+            at = sessions[at, AFTER]
+    return count
+
+
 @njit([void(TABLE, INTS)], **OPTIONS)
 def survivors(sessions: Any, slots: Any) -> None:
     """Replace slots of merged sessions by those that took them over. Negative slots stay."""
@@ -300,30 +338,20 @@ def release(sessions: Any, control: Any, slots: Any) -> None:
         control[FREE] = slot
 
 
-@njit(
-    [void(INTS_IN, INTS_IN, INTS_IN, INTS_IN, INTS_IN, int64, int64, TABLE, INTS, INTS, INTS)],
-    **OPTIONS,
-)
+@njit([void(INTS_IN, int64, int64, TABLE, INTS, INTS, INTS)], **OPTIONS)
 def restore(
-    keys: Any,
-    starts: Any,
-    ends: Any,
-    orders: Any,
-    states: Any,
-    lateness: int,
-    width: int,
-    sessions: Any,
-    head: Any,
-    ring: Any,
-    control: Any,
+    slots: Any, lateness: int, width: int, sessions: Any, head: Any, ring: Any, control: Any
 ) -> None:
-    """Put sessions back, ascending by start within each key, into slots 0, 1, ... of an empty
-    table."""
-    for i in range(keys.size):
-        at = _open(sessions, head, control, keys[i], -1)
-        sessions[at, START] = starts[i]
-        sessions[at, END] = ends[i]
-        sessions[at, ORDER] = orders[i]
-        sessions[at, STATE] = states[i]
-        due = _last(ends[i], lateness) if states[i] == FIRED else ends[i] - 1
+    """Chain the sessions in these slots, which are 0, 1, ... in ascending order of start. The first
+    five words of each are set; nothing else is there."""
+    control[USED] = slots.size
+    control[OPEN] = slots.size
+    for i in range(slots.size):
+        at = slots[i]
+        key = sessions[at, OWNER]
+        control[KEYS] += head[key] < 0
+        sessions[at, NEXT] = head[key]
+        head[key] = at
+        end = sessions[at, END]
+        due = _last(end, lateness) if sessions[at, STATE] == FIRED else end - 1
         _link(sessions, ring, width, at, due)

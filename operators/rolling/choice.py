@@ -20,12 +20,13 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from ...api.specs import RollingSpec
+from ...api.specs.records import RollingSpec
 from ...core.batch import Batch, ColumnBatch
 from ...core.keys import FunctionKey
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE
+from ...state.window_progress import WindowProgress
 from ..base import Operator
-from ..windows.window_progress import WindowProgress
 from .rows import RollingRows
 
 

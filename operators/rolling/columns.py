@@ -9,13 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.row_aggregates import overflow
-from ...api.specs import RollingSpec
+from ...api.specs.records import RollingSpec
+from ...core.arrays import Slots
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import TypeMismatchError
-from ...state.backend import AccColumn, KeyedStateBackend, Slots
+from ...state.backend import AccColumn, KeyedStateBackend
 from ..columns import NO_NULLS, Storage, fit, fit_keys, from_numbers, storage, to_numbers
 from ..kernels import running
+from ..row_folds.numbers import overflow
 
 VALUE, SEEN, HELD = "value", "seen", "held"
 

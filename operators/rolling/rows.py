@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.row_aggregates import INT64_MAX, INT64_MIN, overflow
-from ...api.specs import RollingSpec
+from ...api.specs.records import RollingSpec
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, to_columns
 from ...core.errors import TypeMismatchError
 from ...state.backend import KeyedStateBackend
 from ...state.descriptors import ValueStateDescriptor
+from ..row_folds.numbers import INT64_MAX, INT64_MIN, overflow
 
 Build = Callable[[list[Any], list[Any]], list[Any]]
 

@@ -13,15 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.result_types import input_type, result_type
-from ...api.row_aggregates import field_of
-from ...api.specs import BuiltinWindow, ExtremeWindow
+from ...api.specs.schemas import input_type, result_type
+from ...api.specs.windows import BuiltinWindow, ExtremeWindow
 from ...core.batch import ColumnBatch, ObjectBatch, to_columns
+from ...core.constants import END, START
 from ...core.errors import TypeMismatchError
 from ...core.keys import ColumnKey, ConstantKey, ExpressionKey, KeySelector
+from ...core.row_values import field_of
 from ..base import Output
-
-START, END = "window_start", "window_end"
 
 Layout = Callable[[], pa.Schema | None]
 """Key fields, then input fields; metadata `keys` is how many key fields. None while unknown."""

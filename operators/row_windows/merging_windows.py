@@ -14,8 +14,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...api.session_windows import SessionWindowAssigner
-from ...api.windows import MergingWindowAssigner, TimeWindow
+from ...api.windows.base import MergingWindowAssigner, TimeWindow
+from ...api.windows.session_windows import SessionWindowAssigner
 from .window_namespace import Namespace, to_namespace, to_window
 
 Pairs = tuple[tuple[Namespace, Namespace], ...]

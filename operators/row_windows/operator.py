@@ -15,24 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from ...api.specs import COLUMN_FUNCTIONS, WindowSpec
-from ...api.triggers import EventTimeTrigger, ProcessingTimeTrigger, TriggerResult
-from ...api.windows import MergingWindowAssigner
+from ...api.specs.windows import COLUMN_FUNCTIONS, WindowSpec
+from ...api.windows.base import MergingWindowAssigner, TriggerResult
+from ...api.windows.triggers import EventTimeTrigger, ProcessingTimeTrigger
 from ...core.batch import Batch, ColumnBatch
+from ...core.constants import LATE_DROPPED
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.errors import GraphError, StateError
 from ...state.descriptors import ValueStateDescriptor
+from ...state.window_progress import WindowProgress
 from ..base import Operator
 from ..rows.runtime_context import OperatorRuntimeContext
 from ..rows.timers import Timers
-from ..windows.window_progress import WindowProgress
 from .builtin_windows import input_layout
 from .merging_windows import Merge, MergingWindows
 from .window_contexts import AssignerContext, ProcessContext, TriggerWindow
 from .window_logic import WindowLogic, make_logic
 from .window_namespace import Namespace, to_namespace, to_window
-
-LATE_DROPPED = "numLateRecordsDropped"
 
 _TIMER_STATES = ("__window_event_timers", "__window_processing_timers")
 _MERGING = ValueStateDescriptor("__merging_windows")

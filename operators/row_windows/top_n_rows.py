@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...api.order import OrderColumn
-from ...api.row_aggregates import field_of
-from ...api.specs import TopNWindow
+from ...api.specs.columns import OrderColumn
+from ...api.specs.windows import TopNWindow
 from ...core.batch import ColumnBatch
+from ...core.row_values import field_of
 from ..base import Output
 from .builtin_windows import ExtremesEmitter, Layout
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ...api.functions import ProcessAllWindowFunction, ProcessWindowFunction
+from ...api.functions.user_functions import ProcessAllWindowFunction, ProcessWindowFunction
 from ..rows.collector import Collector
 from ..rows.user_function import UserFunction
 from .window_contexts import ProcessContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...api.specs import (
+from ...api.specs.windows import (
     AggregateWindow,
     BuiltinWindow,
     ExtremeWindow,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from ...api.windows import CountWindow, GlobalWindow, TimeWindow
+from ...api.windows.base import CountWindow, GlobalWindow, TimeWindow
 
 Namespace = Any
 """Hashable and picklable; equal exactly if the windows are."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...api.output_tag import OutputTag
+from ...api.functions.user_functions import OutputTag
 from ...core.batch import ObjectBatch, Timestamps, to_columns
 from ...core.errors import TypeMismatchError
 from ..base import Output

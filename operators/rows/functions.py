@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import FilterSpec, FlatMapSpec, MapSpec
+from ...api.specs.records import FilterSpec, FlatMapSpec, MapSpec
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, to_columns
 from ...core.errors import TypeMismatchError
 from ..base import Operator

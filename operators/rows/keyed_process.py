@@ -10,8 +10,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from ...api.specs import KeyedProcessSpec
-from ...api.time_domain import TimeDomain
+from ...api.functions.user_functions import TimeDomain
+from ...api.specs.records import KeyedProcessSpec
 from ...core.batch import Batch
 from ...state.backend import KeyedStateBackend
 from ..base import Operator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ...api.specs import ProcessSpec
+from ...api.specs.records import ProcessSpec
 from ...core.batch import Batch
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import StateError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...api.specs import ReduceSpec
+from ...api.specs.records import ReduceSpec
 from ...core.batch import Batch, ObjectBatch, to_columns
 from ...core.errors import TypeMismatchError
 from ...state.descriptors import ValueStateDescriptor

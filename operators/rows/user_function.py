@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from ...api.functions import Function, RuntimeContext
+from ...api.functions.user_functions import Function, RuntimeContext
 from ...core.errors import TypeMismatchError
 
 _log = logging.getLogger(__name__)

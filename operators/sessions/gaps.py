@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...api.expressions import is_expression
-from ...api.session_windows import (
+from ...api.functions.validation import is_expression
+from ...api.windows.session_windows import (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
 )
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, numpy_of
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import TypeMismatchError
 from ..columns import evaluate
-from ..windows.slices import Int64s
 
 DYNAMIC = (DynamicEventTimeSessionWindows, DynamicProcessingTimeSessionWindows)
 SESSIONS = (EventTimeSessionWindows, ProcessingTimeSessionWindows, *DYNAMIC)

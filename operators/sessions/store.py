@@ -1,7 +1,7 @@
 """Open sessions of all keys: bounds, accumulators, and when they are due. See `kernels.sessions`.
 
-Kept in arrays outside the state backend, because slots are used again; `save` puts one row per
-session into a buffer before each snapshot, with its key, bounds and accumulators.
+A session is an entry of the state "sessions"; its kernel gives out the slots. What chains the
+sessions of a key, and the wheel, are made anew after a restore.
 """
 
 from __future__ import annotations
@@ -12,16 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, Slots
 from ...core.batch import take_column
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from ...state.backend import KeyedStateBackend, Slots
-from ...state.key_groups import key_groups_of
+from ...state.backend import AccColumn, KeyedStateBackend
 from ..kernels import sessions as kernel
-from ..slots.live_keys import LiveKeys
-from ..slots.numbered_table import NumberedTable
 from ..slots.slot_aggregates import SlotAggregates
-from ..windows.slices import Int64s
 
 PLACES = 1024
 """Of the wheel."""
@@ -29,6 +25,10 @@ SPAN = 512
 """Places that the life of a typical record's session takes. With longer lives sessions are looked
 at now and then before they are due."""
 FIRST_SLOTS = 64
+
+SESSION, OWNER = "session", "owner"
+WORDS = ("start", "end", OWNER, "order", "state", None, None, None)
+"""Those of a session's words that are state; see the kernel."""
 
 _NONE = np.empty(0, dtype=np.int64)
 
@@ -51,7 +51,12 @@ class SessionStore:
     per known key; between calls no session is TOUCHED or MERGED."""
 
     def __init__(
-        self, gap: int, lateness: int, keys: pa.Schema, aggregates: SlotAggregates
+        self,
+        gap: int,
+        lateness: int,
+        state: KeyedStateBackend,
+        keys: pa.Schema,
+        aggregates: SlotAggregates,
     ) -> None:
         """`gap`: a typical one."""
         self._lateness = lateness
@@ -59,16 +64,13 @@ class SessionStore:
         self._aggregates = aggregates
         self._place: int = MIN_TIMESTAMP // self._width
         """Of the wheel, that of the last watermark."""
-        self._keys = LiveKeys(keys)
-        self._sessions = np.full((FIRST_SLOTS, kernel.FIELDS), -1, dtype=np.int64)
         self._head = np.full(FIRST_SLOTS, -1, dtype=np.int64)
         self._ring = np.full(PLACES, -1, dtype=np.int64)
         self._control = np.array([-1, 0, 0, 0], dtype=np.int64)
-        self._table = NumberedTable(self._aggregates.columns)
-        fields = [*self._keys.kept]
-        fields += [pa.field(name, pa.int64()) for name in ("start", "end", "order")]
-        fields += [pa.field("fired", pa.bool_()), *aggregates.stored_fields()]
-        self._rows = pa.schema(fields)
+        columns = [AccColumn(SESSION, "V64", None, WORDS), *aggregates.columns]
+        self._table = state.entries("sessions", keys, columns, OWNER, aggregates.values())
+        if len(self._table):
+            self._restore()
 
     def __len__(self) -> int:
         """Open sessions."""
@@ -85,8 +87,10 @@ class SessionStore:
     ) -> tuple[npt.NDArray[np.int64], Fired | None]:
         """Fold records, numbered from `first` on: the rows that are late, and the sessions that
         have to fire because the watermark is past their end already. `gaps`: one, or one each."""
-        numbers = self._keys.numbers(keys)
+        numbers = self._table.numbers(keys)
         self._make_room(len(times))
+        sessions = self._sessions
+        self._touch_writable(numbers, sessions)
         size = len(times)
         slots, touched = np.empty((2, size), dtype=np.int64)
         merged = np.empty(size + len(self), dtype=np.int64)
@@ -99,7 +103,7 @@ class SessionStore:
             self._lateness,
             watermark,
             self._width,
-            self._sessions,
+            sessions,
             self._head,
             self._ring,
             self._control,
@@ -126,6 +130,8 @@ class SessionStore:
         places = min(PLACES, place - self._place + 1)
         firing, ending = np.empty((2, len(self)), dtype=np.int64)
         counts = np.zeros(2, dtype=np.int64)
+        found = kernel.sessions_at(place - places + 1, places, self._sessions, self._ring, firing)
+        self._table.touch(firing[:found])
         kernel.take_due(
             place - places + 1,
             places,
@@ -156,50 +162,6 @@ class SessionStore:
         place = max(self._place, watermark // self._width)
         return kernel.next_end(place, self._width, self._sessions, self._ring)
 
-    def save(self, state: KeyedStateBackend) -> None:
-        """Write one row per open session."""
-        slots = np.flatnonzero(self._sessions[: len(self._table), kernel.OWNER] >= 0)
-        held = self._sessions[slots]
-        keys = self._keys.stored(held[:, kernel.OWNER])
-        columns = list(keys.columns)
-        columns += [pa.array(held[:, at].copy()) for at in (kernel.START, kernel.END, kernel.ORDER)]
-        columns.append(pa.array(held[:, kernel.STATE] == kernel.FIRED))
-        columns += self._aggregates.stored(self._table, slots)
-        rows = pa.Table.from_arrays(columns, schema=self._rows)
-        buffer = state.buffer("sessions", self._rows)
-        buffer.replace(0, rows, key_groups_of(keys, state.max_parallelism))
-
-    def load(self, state: KeyedStateBackend) -> None:
-        """Take over the rows that former subtasks wrote. Only at the start."""
-        rows, _ = state.buffer("sessions", self._rows).get(0)
-        rows = rows.sort_by("start").combine_chunks()
-        if not rows.num_rows:
-            return
-        kept = self._keys.kept
-        columns = [pa.concat_arrays(rows.column(name).chunks) for name in kept.names]
-        numbers = self._keys.numbers(pa.RecordBatch.from_arrays(columns, schema=kept))
-        self._make_room(len(numbers))
-        starts, ends, orders = (numpy_of(rows.column(n)).copy() for n in ("start", "end", "order"))
-        fired = numpy_of(rows.column("fired")).astype(np.int64)
-        kernel.restore(
-            numbers,
-            starts,
-            ends,
-            orders,
-            fired * kernel.FIRED,
-            self._lateness,
-            self._width,
-            self._sessions,
-            self._head,
-            self._ring,
-            self._control,
-        )
-        self._aggregates.restore(self._table, rows)
-
-    def forget_saved(self, state: KeyedStateBackend) -> None:
-        """The rows of the last snapshot are not needed any more."""
-        state.buffer("sessions", self._rows).drop(0)
-
     def validate(self) -> None:
         """Assert the invariants; for tests."""
         used = len(self._table)
@@ -209,14 +171,45 @@ class SessionStore:
         assert len(opened) == len(self)
         assert len(np.unique(owners[opened])) == self._control[kernel.KEYS]
         assert np.isin(self._sessions[opened, kernel.STATE], (kernel.WAITING, kernel.FIRED)).all()
-        assert (self._head[: len(self._keys)] >= 0).sum() == self._control[kernel.KEYS]
+        assert (self._head[: self._table.owners] >= 0).sum() == self._control[kernel.KEYS]
         free = np.setdiff1d(np.arange(used), opened)
         assert not self._table.column(self._aggregates.rows)[free].any()
 
+    @property
+    def _sessions(self) -> npt.NDArray[np.int64]:
+        """The kernel's table."""
+        words: npt.NDArray[np.int64] = self._table.column(SESSION).view(np.int64)
+        return words.reshape(-1, kernel.FIELDS)
+
+    def _restore(self) -> None:
+        """Chain the sessions that former subtasks wrote, which lie in slots 0, 1, ..."""
+        count = len(self._table)
+        self._table.touch_all()
+        self._make_room(0)
+        order = np.argsort(self._sessions[:count, kernel.START], kind="stable")
+        kernel.restore(
+            order,
+            self._lateness,
+            self._width,
+            self._sessions,
+            self._head,
+            self._ring,
+            self._control,
+        )
+
+    def _touch_writable(self, numbers: Slots, sessions: npt.NDArray[np.int64]) -> None:
+        """Records of these keys come."""
+        found = np.empty(4 * len(numbers), dtype=np.int64)
+        count = kernel.writable(numbers, sessions, self._head, self._control, found)
+        if count < 0:
+            self._table.touch_all()
+        else:
+            self._table.touch(found[:count])
+
     def _make_room(self, rows: int) -> None:
         """For one more session per row, and an entry per key."""
-        self._head = _grown(self._head, len(self._keys))
-        self._sessions = _grown(self._sessions, int(self._control[kernel.USED]) + rows)
+        self._head = _grown(self._head, self._table.owners)
+        self._table.reserve(int(self._control[kernel.USED]) + rows)
 
     def _merge(self, merged: Slots, slots: Slots) -> None:
         """Move what merged sessions held to those that took them over, and rows there too."""
@@ -246,7 +239,7 @@ class SessionStore:
         slots, results = self._aggregates.emitted(self._table, slots)
         held = self._sessions[slots]
         return Fired(
-            self._keys.take(held[:, kernel.OWNER]),
+            self._table.take_owners(held[:, kernel.OWNER]),
             held[:, kernel.START].copy(),
             held[:, kernel.END].copy(),
             results,
@@ -258,24 +251,21 @@ class SessionStore:
 
     def _tidy(self) -> None:
         """Forget keys and values that are not in use, if there are many."""
-        self._aggregates.compact(self._table)
-        if not self._keys.crowded(int(self._control[kernel.KEYS])):
-            return
-        used = np.flatnonzero(self._head[: len(self._keys)] >= 0)
-        numbers = np.full(len(self._keys), -1, dtype=np.int64)
-        numbers[used] = np.arange(len(used))
-        owners = self._sessions[: len(self._table), kernel.OWNER]
-        owners[owners >= 0] = numbers[owners[owners >= 0]]
-        heads = self._head[used]
-        self._keys.keep(used)
-        self._head = _grown(heads, FIRST_SLOTS)
+        self._table.tidy()
+        moved = self._table.tidy_owners(int(self._control[kernel.KEYS]), self._live_keys)
+        if moved is not None:
+            heads = self._head[: len(moved)][moved >= 0]
+            self._head = _grown(heads, FIRST_SLOTS)
+
+    def _live_keys(self) -> Slots:
+        """The keys with open sessions."""
+        return np.flatnonzero(self._head[: self._table.owners] >= 0)
 
 
 def _grown(array: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
     """The array with room for `size` entries, new ones -1."""
     if size <= len(array):
         return array
-    capacity = max(size, 2 * len(array))
-    longer = np.full((capacity, *array.shape[1:]), -1, dtype=np.int64)
+    longer = np.full(max(size, 2 * len(array)), -1, dtype=np.int64)
     longer[: len(array)] = array
     return longer

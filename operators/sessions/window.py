@@ -23,24 +23,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import WindowSpec
-from ...api.window_times import no_timestamp_error
+from ...api.specs.windows import WindowSpec
+from ...api.windows.time_windows import no_timestamp_error
+from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, take_column, to_columns
+from ...core.constants import LATE_DROPPED
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.errors import TypeMismatchError
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE
+from ...state.window_progress import WindowProgress
 from ..base import Operator
 from ..columns import fit_keys
 from ..slots.slot_kinds import runs_on_slots
 from ..windows.bounded_output import BoundedOutput
-from ..windows.slices import Int64s
-from ..windows.window_progress import WindowProgress
 from .gaps import SESSIONS, SessionAssigner, gaps_of
 
 if TYPE_CHECKING:
     from .store import Fired, SessionStore
-
-LATE_DROPPED = "numLateRecordsDropped"
 
 
 class ColumnarSessionOperator(Operator):
@@ -57,8 +57,6 @@ class ColumnarSessionOperator(Operator):
         self._lateness = min(lateness, MAX_TIMESTAMP)
         self._alarm = MAX_TIMESTAMP
         """What the task was asked to call for, by the clock; later wishes may be unknown."""
-        self._saved = False
-        """Whether state holds the rows of a snapshot."""
 
     def open(self) -> None:
         from ..slots.slot_aggregates import make_slots
@@ -71,8 +69,6 @@ class ColumnarSessionOperator(Operator):
         layout = self._progress.layout
         if layout is not None:
             self._store = self._bind(layout, 1)
-            self._store.load(self.ctx.keyed_state)
-            self._saved = True
             if not self._event_time:
                 self._wake_at(self.ctx.clock.now_ms() - 1)
 
@@ -88,7 +84,6 @@ class ColumnarSessionOperator(Operator):
             layout = pa.schema(fields, metadata={"keys": str(len(keys.schema))})
             self._progress.layout = layout
             self._store = self._bind(layout, int(gaps.max()))
-        self._forget_saved()
         keys = fit_keys(keys, self._keys)
         for watermark, rows in self._progress.split(keys):
             if rows is None:
@@ -117,13 +112,9 @@ class ColumnarSessionOperator(Operator):
 
     def finish(self) -> None:
         if not self._event_time and self._store is not None:
-            self._forget_saved()
             self._emit(self._store.fire(MAX_TIMESTAMP))
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        if self._store is not None:
-            self._store.save(self.ctx.keyed_state)
-            self._saved = True
         self._progress.save()
 
     def validate(self) -> None:
@@ -139,7 +130,8 @@ class ColumnarSessionOperator(Operator):
         self._keys = pa.schema(list(layout)[:count])
         self._aggregates.bind(list(layout)[count:])
         self._output.bind(self._keys, self._aggregates.names)
-        return SessionStore(gap, self._lateness, self._keys, self._aggregates)
+        state = self.ctx.keyed_state
+        return SessionStore(gap, self._lateness, state, self._keys, self._aggregates)
 
     def _times(self, columns: ColumnBatch, gap: int) -> Int64s:
         """Where in time the records are; `gap`: the greatest."""
@@ -158,7 +150,6 @@ class ColumnarSessionOperator(Operator):
     def _advance(self, watermark: int) -> None:
         """The sessions' time, by watermarks or the clock, has passed `watermark`."""
         if self._store is not None and watermark > self._progress.watermark:
-            self._forget_saved()
             self._emit(self._store.fire(watermark))
         self._progress.advance(watermark)
 
@@ -200,9 +191,3 @@ class ColumnarSessionOperator(Operator):
             self.ctx.metrics.count(LATE_DROPPED, len(rows))
         else:
             self.out.emit_side(self._spec.late_tag.tag_id, batch.take(rows))
-
-    def _forget_saved(self) -> None:
-        """What the last snapshot wrote has been taken by now; do not hold the sessions twice."""
-        if self._saved and self._store is not None:
-            self._store.forget_saved(self.ctx.keyed_state)
-            self._saved = False

@@ -16,17 +16,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import take_column
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...state.backend import AccColumn, ColumnTable
 from ...state.column_index import storage_type
 from ...state.hash_columns import hash_column
 from ...state.key_index import CompositeIndex, as_declared
+from ...state.value_lists import Choose, ValueLists
 from ..aggregates.base import Accumulator, Read, chosen
 from ..aggregates.lists import best_in_order
 from ..aggregates.sketches import REGISTERS, Blocks
-from ..values.value_lists import Choose, ValueLists
-from ..windows.slices import Int64s
 
 AT_ONCE = 1 << 14
 """So many lists are estimated together: their registers are laid open for it."""
@@ -39,7 +38,7 @@ class ListedValues(Accumulator):
     store: ValueLists = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "store", ValueLists(self._held_kind()))
+        object.__setattr__(self, "store", ValueLists(self._held_kind(), self._choose))
 
     def columns(self) -> list[AccColumn]:
         return [AccColumn(self.value, "int64", -1)]
@@ -67,12 +66,6 @@ class ListedValues(Accumulator):
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         items = as_declared(take_column(values, pa.array(rows)), self.kind)
         return pa.ListArray.from_arrays(pa.array(offsets), items, type=pa.list_(self.kind))
-
-    def compact(self, lists: npt.NDArray[np.int64]) -> None:
-        """Now and then: forget values that are in none of `lists`, which are rewritten in place."""
-        if self.store.crowded:
-            live = np.flatnonzero(lists >= 0)
-            lists[live] = self.store.keep(lists[live], self._choose)
 
     def _held_kind(self) -> pa.DataType:
         """The type of the values that are listed."""

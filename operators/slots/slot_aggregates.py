@@ -8,26 +8,21 @@ values, are there by code.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.specs import BuiltinWindow
-from ...core.arrays import numpy_of
+from ...api.specs.windows import BuiltinWindow
+from ...core.arrays import Int64s, Slots
 from ...core.batch import ColumnBatch
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...state.backend import AccColumn, ColumnTable
+from ...state.value_store import Values
 from ..aggregates.accumulators import Accumulator, Read, make_accumulator
 from ..aggregates.inputs import AggregateInputs
 from ..columns import NO_NULLS, decoded, fit
 from ..kernels import scatter
 from ..values.coded_values import CodedValues
-from ..values.value_lists import ValueLists
-from ..values.value_store import ValueStore
-from ..windows.slices import Int64s
 from .listed_values import ListedValues, make_listed
-from .numbered_table import NumberedTable
 from .slot_kinds import SlotFunction
 
 
@@ -110,49 +105,13 @@ class SlotAggregates:
             for part in self._parts
         ]
 
-    def emitted(self, table: NumberedTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
+    def emitted(self, table: ColumnTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
         """What these slots give when they fire: the slot of each result, and the results."""
         return slots, self.results(table.gather(slots))
 
-    def compact(self, table: ColumnTable) -> None:
-        """Forget values that no slot holds any more, if it is time. Every other table's codes are
-        void afterwards."""
-        for part in self._coded():
-            part.compact(table.column(part.value))
-
-    def stored_fields(self) -> list[pa.Field]:
-        """What `stored` gives."""
-        coded = {part.value: part.store.wide for part in self._coded()}
-        return [
-            pa.field(c.name, coded.get(c.name, pa.from_numpy_dtype(np.dtype(c.dtype))))
-            for c in self.columns
-        ]
-
-    def stored(self, table: NumberedTable, slots: Slots) -> list[pa.Array]:
-        """These slots' accumulators with values in place of codes."""
-        coded = {part.value: part.store for part in self._coded()}
-        arrays: list[pa.Array] = []
-        for c in self.columns:
-            held = table.column(c.name)[slots]
-            arrays.append(coded[c.name].take(held) if c.name in coded else pa.array(held))
-        return arrays
-
-    def restore(self, table: NumberedTable, rows: pa.Table) -> None:
-        """Fill slots 0, 1, ... from rows that `stored` made."""
-        coded = {part.value: part.store for part in self._coded()}
-        table.resize(len(rows))
-        for c in self.columns:
-            array: Any = pa.concat_arrays(rows.column(c.name).chunks)
-            if c.name in coded:
-                valid = numpy_of(array.is_valid())
-                codes = coded[c.name].append(array)
-                table.column(c.name)[: len(rows)] = np.where(valid, codes, -1)
-            else:
-                table.column(c.name)[: len(rows)] = numpy_of(array)
-
-    def coded_columns(self) -> list[tuple[str, ValueStore | ValueLists]]:
-        """Columns that hold codes, and where the values are."""
-        return [(part.value, part.store) for part in self._coded()]
+    def values(self) -> dict[str, Values]:
+        """The columns that hold codes, and what these stand for."""
+        return {part.value: part.store for part in self._coded()}
 
     def _coded(self) -> list[CodedValues | ListedValues]:
         return [part for part in self._parts if isinstance(part, (CodedValues, ListedValues))]

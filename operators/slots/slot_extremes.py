@@ -8,15 +8,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.specs import BuiltinWindow, ExtremeWindow
+from ...api.specs.windows import BuiltinWindow, ExtremeWindow
+from ...core.arrays import Int64s, Slots
 from ...core.batch import ColumnBatch
 from ...core.errors import TypeMismatchError
-from ...state.backend import ColumnTable, Slots
+from ...state.backend import ColumnTable
 from ...state.key_index import as_declared
+from ...state.value_store import ValueStore
 from ..columns import fit
-from ..values.value_store import ValueStore
-from ..windows.slices import Int64s
-from .numbered_table import NumberedTable
 from .slot_aggregates import SlotAggregates
 
 
@@ -90,8 +89,8 @@ class SlotExtremes(WholeRecords):
         both = pa.StructArray.from_arrays(columns, fields=list(self._input))
         super().fold(table, slots, [both], numbers)
 
-    def emitted(self, table: NumberedTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
-        ((column, _),) = self.coded_columns()
+    def emitted(self, table: ColumnTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
+        (column,) = self.values()
         slots = slots[table.column(column)[slots] >= 0]
         (records,) = self.results(table.gather(slots))
         return slots, self._declared(records)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from ...api.specs import COLUMN_FUNCTIONS, BuiltinWindow, ExtremeWindow, TopNWindow
+from ...api.specs.windows import COLUMN_FUNCTIONS, BuiltinWindow, ExtremeWindow, TopNWindow
 
 SlotFunction = BuiltinWindow | ExtremeWindow | TopNWindow
 

@@ -13,17 +13,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.specs import BuiltinWindow, ExtremeWindow, TopNWindow
-from ...core.arrays import numpy_of
+from ...api.specs.windows import BuiltinWindow, ExtremeWindow, TopNWindow
+from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import take_column
-from ...state.backend import ColumnTable, Slots
+from ...state.backend import ColumnTable
 from ..aggregates.best_rows import best_rows
 from ..columns import ranks, storage, to_numbers
 from ..kernels import scatter
 from ..tables.order_words import OrderWords
-from ..windows.slices import Int64s
 from .listed_values import Choose, ListedValues
-from .numbered_table import NumberedTable
 from .slot_aggregates import SlotAggregates
 from .slot_extremes import SlotExtremes, WholeRecords
 
@@ -65,7 +63,7 @@ class SlotRecords(WholeRecords):
     ) -> None:
         super().fold(table, slots, [self._structs(inputs)], numbers)
 
-    def emitted(self, table: NumberedTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
+    def emitted(self, table: ColumnTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
         owners, records, numbers = self._list.store.read(table.column(self._list.value)[slots])
         rows = self._rows(owners, records, numbers)
         columns = self._declared(take_column(records, pa.array(rows)))

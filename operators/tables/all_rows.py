@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from ...core.arrays import Bools, Int64s
 from ...core.errors import StateError
 from ...state.key_index import CompositeIndex
-from ..windows.slices import Int64s
-from .base import Bools, Layout, Records, TableOperator
+from .base import Layout, Records, TableOperator
 from .differences import Differences
 from .grown import bounds, fill_to, reindexed
 from .kept_rows import KeptRows

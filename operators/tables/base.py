@@ -11,22 +11,18 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Bools, Int8s, Int64s
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import GraphError, TypeMismatchError
 from ...core.keys import ColumnKey, KeySelector
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
 from ...core.row_kind import ROW_KIND, retracts, split_kinds, with_kinds
+from ...state.backend import COLUMN_STATE
+from ...state.window_progress import WindowProgress
 from ..base import Operator
 from ..columns import fit_columns, fit_keys
-from ..windows.slices import Int64s
-from ..windows.window_progress import WindowProgress
-
-Int8s = npt.NDArray[np.int8]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

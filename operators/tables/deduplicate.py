@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ...api.table_specs import DeduplicateSpec
+from ...api.specs.tables import DeduplicateSpec
+from ...core.arrays import Int64s
 from ...core.batch import ColumnBatch
 from ...core.growing import Growing
 from ...core.row_kind import RowKind
 from ...state.key_index import CompositeIndex
-from ..windows.slices import Int64s
 from .all_rows import AllRows
 from .base import Layout, Records, TableOperator
 from .differences import Differences

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ...core.arrays import Int64s
 from ...core.row_kind import RowKind
-from ..windows.slices import Int64s
 from .base import TableOperator
 from .kept_rows import KeptRows
 

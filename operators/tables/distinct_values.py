@@ -11,13 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.growing import Growing
 from ...state.backend import ColumnTable
 from ...state.hash_columns import validity_of
 from ...state.seen_values import SeenValues
-from ..windows.slices import Int64s
-from .base import Bools
 
 
 class DistinctValues:
@@ -42,10 +41,9 @@ class DistinctValues:
                 slots = self._stored.slots_seen(view)
                 held.array[:] = np.bincount(slots, minlength=len(held.array))
 
-    def keep(self, table: ColumnTable, groups: Int64s) -> None:
+    def keep(self, groups: Int64s) -> None:
         """Groups of a stream that only inserts, without a ttl, all stay, with their numbers."""
         assert not len(groups) or int(groups[-1]) == len(groups) - 1
-        self._stored.own(table)
 
     def grow(self, groups: int) -> None:
         for counts in self._distinct:

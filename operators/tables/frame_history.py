@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
+from ...core.arrays import Int64s
 from ...core.batch import take_column
 from ...state.backend import KeyedStateBackend
 from ...state.key_index import CompositeIndex
-from ..windows.slices import Int64s
 from .base import Layout, Records
 from .frames import Frames
 from .grown import bounds, reindexed

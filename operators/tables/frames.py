@@ -10,12 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.row_aggregates import overflow
-from ...core.arrays import numpy_of
+from ...core.arrays import Bools, Int64s, numpy_of
 from ...core.batch import take_column
 from ..columns import NO_NULLS, from_numbers, to_numbers
-from ..windows.slices import Int64s
-from .base import Bools
+from ..row_folds.numbers import overflow
 from .order_words import value_words
 
 _LIMIT = 2.0**63

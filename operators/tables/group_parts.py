@@ -17,15 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import numpy_of
+from ...core.arrays import Bools, Int64s, numpy_of
 from ...core.batch import ColumnBatch
 from ...core.errors import TypeMismatchError
 from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
 from ..aggregates.accumulators import Accumulator, check_type, make_accumulator
 from ..aggregates.inputs import AggregateInputs
 from ..columns import NO_NULLS, fit, storage
-from ..windows.slices import Int64s
-from .base import Bools
 from .distinct_values import DistinctValues
 from .group_values import GroupValues
 
@@ -91,11 +89,11 @@ class GroupParts:
                 one.values = GroupValues(counted, one.extremes)
             one.values.own(table)
 
-    def keep(self, table: ColumnTable, groups: Int64s) -> None:
-        """Only these groups, ascending, stay; they are numbered from 0, in a new table."""
+    def keep(self, groups: Int64s) -> None:
+        """Only these groups, ascending, stay; they are numbered from 0 now."""
         for shared in self.shared:
             assert shared.values is not None
-            shared.values.keep(table, groups)
+            shared.values.keep(groups)
 
     def columns(self) -> list[AccColumn]:
         """Accumulator columns of the groups' table."""

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.errors import StateError
 from ...state.backend import ColumnTable
 from ...state.counted_values import CountedValues
 from ...state.hash_columns import validity_of
 from ..columns import storage
-from ..windows.slices import Int64s
-from .base import Bools
 from .grown import fill_to
 from .order_words import value_words
 
@@ -48,11 +47,11 @@ class GroupValues:
         self._stored.own(table)
         self._find(len(table))
 
-    def keep(self, table: ColumnTable, groups: Int64s) -> None:
-        """Only these groups, ascending, stay; they are numbered from 0, in a new table."""
-        self._stored.keep(table, groups)
+    def keep(self, groups: Int64s) -> None:
+        """Only these groups, ascending, stay; they are numbered from 0 now."""
+        self._stored.keep(groups)
         self._forget_found()
-        self._find(len(table))
+        self._find(len(groups))
 
     def grow(self, groups: int) -> None:
         self._heads = fill_to(self._heads, groups, -1)

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Int64s
 from ...core.batch import ColumnBatch, take_column
 from ...state.key_index import CompositeIndex
-from ..windows.slices import Int64s
 
 
 def fill_to(array: npt.NDArray[Any], size: int, value: Any) -> npt.NDArray[Any]:

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, numpy_of
 from ...state.backend import KeyedStateBackend
 from ...state.key_groups import key_groups_of
-from ..windows.slices import Int64s
 from .base import Layout, Records
 from .grown import take_rows
 

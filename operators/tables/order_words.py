@@ -12,12 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from ...api.order import Order
-from ...core.arrays import numpy_of
+from ...api.specs.columns import Order
+from ...core.arrays import Int64s, numpy_of
 from ...core.errors import TypeMismatchError
 from ...state.column_index import storage_type
 from ..columns import NO_NULLS, ranks, storage, to_numbers
-from ..windows.slices import Int64s
 
 _GREATEST = np.iinfo(np.int64).max
 

@@ -11,23 +11,20 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.table_specs import OverSpec
+from ...api.specs.tables import OverSpec
+from ...core.arrays import Int64s
 from ...core.batch import ColumnBatch
+from ...core.constants import CHUNK_BATCHES, LATE_DROPPED
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import TypeMismatchError
 from ...core.row_kind import ROW_KIND
 from ..aggregates.accumulators import check_type
 from ..aggregates.inputs import AggregateInputs
 from ..columns import fit
-from ..windows.slices import Int64s
 from .base import Layout, Records, TableOperator, require_distinct
 from .frame_history import FrameHistory
 from .pending import Pending
 from .running import Running
-
-LATE_DROPPED = "numLateRecordsDropped"
-CHUNK_BATCHES = 4
-"""Records come out in batches of at most this many times the job's batch size."""
 
 
 class OverOperator(TableOperator):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...core.arrays import Int64s
 from ...state.backend import KeyedStateBackend
-from ..windows.slices import Int64s
 from .base import Layout, Records
 from .grown import fill_to
 from .kept_rows import KeptRows

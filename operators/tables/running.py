@@ -8,12 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.row_aggregates import overflow
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, numpy_of
 from ...core.errors import TypeMismatchError
 from ...state.backend import AccColumn, KeyedStateBackend
 from ..columns import NO_NULLS, Storage, from_numbers, storage, to_numbers
-from ..windows.slices import Int64s
+from ..row_folds.numbers import overflow
 from .base import Layout, Records
 
 

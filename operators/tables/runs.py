@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..windows.slices import Int64s
+from ...core.arrays import Int64s
 from .grown import fill_to, ranges
 
 _SPARE = 4096

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from ...api.table_specs import TopNSpec
+from ...api.specs.tables import TopNSpec
+from ...core.arrays import Int64s
 from ...core.growing import Growing
 from ...core.row_kind import ROW_KIND
 from ...state.key_index import CompositeIndex
-from ..windows.slices import Int64s
 from .all_rows import AllRows
 from .base import Layout, Records, TableOperator, require_distinct
 from .differences import Differences

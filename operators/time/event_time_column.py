@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...api.table_specs import EventTimeSpec
+from ...api.specs.tables import EventTimeSpec
 from ...core.batch import Batch
 from ..base import Operator
 from .event_time import extract_timestamps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from ...api.specs import WatermarkSpec
+from ...api.specs.records import WatermarkSpec
 from ...core.batch import Batch
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ..base import Operator

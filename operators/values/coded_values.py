@@ -14,15 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...core.arrays import numpy_of
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...core.arrays import Int64s, Slots, numpy_of
+from ...state.backend import AccColumn, ColumnTable
 from ...state.key_index import as_declared
+from ...state.value_store import ValueStore
 from ..aggregates.arg_extremes import BY, VALUE, struct_field
 from ..aggregates.base import Accumulator, Read, chosen
 from ..columns import ranks
 from ..kernels import scatter
-from ..windows.slices import Int64s
-from .value_store import ValueStore
 
 _BY_VALUE = ("min", "max", "arg_min", "arg_max")
 
@@ -89,11 +88,3 @@ class CodedValues(Accumulator):
             slots[arrived], order[arrived], valid[arrived], rows, best, seen, largest
         )
         return np.where(rows >= 0, arrived[rows], -1)
-
-    def compact(self, codes: npt.NDArray[np.int64]) -> None:
-        """Now and then: forget values that are not among `codes`, which are rewritten in place."""
-        if not self.store.crowded:
-            return
-        live = np.unique(codes[codes >= 0])
-        self.store.keep(live)
-        codes[codes >= 0] = np.searchsorted(live, codes[codes >= 0])

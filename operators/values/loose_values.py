@@ -15,15 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import take_column, take_table
-from ...state.backend import ColumnTable, KeyedStateBackend, Slots
+from ...state.backend import ColumnTable, KeyedStateBackend
 from ..aggregates.arg_extremes import BY, VALUE, struct_field
 from ..aggregates.base import Part
 from ..aggregates.entries import KeptRows, KeyNumbers, numbers_of, take_rows, values_of
 from ..columns import ranks
 from ..kernels import scatter
-from ..windows.slices import Int64s
 
 
 class LooseValues(Part):

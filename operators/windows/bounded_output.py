@@ -10,15 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import BuiltinWindow, TopNWindow, WindowSpec
+from ...api.specs.windows import BuiltinWindow, TopNWindow, WindowSpec
 from ...core.batch import ColumnBatch
+from ...core.constants import CHUNK_BATCHES, END, START
 from ...core.errors import GraphError
 from ...core.keys import ConstantKey
 from ..base import OperatorContext, Output
-
-START, END = "window_start", "window_end"
-CHUNK_BATCHES = 4
-"""A firing is emitted in batches of at most this many times the job's batch size."""
 
 
 class BoundedOutput:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...api.specs import COLUMN_FUNCTIONS, WindowSpec
+from ...api.specs.windows import COLUMN_FUNCTIONS, WindowSpec
 from ..base import Operator
 
 

@@ -27,9 +27,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import COLUMN_FUNCTIONS, WindowSpec
-from ...api.window_times import no_timestamp_error
+from ...api.specs.windows import COLUMN_FUNCTIONS, WindowSpec
+from ...api.windows.time_windows import no_timestamp_error
+from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, take_column, take_rows, to_columns
+from ...core.constants import LATE_DROPPED
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.errors import TypeMismatchError
 from ...core.keys import FunctionKey
@@ -41,18 +43,17 @@ from ...core.partials import (
     records_in,
     split_layout,
 )
-from ...core.preload import COLUMN_STATE, preload
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE
+from ...state.window_progress import WindowProgress
 from ..base import Operator
 from ..columns import fit_keys
-from .slices import Int64s, Slicing, runs_by_slice
+from .slices import Slicing, runs_by_slice
 from .window_firing import AT_END, firing_of, slicing_of
 from .window_output import Fired, WindowOutput
-from .window_progress import WindowProgress
 
 if TYPE_CHECKING:
     from .window_aggregates import PartialContents
-
-LATE_DROPPED = "numLateRecordsDropped"
 
 
 def make_columnar_window(spec: WindowSpec) -> Operator | None:
@@ -183,8 +184,6 @@ class ColumnarWindowOperator(Operator):
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
-        if self._keys is not None:
-            self._contents.save()
 
     def _bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
         self._output.check(keys, fields)

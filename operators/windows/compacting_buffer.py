@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.batch import take_table
-from ...core.ids import KeyGroupRange
 from ...state.backend import BufferState
 from ...state.key_groups import key_groups_of
 
@@ -62,8 +61,3 @@ class CompactingBuffer:
         self._buffer.replace(namespace, take_table(rows, pa.array(keep)), groups[keep])
         self._sizes[namespace] = len(keep)
         self._limits[namespace] = max(FIRST_COMPACTION, 2 * len(keep))
-
-
-def owned_groups(groups: KeyGroupRange) -> npt.NDArray[np.int32]:
-    """The groups of a range, ascending."""
-    return np.arange(groups.first, groups.last + 1, dtype=np.int32)

@@ -13,21 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Int64s, Slots
 from ...core.batch import take_column
-from ...state.backend import ColumnTable, KeyedStateBackend, Slots
-from ...state.key_groups import key_groups_of
-from ...state.key_index import as_declared
+from ...state.backend import ColumnTable
+from ...state.numbered_table import NumberedTable
 from ..kernels import counting as kernel
-from ..slots.numbered_table import NumberedTable
 from ..slots.slot_aggregates import make_slots
 from ..slots.slot_kinds import SlotFunction
-from ..values.value_store import wide_type
-from .slices import Int64s
 
 if TYPE_CHECKING:
     from .counted_windows import Counting
-
-VALUE = "value"
 
 Completed = tuple[npt.NDArray[np.int64], list[pa.Array]]
 """The row that completed the window of each result, and the results."""
@@ -83,37 +78,7 @@ class Lane:
             self._accumulate(part, previous)
         self._write_back(table, part, owners, completed, newest[:count] == 1)
         full, results = self.aggregates.emitted(part, np.flatnonzero(completed >= 0))
-        self.aggregates.compact(table)
         return completed[full], results
-
-    def save(self, state: KeyedStateBackend, keys: pa.Schema, table: ColumnTable) -> None:
-        """Store values that the table holds by code, with their keys."""
-        for column, store in self.aggregates.coded_columns():
-            codes = table.column(column)[: len(table)]
-            rows = np.flatnonzero(codes >= 0)
-            at = pa.array(rows)
-            columns = [
-                array.cast(field.type).take(at)
-                for array, field in zip(_plain(table.keys()), _stored_keys(keys), strict=True)
-            ]
-            held = pa.RecordBatch.from_arrays(columns, schema=pa.schema(_stored_keys(keys)))
-            schema = _stored_schema(keys, store.wide)
-            data = pa.Table.from_arrays([*columns, store.take(codes[rows])], schema=schema)
-            groups = key_groups_of(held, state.max_parallelism)
-            state.buffer(f"values.{column}", schema).replace(0, data, groups)
-
-    def load(self, state: KeyedStateBackend, keys: pa.Schema, table: ColumnTable) -> None:
-        """Give new codes to what former subtasks stored."""
-        for column, store in self.aggregates.coded_columns():
-            buffer = state.buffer(f"values.{column}", _stored_schema(keys, store.wide))
-            rows, _ = buffer.get(0)
-            arrays = [_one(rows.column(i)) for i in range(rows.num_columns)]
-            columns = [
-                as_declared(array, field.type)
-                for array, field in zip(arrays[:-1], keys, strict=True)
-            ]
-            slots = table.slots(pa.RecordBatch.from_arrays(columns, schema=keys))
-            table.column(column)[slots] = store.append(arrays[-1])
 
     def _carry(self, table: ColumnTable, part: NumberedTable, owners: Slots, before: Slots) -> None:
         """What keys hold from earlier batches goes into their first segments."""
@@ -157,19 +122,3 @@ class Lane:
             array = table.column(column.name)
             array[owners[emptied]] = column.initial
             array[owners[kept]] = part.column(column.name)[kept]
-
-
-def _plain(keys: pa.RecordBatch) -> list[pa.Array]:
-    return [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in keys.columns]
-
-
-def _stored_keys(keys: pa.Schema) -> list[pa.Field]:
-    return [pa.field(f"k{i}", wide_type(field.type)) for i, field in enumerate(keys)]
-
-
-def _stored_schema(keys: pa.Schema, kind: pa.DataType) -> pa.Schema:
-    return pa.schema([*_stored_keys(keys), pa.field(VALUE, kind)])
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

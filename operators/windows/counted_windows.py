@@ -21,23 +21,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import WindowSpec
-from ...api.triggers import CountTrigger, PurgingTrigger
-from ...api.windows import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    GlobalWindows,
-)
+from ...api.specs.windows import WindowSpec
+from ...api.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from ...api.windows.time_windows import GlobalWindows
+from ...api.windows.triggers import CountTrigger, PurgingTrigger
+from ...core.arrays import Int64s, Slots
 from ...core.batch import Batch, take_column, to_columns
 from ...core.elements import MAX_TIMESTAMP
-from ...core.preload import COLUMN_STATE, preload
-from ...state.backend import AccColumn, ColumnTable, Slots
+from ...core.preload import preload
+from ...state.backend import COLUMN_STATE, AccColumn, ColumnTable
+from ...state.window_progress import WindowProgress
 from ..base import Operator
 from ..columns import fit_keys
 from ..slots.slot_kinds import runs_on_slots
 from .bounded_output import BoundedOutput
-from .slices import Int64s
-from .window_progress import WindowProgress
 
 if TYPE_CHECKING:
     from .count_lane import Lane
@@ -104,8 +101,6 @@ class CountedWindowOperator(Operator):
         layout = self._progress.layout
         if layout is not None:
             self._table = self._bind(layout)
-            for lane in self._lanes:
-                lane.load(self.ctx.keyed_state, self._keys, self._table)
 
     def process(self, batch: Batch, port: int = 0) -> None:
         columns = to_columns(batch)
@@ -124,20 +119,19 @@ class CountedWindowOperator(Operator):
         self._add(self._table, keys, inputs, numbers)
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        if self._table is not None:
-            for lane in self._lanes:
-                lane.save(self.ctx.keyed_state, self._keys, self._table)
         self._progress.save()
 
     def _bind(self, layout: pa.Schema) -> ColumnTable:
         count = int(layout.metadata[b"keys"])
         self._keys = pa.schema(list(layout)[:count])
-        columns = [AccColumn(SEEN, "int64")]
+        columns, values = [AccColumn(SEEN, "int64")], {}
         for lane in self._lanes:
             lane.aggregates.bind(list(layout)[count:])
             columns += lane.aggregates.columns
+            values.update(lane.aggregates.values())
         self._output.bind(self._keys, self._lanes[0].aggregates.names)
-        return self.ctx.keyed_state.table("counted", self._keys, columns).table()
+        state = self.ctx.keyed_state
+        return state.table("counted", self._keys, columns, values=values).table()
 
     def _add(
         self, table: ColumnTable, keys: pa.RecordBatch, inputs: list[pa.Array], numbers: Int64s
@@ -148,6 +142,7 @@ class CountedWindowOperator(Operator):
         places = np.empty_like(slots)
         counting.positions(slots, table.column(SEEN), places)
         fired = [lane.add(table, slots, places, inputs, numbers) for lane in self._lanes]
+        table.tidy()
         rows = np.concatenate([at for at, _ in fired])
         if len(rows):
             columns = [

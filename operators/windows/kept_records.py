@@ -8,13 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...core.arrays import numpy_of
+from ...core.arrays import Int64s, numpy_of
 from ...core.batch import take_column, take_rows
 from ...core.errors import TypeMismatchError
 from ...state.backend import KeyedStateBackend
 from ..columns import fit, held_type, retyped
 from .compacting_buffer import CompactingBuffer
-from .slices import Int64s
 
 Chooser = Callable[[pa.RecordBatch], npt.NDArray[np.int64]]
 """The rows to keep, as ascending indices."""

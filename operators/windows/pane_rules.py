@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...api.specs import WindowSpec
-from ...api.triggers import (
+from ...api.specs.windows import WindowSpec
+from ...api.windows.continuous_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
-    CountTrigger,
-    EventTimeTrigger,
-    PurgingTrigger,
 )
+from ...api.windows.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 from .counted_windows import Counting
 
 

@@ -26,16 +26,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import WindowSpec
+from ...api.specs.windows import WindowSpec
+from ...core.arrays import Int64s, Slots
 from ...core.batch import Batch, take_column
-from ...state.backend import Slots
 from ..base import Operator
 from ..slots.slot_kinds import runs_on_slots
 from .bounded_output import BoundedOutput
 from .columnar_windows import Arguments, ColumnarWindowOperator
 from .pane_rules import PaneRule, rule_of
 from .panes import NEVER, SEEN, TICK, WINDOW, PaneStore
-from .slices import CumulateSlicing, Int64s, Slicing, runs_by_slice
+from .slices import CumulateSlicing, Slicing, runs_by_slice
 from .window_firing import slicing_of
 
 
@@ -78,14 +78,11 @@ class PaneWindowOperator(ColumnarWindowOperator):
         """Whether ticks and windows follow the same time."""
         self._overlapping = not slicing.tumbling
         self._next: dict[int, int] = {}
-        self._saved = False
-        """Whether state holds the rows of a snapshot."""
 
     def finish(self) -> None:
         """By the clock: what panes hold comes out, as if the clock had reached their next tick."""
         if self._event_time or self._keys is None:
             return
-        self._forget_saved()
         self._tick(NEVER - 1)
         for window in self._store.windows():
             self._close(window)
@@ -98,9 +95,6 @@ class PaneWindowOperator(ColumnarWindowOperator):
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
-        if self._keys is not None:
-            self._store.save(self.ctx.keyed_state)
-            self._saved = True
 
     def validate(self) -> None:
         """Assert the invariants; for tests."""
@@ -121,12 +115,10 @@ class PaneWindowOperator(ColumnarWindowOperator):
     def _bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
         self._lane.aggregates.bind(fields)
         self._bounded.bind(keys, self._lane.aggregates.names)
-        self._store = PaneStore(keys, self._lane.aggregates)
+        self._store = PaneStore(self.ctx.keyed_state, keys, self._lane.aggregates)
         self._keys = keys
 
     def _resume(self) -> None:
-        self._store.load(self.ctx.keyed_state)
-        self._saved = True
         for window in self._store.windows():
             self._note_tick(window)
 
@@ -149,7 +141,6 @@ class PaneWindowOperator(ColumnarWindowOperator):
         inputs: list[pa.Array],
         watermark: int,
     ) -> None:
-        self._forget_saved()
         if not self._event_time:
             timestamps = np.maximum(timestamps, watermark + 1)
         numbers = np.arange(len(timestamps)) + self._progress.number
@@ -231,7 +222,6 @@ class PaneWindowOperator(ColumnarWindowOperator):
             self._next[window] = min(self._next.get(window, NEVER), least)
 
     def _fire_until(self, watermark: int) -> None:
-        self._forget_saved()
         if self._own:
             self._tick(watermark)
         for window in self._store.windows():
@@ -244,7 +234,6 @@ class PaneWindowOperator(ColumnarWindowOperator):
         due = sorted(window for window, tick in self._next.items() if tick <= until)
         if not due:
             return
-        self._forget_saved()
         table = self._store.table
         ticks, windows = table.column(TICK), table.column(WINDOW)
         slots = np.concatenate([self._store.members(window) for window in due])
@@ -254,6 +243,7 @@ class PaneWindowOperator(ColumnarWindowOperator):
         if len(full):
             self._emit(*self._lane.aggregates.emitted(table, full))
             self._store.empty(full)
+        table.touch(slots)
         ticks[slots] = self._after(until, windows[slots])
         for window in due:
             self._note_tick(window)
@@ -291,9 +281,3 @@ class PaneWindowOperator(ColumnarWindowOperator):
         starts = np.array([self._slicing.window_start(end) for end in distinct.tolist()])[which]
         keys = self._store.keys(slots)
         self._bounded.emit(keys, pa.array(starts), pa.array(ends), results, ends - 1)
-
-    def _forget_saved(self) -> None:
-        """What the last snapshot wrote has been taken by now; do not hold the panes twice."""
-        if self._saved:
-            self._store.forget_saved(self.ctx.keyed_state)
-            self._saved = False

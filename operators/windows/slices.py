@@ -24,11 +24,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ...core.arrays import Int64s
 from ...core.errors import GraphError
-
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

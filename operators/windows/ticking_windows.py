@@ -22,12 +22,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import WindowSpec
+from ...api.specs.windows import WindowSpec
+from ...core.arrays import Int64s
 from ...core.batch import take_rows
 from ...core.elements import MAX_TIMESTAMP
 from ...state.backend import AccColumn
 from .columnar_windows import Arrivals, ColumnarWindowOperator
-from .slices import Int64s, Slicing
+from .slices import Slicing
 from .window_firing import Firing
 from .window_output import Fired
 
@@ -158,7 +159,9 @@ class TickingWindowOperator(ColumnarWindowOperator):
     def _advance_ticks(self, window: int, until: int) -> None:
         """Ticks up to `until` have fired."""
         ticks = self._ticks_of(window)
-        ticks[ticks <= until] = self._after(until, window)
+        due = np.flatnonzero(ticks <= until)
+        self._ticks.table(window).touch(due)
+        ticks[due] = self._after(until, window)
         self._next[window] = int(ticks.min())
 
     def _after(self, tick: int, window: int) -> int:

@@ -3,8 +3,8 @@ windows of time whose triggers count or purge."""
 
 from __future__ import annotations
 
-from ...api.specs import WindowSpec
-from ...api.triggers import EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger
+from ...api.specs.windows import WindowSpec
+from ...api.windows.triggers import EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger
 from ...core.keys import FunctionKey
 from ..base import Operator
 from ..sessions.gaps import SESSIONS

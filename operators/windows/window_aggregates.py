@@ -10,15 +10,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.specs import BuiltinWindow
+from ...api.specs.windows import BuiltinWindow
+from ...core.arrays import Int64s, Slots
 from ...core.batch import ColumnBatch, take_rows
-from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
+from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
 from ..aggregates.base import Part, Read
 from ..aggregates.inputs import AggregateInputs
 from ..aggregates.parts import make_part
 from ..columns import NO_NULLS, decoded, fit, plain_values
 from ..kernels import scatter
-from .slices import Int64s
 
 ROWS = "rows"
 """Accumulator column: records of the key in the slice. Keys with none are not there."""
@@ -60,10 +60,6 @@ class WindowContents(Protocol):
         ...
 
     def drop(self, slice_end: int) -> None: ...
-
-    def save(self) -> None:
-        """Before each snapshot: put what is not in keyed state there."""
-        ...
 
 
 class PartialContents(Protocol):
@@ -151,11 +147,6 @@ class WindowAggregates:
         for part in self._parts:
             if part is not None:
                 part.drop(slice_end)
-
-    def save(self) -> None:
-        for part in self._parts:
-            if part is not None:
-                part.save()
 
     def fire(
         self, slice_ends: list[int], only: pa.RecordBatch | None

@@ -15,15 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import ExtremeWindow
-from ...core.arrays import numpy_of
+from ...api.specs.windows import ExtremeWindow
+from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import ColumnBatch, take_rows
 from ...core.errors import TypeMismatchError
-from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
+from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
 from ..columns import ranks, storage, to_numbers
 from ..kernels import scatter
 from .kept_records import KeptRecords
-from .slices import Int64s
 
 VALUE, SEEN = "value", "seen"
 NUMBERING = 0
@@ -67,9 +66,6 @@ class WindowExtremes:
     def drop(self, slice_end: int) -> None:
         self._table.drop(slice_end)
         self._rows.drop(slice_end)
-
-    def save(self) -> None:
-        """Everything is in keyed state."""
 
     def fire(
         self, slice_ends: list[int], only: pa.RecordBatch | None

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...api.specs import WindowSpec
-from ...api.triggers import (
+from ...api.specs.windows import WindowSpec
+from ...api.windows.base import WindowAssigner
+from ...api.windows.continuous_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
-    EventTimeTrigger,
-    ProcessingTimeTrigger,
-    PurgingTrigger,
 )
-from ...api.windows import (
+from ...api.windows.time_windows import (
     CumulateEventTimeWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
-    WindowAssigner,
 )
+from ...api.windows.triggers import EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger
 from .slices import CumulateSlicing, Slicing
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...api.specs import BuiltinWindow, ExtremeWindow, TopNWindow, WindowFunctionSpec
+from ...api.specs.windows import BuiltinWindow, ExtremeWindow, TopNWindow, WindowFunctionSpec
 from .window_aggregates import WindowAggregates, WindowContents
 from .window_extremes import WindowExtremes
 

@@ -9,16 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import BuiltinWindow, TopNWindow, WindowSpec
+from ...api.specs.windows import BuiltinWindow, TopNWindow, WindowSpec
 from ...core.batch import ColumnBatch, take_rows
+from ...core.constants import CHUNK_BATCHES, END, START
 from ...core.errors import GraphError
 from ...core.keys import ConstantKey
 from ..base import OperatorContext, Output
 from .slices import Slicing
-
-START, END = "window_start", "window_end"
-CHUNK_BATCHES = 4
-"""A firing is emitted in batches of at most this many times the job's batch size."""
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs import TopNWindow
+from ...api.specs.windows import TopNWindow
+from ...core.arrays import Int64s, Slots
 from ...core.batch import ColumnBatch, take_rows
-from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend, Slots
+from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
 from ..aggregates.best_rows import best_rows
 from ..tables.order_words import OrderWords
 from .kept_records import KeptRecords
-from .slices import Int64s
 
 BAR, FULL = "bar", "full"
 NUMBERING = 0
@@ -66,9 +66,6 @@ class WindowTopN:
     def drop(self, slice_end: int) -> None:
         self._table.drop(slice_end)
         self._rows.drop(slice_end)
-
-    def save(self) -> None:
-        """Everything is in keyed state."""
 
     def fire(
         self, slice_ends: list[int], only: pa.RecordBatch | None

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from weakref import ref
 
 import numpy as np
-import numpy.typing as npt
 
-Positions = npt.NDArray[np.int64]
+from ...core.arrays import Bools, Int64s
+
+Positions = Int64s
 
 _NONE: Positions = np.empty(0, dtype=np.int64)
 
@@ -24,11 +25,11 @@ class FrozenPositions:
     def __init__(self, end: int, unused: list[Positions]) -> None:
         self._end = end
         self._unused = unused
-        self._mask: npt.NDArray[np.bool_] | None = None
+        self._mask: Bools | None = None
         self.over = False
         """Set by the reader when it needs them no more."""
 
-    def in_use(self, positions: Positions) -> npt.NDArray[np.bool_]:
+    def in_use(self, positions: Positions) -> Bools:
         """Which of these were in use."""
         mask = self._used()
         known = positions < self._end
@@ -40,7 +41,7 @@ class FrozenPositions:
         """All that were in use, ascending. Any thread may ask."""
         return np.flatnonzero(self._used())
 
-    def _used(self) -> npt.NDArray[np.bool_]:
+    def _used(self) -> Bools:
         if self._mask is None:
             mask = np.ones(self._end, dtype=np.bool_)
             for some in self._unused:

@@ -9,8 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.triggers import Trigger
-from ...api.windows import WindowAssigner
+from ...api.windows.base import Trigger, WindowAssigner
 from ...core.row_kind import ROW_KIND
 from .folds import Condition, Record
 

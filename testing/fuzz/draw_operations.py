@@ -9,24 +9,18 @@ from typing import Any
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.keyed_tables import RUNNING
-from ...api.triggers import (
-    ContinuousEventTimeTrigger,
-    CountTrigger,
-    EventTimeTrigger,
-    PurgingTrigger,
-    Trigger,
-)
-from ...api.windows import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
+from ...api.streams.keyed_tables import RUNNING
+from ...api.windows.base import Trigger, WindowAssigner
+from ...api.windows.continuous_triggers import ContinuousEventTimeTrigger
+from ...api.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from ...api.windows.session_windows import EventTimeSessionWindows
+from ...api.windows.time_windows import (
     CumulateEventTimeWindows,
-    EventTimeSessionWindows,
     GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
-    WindowAssigner,
 )
+from ...api.windows.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 from ...core.row_kind import ROW_KIND
 from .cases import CONDITIONS, Case, Table, Windows, plain_list
 

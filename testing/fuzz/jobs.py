@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
-from ...api.environment import StreamExecutionEnvironment
+from ...api.streams.data_stream import StreamExecutionEnvironment
 from ...core.config import JobConfig
 from ...core.row import make_row
 from ..equivalence import (

@@ -13,31 +13,30 @@ from importlib import import_module
 from typing import Any
 
 LIMITS: dict[str, dict[str, int]] = {
-    "windows.compacting_buffer": {"FIRST_COMPACTION": 2},
-    "values.value_store": {"FIRST_LIMIT": 2},
-    "combining.worth": {"MOST_HELD": 3},
-    "aggregates.best_rows": {"FEW": 1},
-    "aggregates.accumulators": {"GREATEST_FLAT": 1},
-    "tables.all_rows": {"_SPARE": 1},
-    "tables.frame_history": {"_SPARE": 1},
-    "tables.group_aggregate": {"_SPARE": 1},
-    "tables.runs": {"_SPARE": 1},
-    "slots.live_keys": {"FIRST_LIMIT": 2},
-    ".state.seen_values": {"_FIRST": 16},
-    "tables.top_n": {"_SCRATCH": 4},
-    ".state.rows.texts": {"_SPARE": 1},
+    "operators.windows.compacting_buffer": {"FIRST_COMPACTION": 2},
+    "state.value_store": {"FIRST_LIMIT": 2},
+    "state.slot_table": {"SPARE": 1},
+    "operators.combining.worth": {"MOST_HELD": 3},
+    "operators.aggregates.best_rows": {"FEW": 1},
+    "operators.aggregates.accumulators": {"GREATEST_FLAT": 1},
+    "operators.tables.all_rows": {"_SPARE": 1},
+    "operators.tables.frame_history": {"_SPARE": 1},
+    "operators.tables.runs": {"_SPARE": 1},
+    "state.live_keys": {"FIRST_LIMIT": 2},
+    "operators.tables.top_n": {"_SCRATCH": 4},
+    "state.rows.texts": {"_SPARE": 1},
+    "state.seen_values": {"_FIRST": 16},
 }
-"""Module of `operators`, or with a dot of the package -> name -> value."""
+"""Module of the package -> name -> value."""
 
-_PACKAGE = __package__.removesuffix(".testing.fuzz")
+_PACKAGE = __package__.removesuffix("testing.fuzz")
 
 
 def known_limits() -> Iterator[tuple[Any, str, int]]:
     """Module, name and value of each of `LIMITS` that is there."""
     for name, limits in LIMITS.items():
-        path = _PACKAGE + (name if name.startswith(".") else f".operators.{name}")
-        import_module(path)
-        module = sys.modules[path]
+        import_module(_PACKAGE + name)
+        module = sys.modules[_PACKAGE + name]
         for limit, value in limits.items():
             if hasattr(module, limit):
                 yield module, limit, value

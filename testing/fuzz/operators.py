@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...api.environment import StreamExecutionEnvironment
-from ...api.local_combining import LocalCombineSpec, combinable
-from ...api.schemas import known_schema
-from ...api.specs import WindowSpec
+from ...api.rewrites.local_combining import LocalCombineSpec, combinable
+from ...api.specs.windows import WindowSpec
+from ...api.streams.data_stream import StreamExecutionEnvironment
+from ...api.streams.stream import known_schema
 from ...core.batch import ColumnBatch, to_columns
 from ...core.partials import PartialKey
 from ...core.row_kind import ROW_KIND

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from ...api.data_stream import DataStream
-from ...api.output_tag import OutputTag
+from ...api.functions.user_functions import OutputTag
+from ...api.streams.data_stream import DataStream
 from ...api.watermarks import WatermarkStrategy
 from .cases import Case, Table, Windows
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...api.triggers import ContinuousEventTimeTrigger, EventTimeTrigger, PurgingTrigger
-from ...api.windows import EventTimeSessionWindows
+from ...api.windows.continuous_triggers import ContinuousEventTimeTrigger
+from ...api.windows.session_windows import EventTimeSessionWindows
+from ...api.windows.triggers import EventTimeTrigger, PurgingTrigger
 from .cases import Case, Table, Windows
 from .comparing import PlainRow, materialised
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...api.specs import OperatorSpec
+from ...api.specs.records import OperatorSpec
 from ...core.batch import Batch
 from ...core.config import JobConfig
 from ...core.ids import KeyGroupRange

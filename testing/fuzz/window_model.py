@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...api.triggers import CountTrigger, PurgingTrigger
-from ...api.windows import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    EventTimeSessionWindows,
-    GlobalWindows,
-)
+from ...api.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from ...api.windows.session_windows import EventTimeSessionWindows
+from ...api.windows.time_windows import GlobalWindows
+from ...api.windows.triggers import CountTrigger, PurgingTrigger
 from .cases import CONDITIONS, Case, Windows
 from .comparing import plain
 from .folds import Record, extreme, fold, in_order

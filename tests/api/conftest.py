@@ -8,9 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from strom.api.environment import StreamExecutionEnvironment
-from strom.api.host import JobExecutionResult, JobMetrics, JobStatus
+from strom.api.jobs.host import JobExecutionResult, JobMetrics
+from strom.api.streams.data_stream import StreamExecutionEnvironment
 from strom.core.errors import JobCancelledError, JobFailedError
+from strom.core.job_status import JobStatus
 from strom.engine.graph.model import JobGraph
 
 

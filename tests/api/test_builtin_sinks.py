@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from strom.api.builtin_sinks import CollectSink, DiscardSink, PrintSink
-from strom.api.connectors import Sink, SinkWriter, WriterContext
+from strom.api.connectors.base import Sink, SinkWriter, WriterContext
+from strom.api.connectors.builtin_sinks import CollectSink, DiscardSink, PrintSink
 from strom.core.batch import ObjectBatch
 from strom.core.clock import VirtualClock
 from strom.core.row import Row

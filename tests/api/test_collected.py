@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from strom.api.builtin_sinks import CollectSink
-from strom.api.environment import StreamExecutionEnvironment as Env
-from strom.api.host import JobStatus
+from strom.api.connectors.builtin_sinks import CollectSink
+from strom.api.streams.data_stream import StreamExecutionEnvironment as Env
 from strom.core.errors import GraphError, JobFailedError
+from strom.core.job_status import JobStatus
 
 
 def test_all_records_in_order_of_publishing(env: Env, host: Any) -> None:

@@ -11,9 +11,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.collection import CollectionSource, collection_source
-from strom.api.connectors import Emit, EnumeratorContext, NeedSplit, ReaderContext, SourceReader
-from strom.api.types import Types
+from strom.api.connectors.base import (
+    Emit,
+    EnumeratorContext,
+    NeedSplit,
+    ReaderContext,
+    SourceReader,
+)
+from strom.api.connectors.collection import CollectionSource, collection_source
+from strom.api.types.type_info import Types
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.clock import VirtualClock
 from strom.core.errors import ConfigurationError, TypeMismatchError

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from strom.api import host as host_module
-from strom.api.environment import StreamExecutionEnvironment
-from strom.api.host import JobStatus, open_host, register_host_opener
-from strom.api.restart import RestartStrategies
+from strom.api.jobs import host as host_module
+from strom.api.jobs.host import open_host, register_host_opener
+from strom.api.jobs.settings import RestartStrategies
+from strom.api.streams.data_stream import StreamExecutionEnvironment
 from strom.core.config import FixedDelayRestart, JobConfig, NoRestart
 from strom.core.errors import (
     ConfigurationError,
@@ -21,6 +21,7 @@ from strom.core.errors import (
     JobFailedError,
     SerializationError,
 )
+from strom.core.job_status import JobStatus
 
 Env = StreamExecutionEnvironment
 
@@ -167,7 +168,7 @@ def test_bad_config_object() -> None:
 
 
 def test_source_type_must_be_what_the_source_gives(env: Env) -> None:
-    from strom.api.collection import collection_source
+    from strom.api.connectors.collection import collection_source
 
     columns = collection_source(pa.table({"a": [1]}))
     env.from_source(columns, type_info={"a": int})

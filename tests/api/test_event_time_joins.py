@@ -18,8 +18,9 @@ from strom import (
     TypeMismatchError,
     WatermarkStrategy,
 )
-from strom.api.joins import equal_columns, two_inputs
-from strom.api.schemas import known_keys, known_schema
+from strom.api.specs.schemas import known_keys
+from strom.api.streams.sides import equal_columns, two_inputs
+from strom.api.streams.stream import known_schema
 from strom.core.batch import ColumnBatch
 from strom.core.key_types import widened
 from strom.core.keys import ColumnKey, ConstantKey, ExpressionKey, FunctionKey

@@ -31,7 +31,7 @@ from strom import (
     stddev,
     sum_,
 )
-from strom.api.schemas import known_schema
+from strom.api.streams.stream import known_schema
 from strom.core.batch import ColumnBatch
 from strom.core.row_kind import ROW_KIND, ROW_KIND_FIELD
 from strom.testing.operator_harness import OperatorHarness

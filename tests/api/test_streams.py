@@ -7,21 +7,29 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from strom.api import specs
-from strom.api.environment import StreamExecutionEnvironment as Env
-from strom.api.functions import (
+from strom.api.functions.user_functions import (
     FilterFunction,
     FlatMapFunction,
     KeyedProcessFunction,
     KeySelectorFunction,
     MapFunction,
+    OutputTag,
     Partitioner,
     ProcessFunction,
     ReduceFunction,
 )
-from strom.api.keyed_functions import KeyedFilter, KeyedFlatMap, KeyedMap
-from strom.api.output_tag import OutputTag
-from strom.api.types import Types
+from strom.api.specs.records import (
+    FilterSpec,
+    FlatMapSpec,
+    KeyedProcessSpec,
+    MapSpec,
+    ProcessSpec,
+    ReduceSpec,
+    RollingSpec,
+)
+from strom.api.streams.data_stream import StreamExecutionEnvironment as Env
+from strom.api.streams.keyed_records import KeyedFilter, KeyedFlatMap, KeyedMap
+from strom.api.types.type_info import Types
 from strom.api.watermarks import WatermarkStrategy
 from strom.core.errors import ConfigurationError, GraphError
 from strom.core.keys import ColumnKey, ExpressionKey, FunctionKey
@@ -105,10 +113,10 @@ def test_record_functions(env: Env) -> None:
     row = Types.ROW_NAMED(["n"], [Types.LONG()])
     function = AddOne()
     spec = last_spec(numbers.map(function, output_type=row))
-    assert spec == specs.MapSpec(function, pa.schema({"n": pa.int64()}))
-    assert last_spec(numbers.flat_map(range)) == specs.FlatMapSpec(range)
-    assert last_spec(numbers.filter(bool)) == specs.FilterSpec(bool)
-    assert isinstance(last_spec(numbers.process(Plain())), specs.ProcessSpec)
+    assert spec == MapSpec(function, pa.schema({"n": pa.int64()}))
+    assert last_spec(numbers.flat_map(range)) == FlatMapSpec(range)
+    assert last_spec(numbers.filter(bool)) == FilterSpec(bool)
+    assert isinstance(last_spec(numbers.process(Plain())), ProcessSpec)
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     found = last_spec(numbers.assign_timestamps_and_watermarks(strategy))
     assert found.strategy is strategy
@@ -179,14 +187,14 @@ def test_both_sides_of_a_keyed_exchange_have_one_selector(env: Env) -> None:
 def test_keyed_operators(env: Env) -> None:
     keyed = env.from_collection([1]).key_by("a")
     key = ColumnKey(("a",))
-    assert isinstance(last_spec(keyed.process(Keyed())), specs.KeyedProcessSpec)
+    assert isinstance(last_spec(keyed.process(Keyed())), KeyedProcessSpec)
     add = Add()
-    assert last_spec(keyed.reduce(add)) == specs.ReduceSpec(key, add)
-    assert last_spec(keyed.sum("n")) == specs.RollingSpec(key, "sum", "n")
-    assert last_spec(keyed.min(1)) == specs.RollingSpec(key, "min", 1)
-    assert last_spec(keyed.max()) == specs.RollingSpec(key, "max", 0)
-    assert last_spec(keyed.min_by("n")) == specs.RollingSpec(key, "min_by", "n")
-    assert last_spec(keyed.max_by("n")) == specs.RollingSpec(key, "max_by", "n")
+    assert last_spec(keyed.reduce(add)) == ReduceSpec(key, add)
+    assert last_spec(keyed.sum("n")) == RollingSpec(key, "sum", "n")
+    assert last_spec(keyed.min(1)) == RollingSpec(key, "min", 1)
+    assert last_spec(keyed.max()) == RollingSpec(key, "max", 0)
+    assert last_spec(keyed.min_by("n")) == RollingSpec(key, "min_by", "n")
+    assert last_spec(keyed.max_by("n")) == RollingSpec(key, "max_by", "n")
 
 
 def test_function_objects_on_a_keyed_stream_may_use_keyed_state(env: Env) -> None:
@@ -198,12 +206,12 @@ def test_function_objects_on_a_keyed_stream_may_use_keyed_state(env: Env) -> Non
     ]
     for method, function, adapter, expected in cases:
         spec = last_spec(method(function))
-        assert isinstance(spec, specs.KeyedProcessSpec)
+        assert isinstance(spec, KeyedProcessSpec)
         assert isinstance(spec.function, adapter)
         assert list(spec.function.process_element(3, None)) == expected
-    assert isinstance(last_spec(keyed.map(abs)), specs.MapSpec)
-    assert isinstance(last_spec(keyed.filter(bool)), specs.FilterSpec)
-    assert isinstance(last_spec(keyed.flat_map(range)), specs.FlatMapSpec)
+    assert isinstance(last_spec(keyed.map(abs)), MapSpec)
+    assert isinstance(last_spec(keyed.filter(bool)), FilterSpec)
+    assert isinstance(last_spec(keyed.flat_map(range)), FlatMapSpec)
 
 
 def test_keyed_adapters_pass_the_lifecycle_on() -> None:

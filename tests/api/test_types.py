@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple, Optional, TypedDict
 import numpy as np
 import pyarrow as pa
 import pytest
-from strom.api.types import TypeInfo, Types, schema_of
+from strom.api.types.type_info import TypeInfo, Types, schema_of
 from strom.core.batch import ObjectBatch, to_columns
 from strom.core.errors import ConfigurationError, TypeMismatchError
 

@@ -7,23 +7,27 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from strom.api import specs
 from strom.api.aggregates import Aggregate, count, max_
-from strom.api.environment import StreamExecutionEnvironment as Env
-from strom.api.functions import (
+from strom.api.functions.user_functions import (
     AggregateFunction,
     AllWindowFunction,
+    OutputTag,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
-from strom.api.output_tag import OutputTag
-from strom.api.triggers import CountTrigger
-from strom.api.windows import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    TumblingEventTimeWindows,
+from strom.api.specs.windows import (
+    AggregateWindow,
+    BuiltinWindow,
+    ExtremeWindow,
+    ProcessWindow,
+    ReduceWindow,
+    WindowSpec,
 )
+from strom.api.streams.data_stream import StreamExecutionEnvironment as Env
+from strom.api.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from strom.api.windows.time_windows import TumblingEventTimeWindows
+from strom.api.windows.triggers import CountTrigger
 from strom.core.errors import ConfigurationError, GraphError
 from strom.core.keys import ColumnKey, ConstantKey
 from strom.engine.graph.model import Forward, Rebalance, StreamNode
@@ -88,10 +92,10 @@ def test_everything_set_is_in_the_spec(env: Env) -> None:
         .aggregate(total, output_type={"n": int})
     )
     node = operator(stream)
-    assert node.spec == specs.WindowSpec(
+    assert node.spec == WindowSpec(
         key=ColumnKey(("k",)),
         assigner=HOURLY,
-        function=specs.AggregateWindow(total),
+        function=AggregateWindow(total),
         trigger=trigger,
         allowed_lateness_ms=2000,
         late_tag=late,
@@ -102,29 +106,23 @@ def test_everything_set_is_in_the_spec(env: Env) -> None:
 
 def test_functions(env: Env) -> None:
     apply, process = Apply(), Process()
-    assert function_of(windows(env).reduce(max)) == specs.ReduceWindow(max)
-    assert function_of(windows(env).reduce(max, apply)) == specs.ReduceWindow(max, apply)
-    assert function_of(windows(env).process(process)) == specs.ProcessWindow(process)
-    assert function_of(windows(env).apply(apply)) == specs.ProcessWindow(apply)
+    assert function_of(windows(env).reduce(max)) == ReduceWindow(max)
+    assert function_of(windows(env).reduce(max, apply)) == ReduceWindow(max, apply)
+    assert function_of(windows(env).process(process)) == ProcessWindow(process)
+    assert function_of(windows(env).apply(apply)) == ProcessWindow(apply)
 
 
 def test_builtin_aggregates(env: Env) -> None:
     found = function_of(windows(env).aggregate(n=count(), top=max_("v")))
-    assert found == specs.BuiltinWindow((("n", count()), ("top", max_("v"))))
-    assert function_of(windows(env).sum("v")) == specs.BuiltinWindow(
-        (("v", Aggregate("sum", "v")),)
-    )
-    assert function_of(windows(env).min("v")) == specs.BuiltinWindow(
-        (("v", Aggregate("min", "v")),)
-    )
-    assert function_of(windows(env).max("v")) == specs.BuiltinWindow(
-        (("v", Aggregate("max", "v")),)
-    )
+    assert found == BuiltinWindow((("n", count()), ("top", max_("v"))))
+    assert function_of(windows(env).sum("v")) == BuiltinWindow((("v", Aggregate("sum", "v")),))
+    assert function_of(windows(env).min("v")) == BuiltinWindow((("v", Aggregate("min", "v")),))
+    assert function_of(windows(env).max("v")) == BuiltinWindow((("v", Aggregate("max", "v")),))
 
 
 def test_extremes(env: Env) -> None:
-    assert function_of(windows(env).max_by("v", ties=True)) == specs.ExtremeWindow("v", "max", True)
-    assert function_of(windows(env).min_by("v")) == specs.ExtremeWindow("v", "min", False)
+    assert function_of(windows(env).max_by("v", ties=True)) == ExtremeWindow("v", "max", True)
+    assert function_of(windows(env).min_by("v")) == ExtremeWindow("v", "min", False)
 
 
 def test_window_all_runs_in_one_subtask(env: Env) -> None:

@@ -33,7 +33,7 @@ from chaos_kit import (
     within,
 )
 from fsspec.implementations.local import LocalFileSystem
-from strom.api.connectors import Emit, Polled, ReaderContext, SourceReader, Wait
+from strom.api.connectors.base import Emit, Polled, ReaderContext, SourceReader, Wait
 from strom.connectors.datagen import DataGenSource
 from strom.connectors.files import ParquetSink
 from strom.core.clock import Clock

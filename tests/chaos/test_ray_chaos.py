@@ -31,7 +31,7 @@ from chaos_kit import (
     windows_of,
     within,
 )
-from strom.api.connectors import Emit, Polled, ReaderContext, SourceReader, Wait
+from strom.api.connectors.base import Emit, Polled, ReaderContext, SourceReader, Wait
 from strom.connectors.datagen import DataGenSource
 from strom.connectors.files import ParquetSink
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from strom.api.connectors import (
+from strom.api.connectors.base import (
     Emit,
     EnumeratorContext,
     NeedSplit,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.connectors import Emit, ReaderContext, Wait
+from strom.api.connectors.base import Emit, ReaderContext, Wait
 from strom.connectors.datagen import DataGenSource
 from strom.connectors.datagen.reader import Pace
 from strom.connectors.datagen.stripes import make_splits

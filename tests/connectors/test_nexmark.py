@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.connectors import ReaderContext
+from strom.api.connectors.base import ReaderContext
 from strom.connectors.datagen import NexmarkSource, nexmark_kernels
 from strom.connectors.datagen.nexmark_schemas import ALL_SCHEMA, SCHEMAS
 from strom.connectors.datagen.nexmark_strings import draws, seed_of

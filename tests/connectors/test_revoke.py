@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from strom.api.connectors import Sink, WriterContext
+from strom.api.connectors.base import Sink, WriterContext
 from strom.connectors.files import ParquetSink
 from strom.connectors.files.staging import StagingArea
 from strom.connectors.spark import SparkParquetSink

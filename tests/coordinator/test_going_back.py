@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from strom.api.builtin_sinks import CollectSink, DiscardSink
-from strom.api.specs import SinkSpec
+from strom.api.connectors.builtin_sinks import CollectSink, DiscardSink
+from strom.api.specs.records import SinkSpec
 from strom.checkpoint.handles import SubtaskSnapshot
 from strom.checkpoint.manifest import Manifest
 from strom.checkpoint.storage import Latest, Rejected

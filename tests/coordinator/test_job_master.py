@@ -9,7 +9,7 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from strom.api.connectors import SplitEnumerator
+from strom.api.connectors.base import SplitEnumerator
 from strom.checkpoint.handles import (
     FileHandle,
     KeyedHandle,

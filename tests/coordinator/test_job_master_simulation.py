@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from strom.api.connectors import SplitEnumerator
+from strom.api.connectors.base import SplitEnumerator
 from strom.checkpoint.handles import SubtaskSnapshot
 from strom.checkpoint.manifest import Manifest, decode, encode
 from strom.checkpoint.storage import MemoryStorage

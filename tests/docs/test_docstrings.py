@@ -32,6 +32,6 @@ def test_the_examples_run(name: str) -> None:
 
 
 def test_examples_are_found() -> None:
-    assert {"strom.core.row", "strom.api.types", "strom.api.data_stream"} <= set(
+    assert {"strom.core.row", "strom.api.types.type_info", "strom.api.streams.data_stream"} <= set(
         modules_with_examples()
     )

@@ -25,7 +25,7 @@ from strom import (
     stddev,
     variance,
 )
-from strom.api.hyperloglog import estimate, register_and_rank
+from strom.operators.row_folds.hyperloglog import estimate, register_and_rank
 from strom.testing.equivalence import Ways, assert_equivalent
 
 SIZE, SLIDE = 100, 50

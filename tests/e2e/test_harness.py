@@ -15,7 +15,7 @@ from strom import (
     Sink,
     ValueStateDescriptor,
 )
-from strom.api.connectors import SinkWriter, WriterContext
+from strom.api.connectors.base import SinkWriter, WriterContext
 from strom.engine.hosts.simulator import Simulation, SimulationError, SimulationPlan
 from strom.testing.equivalence import (
     Difference,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from strom.api.functions import AggregateFunction, ProcessWindowFunction, WindowFunction
-from strom.api.output_tag import OutputTag
-from strom.api.specs import ProcessWindow, WindowSpec
+from strom.api.functions.user_functions import (
+    AggregateFunction,
+    OutputTag,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from strom.api.specs.windows import ProcessWindow, WindowSpec
 from strom.core.keys import FunctionKey
 
 KEY = FunctionKey(lambda record: record[0])

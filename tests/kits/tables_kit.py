@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from strom.api.specs import OperatorSpec
+from strom.api.specs.records import OperatorSpec
 from strom.core.batch import ColumnBatch
 from strom.core.ids import KeyGroupRange
 from strom.core.row_kind import ROW_KIND

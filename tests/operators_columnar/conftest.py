@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from strom.api.specs import OperatorSpec
+from strom.api.specs.records import OperatorSpec
 from strom.core.batch import Batch
 from strom.core.clock import VirtualClock
 from strom.core.config import JobConfig

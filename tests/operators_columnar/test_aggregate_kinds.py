@@ -28,13 +28,13 @@ from strom.api.aggregates import (
     sum_,
     variance,
 )
-from strom.api.hyperloglog import estimate, register_and_rank
-from strom.api.specs import BuiltinWindow, WindowSpec
-from strom.api.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from strom.api.specs.windows import BuiltinWindow, WindowSpec
+from strom.api.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
 from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.errors import TypeMismatchError
 from strom.core.keys import ColumnKey
+from strom.operators.row_folds.hyperloglog import estimate, register_and_rank
 from strom.operators.windows.columnar_windows import make_columnar_window
 from strom.state.key_groups import key_group, subtask_for
 

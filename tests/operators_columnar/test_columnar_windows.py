@@ -18,15 +18,14 @@ from columns_kit import FIELDS, VALUES, stamped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import count, max_, min_, sum_
-from strom.api.functions import AggregateFunction
-from strom.api.output_tag import OutputTag
-from strom.api.specs import BuiltinWindow, ExtremeWindow, ReduceWindow, WindowSpec
-from strom.api.triggers import ProcessingTimeTrigger
-from strom.api.windows import (
+from strom.api.functions.user_functions import AggregateFunction, OutputTag
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, ReduceWindow, WindowSpec
+from strom.api.windows.time_windows import (
     GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from strom.api.windows.triggers import ProcessingTimeTrigger
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP

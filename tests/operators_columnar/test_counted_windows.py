@@ -24,13 +24,10 @@ from strom.api.aggregates import (
     min_,
     sum_,
 )
-from strom.api.specs import BuiltinWindow, ExtremeWindow, WindowSpec
-from strom.api.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
-from strom.api.windows import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    GlobalWindows,
-)
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, WindowSpec
+from strom.api.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from strom.api.windows.time_windows import GlobalWindows
+from strom.api.windows.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.errors import GraphError, TypeMismatchError
@@ -267,7 +264,7 @@ def test_texts_no_longer_held_are_forgotten() -> None:
         data = pa.record_batch({"k": [n % 7 for n in range(start, start + 1000)], "s": texts})
         harness.push(ColumnBatch(data))
     lane = cast(Any, harness.operator)._lanes[0]
-    assert all(len(store) < 6000 for _, store in lane.aggregates.coded_columns())
+    assert all(len(store) < 6000 for store in lane.aggregates.values().values())
     numbers = [n for k in range(7) for n in range(k, 50_000, 7)[2::3]]
     assert sorted(row.last for row in harness.outputs()) == sorted(f"text {n}" for n in numbers)
 

@@ -17,8 +17,8 @@ import polars as pl
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.join_specs import IntervalJoinSpec, JoinSides, WindowJoinSpec
-from strom.api.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from strom.api.specs.joins import IntervalJoinSpec, JoinSides, WindowJoinSpec
+from strom.api.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
 from strom.core.batch import ColumnBatch
 from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from strom.api.specs import ExpressionSpec
+from strom.api.specs.records import ExpressionSpec
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.errors import OperatorError
 

@@ -6,13 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from strom.api.aggregates import first, max_, mean, min_, sum_, variance
-from strom.api.specs import BuiltinWindow, ExtremeWindow, WindowSpec
-from strom.api.table_specs import GroupAggregateSpec
-from strom.api.windows import (
-    EventTimeSessionWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-)
+from strom.api.specs.tables import GroupAggregateSpec
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, WindowSpec
+from strom.api.windows.session_windows import EventTimeSessionWindows
+from strom.api.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
 from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from strom.core.errors import TypeMismatchError

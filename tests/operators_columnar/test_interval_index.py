@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.join_specs import IntervalJoinSpec, JoinSides
+from strom.api.specs.joins import IntervalJoinSpec, JoinSides
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey
 from strom.operators.joins import held_rows

@@ -20,24 +20,20 @@ from strom.api.aggregates import (
     largest,
     smallest,
 )
-from strom.api.order import OrderColumn
-from strom.api.output_tag import OutputTag
-from strom.api.specs import BuiltinWindow, ExtremeWindow, TopNWindow, WindowSpec
-from strom.api.triggers import ContinuousEventTimeTrigger, CountTrigger, PurgingTrigger
-from strom.api.windows import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    EventTimeSessionWindows,
-    GlobalWindows,
-    ProcessingTimeSessionWindows,
-    SlidingEventTimeWindows,
-)
+from strom.api.functions.user_functions import OutputTag
+from strom.api.specs.columns import OrderColumn
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, TopNWindow, WindowSpec
+from strom.api.windows.continuous_triggers import ContinuousEventTimeTrigger
+from strom.api.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from strom.api.windows.session_windows import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from strom.api.windows.time_windows import GlobalWindows, SlidingEventTimeWindows
+from strom.api.windows.triggers import CountTrigger, PurgingTrigger
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey
 from strom.operators.kernels import reference_lists
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.values.value_lists import ValueLists
 from strom.operators.windows.choice import make_window_operator
+from strom.state.value_lists import ValueLists
 from strom.testing.operator_harness import OperatorHarness
 from window_scripts import rescaled, run, scripts, without_restarts
 
@@ -168,12 +164,12 @@ def test_lists_equal_their_twin(steps: Any, keep_at: int) -> None:
         if at == keep_at:
             used = np.flatnonzero(last >= 0)
             last[used] = lists.keep(last[used], lambda owners, *_: np.arange(len(owners)))
-    assert lists.take(last).to_pylist() == [
+    assert lists.freeze()(last).to_pylist() == [
         [{"value": v, "number": v} for v in sorted(held)] or None for held in twin
     ]
     other = ValueLists(pa.int64())
-    again = other.append(lists.take(last))
-    assert other.take(again) == lists.take(last)
+    again = other.append(lists.freeze()(last))
+    assert other.freeze()(again) == lists.freeze()(last)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +193,7 @@ def test_memory_follows_what_results_need(name: str, aggregate: Any, limit: int)
         data = pa.RecordBatch.from_arrays(arrays, names=["k", "v", "s", "n"])
         harness.push(ColumnBatch(data, numbers))
         aggregates = cast(Any, harness.operator)._aggregates
-        assert all(len(store) <= limit for _, store in aggregates.coded_columns())
+        assert all(len(store) <= limit for store in aggregates.values().values())
     harness.finish()
     (row,) = harness.outputs()
     value = row[3]

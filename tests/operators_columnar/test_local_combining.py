@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import count, first, max_, mean, min_, sum_
-from strom.api.local_combining import LocalCombineSpec, combinable
-from strom.api.output_tag import OutputTag
-from strom.api.specs import BuiltinWindow, ExtremeWindow, WindowSpec
-from strom.api.windows import (
+from strom.api.functions.user_functions import OutputTag
+from strom.api.rewrites.local_combining import LocalCombineSpec, combinable
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, WindowSpec
+from strom.api.windows.time_windows import (
     CumulateEventTimeWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,

@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from strom.api.specs import MapBatchesSpec
+from strom.api.specs.records import MapBatchesSpec
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.errors import TypeMismatchError
 

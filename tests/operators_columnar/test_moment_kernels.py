@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.hyperloglog import estimate, split_hash
 from strom.operators.kernels import (
     distinct,
     moments,
@@ -18,6 +17,7 @@ from strom.operators.kernels import (
     reference_distinct,
     reference_moments,
 )
+from strom.operators.row_folds.hyperloglog import estimate, split_hash
 
 SLOTS = 4
 ROOM = 256

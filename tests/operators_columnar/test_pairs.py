@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import GraphError
+from strom.core.joined_columns import NO_ROW, JoinedColumns
 from strom.core.row_kind import ROW_KIND, RowKind, retracts, split_kinds, with_kinds
-from strom.operators.joins.columns import NO_ROW, JoinedColumns
 from strom.operators.kernels.pairs import count_pairs, fill_pairs, group_rows
 from strom.operators.kernels.reference_pairs import pairs
 

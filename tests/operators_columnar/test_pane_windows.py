@@ -14,21 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import CumulateEventTimeWindows
 from strom.api.aggregates import arg_max, count, first, last, max_, mean, sum_
-from strom.api.output_tag import OutputTag
-from strom.api.specs import BuiltinWindow, ExtremeWindow, WindowSpec
-from strom.api.triggers import (
+from strom.api.functions.user_functions import OutputTag
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, WindowSpec
+from strom.api.windows.continuous_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
-    CountTrigger,
-    EventTimeTrigger,
-    PurgingTrigger,
 )
-from strom.api.windows import (
+from strom.api.windows.time_windows import (
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from strom.api.windows.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey, ConstantKey, FunctionKey
 from strom.operators.row_windows.operator import RowWindowOperator

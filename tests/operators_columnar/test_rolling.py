@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.specs import RollingSpec
+from strom.api.specs.records import RollingSpec
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.errors import StateError, TypeMismatchError
 from strom.core.keys import ColumnKey, FunctionKey

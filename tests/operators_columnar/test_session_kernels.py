@@ -235,12 +235,10 @@ def _restored(kernels: Kernels) -> Kernels:
     used = int(kernels.control[kernel.USED])
     held = np.flatnonzero(kernels.sessions[:used, kernel.OWNER] >= 0)
     held = held[np.argsort(kernels.sessions[held, kernel.START])]
-    rows = kernels.sessions[held]
+    state = [kernel.OWNER, kernel.START, kernel.END, kernel.ORDER, kernel.STATE]
+    other.sessions[: len(held), state] = kernels.sessions[np.ix_(held, state)]
     kernel.restore(
-        *(
-            rows[:, at].copy()
-            for at in (kernel.OWNER, kernel.START, kernel.END, kernel.ORDER, kernel.STATE)
-        ),
+        np.arange(len(held)),
         lateness,
         width,
         other.sessions,

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from strom.api.aggregates import count, max_, sum_
-from strom.api.output_tag import OutputTag
-from strom.api.specs import BuiltinWindow, ExtremeWindow, ReduceWindow, WindowSpec
-from strom.api.triggers import CountTrigger
-from strom.api.windows import EventTimeSessionWindows
+from strom.api.functions.user_functions import OutputTag
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, ReduceWindow, WindowSpec
+from strom.api.windows.session_windows import EventTimeSessionWindows
+from strom.api.windows.triggers import CountTrigger
 from strom.core.batch import ColumnBatch
 from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -144,9 +144,9 @@ def test_memory_is_bounded_by_open_sessions_though_keys_come_and_go() -> None:
         harness.watermark(int(keys[-1]) // 100 - 10)
         store = cast(Any, harness.operator)._store
         assert len(store) <= 2600
-        assert len(store._keys) <= 10_000
+        assert store._table.owners <= 10_000
         assert len(store._table) <= 4000
-        assert all(len(held) <= 10_000 for _, held in store._aggregates.coded_columns())
+        assert all(len(held) <= 10_000 for held in store._aggregates.values().values())
     assert harness.snapshot().keyed[0].data.num_rows <= 2600
     harness.finish()
     rows = [row for batch in harness.batches() for row in batch.data.to_pylist()]

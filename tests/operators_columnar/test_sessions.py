@@ -22,9 +22,9 @@ from strom.api.aggregates import (
     sum_,
     variance,
 )
-from strom.api.output_tag import OutputTag
-from strom.api.specs import BuiltinWindow, ExtremeWindow, WindowSpec
-from strom.api.windows import EventTimeSessionWindows
+from strom.api.functions.user_functions import OutputTag
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, WindowSpec
+from strom.api.windows.session_windows import EventTimeSessionWindows
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.ids import KeyGroupRange
 from strom.core.keys import ColumnKey, ConstantKey, ExpressionKey
@@ -84,7 +84,12 @@ def drive(harness: OperatorHarness, steps: Sequence[Any]) -> None:
 
 def results(harness: OperatorHarness) -> list[str]:
     """In order of time; sessions of one end are in no particular order, and sorted here."""
-    found = [(repr(tuple(row)), ts) for row, ts in harness.stamped_outputs()]
+    return in_order(harness.stamped_outputs())
+
+
+def in_order(outputs: Any) -> list[str]:
+    """Records and their times as texts, those of one time sorted."""
+    found = [(repr(tuple(row)), ts) for row, ts in outputs]
     groups = groupby(found, key=lambda result: result[1])
     return [repr(result) for _, group in groups for result in sorted(group)]
 
@@ -300,4 +305,4 @@ def test_first_extremes_across_a_restore(before: Any, after: Any, lateness: int)
     other = OperatorHarness(make_window_operator(spec), restored=one.snapshot())
     other.output.watermark = one.output.watermark
     drive(other, [*after, MAX_TIMESTAMP])
-    assert [*results(one), *results(other)] == results(oracle)
+    assert in_order([*one.stamped_outputs(), *other.stamped_outputs()]) == results(oracle)

@@ -15,23 +15,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import count, last, max_, sum_
-from strom.api.order import OrderColumn
-from strom.api.output_tag import OutputTag
-from strom.api.specs import BuiltinWindow, ExtremeWindow, TopNWindow, WindowSpec
-from strom.api.triggers import (
+from strom.api.functions.user_functions import OutputTag
+from strom.api.specs.columns import OrderColumn
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, TopNWindow, WindowSpec
+from strom.api.windows.continuous_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
-    CountTrigger,
-    EventTimeTrigger,
-    ProcessingTimeTrigger,
-    PurgingTrigger,
 )
-from strom.api.windows import (
+from strom.api.windows.time_windows import (
     CumulateEventTimeWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+)
+from strom.api.windows.triggers import (
+    CountTrigger,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
 )
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey, ConstantKey

@@ -13,10 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import count, sum_
-from strom.api.order import OrderColumn
-from strom.api.specs import BuiltinWindow, TopNWindow, WindowSpec
-from strom.api.triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
-from strom.api.windows import (
+from strom.api.specs.columns import OrderColumn
+from strom.api.specs.windows import BuiltinWindow, TopNWindow, WindowSpec
+from strom.api.windows.continuous_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+)
+from strom.api.windows.time_windows import (
     CumulateEventTimeWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,

@@ -19,8 +19,8 @@ from strom import (
     StreamExecutionEnvironment,
     TumblingEventTimeWindows,
 )
-from strom.api.order import OrderColumn
-from strom.api.specs import TopNWindow, WindowSpec
+from strom.api.specs.columns import OrderColumn
+from strom.api.specs.windows import TopNWindow, WindowSpec
 from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.errors import ConfigurationError, GraphError, TypeMismatchError

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import count, last, max_, sum_
-from strom.api.output_tag import OutputTag
-from strom.api.specs import BuiltinWindow, WindowSpec
-from strom.api.triggers import EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger
-from strom.api.windows import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from strom.api.functions.user_functions import OutputTag
+from strom.api.specs.windows import BuiltinWindow, WindowSpec
+from strom.api.windows.session_windows import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from strom.api.windows.triggers import EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger
 from strom.core.batch import ColumnBatch
 from strom.core.errors import TypeMismatchError
 from strom.core.keys import ColumnKey, ConstantKey

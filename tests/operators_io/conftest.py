@@ -137,7 +137,7 @@ class ScriptedReader:
         self.unfinished.extend(splits)
 
     def poll(self) -> Any:
-        from strom.api.connectors import NeedSplit
+        from strom.api.connectors.base import NeedSplit
 
         if not self.script:
             return NeedSplit()

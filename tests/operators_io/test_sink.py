@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from strom.api.specs import SinkSpec
+from strom.api.specs.records import SinkSpec
 from strom.core.batch import ObjectBatch
 from strom.core.errors import OperatorError
 from strom.operators.io.sink import SinkOperator

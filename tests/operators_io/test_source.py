@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from strom.api.connectors import Emit, Wait
-from strom.api.specs import SourceSpec
+from strom.api.connectors.base import Emit, Wait
+from strom.api.specs.records import SourceSpec
 from strom.api.watermarks import WatermarkGenerator, WatermarkStrategy
 from strom.core.batch import ObjectBatch
 from strom.core.config import JobConfig

@@ -24,8 +24,8 @@ from strom.api.aggregates import (
     min_,
     smallest,
 )
-from strom.api.specs import BuiltinWindow, WindowSpec
-from strom.api.windows import SlidingEventTimeWindows
+from strom.api.specs.windows import BuiltinWindow, WindowSpec
+from strom.api.windows.time_windows import SlidingEventTimeWindows
 from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.keys import ColumnKey

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.functions import KeyedProcessFunction, ProcessFunction
-from strom.api.output_tag import OutputTag
-from strom.api.specs import KeyedProcessSpec, ProcessSpec
+from strom.api.functions.user_functions import KeyedProcessFunction, OutputTag, ProcessFunction
+from strom.api.specs.records import KeyedProcessSpec, ProcessSpec
 from strom.core.keys import FunctionKey
 from strom.core.row import Row
 from strom.testing.operator_harness import OperatorHarness

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strom.api.specs import WatermarkSpec
+from strom.api.specs.records import WatermarkSpec
 from strom.api.watermarks import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
 from strom.core.batch import ColumnBatch, ObjectBatch, Row
 from strom.core.config import JobConfig

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.functions import KeyedProcessFunction
-from strom.api.output_tag import OutputTag
-from strom.api.specs import KeyedProcessSpec
-from strom.api.time_domain import TimeDomain
+from strom.api.functions.user_functions import KeyedProcessFunction, OutputTag, TimeDomain
+from strom.api.specs.records import KeyedProcessSpec
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, Watermark
 from strom.core.errors import TypeMismatchError
 from strom.core.keys import FunctionKey

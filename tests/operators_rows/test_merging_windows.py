@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
-from strom.api.session_windows import DynamicEventTimeSessionWindows, EventTimeSessionWindows
-from strom.api.windows import TimeWindow
+from strom.api.windows.base import TimeWindow
+from strom.api.windows.session_windows import (
+    DynamicEventTimeSessionWindows,
+    EventTimeSessionWindows,
+)
 from strom.operators.row_windows.merging_windows import Merge, MergingWindows
 
 SESSIONS = EventTimeSessionWindows.with_gap(5)

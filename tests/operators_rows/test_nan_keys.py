@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from strom.api.aggregates import count
-from strom.api.functions import KeyedProcessFunction
-from strom.api.specs import BuiltinWindow, KeyedProcessSpec, WindowSpec
-from strom.api.windows import EventTimeSessionWindows
+from strom.api.functions.user_functions import KeyedProcessFunction
+from strom.api.specs.records import KeyedProcessSpec
+from strom.api.specs.windows import BuiltinWindow, WindowSpec
+from strom.api.windows.session_windows import EventTimeSessionWindows
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey, FunctionKey, findable
 from strom.core.row import Row

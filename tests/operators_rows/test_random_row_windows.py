@@ -18,22 +18,17 @@ from row_windows_kit import (
     state_names,
 )
 from strom.api.aggregates import count, first, last, max_, mean, sum_
-from strom.api.specs import (
+from strom.api.specs.windows import (
     AggregateWindow,
     BuiltinWindow,
     ExtremeWindow,
     ProcessWindow,
     WindowSpec,
 )
-from strom.api.triggers import (
-    ContinuousEventTimeTrigger,
-)
-from strom.api.windows import (
-    CountSlidingWindowAssigner,
-    EventTimeSessionWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-)
+from strom.api.windows.continuous_triggers import ContinuousEventTimeTrigger
+from strom.api.windows.count_windows import CountSlidingWindowAssigner
+from strom.api.windows.session_windows import EventTimeSessionWindows
+from strom.api.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.keys import ColumnKey
 from strom.testing.operator_harness import OperatorHarness

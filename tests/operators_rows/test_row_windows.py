@@ -15,36 +15,26 @@ from row_windows_kit import (
     push,
     state_names,
 )
-from strom.api.functions import (
+from strom.api.functions.user_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
 )
-from strom.api.specs import (
-    AggregateWindow,
-    ProcessWindow,
-    ReduceWindow,
-    WindowSpec,
-)
-from strom.api.triggers import (
+from strom.api.specs.windows import AggregateWindow, ProcessWindow, ReduceWindow, WindowSpec
+from strom.api.windows.base import Trigger, TriggerResult
+from strom.api.windows.continuous_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
-    CountTrigger,
-    EventTimeTrigger,
-    PurgingTrigger,
-    Trigger,
-    TriggerResult,
 )
-from strom.api.windows import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    EventTimeSessionWindows,
+from strom.api.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from strom.api.windows.session_windows import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from strom.api.windows.time_windows import (
     GlobalWindows,
-    ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from strom.api.windows.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP, Watermark
 from strom.core.errors import GraphError, StateError, TypeMismatchError

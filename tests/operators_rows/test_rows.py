@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from strom.api.functions import (
+from strom.api.functions.user_functions import (
     FilterFunction,
     FlatMapFunction,
     MapFunction,
+    OutputTag,
     ProcessFunction,
     ReduceFunction,
 )
-from strom.api.output_tag import OutputTag
-from strom.api.specs import FilterSpec, FlatMapSpec, MapSpec, ProcessSpec, ReduceSpec
+from strom.api.specs.records import FilterSpec, FlatMapSpec, MapSpec, ProcessSpec, ReduceSpec
 from strom.core.batch import ColumnBatch
 from strom.core.config import JobConfig
 from strom.core.errors import StateError, TypeMismatchError

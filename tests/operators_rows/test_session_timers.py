@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.functions import ProcessWindowFunction
-from strom.api.specs import ProcessWindow, WindowSpec
-from strom.api.triggers import EventTimeTrigger
-from strom.api.windows import EventTimeSessionWindows
+from strom.api.functions.user_functions import ProcessWindowFunction
+from strom.api.specs.windows import ProcessWindow, WindowSpec
+from strom.api.windows.session_windows import EventTimeSessionWindows
+from strom.api.windows.triggers import EventTimeTrigger
 from strom.core.keys import FunctionKey
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.testing.operator_harness import OperatorHarness

@@ -25,13 +25,10 @@ from strom.api.aggregates import (
     sum_,
     variance,
 )
-from strom.api.specs import BuiltinWindow, ExtremeWindow, WindowSpec
-from strom.api.triggers import CountTrigger, ProcessingTimeTrigger
-from strom.api.windows import (
-    EventTimeSessionWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-)
+from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, WindowSpec
+from strom.api.windows.session_windows import EventTimeSessionWindows
+from strom.api.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from strom.api.windows.triggers import CountTrigger, ProcessingTimeTrigger
 from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.keys import ColumnKey

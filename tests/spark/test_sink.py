@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from strom.api.connectors import WriterContext
+from strom.api.connectors.base import WriterContext
 from strom.connectors.spark import SparkParquetSink
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.clock import SystemClock

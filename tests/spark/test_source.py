@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from strom.api.connectors import Emit, EnumeratorContext, NeedSplit, ReaderContext
+from strom.api.connectors.base import Emit, EnumeratorContext, NeedSplit, ReaderContext
 from strom.connectors.spark import SparkParquetSource
 from strom.core.clock import SystemClock
 from strom.core.errors import ConfigurationError, OperatorError

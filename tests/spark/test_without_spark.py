@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from strom.api.connectors import EnumeratorContext
+from strom.api.connectors.base import EnumeratorContext
 from strom.connectors.spark import SparkOptions, SparkParquetSink, SparkParquetSource, java
 from strom.connectors.spark.bridge import decode, encode, storable
 from strom.connectors.spark.parquet_source import EnumeratorState, Pace

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from strom.api.connectors import (
+from strom.api.connectors.base import (
     Emit,
     EnumeratorContext,
     NeedSplit,

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import TypeMismatchError
+from strom.state.hash_columns import hash_columns
 from strom.state.hash_kernels import hash_slices, hash_tuples, hash_words
-from strom.state.hashing import stable_hash, stable_hash_columns
+from strom.state.hashing import stable_hash
 from strom.state.key_groups import key_groups_of, route, route_keys, subtask_for
 from xxhash import xxh64_intdigest
 
@@ -86,7 +87,7 @@ def arrays(draw: st.DrawFn, name: str, rows: int) -> pa.Array:
 @given(data=st.data())
 def test_single_column_is_the_scalar_hash(name: str, data: st.DataObject) -> None:
     batch = batch_of(data.draw(arrays(name, data.draw(st.integers(0, 6)))))
-    assert stable_hash_columns(batch).tolist() == list(map(stable_hash, rows_of(batch)))
+    assert hash_columns(batch).tolist() == list(map(stable_hash, rows_of(batch)))
 
 
 @settings(max_examples=60, deadline=None)
@@ -95,23 +96,23 @@ def test_several_columns_are_the_tuple_hash(data: st.DataObject) -> None:
     rows = data.draw(st.integers(0, 4))
     names = data.draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=2, max_size=9))
     batch = batch_of(*[data.draw(arrays(name, rows)) for name in names])
-    assert stable_hash_columns(batch).tolist() == list(map(stable_hash, rows_of(batch)))
+    assert hash_columns(batch).tolist() == list(map(stable_hash, rows_of(batch)))
 
 
 def test_uuid_objects_hash_as_their_bytes() -> None:
     key = uuid.UUID(int=2**100 + 5)
     column = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([key.bytes], pa.binary(16)))
-    assert stable_hash_columns(batch_of(column)).tolist() == [stable_hash(key)]
+    assert hash_columns(batch_of(column)).tolist() == [stable_hash(key)]
 
 
 def test_no_columns_and_unstable_columns_are_refused() -> None:
     with pytest.raises(TypeMismatchError, match="at least one column"):
-        stable_hash_columns(pa.RecordBatch.from_arrays([], names=[]))
+        hash_columns(pa.RecordBatch.from_arrays([], names=[]))
     with pytest.raises(TypeMismatchError, match="dict"):
-        stable_hash_columns(batch_of(pa.array([{"a": 1}])))
+        hash_columns(batch_of(pa.array([{"a": 1}])))
     far = pa.array([2**60], pa.timestamp("s"))
     with pytest.raises(TypeMismatchError, match="int64 microseconds"):
-        stable_hash_columns(batch_of(far))
+        hash_columns(batch_of(far))
 
 
 @settings(max_examples=60, deadline=None)

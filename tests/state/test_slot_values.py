@@ -160,19 +160,18 @@ def test_counted_values_keep_some_slots() -> None:
     store.add([(key, f"value {key[1]} {n}") for key in keys for n in range(100)], [0, 3])
     store.add([(keys[1], "value 1 7")], [0, 3], -1)
     before, snapshot = read(list(store.state.snapshot().tables())), store.state.snapshot()
-    table = store.state.table("keys", KEYS, []).table(1)
-    columns = [pa.array(c) for c in zip(keys[1], keys[4], strict=True)]
-    table.slots(pa.RecordBatch.from_arrays(columns, schema=KEYS))
-    store.values.keep(table, np.array([1, 4]))
+    with small_limits():
+        store.table.release(np.array([0, 2, 3]))
+        assert store.table.tidy().tolist() == [-1, 0, -1, -1, 1]
+    store.values.keep(np.array([1, 4]))
     assert len(store.values) == 199
     assert store.values.slots_of(slice(199)).tolist() == [0] * 99 + [1] * 100
     assert store.values.values_of(np.array([0, 198])).to_pylist() == ["value 1 0", "value 4 99"]
     assert store.values.counts(3)[:199].tolist() == [1] * 199
-    store.state.table("keys", KEYS, []).drop(0)
     want = {pair: counts for pair, counts in before.items() if pair[0] in (keys[1], keys[4])}
     assert read(list(store.state.snapshot().tables())) == want
     assert read(list(snapshot.tables())) == before
-    store.values.keep(table, np.array([], dtype=np.int64))
+    store.values.keep(np.array([], dtype=np.int64))
     assert len(store.values) == 0
 
 

@@ -16,8 +16,8 @@ import pytest
 from columns_kit import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.order import to_order
-from strom.api.table_specs import DeduplicateSpec, TopNSpec
+from strom.api.specs.columns import to_order
+from strom.api.specs.tables import DeduplicateSpec, TopNSpec
 from strom.core.errors import StateError, TypeMismatchError
 from strom.core.keys import ColumnKey, ExpressionKey
 from tables_kit import HALVES, WHOLE, Materialised, Subtasks, has_kinds, plain

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from strom import Row, StreamExecutionEnvironment, TumblingEventTimeWindows, count
-from strom.api.table_specs import EventTimeSpec
+from strom.api.specs.tables import EventTimeSpec
 from strom.core.batch import ColumnBatch
 from strom.core.elements import Watermark
 from strom.core.errors import ConfigurationError, TypeMismatchError

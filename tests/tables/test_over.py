@@ -22,7 +22,7 @@ from columns_kit import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import count, first, last, max_, mean, min_, sum_
-from strom.api.table_specs import OverSpec
+from strom.api.specs.tables import OverSpec
 from strom.core.errors import GraphError, TypeMismatchError
 from strom.core.keys import ColumnKey
 from tables_kit import HALVES, WHOLE, Subtasks, plain

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 from columns_kit import batch
 from strom import count, count_distinct, max_, min_, sum_
-from strom.api.order import to_order
-from strom.api.table_specs import DeduplicateSpec, GroupAggregateSpec, OverSpec, TopNSpec
+from strom.api.specs.columns import to_order
+from strom.api.specs.tables import DeduplicateSpec, GroupAggregateSpec, OverSpec, TopNSpec
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey, ExpressionKey
 from strom.core.row_kind import RowKind

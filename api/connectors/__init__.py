@@ -1,0 +1,1 @@
+"""The connector seam, and the connectors that need no outside system."""

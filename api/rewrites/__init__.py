@@ -1,0 +1,1 @@
+"""Rewrites of the program's graph, which change neither results nor operator ids."""

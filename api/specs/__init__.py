@@ -1,0 +1,1 @@
+"""Operators as plain data: what the API records and what `operators/` builds running code from."""

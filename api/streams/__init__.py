@@ -1,0 +1,1 @@
+"""What programs are written with: the environment and the streams."""

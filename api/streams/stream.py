@@ -1,0 +1,148 @@
+"""What all streams are made of: the inputs the next operator will read, and how one is added.
+
+    operator result     one input, the operator's main output; has settings (name, uid, ...)
+    union               several inputs
+    partitioned         the same inputs with another partitioner
+    side output         one input with a tag
+
+The last three are views: they create no operator and have no settings.
+
+Whatever is done to a stream gives a `DataStream` again. That class is made of the modules of this
+package and so stands above them (`data_stream`); they are generic in it, as `Out`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from ...core.errors import ConfigurationError
+from ...core.keys import KeySelector
+from ...engine.graph.model import (
+    Broadcast,
+    Custom,
+    Forward,
+    Global,
+    Partitioner,
+    Rebalance,
+    Rescale,
+    Shuffle,
+)
+from ...engine.graph.transformation import Input, Transformation
+from ..functions.user_functions import OutputTag
+from ..functions.user_functions import Partitioner as PartitionerFunction
+from ..functions.validation import require_function, stateless_method
+from ..jobs.environment import Environment
+from ..specs.columns import to_key_selector
+from ..specs.records import OperatorSpec
+from ..specs.schemas import schema_of_inputs
+from .settings import OperatorSettings
+
+Out = TypeVar("Out", bound=OperatorSettings)
+"""What operators and views give: `DataStream`."""
+
+
+class Stream(OperatorSettings, ABC, Generic[Out]):
+    """Inputs of the next operator, and where it is recorded."""
+
+    def __init__(
+        self, env: Environment, inputs: tuple[Input, ...], operator: Transformation | None = None
+    ) -> None:
+        super().__init__(operator)
+        self._env = env
+        self._inputs = inputs
+
+    def __repr__(self) -> str:
+        sources = ", ".join(one.source.name for one in self._inputs)
+        return f"{type(self).__name__}({sources})"
+
+    # --- views -------------------------------------------------------------------------------
+
+    def get_side_output(self, output_tag: OutputTag) -> Out:
+        """What this operator emits under the tag."""
+        if not isinstance(output_tag, OutputTag):
+            raise ConfigurationError(f"get_side_output: expected an OutputTag, got {output_tag!r}")
+        operator = self._settable("get_side_output")
+        return self._stream((Input(operator, output_tag.tag_id),))
+
+    def forward(self) -> Out:
+        """Subtask i to subtask i; the next operator must have the same parallelism."""
+        return self._view(Forward())
+
+    def rebalance(self) -> Out:
+        """Round-robin over all subtasks of the next operator, batch by batch."""
+        return self._view(Rebalance())
+
+    def rescale(self) -> Out:
+        """Round-robin over a share of the next operator's subtasks."""
+        return self._view(Rescale())
+
+    def shuffle(self) -> Out:
+        """Each record to a random subtask."""
+        return self._view(Shuffle())
+
+    def broadcast(self) -> Out:
+        """Every record to every subtask."""
+        return self._view(Broadcast())
+
+    def global_(self) -> Out:
+        """Everything to the first subtask."""
+        return self._view(Global())
+
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> Out:
+        """To subtask `partitioner(key, number of subtasks)`: a callable or a Partitioner; the key
+        as in `key_by`, a list or tuple of several columns."""
+        require_function("partition_custom", partitioner, PartitionerFunction)
+        if isinstance(partitioner, PartitionerFunction):
+            partitioner = stateless_method("partition_custom", partitioner, "partition")
+        keys = key_selector if isinstance(key_selector, (list, tuple)) else (key_selector,)
+        key = to_key_selector("partition_custom", tuple(keys))
+        return self._view(Custom(partitioner, key))
+
+    # --- inside ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _stream(self, inputs: tuple[Input, ...], operator: Transformation | None = None) -> Out:
+        """A stream of this environment."""
+
+    def _apply(
+        self,
+        spec: OperatorSpec,
+        name: str,
+        inputs: tuple[Input, ...] | None = None,
+        **settings: Any,
+    ) -> Out:
+        """The stream of results of a new operator; on this stream unless `inputs` are given."""
+        operator = self._add(spec, name, inputs, **settings)
+        return self._stream((Input(operator),), operator)
+
+    def _add(
+        self,
+        spec: OperatorSpec,
+        name: str,
+        inputs: tuple[Input, ...] | None = None,
+        **settings: Any,
+    ) -> Transformation:
+        read = self._inputs if inputs is None else inputs
+        return self._env._add_operator(spec, name, read, **settings)
+
+    def _partitioned(self, partitioner: Partitioner) -> tuple[Input, ...]:
+        return tuple(replace(one, partitioner=partitioner) for one in self._inputs)
+
+    def _view(self, partitioner: Partitioner) -> Out:
+        return self._stream(self._partitioned(partitioner))
+
+
+def known_schema(stream: Stream[Any]) -> pa.Schema | None:
+    """The columns that every batch of the stream will have; None where that is not known (Python
+    objects, functions without a declared type), or where united streams differ."""
+    return schema_of_inputs(stream._inputs)
+
+
+class Keyed(Stream[Out]):
+    """A stream partitioned by `_key`."""
+
+    _key: KeySelector

@@ -1,0 +1,1 @@
+"""What users declare: types as Arrow types, durations."""

@@ -1,0 +1,1 @@
+"""Windows, what assigns records to them, and the triggers that fire them."""

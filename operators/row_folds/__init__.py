@@ -1,0 +1,1 @@
+"""The built-in aggregates row by row, where windows have no kernels."""

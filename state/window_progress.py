@@ -1,0 +1,124 @@
+"""How far windows have fired, per key group, and the layout of their state.
+
+Both must survive a restore and a rescale: a restored operator must not fire a window twice, must
+still know which records are late, and may have to fire windows before it has seen any record (and
+so any column types). They are kept as one row per key group, so that they travel with it.
+
+Usually all groups of a subtask have fired equally far. After a rescale from subtasks whose
+watermarks differed (unaligned checkpoints) they have not, until the watermark has passed the
+furthest of them; `split` and `unfired` treat each group by its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..core.arrays import numpy_of
+from ..core.batch import schema_text
+from ..core.elements import MIN_TIMESTAMP
+from ..core.errors import StateError
+from ..core.ids import KeyGroupRange
+from .backend import KeyedStateBackend
+from .key_groups import key_groups_of, owned_groups
+
+SCHEMA = pa.schema(
+    [
+        pa.field("watermark", pa.int64()),
+        pa.field("number", pa.int64()),
+        pa.field("layout", pa.binary()),
+    ]
+)
+
+
+class WindowProgress:
+    """`watermark`: up to where every group has fired. `number`: the next record's sequence number.
+    `layout`: the schema that describes the state, None before the first record."""
+
+    def __init__(self, state: KeyedStateBackend, name: str = "progress") -> None:
+        self._buffer = state.buffer(name, SCHEMA)
+        self._groups: KeyGroupRange = state.key_groups
+        self._max_parallelism = state.max_parallelism
+        self.watermark: int = MIN_TIMESTAMP
+        self.number: int = 0
+        self.layout: pa.Schema | None = None
+        self._floors: npt.NDArray[np.int64] | None = None
+        """Per key group, how far it had fired when restored; None once `watermark` is past all."""
+        self._restore()
+
+    def _restore(self) -> None:
+        rows, groups = self._buffer.get(0)
+        if not rows.num_rows:
+            return
+        floors = np.full(self._max_parallelism, MIN_TIMESTAMP, dtype=np.int64)
+        floors[groups] = numpy_of(rows.column("watermark"))
+        self._floors = floors
+        self.number = max(rows.column("number").to_pylist())
+        layouts = rows.column("layout").drop_null().unique().to_pylist()
+        if layouts:
+            self.layout = _the_one([pa.ipc.read_schema(pa.py_buffer(b)) for b in layouts])
+        self.advance(int(floors[owned_groups(self._groups)].min()))
+
+    def save(self) -> None:
+        """Write the rows; before each snapshot."""
+        groups = owned_groups(self._groups)
+        marks = np.full(len(groups), self.watermark, dtype=np.int64)
+        if self._floors is not None:
+            marks = np.maximum(marks, self._floors[groups])
+        layout = None if self.layout is None else self.layout.serialize().to_pybytes()
+        columns = [
+            pa.array(marks),
+            pa.array(np.full(len(groups), self.number, dtype=np.int64)),
+            pa.array([layout] * len(groups), type=pa.binary()),
+        ]
+        self._buffer.replace(0, pa.Table.from_arrays(columns, schema=SCHEMA), groups)
+
+    def advance(self, watermark: int) -> None:
+        """Every group has fired up to `watermark`; a smaller one than before changes nothing."""
+        self.watermark = max(self.watermark, watermark)
+        if self._floors is not None and self.watermark >= int(self._floors.max()):
+            self._floors = None
+
+    @property
+    def furthest(self) -> int:
+        """Up to where at least one group has fired."""
+        if self._floors is None:
+            return self.watermark
+        return max(self.watermark, int(self._floors.max()))
+
+    def split(self, keys: pa.RecordBatch) -> Iterator[tuple[int, npt.NDArray[np.int64] | None]]:
+        """Rows by how far their key groups have fired: (watermark, row indices or None = all)."""
+        if self._floors is None:
+            yield self.watermark, None
+            return
+        fired = np.maximum(self._floors[key_groups_of(keys, self._max_parallelism)], self.watermark)
+        for watermark in np.unique(fired).tolist():
+            yield watermark, np.flatnonzero(fired == watermark)
+
+    def unfired(self, keys: pa.RecordBatch, window_end: int) -> npt.NDArray[np.bool_] | None:
+        """Which keys have not fired the window yet; None when all have not."""
+        if self._floors is None or window_end - 1 > self.furthest:
+            return None
+        fired: npt.NDArray[np.bool_] = (
+            self._floors[key_groups_of(keys, self._max_parallelism)] < window_end - 1
+        )
+        return fired
+
+
+def _the_one(layouts: list[pa.Schema]) -> pa.Schema:
+    """The layout that the former subtasks agree on. StateError naming two that differ."""
+    for other in layouts[1:]:
+        if not other.equals(layouts[0], check_metadata=True):
+            raise StateError(
+                "the former subtasks keep state of different layouts, "
+                f"{_told(layouts[0])} and {_told(other)}: their first records had different "
+                "types; declare a schema upstream, so that all records are of one kind"
+            )
+    return layouts[0]
+
+
+def _told(layout: pa.Schema) -> str:
+    return schema_text(layout) if layout.names else "records as Python objects"
