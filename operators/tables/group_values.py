@@ -38,6 +38,15 @@ class GroupValues:
         self._lasting = storage(stored.kind) is not None
         self._forget_found()
 
+    def _forget_found(self) -> None:
+        self._words: Int64s = np.empty(0, dtype=np.int64)
+        self._links: Int64s = np.empty(0, dtype=np.int64)
+        self._heads: Int64s = np.empty(0, dtype=np.int64)
+        self._distinct: list[Int64s] = [
+            np.empty(0, dtype=np.int64) for _ in range(self._stored.views)
+        ]
+        self._best: list[Int64s] = [np.empty(0, dtype=np.int64) for _ in self._extremes]
+
     def __len__(self) -> int:
         """Pairs, those that are no more included."""
         return len(self._stored)
@@ -133,12 +142,6 @@ class GroupValues:
                 values.raise_extremes(owners, pairs, present, self._words, largest, best)
         if not self._lasting:
             self.settle(np.unique(owners))
-
-    def _forget_found(self) -> None:
-        empty = [np.empty(0, dtype=np.int64) for _ in range(3)]
-        self._words, self._links, self._heads = empty
-        self._distinct = [np.empty(0, dtype=np.int64) for _ in range(self._stored.views)]
-        self._best = [np.empty(0, dtype=np.int64) for _ in self._extremes]
 
     def _pairs_of(self, groups: Int64s, array: pa.Array) -> Int64s:
         """The pair of each row; values are not null."""

@@ -25,7 +25,7 @@ from ..column_index import storage_type
 from ..key_index import as_declared
 from ..slot_columns import FrozenColumns, SlotColumns
 from ..turns import Turns
-from .columns import make_column
+from .columns import RowColumn, make_column
 from .format import FrozenRows, GroupsOf, Numbers, stored_rows
 from .positions import FrozenPositions, PositionPool, Positions
 from .texts import Texts, is_text, wide_text
@@ -76,9 +76,9 @@ class RowTable:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        held = [*self._columns.values(), *([self._texts] if self._text_at else ())]
         numbers = 0 if self._numbers is None else self._numbers.nbytes
-        return sum(one.nbytes for one in held) + numbers + self._sequence.array.nbytes
+        held = sum(one.nbytes for one in self._held())
+        return held + numbers + int(self._sequence.array.nbytes)
 
     def add(
         self, rows: pa.RecordBatch, numbers: Mapping[str, npt.NDArray[Any]] | None = None
@@ -208,6 +208,10 @@ class RowTable:
             arrived = self._sequence.array[positions]
         return positions[np.argsort(arrived, kind="stable")]
 
+    def _held(self) -> list[RowColumn | Texts]:
+        """Where the rows' values are."""
+        return [*self._columns.values(), *([self._texts] if self._text_at else ())]
+
     def _drop(self, positions: Positions) -> None:
         """Nobody reads any more what lies at these positions."""
         if self._text_at and len(positions):
@@ -215,10 +219,9 @@ class RowTable:
 
     def _grow(self, size: int) -> None:
         with self._turns.moving():
-            held = [*self._columns.values(), *([self._texts] if self._text_at else ())]
-            for one in held:
+            for one in self._held():
                 one.grow(size)
-            rooms = [one.room for one in held]
+            rooms = [one.room for one in self._held()]
             if self._ordered:
                 self._sequence.reserve(size)
                 rooms.append(len(self._sequence.array))
