@@ -34,7 +34,6 @@ from .faces import AggregatingState, BulkValueState, ListState, MapState, Reduci
 
 if TYPE_CHECKING:
     from .counted_values import CountedValues
-    from .rows.format import GroupsOf
     from .rows.slab import RowTable
     from .seen_values import SeenValues
     from .value_store import Values
@@ -348,11 +347,12 @@ class KeyedStateBackend(ABC):
         self,
         name: str,
         schema: pa.Schema,
-        groups_of: GroupsOf,
+        keys: Sequence[int],
         numbers: Sequence[AccColumn] = (),
         ordered: bool = True,
     ) -> RowTable:
-        """Rows kept whole at positions that are used again; those restored are in it."""
+        """Rows kept whole at positions that are used again; those restored are in it. `keys`: the
+        columns that decide a row's key group. `ordered`: restored in order of arrival."""
 
     @abstractmethod
     def counted_values(

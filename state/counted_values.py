@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.arrays import Int64s, Slots
@@ -94,7 +93,7 @@ class CountedValues(SlotValues):
             counts = [arrays[name] for name in names]
             live = np.flatnonzero(np.logical_or.reduce([array != 0 for array in counts]))
             mine = words[live]
-            known = values.read()[0].column(0)
+            known = values.column(0).combine_chunks()
             chosen = known.take(pa.array(mine >> SLOT_BITS))
             return mine & SLOT_MASK, chosen, [array[live] for array in counts]
 
@@ -109,7 +108,7 @@ class CountedValues(SlotValues):
         self._index = make_column_index(self.kind)
         self._pairs = WordIndex(pa.int64())
         schema = pa.schema([pa.field("v", self.kind)])
-        self._values = RowTable(self._name, schema, _no_groups, ordered=False)
+        self._values = RowTable(self._name, schema, (), ordered=False)
         columns = [AccColumn(f"{COUNT_PREFIX}{view}", "int64") for view in range(self.views)]
         self._counts = SlotColumns(columns)
 
@@ -122,8 +121,3 @@ def _first_of(codes: Slots, known: int, array: pa.Array) -> pa.Array:
     plain = storage_type(array.type)
     wide = array if array.type == plain else array.cast(plain)
     return wide.take(pa.array(np.flatnonzero(codes > before)))
-
-
-def _no_groups(rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
-    """The values by themselves are not stored."""
-    return np.zeros(rows.num_rows, dtype=np.int32)

@@ -40,7 +40,6 @@ from .timers import MemoryTimerQueue
 if TYPE_CHECKING:
     from .counted_values import CountedValues
     from .entry_table import MemoryEntryTable
-    from .rows.format import GroupsOf
     from .rows.slab import RowTable
     from .seen_values import SeenValues
     from .table_state import MemoryTableState
@@ -207,17 +206,17 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
         self,
         name: str,
         schema: pa.Schema,
-        groups_of: GroupsOf,
+        keys: Sequence[int],
         numbers: Sequence[AccColumn] = (),
         ordered: bool = True,
     ) -> RowTable:
         from .rows.slab import RowTable
 
         def make() -> RowTable:
-            return RowTable(name, schema, groups_of, numbers, ordered)
+            return RowTable(name, schema, keys, numbers, ordered)
 
         rows = cast(RowTable, self._whole(name, "rows", make))
-        rows.check_same(schema, numbers, ordered)
+        rows.check_same(schema, keys, numbers, ordered)
         return rows
 
     def counted_values(

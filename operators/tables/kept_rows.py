@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.arrays import Int64s, numpy_of
 from ...state.backend import KeyedStateBackend
-from ...state.key_groups import key_groups_of
 from .base import Layout, Records
 from .grown import take_rows
 
@@ -41,8 +38,7 @@ class KeptRows:
         if layout.named:
             self._key_at = [layout.columns.names.index(name) for name in layout.keys.names]
         self._end = self._apart + len(layout.columns)
-        self._max_parallelism = state.max_parallelism
-        self.table = state.rows(name, self._schema, self._groups_of, ordered=ordered)
+        self.table = state.rows(name, self._schema, self._key_at, ordered=ordered)
 
     def add(self, records: Records, rows: Int64s | None) -> Int64s:
         """Keep these records of a batch (None: all); their positions."""
@@ -102,9 +98,6 @@ class KeptRows:
             pa.RecordBatch.from_arrays(keys, schema=self._layout.keys),
             pa.RecordBatch.from_arrays(arrays[self._apart :], schema=self._layout.columns),
         )
-
-    def _groups_of(self, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
-        return key_groups_of(rows.select(self._key_at), self._max_parallelism)
 
 
 def _numbered(prefix: str, schema: pa.Schema) -> list[pa.Field]:

@@ -12,6 +12,7 @@ same arrays, a chunk at a time, and growing and packing them waits for a chunk a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,14 @@ import pyarrow as pa
 
 from ...core.errors import StateError
 from ...core.growing import Growing
-from ..backend import AccColumn, StateTable
+from ..backend import KEY_GROUP, AccColumn, StateTable
 from ..column_index import storage_type
+from ..key_groups import group_order, key_groups_of
 from ..key_index import as_declared
 from ..slot_columns import FrozenColumns, SlotColumns
 from ..turns import Turns
 from .columns import RowColumn, make_column
-from .format import FrozenRows, GroupsOf, Numbers, stored_rows
+from .format import KIND, NUMBER_PREFIX, ROW_PREFIX, stored_rows
 from .positions import FrozenPositions, PositionPool, Positions
 from .texts import Texts, is_text, wide_text
 
@@ -34,9 +36,48 @@ CHUNK = 1 << 14
 """Rows that the snapshot's thread reads while the task's thread may have to wait."""
 
 
+@dataclass(frozen=True)
+class FrozenTable:
+    """Rows at a point in time, to be read once, on any thread: as `table` or as `column`."""
+
+    name: str
+    rows: RowTable
+    positions: FrozenPositions
+    numbers: FrozenColumns | None
+
+    def table(self, max_parallelism: int) -> StateTable | None:
+        """Encoded, sorted by key group and within it by arrival; None if there are none."""
+        rows, at = self.rows, self._at()
+        if not len(at):
+            return None
+        groups = key_groups_of(rows.stored_keys(at), max_parallelism)
+        order = group_order(groups)
+        at = at[order]
+        data = {KEY_GROUP: pa.chunked_array([pa.array(groups[order])])}
+        for index, name in enumerate(rows.names):
+            data[ROW_PREFIX + name] = rows.stored_column(index, at)
+        if self.numbers is not None:
+            for name, values in self.numbers.arrays().items():
+                data[NUMBER_PREFIX + name] = pa.chunked_array([pa.array(values[at])])
+        self.positions.over = True
+        return StateTable(self.name, KIND, pa.table(data))
+
+    def column(self, index: int) -> pa.ChunkedArray:
+        """One column, of its stored type, in order of arrival, or of positions."""
+        column = self.rows.stored_column(index, self._at())
+        self.positions.over = True
+        return column
+
+    def _at(self) -> Positions:
+        if self.positions.over:
+            raise StateError(f"the rows '{self.name}' of one snapshot were read twice")
+        return self.rows.arranged(self.positions.all())
+
+
 class RowTable:
-    """Single-threaded, but for `FrozenRows.table`. `ordered`: rows are given back in their order of
-    arrival, which takes a number per row.
+    """Single-threaded, but for `FrozenTable`. `keys`: the columns that are a row's key and decide
+    its key group. `ordered`: rows are given back in their order of arrival, which takes a number
+    per row.
 
     Invariant: all columns have room for `_room` positions, at least as many as were given out."""
 
@@ -44,13 +85,13 @@ class RowTable:
         self,
         name: str,
         schema: pa.Schema,
-        groups_of: GroupsOf,
+        keys: Sequence[int],
         numbers: Sequence[AccColumn] = (),
         ordered: bool = True,
     ) -> None:
         self._name = name
         self._schema = schema
-        self._groups_of = groups_of
+        self._keys = tuple(keys)
         self._ordered = ordered
         kinds = [storage_type(kind) for kind in schema.types]
         self._kinds = kinds
@@ -137,25 +178,58 @@ class RowTable:
 
     def positions(self) -> Positions:
         """All in use, in order of arrival, or ascending if not `ordered`."""
-        return self._arranged(self._pool.used())
+        return self.arranged(self._pool.used())
 
     def check_same(
-        self, schema: pa.Schema, numbers: Sequence[AccColumn], ordered: bool = True
+        self,
+        schema: pa.Schema,
+        keys: Sequence[int],
+        numbers: Sequence[AccColumn] = (),
+        ordered: bool = True,
     ) -> None:
         """Asking again for the name must mean the same rows."""
-        known = () if self._numbers is None else self._numbers.columns
-        if (schema, tuple(numbers), ordered) != (self._schema, known, self._ordered):
+        held = () if self._numbers is None else self._numbers.columns
+        known = (self._schema, self._keys, held, self._ordered)
+        if (schema, tuple(keys), tuple(numbers), ordered) != known:
             raise StateError(
-                f"rows '{self._name}' have columns {_text(self._schema)} and numbers "
-                f"{[c.name for c in known]}; they are asked for with columns {_text(schema)} and "
-                f"numbers {[c.name for c in numbers]}, or in another order"
+                f"rows '{self._name}' have columns {_text(self._schema)}, keys {list(self._keys)} "
+                f"and numbers {[c.name for c in held]}; they are asked for with columns "
+                f"{_text(schema)}, keys {list(keys)} and numbers {[c.name for c in numbers]}, or "
+                "in another order"
             )
 
-    def freeze(self, name: str) -> FrozenRows:
-        """The rows as they are now, to be encoded once, on any thread; nothing is copied."""
-        positions = self._pool.freeze()
+    def freeze(self, name: str) -> FrozenTable:
+        """The rows as they are now; nothing is copied."""
         numbers = None if self._numbers is None else self._numbers.freeze(self._pool.end)
-        return FrozenRows(name, self._groups_of, lambda: self._read_frozen(positions, numbers))
+        return FrozenTable(name, self, self._pool.freeze(), numbers)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self._schema.names)
+
+    def stored_column(self, index: int, positions: Positions) -> pa.ChunkedArray:
+        """One column at positions that are not used again meanwhile, of its stored type; on any
+        thread."""
+        chunks = []
+        for start in range(0, len(positions), CHUNK):
+            with self._turns.reading():
+                chunks.append(self._read_stored(index, positions[start : start + CHUNK]))
+        return pa.chunked_array(chunks, self._stored.types[index])
+
+    def stored_keys(self, positions: Positions) -> pa.RecordBatch:
+        """The key columns, as `stored_column`."""
+        columns = [self.stored_column(index, positions).combine_chunks() for index in self._keys]
+        names = [self._schema.names[index] for index in self._keys]
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+    def arranged(self, positions: Positions) -> Positions:
+        """Ascending positions in order of arrival, if `ordered`; on any thread."""
+        if not self._ordered:
+            return positions
+        with self._turns.reading():
+            arrived = self._sequence.array[positions]
+        return positions[np.argsort(arrived, kind="stable")]
 
     def restore(self, tables: Iterable[StateTable]) -> None:
         """Into an empty table: the rows of each former subtask in order of arrival.
@@ -179,34 +253,6 @@ class RowTable:
         if held is not None:
             return held.read(positions)
         return self._texts.read(self._text_at.index(index), positions)
-
-    def _read_frozen(
-        self, frozen: FrozenPositions, numbers: FrozenColumns | None
-    ) -> tuple[pa.RecordBatch, Numbers]:
-        """What was there at a freeze, of the stored types; on the snapshot's thread."""
-        if frozen.over:
-            raise StateError(f"the rows '{self._name}' of one snapshot were written twice")
-        positions = self._arranged(frozen.all())
-        arrays = [self._column_in_chunks(i, positions) for i in range(len(self._schema))]
-        known: Numbers = {}
-        if numbers is not None:
-            known = {name: held[positions] for name, held in numbers.arrays().items()}
-        frozen.over = True
-        return pa.RecordBatch.from_arrays(arrays, schema=self._stored), known
-
-    def _column_in_chunks(self, index: int, positions: Positions) -> pa.Array:
-        chunks = []
-        for start in range(0, max(len(positions), 1), CHUNK):
-            with self._turns.reading():
-                chunks.append(self._read_stored(index, positions[start : start + CHUNK]))
-        return pa.concat_arrays(chunks)
-
-    def _arranged(self, positions: Positions) -> Positions:
-        if not self._ordered:
-            return positions
-        with self._turns.reading():
-            arrived = self._sequence.array[positions]
-        return positions[np.argsort(arrived, kind="stable")]
 
     def _held(self) -> list[RowColumn | Texts]:
         """Where the rows' values are."""

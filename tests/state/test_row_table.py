@@ -18,8 +18,7 @@ from strom.state.backend import AccColumn, StateTable
 from strom.state.key_groups import key_groups_of
 from strom.state.memory import MemoryKeyedStateBackend
 from strom.state.rows import texts
-from strom.state.rows.format import FrozenRows
-from strom.state.rows.slab import RowTable
+from strom.state.rows.slab import FrozenTable, RowTable
 
 GROUPS = 8
 
@@ -67,7 +66,7 @@ def small(keys: list[int], size: int = 1) -> pa.RecordBatch:
     )
 
 
-def stored(frozen: FrozenRows) -> list[tuple[Any, ...]]:
+def stored(frozen: FrozenTable) -> list[tuple[Any, ...]]:
     table = frozen.table(GROUPS)
     if table is None:
         return []
@@ -78,7 +77,7 @@ def stored(frozen: FrozenRows) -> list[tuple[Any, ...]]:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.lists(row, min_size=1, max_size=6), st.integers(0, 6)), max_size=8))
 def test_rows_come_back(steps: Any) -> None:
-    table, held = RowTable("t", SCHEMA, groups_of), {}
+    table, held = RowTable("t", SCHEMA, [0]), {}
     for rows, leave in steps:
         arrays = [
             pa.array(column, type=field.type)
@@ -100,7 +99,7 @@ def test_rows_come_back(steps: Any) -> None:
         assert len(table) == len(held)
         assert table.positions().tolist() == list(held)
         table.validate()
-    again = RowTable("t", SCHEMA, groups_of)
+    again = RowTable("t", SCHEMA, [0])
     frozen = table.freeze("t").table(GROUPS)
     again.restore([] if frozen is None else [frozen])
     found = again.read(again.positions())
@@ -111,7 +110,7 @@ def test_rows_come_back(steps: Any) -> None:
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
 def test_long_texts_grow_the_arena_and_are_packed(kind: Any) -> None:
-    table = RowTable("t", pa.schema({"s": kind}), groups_of)
+    table = RowTable("t", pa.schema({"s": kind}), [0])
     kept = table.add(pa.record_batch({"s": pa.array(["kept" * 100] * 10, kind)}))
     for number in range(200):
         some = pa.array([f"{number:05}" * 200] * 10, kind)
@@ -124,7 +123,7 @@ def test_long_texts_grow_the_arena_and_are_packed(kind: Any) -> None:
 
 
 def test_what_is_replaced_takes_no_more_room() -> None:
-    table = RowTable("t", SMALL, groups_of)
+    table = RowTable("t", SMALL, [0])
     held = table.add(small(list(range(100))))
     for _ in range(50):
         table.release(held)
@@ -152,7 +151,7 @@ def test_any_order_of_adds_releases_and_freezes(
     held back."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(texts, "_SPARE", 1)
-        table, held, frozen = RowTable("t", SMALL, groups_of, NUMBERS, ordered), {}, []
+        table, held, frozen = RowTable("t", SMALL, [0], NUMBERS, ordered), {}, []
         for step, seed in steps:
             random = np.random.default_rng(seed)
             if step in ("add", "long"):
@@ -194,7 +193,7 @@ def test_any_order_of_adds_releases_and_freezes(
         assert len(table._pool.take(table._pool.end)) == table._pool.end == len(table._pool)
 
 
-def check(frozen: FrozenRows, expected: dict[int, Any], ordered: bool) -> None:
+def check(frozen: FrozenTable, expected: dict[int, Any], ordered: bool) -> None:
     found = stored(frozen)
     want = [(*one.values(), number) for one, number in expected.values()]
     groups = groups_of(small([one[0] for one in want])).tolist()
@@ -202,12 +201,12 @@ def check(frozen: FrozenRows, expected: dict[int, Any], ordered: bool) -> None:
     want = [tuple(map(repr, one)) for one in want]
     assert found == want if ordered else sorted(found) == sorted(want)
     if want:
-        with pytest.raises(StateError, match="written twice"):
+        with pytest.raises(StateError, match="read twice"):
             frozen.table(GROUPS)
 
 
 def test_what_was_not_there_when_frozen_is_used_again_at_once() -> None:
-    table = RowTable("t", SMALL, groups_of)
+    table = RowTable("t", SMALL, [0])
     table.add(small([1, 2, 3]))
     frozen = table.freeze("t")
     for _ in range(10):
@@ -220,7 +219,7 @@ def test_what_was_not_there_when_frozen_is_used_again_at_once() -> None:
 
 
 def test_a_dropped_freeze_holds_nothing_back() -> None:
-    table = RowTable("t", SMALL, groups_of)
+    table = RowTable("t", SMALL, [0])
     old = table.freeze("t")
     positions = table.add(small([1, 2, 3]))
     new = table.freeze("t")
@@ -238,7 +237,7 @@ def test_another_thread_encodes_while_rows_come_and_go(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(texts, "_SPARE", 16)
         patch.setattr("strom.state.rows.slab.CHUNK", 256)
-        table = RowTable("t", SMALL, groups_of, NUMBERS)
+        table = RowTable("t", SMALL, [0], NUMBERS)
         table.add(small(list(range(5000))))
         for turn in range(3):
             want = table.read(table.positions()).to_pylist()
@@ -277,8 +276,8 @@ def backend(tables: list[StateTable] | None = None) -> MemoryKeyedStateBackend:
 
 def test_a_backend_keeps_rows() -> None:
     state = backend()
-    rows = state.rows("r", SMALL, groups_of, NUMBERS)
-    assert state.rows("r", SMALL, groups_of, NUMBERS) is rows
+    rows = state.rows("r", SMALL, [0], NUMBERS)
+    assert state.rows("r", SMALL, [0], NUMBERS) is rows
     rows.add(small([1, 2, 3, 1]), {"n": np.arange(4)})
     snapshot = state.snapshot()
     rows.release(rows.positions())
@@ -287,7 +286,7 @@ def test_a_backend_keeps_rows() -> None:
     again = backend(tables)
     carried = list(again.snapshot().tables())
     assert carried[0].data.equals(tables[0].data)
-    restored = again.rows("r", SMALL, groups_of, NUMBERS)
+    restored = again.rows("r", SMALL, [0], NUMBERS)
     at = restored.positions()
     assert sorted(restored.column(0, at).to_pylist()) == [1, 1, 2, 3]
     ones = at[np.array(restored.column(0, at)) == 1]
@@ -296,11 +295,11 @@ def test_a_backend_keeps_rows() -> None:
 
 def test_errors() -> None:
     state = backend()
-    rows = state.rows("r", SMALL, groups_of)
+    rows = state.rows("r", SMALL, [0])
     with pytest.raises(StateError, match="asked for with columns"):
-        state.rows("r", SCHEMA, groups_of)
+        state.rows("r", SCHEMA, [0])
     with pytest.raises(StateError, match="asked for with columns"):
-        state.rows("r", SMALL, groups_of, NUMBERS)
+        state.rows("r", SMALL, [0], NUMBERS)
     with pytest.raises(StateError, match="'rows' state and is asked for as a 'buffer'"):
         state.buffer("r", SMALL)
     with pytest.raises(StateError, match="no numbers"):
@@ -308,6 +307,6 @@ def test_errors() -> None:
     rows.add(small([1]))
     tables = list(state.snapshot().tables())
     with pytest.raises(StateError, match="stored with columns"):
-        backend(tables).rows("r", SCHEMA, groups_of)
+        backend(tables).rows("r", SCHEMA, [0])
     with pytest.raises(StateError, match="stored with columns"):
-        backend(tables).rows("r", SMALL, groups_of, NUMBERS)
+        backend(tables).rows("r", SMALL, [0], NUMBERS)
