@@ -67,7 +67,8 @@ class KeyedSnapshot(ABC):
 
     @abstractmethod
     def tables(self) -> Iterable[StateTable]:
-        """Encode. Each table is sorted by KEY_GROUP (stable: insertion order within a group)."""
+        """Encode, once: what has been read is let go. Each table is sorted by KEY_GROUP (stable:
+        insertion order within a group)."""
 
 
 class NoSnapshot(KeyedSnapshot):
