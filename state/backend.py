@@ -31,11 +31,9 @@ from .descriptors import (
     ValueStateDescriptor,
 )
 from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
+from .stores import CountedFace, RowsFace, SeenFace
 
 if TYPE_CHECKING:
-    from .counted_values import CountedValues
-    from .rows.slab import RowTable
-    from .seen_values import SeenValues
     from .value_store import Values
 
 COLUMN_STATE = ("state.hash_kernels", "state.index_kernels")
@@ -351,18 +349,18 @@ class KeyedStateBackend(ABC):
         keys: Sequence[int],
         numbers: Sequence[AccColumn] = (),
         ordered: bool = True,
-    ) -> RowTable:
+    ) -> RowsFace:
         """Rows kept whole at positions that are used again; those restored are in it. `keys`: the
         columns that decide a row's key group. `ordered`: restored in order of arrival."""
 
     @abstractmethod
     def counted_values(
         self, name: str, keys: pa.Schema, kind: pa.DataType, views: int
-    ) -> CountedValues:
+    ) -> CountedFace:
         """Values of the slots of a table with these keys, with how often each is there."""
 
     @abstractmethod
-    def seen_values(self, name: str, keys: pa.Schema, kind: pa.DataType, views: int) -> SeenValues:
+    def seen_values(self, name: str, keys: pa.Schema, kind: pa.DataType, views: int) -> SeenFace:
         """The same where values only come, in less memory. It restores what `counted_values` of
         the name stored, and the other way round, with counts of one."""
 

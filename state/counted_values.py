@@ -18,9 +18,10 @@ from .key_index import make_column_index
 from .rows.slab import RowTable
 from .slot_columns import SlotColumns
 from .slot_values import COUNT_PREFIX, SLOT_BITS, SLOT_MASK, Found, SlotValues
+from .stores import CountedFace
 
 
-class CountedValues(SlotValues):
+class CountedValues(SlotValues, CountedFace):
     """Pair p is word p of `_pairs`. `_values` has the value of code c at position c."""
 
     def __init__(self, name: str, keys: pa.Schema, kind: pa.DataType, views: int) -> None:
@@ -28,12 +29,9 @@ class CountedValues(SlotValues):
         self._clear()
 
     def __len__(self) -> int:
-        """Pairs, those included that count nothing any more."""
         return len(self._pairs)
 
     def pairs(self, slots: Slots, values: pa.Array) -> Slots:
-        """The pair of each row; values are not null. Their counts may be written until the next
-        snapshot."""
         known = len(self._index)
         codes = self._index.upsert(values)
         if len(self._index) > known:
@@ -45,27 +43,20 @@ class CountedValues(SlotValues):
         return pairs
 
     def touch(self, pairs: Slots) -> None:
-        """The counts of these pairs are about to be written."""
         self._counts.touch(pairs)
 
     def counts(self, view: int) -> Int64s:
-        """How often each pair is there for a view; valid until the next `pairs`. Written only where
-        touched since the last snapshot."""
         counts: Int64s = self._counts.array(f"{COUNT_PREFIX}{view}")
         return counts
 
     def slots_of(self, pairs: Slots | slice) -> Slots:
-        """The slots of these pairs."""
         slots: Slots = self._pairs.words()[pairs] & SLOT_MASK
         return slots
 
     def values_of(self, pairs: Slots | slice) -> pa.Array:
-        """The values of these pairs, of the type declared."""
         return self._values.column(0, self._pairs.words()[pairs] >> SLOT_BITS)
 
     def keep(self, slots: Slots) -> None:
-        """The owner has numbered these slots, ascending, from 0; the others are gone. Only the
-        pairs of these that count anything stay."""
         total = len(self)
         counts = [self.counts(view)[:total] for view in range(self.views)]
         owners = self.slots_of(slice(total))

@@ -18,13 +18,14 @@ from .backend import AccColumn
 from .key_index import make_column_index
 from .slot_columns import SlotColumns
 from .slot_values import SLOT_BITS, SLOT_MASK, Found, SlotValues
+from .stores import SeenFace
 
 _FIRST = 1024
 _LARGE = 1 << 17
 """So many cells or more grow by a quarter, not by as many: moving is cheap, in order of cells."""
 
 
-class SeenValues(SlotValues):
+class SeenValues(SlotValues, SeenFace):
     """Invariant: `_count` of `_cells` are taken, three quarters at most.
 
     A cell that is taken never changes, so a snapshot reads the cells as they are; those taken since
@@ -38,7 +39,6 @@ class SeenValues(SlotValues):
         self._count = 0
 
     def __len__(self) -> int:
-        """Pairs."""
         return self._count
 
     @property
@@ -47,8 +47,6 @@ class SeenValues(SlotValues):
         return len(self._cells)
 
     def find(self, slots: Slots, values: pa.Array) -> Slots:
-        """The cell of each row's pair; values are not null. Their bits may be written until the
-        next snapshot. Valid until the next `find`."""
         from .seen_kernels import find_pairs
 
         words = (self._index.upsert(values) + 1) << SLOT_BITS
@@ -60,12 +58,9 @@ class SeenValues(SlotValues):
         return at
 
     def bits(self, view: int) -> tuple[npt.NDArray[np.uint8], int]:
-        """A byte per cell, and the bit of it that says whether this view has seen the pair there;
-        valid until the next `find`. Written only where found since the last snapshot."""
         return self._seen.array(f"b{view >> 3}"), 1 << (view & 7)
 
     def slots_seen(self, view: int) -> Slots:
-        """The slot of each pair that a view has seen."""
         seen, bit = self.bits(view)
         slots: Slots = self._cells[np.flatnonzero(seen[: self.cells] & bit)] & SLOT_MASK
         return slots

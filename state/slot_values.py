@@ -16,12 +16,13 @@ import pyarrow as pa
 from ..core.arrays import Int64s, Slots, numpy_of
 from ..core.batch import take_column
 from ..core.errors import StateError
-from .backend import KEY_GROUP, ColumnTable, StateTable
+from .backend import KEY_GROUP, StateTable
 from .carry import join
 from .column_index import storage_type
 from .key_groups import group_order, key_groups_of
 from .key_index import Frozen, as_declared
 from .rows.texts import is_text, wide_text
+from .stores import SlotOwner
 
 KIND = "values"
 
@@ -49,12 +50,11 @@ class SlotValues(ABC):
         self.views = views
         self._name = name
         self._keys = keys
-        self._owner: ColumnTable | None = None
+        self._owner: SlotOwner | None = None
         self._waiting: list[StateTable] = []
         """Restored, and not read yet: the owner is not known."""
 
-    def own(self, table: ColumnTable) -> None:
-        """`table` owns the slots from now on; what was restored is now of its slots."""
+    def own(self, table: SlotOwner) -> None:
         self._owner = table
         waiting, self._waiting = self._waiting, []
         for stored in waiting:
@@ -112,7 +112,7 @@ class SlotValues(ABC):
                 f"{_text(wanted)}: restore them as they were stored, or give the operator a new uid"
             )
 
-    def _found(self, table: ColumnTable, stored: pa.Table) -> Found:
+    def _found(self, table: SlotOwner, stored: pa.Table) -> Found:
         """Stored pairs, with the slots that their keys have now."""
         columns = [pa.concat_arrays(column.chunks) for column in stored.columns[1:]]
         width = len(self._keys)

@@ -16,7 +16,7 @@ from ...core.batch import take_column
 from ...core.growing import Growing
 from ...state.backend import ColumnTable
 from ...state.hash_columns import validity_of
-from ...state.seen_values import SeenValues
+from ...state.stores import SeenFace
 
 
 class DistinctValues:
@@ -24,7 +24,7 @@ class DistinctValues:
 
     `_distinct[view].array[group]` is the number of the group's values that the view has seen."""
 
-    def __init__(self, stored: SeenValues) -> None:
+    def __init__(self, stored: SeenFace) -> None:
         self._stored = stored
         self._distinct = [Growing(np.int64, 0) for _ in range(stored.views)]
 

@@ -16,8 +16,8 @@ from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.errors import StateError
 from ...state.backend import ColumnTable
-from ...state.counted_values import CountedValues
 from ...state.hash_columns import validity_of
+from ...state.stores import CountedFace
 from ..columns import storage
 from .grown import fill_to
 from .order_words import value_words
@@ -32,7 +32,7 @@ class GroupValues:
     Made from the stored pairs: per pair `_words` (order words, for types that have lasting ones)
     and `_links`; per group `_distinct[view]`, `_best[extreme]` (a pair, -1 for none), `_heads`."""
 
-    def __init__(self, stored: CountedValues, extremes: Sequence[tuple[int, bool]]) -> None:
+    def __init__(self, stored: CountedFace, extremes: Sequence[tuple[int, bool]]) -> None:
         self._stored = stored
         self._extremes = list(extremes)
         self._lasting = storage(stored.kind) is not None

@@ -26,6 +26,7 @@ from ..column_index import storage_type
 from ..key_groups import group_order, key_groups_of
 from ..key_index import as_declared
 from ..slot_columns import FrozenColumns, SlotColumns
+from ..stores import RowsFace
 from ..turns import Turns
 from .columns import RowColumn, make_column
 from .format import KIND, NUMBER_PREFIX, ROW_PREFIX, stored_rows
@@ -74,7 +75,7 @@ class FrozenTable:
         return self.rows.arranged(self.positions.all())
 
 
-class RowTable:
+class RowTable(RowsFace):
     """Single-threaded, but for `FrozenTable`. `keys`: the columns that are a row's key and decide
     its key group. `ordered`: rows are given back in their order of arrival, which takes a number
     per row.
@@ -111,12 +112,10 @@ class RowTable:
         self._room = 0
 
     def __len__(self) -> int:
-        """Rows in use."""
         return len(self._pool)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
         numbers = 0 if self._numbers is None else self._numbers.nbytes
         held = sum(one.nbytes for one in self._held())
         return held + numbers + int(self._sequence.array.nbytes)
@@ -124,8 +123,6 @@ class RowTable:
     def add(
         self, rows: pa.RecordBatch, numbers: Mapping[str, npt.NDArray[Any]] | None = None
     ) -> Positions:
-        """Positions of new rows, which have the types of the schema or their storage types.
-        `numbers`: those that do not begin with their initial value."""
         self._drop(self._pool.reclaim())
         positions = self._pool.take(rows.num_rows)
         if self._pool.end > self._room:
@@ -145,39 +142,28 @@ class RowTable:
         return positions
 
     def read(self, positions: Positions) -> pa.RecordBatch:
-        """The rows at these positions, in this order."""
         arrays = self.columns(range(len(self._schema)), positions)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def columns(self, indices: Iterable[int], positions: Positions) -> list[pa.Array]:
-        """Some columns of `read`."""
-        return [self.column(index, positions) for index in indices]
-
     def column(self, index: int, positions: Positions) -> pa.Array:
-        """One column of `read`."""
         array, kind = self._read_stored(index, positions), self._kinds[index]
         plain = array if array.type == kind else array.cast(kind)
         return as_declared(plain, self._schema.types[index])
 
     def number(self, name: str) -> npt.NDArray[Any]:
-        """A number of the rows by position; valid until the next `add`. Written only at positions
-        in use that were touched since the last snapshot."""
         if self._numbers is None:
             raise StateError(f"the rows '{self._name}' have no numbers")
         return self._numbers.array(name)
 
     def touch(self, positions: Positions) -> None:
-        """The numbers at these positions are about to be written."""
         if self._numbers is not None:
             self._numbers.touch(positions)
 
     def release(self, positions: Positions) -> None:
-        """These rows, distinct, are used no more."""
         if len(positions):
             self._drop(self._pool.release(positions))
 
     def positions(self) -> Positions:
-        """All in use, in order of arrival, or ascending if not `ordered`."""
         return self.arranged(self._pool.used())
 
     def check_same(
