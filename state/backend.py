@@ -33,6 +33,8 @@ from .descriptors import (
 from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
 
 if TYPE_CHECKING:
+    from .rows.format import GroupsOf
+    from .rows.log import RowLog
     from .value_store import Values
 
 COLUMN_STATE = ("state.hash_kernels", "state.index_kernels")
@@ -333,6 +335,18 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def buffer(self, name: str, schema: pa.Schema) -> BufferState: ...
+
+    @abstractmethod
+    def log(
+        self,
+        name: str,
+        schema: pa.Schema,
+        groups_of: GroupsOf,
+        numbers: Sequence[AccColumn] = (),
+        marks: Sequence[AccColumn] = (),
+    ) -> RowLog:
+        """Rows numbered as they arrive; those restored are in it, those of a key in order of
+        arrival. `numbers`: given with each row and never changed; `marks`: may be written."""
 
     @abstractmethod
     def snapshot(self) -> KeyedSnapshot:

@@ -39,6 +39,8 @@ from .timers import MemoryTimerQueue
 
 if TYPE_CHECKING:
     from .entry_table import MemoryEntryTable
+    from .rows.format import GroupsOf
+    from .rows.log import RowLog
     from .table_state import MemoryTableState
     from .value_store import Values
 
@@ -198,6 +200,23 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
         buffer = cast(MemoryBufferState, state)
         buffer.check_same(schema)
         return buffer
+
+    def log(
+        self,
+        name: str,
+        schema: pa.Schema,
+        groups_of: GroupsOf,
+        numbers: Sequence[AccColumn] = (),
+        marks: Sequence[AccColumn] = (),
+    ) -> RowLog:
+        from .rows.log import RowLog
+
+        def make() -> RowLog:
+            return RowLog(name, schema, groups_of, numbers, marks)
+
+        log = cast(RowLog, self._whole(name, "rows", make))
+        log.check_same(schema, numbers, marks)
+        return log
 
     def snapshot(self) -> MemorySnapshot:
         parts: list[Freeze] = []

@@ -88,7 +88,7 @@ class RegularJoinOperator(Operator):
         """Whether a wake-up for expired rows is under way."""
 
     def open(self) -> None:
-        preload("operators.kernels.chains", "operators.kernels.gather", *COLUMN_STATE)
+        preload("operators.kernels.chains", "state.gather_kernels", *COLUMN_STATE)
         preload("operators.kernels.changes")
         schemas = map(side_columns, self._spec.schemas)
         self._layout = JoinLayout(self.ctx.keyed_state, self._keys, *schemas)

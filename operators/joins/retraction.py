@@ -16,7 +16,7 @@ import pyarrow as pa
 from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.growing import GrowingList
-from .arena import Arena
+from ...state.rows.arena import Arena
 from .contents import content_codes, same_rows
 from .walking import walk
 
@@ -45,7 +45,6 @@ class Chains:
     born: Int64s
     cutoff: int
     hashes: GrowingList
-    alive: GrowingList
 
     def apply(self, changes: Changes) -> Int64s:
         """Do all changes in order: each retraction takes the newest equal row away, if there is
@@ -80,7 +79,6 @@ class Chains:
             self.born,
             self.cutoff,
             self.hashes.array,
-            self.alive.array,
             removed,
             before,
         )
@@ -96,7 +94,6 @@ class Chains:
             before,
             self.head.array,
             self.link.array,
-            self.alive.array,
         )
 
     def _wrong(self, changes: Changes, removed: Int64s) -> Int64s:

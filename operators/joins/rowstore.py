@@ -19,7 +19,7 @@ import pyarrow as pa
 from ...core.arrays import Bools, Int64s
 from ...core.batch import ColumnBatch
 from ...core.growing import GrowingList
-from .arena import Arena
+from ...state.rows.arena import Arena
 from .contents import hash_rows
 from .retraction import Chains, Changes
 
@@ -106,9 +106,11 @@ class RowStore:
         numbers = np.full(len(slots), -1, dtype=np.int64)
         numbers[added] = np.arange(first, first + len(added))
         held = (self.arena, self.head, self.link, self.born, self.cutoff(now_ms))
-        chains = Chains(*held, self._hashes, self._alive)
+        chains = Chains(*held, self._hashes)
         removed = chains.apply(Changes(rows.columns, slots, hashed, retracting, numbers))
-        self.retracted += int((removed >= 0).sum())
+        removed = removed[removed >= 0]
+        self._alive.array[removed] = False
+        self.retracted += len(removed)
 
     def useless(self, now_ms: int) -> int:
         """Rows that are retracted or expired (counted twice if both)."""

@@ -25,8 +25,8 @@ from ...core.preload import preload
 from ...core.row_kind import RowKind
 from ...state.backend import COLUMN_STATE, BufferState
 from ...state.key_groups import key_groups_of
+from ...state.rows.arena import stored_schema, to_stored
 from ..base import Operator
-from .arena import stored_schema, to_stored
 from .assembly import BatchRows, joined
 from .keyslots import KeySlots
 from .layout import JoinLayout
@@ -56,7 +56,7 @@ class TemporalJoinOperator(Operator):
         """Whether the buffers hold what is in a snapshot; they are emptied when work goes on."""
 
     def open(self) -> None:
-        preload("operators.kernels.versions", "operators.kernels.gather", *COLUMN_STATE)
+        preload("operators.kernels.versions", "state.gather_kernels", *COLUMN_STATE)
         schemas = map(side_columns, self._spec.schemas)
         self._layout = JoinLayout(self.ctx.keyed_state, self._keys, *schemas)
         self._slots = self._new_slots()

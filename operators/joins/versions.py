@@ -11,7 +11,7 @@ import pyarrow as pa
 from ...core.arrays import Bools, Int64s
 from ...core.elements import MIN_TIMESTAMP
 from ...core.growing import GrowingList
-from .arena import Arena
+from ...state.rows.arena import Arena
 
 TIME, BORN, ENDS = "time", "born", "ends"
 
