@@ -39,7 +39,7 @@ class TableRows:
         self.arena = Arena(schema)
         self._keys = list(keys)
         self._what = what
-        self._slots = KeySlots(1, what)
+        self._slots = KeySlots(what)
         self._link = GrowingList(np.int32)
         self._head = GrowingList(np.int32, fill=-1)
 
@@ -75,7 +75,7 @@ class TableRows:
         table's keys stay: they were given out in order of the rows."""
         if len(self._slots) <= 2 * self._head.length + UNKNOWN_KEYS:
             return
-        self._slots = KeySlots(1, self._what)
+        self._slots = KeySlots(self._what)
         at = [self.arena.schema.get_field_index(name) for name in self._keys]
         everything = np.arange(len(self.arena))
         keys = pa.RecordBatch.from_arrays(self.arena.gather(everything, at), names=self._keys)

@@ -273,10 +273,6 @@ class Arena:
         columns, schema = [column.freeze() for column in self._columns], self.stored_schema
         return lambda: pa.RecordBatch.from_arrays([made() for made in columns], schema=schema)
 
-    def stored(self) -> list[pa.Array]:
-        """All rows, of the types of `stored_schema`."""
-        return self.freeze()().columns
-
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
@@ -306,18 +302,6 @@ def bitmap(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
     if valid is None or valid.all():
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
-
-
-def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """The types that columns are kept in."""
-    return pa.schema([pa.field(f.name, _stored_type(f.type)) for f in schema])
-
-
-def to_stored(data: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns in the types they are kept in."""
-    schema = stored_schema(data.schema)
-    arrays = [_plain(a, kind) for a, kind in zip(data.columns, schema.types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _joined_blocks(

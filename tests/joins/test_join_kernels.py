@@ -9,7 +9,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.batch import take_column
-from strom.operators.joins.keyslots import KeySlots
+from strom.core.keys import ColumnKey
+from strom.operators.joins.keyslots import KeySlots, groups_by
 from strom.operators.kernels import reference_chains, reference_versions
 from strom.operators.kernels.chains import FRESH, apply_changes, link_rows, undo_changes, walk_pairs
 from strom.operators.kernels.changes import settle
@@ -138,16 +139,29 @@ def test_versions_are_those_of_the_twin(
     assert useful.tolist() == kept
 
 
-def test_key_slots_know_nulls_and_groups() -> None:
-    slots = KeySlots(128, "join")
+def test_key_slots_know_nulls() -> None:
+    slots = KeySlots("join")
     first = pa.record_batch(
         {"a": pa.array([1, None, 2, 1], pa.int32()), "b": ["x", "y", None, "x"]}
     )
     assert slots.slots(first).tolist() == [0, -1, -1, 0]
     second = pa.record_batch({"a": [2, 1], "c": pa.array(["y", "x"], pa.string_view())})
-    found = slots.slots(second)
-    assert found.tolist() == [1, 0]
-    assert slots.groups(found).tolist() == key_groups_of(second, 128).tolist()
+    assert slots.slots(second).tolist() == [1, 0]
+    assert len(slots) == 2
+
+
+def test_key_groups_are_those_of_the_exchange() -> None:
+    """Also of keys as they are stored: wider, and plain."""
+    numbers, texts = [1, 2, None], ["a", None, "a text of more than twelve bytes"]
+    narrow = pa.record_batch(
+        {"a": pa.array(numbers, pa.int32()), "b": pa.array(texts, pa.string_view())}
+    )
+    wide = pa.record_batch(
+        {"a": pa.array(numbers, pa.int64()), "b": pa.array(texts, pa.large_string())}
+    )
+    groups_of = groups_by(ColumnKey(("a", "b")), 128)
+    assert groups_of(narrow).tolist() == groups_of(wide).tolist()
+    assert groups_of(wide).tolist() == key_groups_of(narrow, 128).tolist()
 
 
 @given(

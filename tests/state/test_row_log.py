@@ -115,7 +115,9 @@ def test_any_order_of_steps(name: str, steps: list[tuple[str, int]]) -> None:
             first = log.append(batch(log, keys, values), {"seen": seen})
             assert first == len(log) - count
             plain = pa.array(values, kind).to_pylist()
-            model += [list(row) for row in zip(keys, plain, seen.tolist(), [7] * count)]
+            model += [
+                list(row) for row in zip(keys, plain, seen.tolist(), [7] * count, strict=True)
+            ]
         elif step == "mark" and len(numbers):
             at = random.integers(0, len(numbers), 5)
             log.touch(numbers[at])
