@@ -33,6 +33,7 @@ from .descriptors import (
 from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
 
 if TYPE_CHECKING:
+    from .rows.chunks import KeysOf, RowChunks
     from .rows.format import GroupsOf
     from .rows.log import RowLog
     from .value_store import Values
@@ -347,6 +348,10 @@ class KeyedStateBackend(ABC):
     ) -> RowLog:
         """Rows numbered as they arrive; those restored are in it, those of a key in order of
         arrival. `numbers`: given with each row and never changed; `marks`: may be written."""
+
+    @abstractmethod
+    def chunks(self, name: str, schema: pa.Schema, keys_of: KeysOf) -> RowChunks:
+        """Rows that are needed until a time of theirs has passed; those restored are in it."""
 
     @abstractmethod
     def snapshot(self) -> KeyedSnapshot:

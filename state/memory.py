@@ -39,6 +39,7 @@ from .timers import MemoryTimerQueue
 
 if TYPE_CHECKING:
     from .entry_table import MemoryEntryTable
+    from .rows.chunks import KeysOf, RowChunks
     from .rows.format import GroupsOf
     from .rows.log import RowLog
     from .table_state import MemoryTableState
@@ -217,6 +218,16 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
         log = cast(RowLog, self._whole(name, "rows", make))
         log.check_same(schema, numbers, marks)
         return log
+
+    def chunks(self, name: str, schema: pa.Schema, keys_of: KeysOf) -> RowChunks:
+        from .rows.chunks import RowChunks
+
+        def make() -> RowChunks:
+            return RowChunks(name, schema, keys_of, self.max_parallelism)
+
+        chunks = cast(RowChunks, self._whole(name, "rows", make))
+        chunks.check_same(schema)
+        return chunks
 
     def snapshot(self) -> MemorySnapshot:
         parts: list[Freeze] = []

@@ -233,7 +233,7 @@ class Arena:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self.stored_schema = pa.schema([pa.field(f.name, _stored_type(f.type)) for f in schema])
+        self.stored_schema = stored_schema(schema)
         self._columns = [_column(kind) for kind in self.stored_schema.types]
         self._length = 0
 
@@ -302,6 +302,24 @@ def bitmap(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
     if valid is None or valid.all():
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """The types that columns are kept in."""
+    return pa.schema([pa.field(f.name, _stored_type(f.type)) for f in schema])
+
+
+def to_stored(data: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns in the types they are kept in."""
+    schema = stored_schema(data.schema)
+    arrays = [_plain(a, kind) for a, kind in zip(data.columns, schema.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def from_stored(data: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns in their declared types."""
+    arrays = [_declared(a, kind) for a, kind in zip(data.columns, schema.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _joined_blocks(
