@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -31,6 +31,9 @@ from .descriptors import (
     ValueStateDescriptor,
 )
 from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
+from .stored import KEY_GROUP as KEY_GROUP
+from .stored import AccColumn as AccColumn
+from .stored import StateTable as StateTable
 
 if TYPE_CHECKING:
     from .rows.chunks import KeysOf, RowChunks
@@ -40,25 +43,6 @@ if TYPE_CHECKING:
 
 COLUMN_STATE = ("state.hash_kernels", "state.index_kernels")
 """Modules that every operator preloads that keeps state by key columns."""
-
-KEY_GROUP = "__key_group"
-"""First column of every keyed StateTable: int32, ascending."""
-
-
-@dataclass(frozen=True)
-class StateTable:
-    """One state of one operator's subtask, as Arrow. `data` starts with KEY_GROUP (keyed state
-    only).
-
-    `kind` says which face wrote it ("value", "list", "map", "reducing", "aggregating", "timers",
-    "table", "entries", "rows", "buffer"); `metadata` whatever that face needs to read it back (text
-    only).
-    """
-
-    name: str
-    kind: str
-    data: pa.Table
-    metadata: dict[str, str] = field(default_factory=dict)
 
 
 class KeyedSnapshot(ABC):
@@ -75,19 +59,6 @@ class NoSnapshot(KeyedSnapshot):
 
     def tables(self) -> Iterable[StateTable]:
         return ()
-
-
-@dataclass(frozen=True)
-class AccColumn:
-    """A column of numbers per slot: numpy dtype name and the value of a new slot.
-
-    Numbers that have to lie in one cache line are a column of dtype "V<bytes>", initially 0 (None:
-    anything); `words` names those of its 8-byte words that are state, int64 in snapshots."""
-
-    name: str
-    dtype: str
-    initial: float | int | bool | None = 0
-    words: tuple[str | None, ...] = ()
 
 
 class ColumnTable(ABC):

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ..core.arrays import Slots
 from ..core.errors import StateError
 from ..core.growing import Growing
-from .backend import AccColumn
+from .stored import AccColumn
 
 BLOCK_BITS = 4
 """16 slots."""

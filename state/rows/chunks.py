@@ -19,8 +19,8 @@ from ...core.arrays import Bools, Int64s
 from ...core.batch import schema_text, take_column
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import StateError
-from ..backend import AccColumn, StateTable
 from ..key_groups import key_groups_of
+from ..stored import AccColumn, StateTable
 from .arena import from_stored, stored_schema, to_stored
 from .format import FrozenRows, Numbers, stored_rows
 

@@ -19,8 +19,8 @@ from ...core.arrays import Int64s
 from ...core.batch import schema_text, take_rows
 from ...core.errors import StateError
 from ...core.growing import GrowingList
-from ..backend import AccColumn, StateTable
 from ..slot_columns import FrozenColumns, SlotColumns
+from ..stored import AccColumn, StateTable
 from .arena import Arena
 from .format import FrozenRows, GroupsOf, Numbers, stored_rows
 
