@@ -88,6 +88,7 @@ class IntervalJoinOperator(Operator):
     def process(self, batch: Batch, port: int = 0) -> None:
         records = self._sides[port].read(batch)
         if not self._known:
+            self._layouts.learn(self._sides[port])
             self._held[port].bind(self.ctx.keyed_state)
             self._learn()
         for watermark, rows in self._progress.split(records.keys):
@@ -113,7 +114,6 @@ class IntervalJoinOperator(Operator):
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
-        self._layouts.save()
 
     def validate(self) -> None:
         """Assert the invariants of both sides."""

@@ -115,7 +115,6 @@ class RegularJoinOperator(Operator):
         self._arm()
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        self._layout.save()
         now = self.ctx.clock.now_ms()
         for store in self._stores:
             if store is not None:

@@ -77,9 +77,6 @@ class TemporalJoinOperator(Operator):
         self._tidy()
         self.out.emit_watermark(timestamp)
 
-    def prepare_snapshot(self, checkpoint_id: int) -> None:
-        self._layout.save()
-
     def validate(self) -> None:
         """Assert the invariants of both sides."""
         for held in (self._waiting, self._versions):
