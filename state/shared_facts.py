@@ -23,8 +23,9 @@ class SharedFacts:
         self._groups = owned_groups(state.key_groups)
         self._facts: dict[str, list[bytes]] = {}
         rows, _ = self._buffer.get(0)
-        for found in rows.group_by(["name", "value"]).aggregate([]).to_pylist():
-            self._facts.setdefault(found["name"], []).append(found["value"])
+        columns = [column.to_pylist() for column in rows.columns]
+        for fact, value in dict.fromkeys(zip(*columns, strict=True)):
+            self._facts.setdefault(fact, []).append(value)
         self._write()
 
     def known(self, name: str) -> list[bytes]:
