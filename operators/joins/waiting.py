@@ -90,10 +90,12 @@ class Waiting:
         if over <= FIRST_COMPACTION or 2 * over <= len(self._log):
             return
         kept = self._log.rows()
+        moved = np.empty(len(self._log), dtype=np.int64)
+        moved[kept] = np.arange(len(kept))
         self._log.keep(kept)
         self._sorted = int(np.searchsorted(kept, self._sorted))
         for run in self._runs:
-            run.rows = np.searchsorted(kept, run.rows[run.start :])
+            run.rows = moved[run.rows[run.start :]]
             run.times, run.start = run.times[run.start :], 0
 
     def validate(self) -> None:
