@@ -13,7 +13,7 @@ KEY_GROUP = "__key_group"
 @dataclass(frozen=True)
 class StateTable:
     """One state of one operator's subtask, as Arrow. `data` starts with KEY_GROUP (keyed state
-    back (text only).
+    only).
 
     `kind` says which face wrote it ("value", "list", "map", "reducing", "aggregating", "timers",
     "table", "entries", "rows", "values", "buffer"); `metadata` whatever that face needs to read it
