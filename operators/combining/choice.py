@@ -8,8 +8,8 @@ aggregates are not numbers, and whatever the window operator will reject, which 
 
 from __future__ import annotations
 
-from ...api.rewrites.local_combining import LocalCombineSpec
 from ...api.specs.windows import BuiltinWindow, ExtremeWindow
+from ...plan.local_combining import LocalCombineSpec
 from ..base import Operator
 from ..windows.window_firing import slicing_of
 

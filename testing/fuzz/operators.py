@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...api.rewrites.local_combining import LocalCombineSpec, combinable
 from ...api.specs.windows import WindowSpec
 from ...api.streams.data_stream import StreamExecutionEnvironment
 from ...api.streams.stream import known_schema
@@ -20,6 +19,7 @@ from ...core.partials import PartialKey
 from ...core.row_kind import ROW_KIND
 from ...operators.registry import build_operator
 from ...operators.row_windows.operator import RowWindowOperator
+from ...plan.local_combining import LocalCombineSpec, combinable
 from ..operator_harness import OperatorHarness
 from ..scripted import ScriptedSource
 from .cases import Case, Table, Windows, plain_list

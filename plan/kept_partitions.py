@@ -14,13 +14,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...core.keys import ColumnKey, KeySelector
-from ...engine.graph.model import Forward, KeyGroups, StreamEdge, StreamGraph, StreamNode
-from ..specs.columns import NamedColumn
-from ..specs.joins import IntervalJoinSpec, RegularJoinSpec, TemporalJoinSpec, WindowJoinSpec
-from ..specs.records import ExpressionSpec, FilterSpec, RollingSpec, WatermarkSpec
-from ..specs.tables import DeduplicateSpec, EventTimeSpec, GroupAggregateSpec, OverSpec, TopNSpec
-from ..specs.windows import BuiltinWindow, ExtremeWindow, TopNWindow, WindowSpec
+from ..api.specs.columns import NamedColumn
+from ..api.specs.joins import IntervalJoinSpec, RegularJoinSpec, TemporalJoinSpec, WindowJoinSpec
+from ..api.specs.records import ExpressionSpec, FilterSpec, RollingSpec, WatermarkSpec
+from ..api.specs.tables import (
+    DeduplicateSpec,
+    EventTimeSpec,
+    GroupAggregateSpec,
+    OverSpec,
+    TopNSpec,
+)
+from ..api.specs.windows import BuiltinWindow, ExtremeWindow, TopNWindow, WindowSpec
+from ..core.keys import ColumnKey, KeySelector
+from ..engine.graph.model import Forward, KeyGroups, StreamEdge, StreamGraph, StreamNode
 
 Names = tuple[str, ...]
 

@@ -15,20 +15,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ...core.keys import ExpressionKey, FunctionKey
-from ...core.partials import PartialKey
-from ...engine.graph.chaining import chainable
-from ...engine.graph.model import Forward, KeyGroups, StreamEdge, StreamGraph, StreamNode
-from ...engine.graph.operator_ids import derived_operator_id
-from ..specs.records import OperatorSpec
-from ..specs.windows import BuiltinWindow, ExtremeWindow, WindowSpec
-from ..windows.base import WindowAssigner
-from ..windows.time_windows import (
+from ..api.specs.records import OperatorSpec
+from ..api.specs.windows import BuiltinWindow, ExtremeWindow, WindowSpec
+from ..api.windows.base import WindowAssigner
+from ..api.windows.time_windows import (
     CumulateEventTimeWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from ..windows.triggers import EventTimeTrigger
+from ..api.windows.triggers import EventTimeTrigger
+from ..core.keys import ExpressionKey, FunctionKey
+from ..core.partials import PartialKey
+from ..engine.graph.chaining import chainable
+from ..engine.graph.model import Forward, KeyGroups, StreamEdge, StreamGraph, StreamNode
+from ..engine.graph.operator_ids import derived_operator_id
 
 COMBINABLE = ("count", "sum", "min", "max", "mean", "variance", "stddev")
 """Aggregates that are a few numbers whatever they have seen, and that do not depend on the order in
