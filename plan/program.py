@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..engine.graph.model import StreamGraph
+from .choices import choose
 from .kept_partitions import keep_partitions
 from .local_combining import combine_locally
 
 
 def plan(graph: StreamGraph) -> StreamGraph:
-    """The graph that runs: same results, same operator ids."""
-    return combine_locally(keep_partitions(graph))
+    """The graph that runs: same results, same operator ids. Asks nothing of sources."""
+    graph = combine_locally(keep_partitions(graph))
+    nodes = (replace(node, implementation=choose(node.spec)) for node in graph.nodes)
+    return replace(graph, nodes=tuple(nodes))
