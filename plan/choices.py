@@ -39,12 +39,11 @@ from ..api.specs.tables import (
     OverSpec,
     TopNSpec,
 )
-from ..api.specs.windows import ExtremeWindow, WindowSpec
+from ..api.specs.windows import WindowSpec
 from ..api.watermarks import CustomWatermarks, WatermarkStrategy
 from ..engine.graph.implementation import Implementation
-from .local_combining import LocalCombineSpec
 from .rolling import rolling
-from .windows import slicing_of, window
+from .windows import window
 
 _CALLED = "a Python function of each record"
 
@@ -92,14 +91,12 @@ _ALONE: dict[type, Implementation] = {
 
 
 def choose(spec: Any) -> Implementation | None:
-    """What the operator of this spec runs as; None for specs that are not strom's."""
+    """What the operator of this spec runs as; None for specs that are no operators of programs."""
     match spec:
         case WindowSpec():
             return window(spec)
         case RollingSpec():
             return rolling(spec)
-        case LocalCombineSpec():
-            return _local(spec)
         case ExpressionSpec():
             return _expressions(spec)
         case MapBatchesSpec(batch_format=shown):
@@ -109,13 +106,6 @@ def choose(spec: Any) -> Implementation | None:
         case WatermarkSpec():
             return _watermarks(spec)
     return _ALONE.get(type(spec))
-
-
-def _local(spec: LocalCombineSpec) -> Implementation:
-    slicing = slicing_of(spec.window.assigner)
-    if isinstance(spec.window.function, ExtremeWindow):
-        return Implementation("kernel", "leaves out records that are no extremes", None, slicing)
-    return Implementation("kernel", "partial aggregates by slice of time", None, slicing)
 
 
 def _expressions(spec: ExpressionSpec) -> Implementation:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..api.specs.columns import NamedColumn
@@ -27,6 +27,7 @@ from ..api.specs.tables import (
 from ..api.specs.windows import BuiltinWindow, ExtremeWindow, TopNWindow, WindowSpec
 from ..core.keys import ColumnKey, KeySelector
 from ..engine.graph.model import Forward, KeyGroups, StreamEdge, StreamGraph, StreamNode
+from .remarks import remarked
 
 Names = tuple[str, ...]
 
@@ -34,52 +35,77 @@ LEFT_IS_THERE = ("inner", "left", "semi", "anti")
 """Joins whose records all have a left side, and so its key."""
 
 
+@dataclass(frozen=True)
+class Held:
+    """How a stream is partitioned: by the key groups of the columns `names`. None: by none, or none
+    any more, and then `lost` says why."""
+
+    names: Names | None = None
+    lost: str | None = None
+
+
 def keep_partitions(graph: StreamGraph) -> StreamGraph:
-    """The graph with Forward edges where records are in the right subtask anyway."""
+    """The graph with Forward edges where records are in the right subtask anyway. Operators are
+    remarked that have been spared an exchange, and those that were not though their input was
+    partitioned by some key before."""
     nodes = {node.id: node for node in graph.nodes}
     inputs: dict[int, list[StreamEdge]] = defaultdict(list)
-    keys: dict[int, Names | None] = {}
-    edges: list[StreamEdge] = []
+    held: dict[int, Held] = {}
     for node in graph.nodes:
-        for edge in (e for e in graph.edges if e.target == node.id):
-            kept = _kept(edge, nodes[edge.source], node, keys[edge.source])
+        mine = [edge for edge in graph.edges if edge.target == node.id]
+        for edge in mine:
+            source, before = nodes[edge.source], held[edge.source]
+            anew = _why_anew(edge, source, node, before)
+            kept = replace(edge, partitioner=Forward()) if anew == "" else edge
             inputs[node.id].append(kept)
-        keys[node.id] = _output_key(node, inputs[node.id], keys)
-    for edge in graph.edges:
-        edges.append(inputs[edge.target].pop(0))
-    return replace(graph, edges=tuple(edges))
+            which = f"input {edge.port}: " if len(mine) > 1 else ""
+            if anew == "":
+                shown = f"{which}no exchange: partitioned by {_shown(before.names)} already"
+                nodes[node.id] = remarked(nodes[node.id], shown)
+            elif anew is not None:
+                nodes[node.id] = remarked(nodes[node.id], f"{which}partitioned anew: {anew}")
+        held[node.id] = _held_by(node, inputs[node.id], held)
+    edges = [inputs[edge.target].pop(0) for edge in graph.edges]
+    return replace(graph, nodes=tuple(nodes.values()), edges=tuple(edges))
 
 
-def _kept(
-    edge: StreamEdge, source: StreamNode, target: StreamNode, key: Names | None
-) -> StreamEdge:
-    """The edge, Forward if the source's output is partitioned as the edge would."""
-    partitioner = edge.partitioner
-    if not isinstance(partitioner, KeyGroups) or edge.tag is not None or key is None:
-        return edge
-    wanted = partitioner.key
-    same = isinstance(wanted, ColumnKey) and wanted.names == key and _alike(source, target)
-    return replace(edge, partitioner=Forward()) if same else edge
+def _why_anew(edge: StreamEdge, source: StreamNode, target: StreamNode, held: Held) -> str | None:
+    """Why the records have to be exchanged; "" if they need not be, None if there is no question
+    of it."""
+    if not isinstance(edge.partitioner, KeyGroups) or edge.tag is not None:
+        return None
+    if held.names is None:
+        return held.lost
+    wanted = edge.partitioner.key
+    if not (isinstance(wanted, ColumnKey) and wanted.names == held.names):
+        return f"by {wanted.describe()}, and by {_shown(held.names)} before"
+    if source.parallelism != target.parallelism:
+        return f"'{source.name}' has parallelism {source.parallelism}"
+    if source.max_parallelism != target.max_parallelism:
+        return f"'{source.name}' has max_parallelism {source.max_parallelism}"
+    return ""
 
 
-def _alike(source: StreamNode, target: StreamNode) -> bool:
-    return (
-        source.parallelism == target.parallelism
-        and source.max_parallelism == target.max_parallelism
-    )
+def _shown(names: Names | None) -> str:
+    return ", ".join(names or ())
 
 
-def _output_key(
-    node: StreamNode, inputs: Sequence[StreamEdge], keys: dict[int, Names | None]
-) -> Names | None:
-    """The columns by whose key groups the operator's main output is partitioned."""
+def _held_by(node: StreamNode, inputs: Sequence[StreamEdge], held: dict[int, Held]) -> Held:
+    """How the operator's main output is partitioned."""
     own = _own_key(node.spec)
     if own is not None:
-        return own
-    if len(inputs) != 1 or not isinstance(inputs[0].partitioner, Forward) or inputs[0].tag:
-        return None
-    key = keys[inputs[0].source]
-    return key if key is not None and _passes(node.spec, key) else None
+        return Held(own)
+    if any(isinstance(edge.partitioner, KeyGroups) for edge in inputs):
+        return Held(None, f"the output of '{node.name}' need not have its key in the same columns")
+    before = [held[edge.source] for edge in inputs]
+    if len(inputs) == 1 and inputs[0].tag is None and isinstance(inputs[0].partitioner, Forward):
+        (one,) = before
+        if one.names is None or _passes(node.spec, one.names):
+            return one
+        return Held(None, f"'{node.name}' may change {_shown(one.names)}")
+    if any(one.names is not None for one in before):
+        return Held(None, f"the input of '{node.name}' is partitioned in another way")
+    return Held(None, next((one.lost for one in before if one.lost), None))
 
 
 def _own_key(spec: Any) -> Names | None:

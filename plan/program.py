@@ -11,7 +11,7 @@ from .local_combining import combine_locally
 
 
 def plan(graph: StreamGraph) -> StreamGraph:
-    """The graph that runs: same results, same operator ids. Asks nothing of sources."""
-    graph = combine_locally(keep_partitions(graph))
+    """The graph that runs: same results, same operator ids, and each operator with what it runs
+    as. Asks nothing of sources."""
     nodes = (replace(node, implementation=choose(node.spec)) for node in graph.nodes)
-    return replace(graph, nodes=tuple(nodes))
+    return combine_locally(keep_partitions(replace(graph, nodes=tuple(nodes))))

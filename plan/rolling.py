@@ -15,6 +15,10 @@ from ..engine.graph.implementation import Implementation
 from .window_forms import RowByRow
 from .windows import PYTHON_KEY
 
+FIRST_BATCH = (
+    "the first batch decides: kernels if it has columns, and numbers in them; rows else (declare "
+    "output_type for columns)"
+)
 KERNEL = "rolling aggregate on columns"
 ROWS = "rolling aggregate row by row"
 
@@ -23,12 +27,7 @@ def rolling(spec: RollingSpec) -> Implementation:
     """How it runs, as far as the spec tells."""
     if isinstance(spec.key, FunctionKey):
         return Implementation("rows", ROWS, PYTHON_KEY, RowByRow())
-    return Implementation(
-        "kernel or rows",
-        "rolling aggregate",
-        "kernels if the first batch has columns, and numbers in them; rows else: declare "
-        "output_type for columns",
-    )
+    return Implementation("kernel or rows", "rolling aggregate", remarks=(FIRST_BATCH,))
 
 
 def foretold(spec: RollingSpec, columns: pa.Schema) -> Implementation | None:

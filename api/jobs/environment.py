@@ -21,6 +21,7 @@ from ...engine.graph.model import JobGraph, StreamGraph
 from ...engine.graph.shipping import check_serialisable
 from ...engine.graph.stream_graph import build_stream_graph
 from ...engine.graph.transformation import Input, Transformation
+from ...plan.known_columns import foretell
 from ...plan.program import plan
 from ..functions.validation import require_positive
 from ..specs.records import OperatorSpec
@@ -154,8 +155,9 @@ class Environment:
 
     def explain(self, format: ExplainFormat = "text", level: GraphLevel = "job") -> str:
         """The program as text, a Mermaid flowchart or JSON; of operators ("stream"), of chains
-        ("job") or of subtasks ("execution")."""
-        stream = self.get_stream_graph()
+        ("job") or of subtasks ("execution"). Each operator is shown with what it runs as and, where
+        there is a faster form, why it was not taken."""
+        stream = foretell(self.get_stream_graph())
         match level:
             case "stream":
                 description = describe(stream)
