@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from ..api.specs.records import RollingSpec
+from ..api.specs.records import ExpressionSpec, MapBatchesSpec, RollingSpec
 from ..core.errors import StromError
 from ..engine.graph.model import StreamGraph, StreamNode
 from .local_combining import LocalCombineSpec
@@ -17,9 +17,11 @@ from .remarks import remarked
 from .rolling import FIRST_BATCH, foretold
 
 OBJECTS = (
-    "the columns of its records are not known: Python objects are turned into columns batch by "
-    "batch; declare output_type where they are made for columns"
+    "its columns are not known: Python objects are turned into columns batch by batch (declare "
+    "output_type where they are made)"
 )
+ON_COLUMNS = (ExpressionSpec, MapBatchesSpec)
+"""Operators of batches that turn objects into columns."""
 
 
 def foretell(graph: StreamGraph) -> StreamGraph:
@@ -42,7 +44,8 @@ def _foretold(node: StreamNode, columns: _Columns) -> StreamNode:
             return node
         remarks = [one for one in made.remarks if one != FIRST_BATCH]
         return remarked(replace(node, implementation=told), *remarks)
-    if None in inputs and made.kind == "kernel" and not isinstance(node.spec, LocalCombineSpec):
+    on_columns = made.kind == "kernel" or isinstance(node.spec, ON_COLUMNS)
+    if None in inputs and on_columns and not isinstance(node.spec, LocalCombineSpec):
         return remarked(node, OBJECTS)
     return node
 

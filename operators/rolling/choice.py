@@ -48,7 +48,8 @@ class RollingOperator(Operator):
     def __init__(self, spec: RollingSpec, by_rows: bool = False) -> None:
         self._spec = spec
         self._by_rows = by_rows
-        self._face: Face | None = None
+        self.face: Face | None = None
+        """None until the first batch or restored state decides."""
 
     def open(self) -> None:
         if not self._by_rows:
@@ -59,11 +60,11 @@ class RollingOperator(Operator):
             self._bind(layout)
 
     def process(self, batch: Batch, port: int = 0) -> None:
-        if self._face is None:
+        if self.face is None:
             self._memory.layout = self._choose(batch)
             self._bind(self._memory.layout)
-        assert self._face is not None
-        self.out.emit(self._face.run(batch))
+        assert self.face is not None
+        self.out.emit(self.face.run(batch))
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._memory.save()
@@ -81,8 +82,8 @@ class RollingOperator(Operator):
 
     def _bind(self, layout: pa.Schema) -> None:
         if layout.metadata[b"face"] == b"row":
-            self._face = RollingRows(self._spec, self.ctx.keyed_state)
+            self.face = RollingRows(self._spec, self.ctx.keyed_state)
         else:
             from .columns import RollingColumns
 
-            self._face = RollingColumns(self._spec, layout, self.ctx.keyed_state)
+            self.face = RollingColumns(self._spec, layout, self.ctx.keyed_state)
