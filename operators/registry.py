@@ -52,6 +52,9 @@ def build_operator(spec: OperatorSpec, implementation: Implementation | None = N
     except KeyError:
         raise GraphError(f"no operator runs a {type(spec).__name__}") from None
     make = getattr(import_module(f".{module}", __package__), factory)
-    formed = implementation is not None and type(spec).__name__ in FORMED
-    operator: Operator = make(spec, implementation.form) if formed else make(spec)
+    operator: Operator
+    if implementation is not None and type(spec).__name__ in FORMED:
+        operator = make(spec, implementation.form)
+    else:
+        operator = make(spec)
     return operator

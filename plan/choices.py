@@ -41,7 +41,7 @@ from ..api.specs.tables import (
 )
 from ..api.specs.windows import WindowSpec
 from ..api.watermarks import CustomWatermarks, WatermarkStrategy
-from ..engine.graph.implementation import Implementation
+from ..engine.graph.implementation import Implementation, Kind
 from .rolling import rolling
 from .windows import window
 
@@ -102,7 +102,9 @@ def choose(spec: Any) -> Implementation | None:
         case MapBatchesSpec(batch_format=shown):
             return Implementation("batches", f"a Python function of each batch, as {shown}")
         case SourceSpec():
-            return Implementation("batches", "source", remarks=_timing(spec.watermarks))
+            by_record = _timing(spec.watermarks)
+            remarks = () if by_record is None else (by_record,)
+            return Implementation("batches", "source", remarks=remarks)
         case WatermarkSpec():
             return _watermarks(spec)
     return _ALONE.get(type(spec))
@@ -114,22 +116,19 @@ def _expressions(spec: ExpressionSpec) -> Implementation:
 
 
 def _watermarks(spec: WatermarkSpec) -> Implementation:
-    remarks = _timing(spec.strategy)
-    if remarks:
-        return Implementation("rows", "event times and watermarks", *remarks)
-    return Implementation("batches", "event times and watermarks")
+    why_not = _timing(spec.strategy)
+    kind: Kind = "batches" if why_not is None else "rows"
+    return Implementation(kind, "event times and watermarks", why_not)
 
 
-def _timing(strategy: WatermarkStrategy | None) -> tuple[str, ...]:
-    """Why event times or watermarks take Python for each record, if they do."""
-    if strategy is None:
-        return ()
-    assigner = strategy.timestamp_assigner
+def _timing(strategy: WatermarkStrategy | None) -> str | None:
+    """Why event times or watermarks take Python for each record; None if they do not."""
+    assigner = None if strategy is None else strategy.timestamp_assigner
     if not (assigner is None or isinstance(assigner, str) or is_expression(assigner)):
         return (
             "the timestamp assigner is a Python function of each record: name a column or an "
-            "expression",
+            "expression"
         )
-    if isinstance(strategy.generator, CustomWatermarks):
-        return ("the watermark generator is Python, called for each record",)
-    return ()
+    if strategy is not None and isinstance(strategy.generator, CustomWatermarks):
+        return "the watermark generator is Python, called for each record"
+    return None

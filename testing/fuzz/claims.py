@@ -87,7 +87,7 @@ class ClaimingProbe(CollectProbe):
         build = vars(chain)["build_operator"]
 
         def building(*arguments: Any) -> Operator:
-            operator = build(*arguments)
+            operator: Operator = build(*arguments)
             built.append(operator)
             return operator
 
