@@ -31,6 +31,7 @@ from .descriptors import (
     ValueStateDescriptor,
 )
 from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
+from .stores import CountedFace, RowsFace, SeenFace
 
 if TYPE_CHECKING:
     from .value_store import Values
@@ -48,8 +49,8 @@ class StateTable:
     only).
 
     `kind` says which face wrote it ("value", "list", "map", "reducing", "aggregating", "timers",
-    "table", "entries", "rows", "buffer"); `metadata` whatever that face needs to read it back (text
-    only).
+    "table", "entries", "rows", "values", "buffer"); `metadata` whatever that face needs to read it
+    back (text only).
     """
 
     name: str
@@ -64,7 +65,8 @@ class KeyedSnapshot(ABC):
 
     @abstractmethod
     def tables(self) -> Iterable[StateTable]:
-        """Encode. Each table is sorted by KEY_GROUP (stable: insertion order within a group)."""
+        """Encode, once: what has been read is let go. Each table is sorted by KEY_GROUP (stable:
+        insertion order within a group)."""
 
 
 class NoSnapshot(KeyedSnapshot):
@@ -119,6 +121,11 @@ class ColumnTable(ABC):
     @abstractmethod
     def keys(self) -> pa.RecordBatch:
         """The keys in slot order, len(self) rows, with the schema given to `table`."""
+
+    def freeze_keys(self) -> Callable[[], list[pa.Array]]:
+        """`keys` as they are now, made later, on any thread: columns of their storage types."""
+        columns = self.keys().columns
+        return lambda: columns
 
     @abstractmethod
     def take_keys(self, slots: Slots) -> list[pa.Array]:
@@ -333,6 +340,29 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def buffer(self, name: str, schema: pa.Schema) -> BufferState: ...
+
+    @abstractmethod
+    def rows(
+        self,
+        name: str,
+        schema: pa.Schema,
+        keys: Sequence[int],
+        numbers: Sequence[AccColumn] = (),
+        ordered: bool = True,
+    ) -> RowsFace:
+        """Rows kept whole at positions that are used again; those restored are in it. `keys`: the
+        columns that decide a row's key group. `ordered`: restored in order of arrival."""
+
+    @abstractmethod
+    def counted_values(
+        self, name: str, keys: pa.Schema, kind: pa.DataType, views: int
+    ) -> CountedFace:
+        """Values of the slots of a table with these keys, with how often each is there."""
+
+    @abstractmethod
+    def seen_values(self, name: str, keys: pa.Schema, kind: pa.DataType, views: int) -> SeenFace:
+        """The same where values only come, in less memory. It restores what `counted_values` of
+        the name stored, and the other way round, with counts of one."""
 
     @abstractmethod
     def snapshot(self) -> KeyedSnapshot:

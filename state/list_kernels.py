@@ -4,7 +4,7 @@ A list is known by its last value; `before[value]` is the one ahead of it, -1 at
 `opened[value]`, good for the last value of a list, a value from which the start is reached: the
 start itself, or one that has been joined to others since. Values are never unchained: a list may be
 the beginning of several others. Twins in
-`operators.kernels.reference_lists`.
+`reference_lists`.
 """
 
 from __future__ import annotations

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import reference_chains
+import reference_versions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.batch import take_column
 from strom.operators.joins.arena import Arena, to_stored
 from strom.operators.joins.keyslots import KeySlots
-from strom.operators.kernels import reference_chains, reference_versions
 from strom.operators.kernels.chains import FRESH, apply_changes, link_rows, undo_changes, walk_pairs
 from strom.operators.kernels.changes import settle
 from strom.operators.kernels.versions import find_versions, insert_versions, mark_useful

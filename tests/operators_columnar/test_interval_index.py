@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_intervals import interval_pairs
+from reference_pairs import pairs
 from strom.api.specs.joins import IntervalJoinSpec, JoinSides
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey
@@ -18,8 +20,6 @@ from strom.operators.joins.held_chunks import MERGED_ROWS, Chunk, HeldChunks
 from strom.operators.joins.pairing import join_rows
 from strom.operators.joins.time_index import CELLS, FIRST_CELLS, TimeIndex
 from strom.operators.kernels.intervals import PAGE
-from strom.operators.kernels.reference_intervals import interval_pairs
-from strom.operators.kernels.reference_pairs import pairs
 from strom.testing.operator_harness import OperatorHarness
 
 EDGE = 2**63

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_sessions import Sessions
 from strom.operators.kernels import sessions as kernel
-from strom.operators.kernels.reference_sessions import Sessions
 
 KEYS = 3
 PLACES = 8

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import reference_topn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import (
@@ -26,7 +27,6 @@ from strom.core.elements import MAX_TIMESTAMP
 from strom.core.errors import ConfigurationError, GraphError, TypeMismatchError
 from strom.core.keys import ColumnKey
 from strom.operators.aggregates.best_rows import best_rows
-from strom.operators.kernels import reference_topn
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.windows.choice import make_window_operator
 from strom.testing.operator_harness import OperatorHarness

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .change_flags import ALONE, LONE_SHOWN, MATCHED, PAIRS, UNTRACKED
+from strom.operators.kernels.change_flags import ALONE, LONE_SHOWN, MATCHED, PAIRS, UNTRACKED
 
 NO_ROW = -1
 

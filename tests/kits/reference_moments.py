@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .reference import _plus, _rows, better
+from reference import _plus, _rows, better
 
 
 def moments_into(slots: Any, values: Any, valid: Any, n: Any, mean: Any, m2: Any) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
-from ..row_folds.hyperloglog import estimate, split_hash
+from strom.operators.row_folds.hyperloglog import estimate, split_hash
 
 
 def count_new(slots: Any, pairs: Any, known: int, counts: Any) -> int:

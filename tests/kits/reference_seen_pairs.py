@@ -1,4 +1,4 @@
-"""What the kernels of `seen_pairs` do, in plain Python: the views that have seen each pair."""
+"""The kernels of `state.seen_kernels` in plain Python: the views that have seen each pair."""
 
 from __future__ import annotations
 

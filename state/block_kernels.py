@@ -2,7 +2,7 @@
 
 A block has as many units as its bytes need, from 1 KB on rounded up by an eighth at most, so that
 there are few sizes. The first word of a free block is the unit at which the next of its size
-begins; `heads` has the first of each size, -1 for none. Twins in `reference_blocks`.
+begins; `heads` has the first of each size, -1 for none. Twins in tests/kits/reference_blocks.py.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ...core.native import Array, int64, njit, uint8, void
-from .signatures import INTS, INTS_IN, OPTIONS
+from ..core.native import int64, njit, uint8, void
+from .hash_kernels import fresh, frozen
 
-BYTES_IN = Array(uint8, 1, "C", readonly=True)
-BYTES = uint8[::1]
+INTS_IN, INTS = frozen(int64), fresh(int64)
+BYTES_IN, BYTES = frozen(uint8), fresh(uint8)
+
+OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 SIZES = 1024
 """Entries of `heads`: enough for blocks of 2**31 units."""

@@ -1,4 +1,4 @@
-"""What the kernels of `blocks` do, in plain Python: which bytes belong to which block."""
+"""The kernels of `state.block_kernels` in plain Python: which bytes belong to which block."""
 
 from __future__ import annotations
 
