@@ -109,7 +109,7 @@ def _python(spec: WindowSpec) -> str | None:
             "cumulating, session and count windows have kernels"
         )
     trigger = spec.trigger
-    while isinstance(trigger, PurgingTrigger):
+    while isinstance(trigger, PurgingTrigger) and _is_ours(trigger):
         trigger = trigger.nested_trigger
     if trigger is not None and not _is_ours(trigger):
         return f"the trigger {type(trigger).__name__} is Python: built-in triggers have kernels"

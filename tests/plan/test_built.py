@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from strom import (
     EventTimeTrigger,
+    PurgingTrigger,
     StreamExecutionEnvironment,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
@@ -21,9 +22,11 @@ from strom.api.specs.windows import BuiltinWindow, WindowSpec
 from strom.api.windows.base import TriggerResult
 from strom.core.config import JobConfig
 from strom.core.keys import ColumnKey
+from strom.operators import registry
 from strom.operators.registry import build_operator
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.windows import choice
+from strom.plan import choices
 from strom.plan.local_combining import combinable
 from strom.plan.window_forms import RowByRow
 from strom.plan.windows import window
@@ -92,6 +95,16 @@ def test_another_operator_than_was_said_is_noticed(monkeypatch: pytest.MonkeyPat
         run_case(draw_case(seed))
 
 
+def test_every_operator_has_a_choice() -> None:
+    """In the table, or in `choose`: there the programs above, and those of test_explained."""
+    of_their_own = {
+        *("WindowSpec", "RollingSpec", "ExpressionSpec", "MapBatchesSpec", "SourceSpec"),
+        *("WatermarkSpec", "LocalCombineSpec"),
+    }
+    table = {spec.__name__ for spec in choices._ALONE}
+    assert table | of_their_own == set(registry._OPERATORS)
+
+
 def test_an_operator_in_no_graph_is_planned_where_it_is_built() -> None:
     spec = WindowSpec(ColumnKey(("k",)), WINDOW, COUNT)
     planned = build_operator(spec, window(spec))
@@ -105,6 +118,10 @@ class Early(EventTimeTrigger):
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
         super().on_element(element, timestamp, window, ctx)
         return TriggerResult.FIRE
+
+
+class Empties(PurgingTrigger):
+    """What it purges is not known."""
 
 
 class Later(TumblingEventTimeWindows):
@@ -134,6 +151,7 @@ def test_what_a_subclass_of_a_trigger_or_an_assigner_changes_is_done() -> None:
     ]
     for spec in (
         WindowSpec(ColumnKey(("k",)), WINDOW, COUNT, Early()),
+        WindowSpec(ColumnKey(("k",)), WINDOW, COUNT, Empties(EventTimeTrigger())),
         WindowSpec(ColumnKey(("k",)), Later.of(1000), COUNT),
     ):
         assert window(spec).form == RowByRow()

@@ -302,6 +302,15 @@ TABLE: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
         lambda env: windows(by_k(env)).top_n(2, "n"),
         ["kernel: sliced windows", NOT_COMBINED + "top_n needs the records"],
     ),
+    "a union": (
+        lambda env: windows(records(env).union(records(env)).key_by("k"), lateness=5).aggregate(
+            **ONE
+        ),
+        [
+            "kernel: sliced windows",
+            NOT_COMBINED + "with allowed lateness, late records make windows fire again",
+        ],
+    ),
     "an end of the chain": (
         lambda env: windows(
             records(env).select("k", "n").disable_chaining().name("alone").key_by("k")
