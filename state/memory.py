@@ -41,6 +41,9 @@ from .timers import MemoryTimerQueue
 if TYPE_CHECKING:
     from .counted_values import CountedValues
     from .entry_table import MemoryEntryTable
+    from .rows.chunks import KeysOf, RowChunks
+    from .rows.format import GroupsOf
+    from .rows.log import RowLog
     from .rows.slab import RowTable
     from .seen_values import SeenValues
     from .table_state import MemoryTableState
@@ -241,6 +244,33 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
         values = cast(SeenValues, self._whole(name, "values", make))
         values.check_same(SeenValues, keys, kind, views)
         return values
+
+    def log(
+        self,
+        name: str,
+        schema: pa.Schema,
+        groups_of: GroupsOf,
+        numbers: Sequence[AccColumn] = (),
+        marks: Sequence[AccColumn] = (),
+    ) -> RowLog:
+        from .rows.log import RowLog
+
+        def make() -> RowLog:
+            return RowLog(name, schema, groups_of, numbers, marks)
+
+        log = cast(RowLog, self._whole(name, "rows", make))
+        log.check_same(schema, numbers, marks)
+        return log
+
+    def chunks(self, name: str, schema: pa.Schema, keys_of: KeysOf) -> RowChunks:
+        from .rows.chunks import RowChunks
+
+        def make() -> RowChunks:
+            return RowChunks(name, schema, keys_of, self.max_parallelism)
+
+        chunks = cast(RowChunks, self._whole(name, "rows", make))
+        chunks.check_same(schema)
+        return chunks
 
     def snapshot(self) -> MemorySnapshot:
         parts: list[Freeze] = []

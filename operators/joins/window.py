@@ -88,11 +88,11 @@ class WindowJoinOperator(Operator):
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
-        self._layouts.save()
 
     def _bind(self, side: JoinSide) -> None:
         """The columns of this side are known from here on."""
         assert side.schema is not None
+        self._layouts.learn(side)
         self._buffers[side.port] = self.ctx.keyed_state.buffer(SIDES[side.port], side.schema)
         if check_sides(self._sides, self._join):
             self._columns = self._spec.columns(self._sides[0].schema, self._sides[1].schema)

@@ -1,4 +1,4 @@
-"""Rows in growing columns, gathered by number: what joins keep their sides in.
+"""Rows in growing columns, gathered by number.
 
 Arrow gathers in time proportional to what is gathered from one contiguous array only, and an array
 cannot grow. Here numbers lie in arrays with room to spare, texts and bytes in blocks of so many
@@ -7,13 +7,15 @@ texts from 100 chunks by Arrow was measured: 30 times as long, because it joins 
 time. Leaving texts in the batches they came in was, too: it keeps each batch alive as it came over
 the wire, numbers included, and took twice the memory.
 
-Rows are append-only, so a table made of the buffers (`stored`) stays as it is while the arena
-grows; making one copies nothing. Columns are kept plain: texts and bytes with 64-bit offsets,
-dictionaries as their values (`storage_type`); `gather` gives the declared types back.
+Rows are append-only, so the buffers are frozen by looking at them: what comes later lies behind
+what was there, and an array that has no more room is copied while somebody looks. Columns are kept
+plain: texts and bytes with 64-bit offsets, dictionaries as their values (`storage_type`); `gather`
+gives the declared types back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,8 +26,8 @@ from ...core.arrays import Int64s
 from ...core.batch import take_column
 from ...core.errors import StateError
 from ...core.growing import GrowingList
-from ...state.column_index import storage_type
-from ...state.hash_columns import slices_of, validity_of
+from ..column_index import storage_type
+from ..hash_columns import slices_of, validity_of
 
 MAX_ROWS = 2**31 - 1
 """So that numbers of rows are int32."""
@@ -33,6 +35,9 @@ MAX_ROWS = 2**31 - 1
 BLOCK_BITS = 14
 BLOCK_ROWS = 1 << BLOCK_BITS
 """Rows whose texts lie in one piece: a multiple of 8, so that validity bits can be cut."""
+
+Frozen = Callable[[], pa.Array]
+"""Makes a column as it was when frozen, on any thread."""
 
 
 class _Column(Protocol):
@@ -44,7 +49,10 @@ class _Column(Protocol):
         """Values of the storage type; `valid` is false where the row is -1, None if none is."""
         ...
 
-    def stored(self) -> pa.Array | pa.ChunkedArray: ...
+    def freeze(self) -> Frozen: ...
+
+    @property
+    def nbytes(self) -> int: ...
 
 
 class _Validity:
@@ -66,8 +74,13 @@ class _Validity:
         found = self._bits.array[rows]
         return found if valid is None else found & valid
 
-    def bitmap(self) -> pa.Buffer | None:
-        return None if self._bits is None else bitmap(self._bits.used)
+    def freeze(self) -> npt.NDArray[np.bool_] | None:
+        """All of them as they are now; None if nothing is null."""
+        return None if self._bits is None else self._bits.used
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._bits is None else self._bits.array.nbytes
 
 
 class _Fixed:
@@ -93,9 +106,13 @@ class _Fixed:
         values = self._values.array.take(rows, mode="wrap")
         return self._made(len(rows), bitmap(self._valid.of(rows, valid)), values)
 
-    def stored(self) -> pa.Array:
-        values = self._values.used
-        return self._made(len(values), self._valid.bitmap(), values)
+    def freeze(self) -> Frozen:
+        values, valid = self._values.used, self._valid.freeze()
+        return lambda: self._made(len(values), bitmap(valid), values)
+
+    @property
+    def nbytes(self) -> int:
+        return self._values.array.nbytes + self._valid.nbytes
 
     def _made(self, count: int, nulls: pa.Buffer | None, values: npt.NDArray[Any]) -> pa.Array:
         buffer = pa.py_buffer(values.view(np.uint8))
@@ -112,6 +129,8 @@ class _Bytes:
         """All but the last are complete and are never written again."""
         self._used = 0
         """Bytes of the last block."""
+        self._shared = False
+        """Whether a freeze may look at the last block: it is only written behind what is there."""
         self._starts = GrowingList(np.int64)
         """Where in memory each block begins."""
         self._offsets = GrowingList(np.int64)
@@ -136,24 +155,25 @@ class _Bytes:
             self._kind, self._starts.array, self._offsets.array, BLOCK_BITS, rows, nulls
         )
 
-    def stored(self) -> pa.ChunkedArray:
-        chunks = []
-        offsets, nulls = self._offsets.used, self._valid.bitmap()
-        last = [self._blocks[-1][: self._used].copy()] if self._blocks else []
-        for number, block in enumerate([*self._blocks[:-1], *last]):
-            first = number * BLOCK_ROWS
-            count = min(BLOCK_ROWS, self._length - first)
-            ends = pa.py_buffer(offsets[first + number : first + number + count + 1])
-            bits = None if nulls is None else nulls.slice(first // 8)
-            buffers = [bits, ends, pa.py_buffer(block)]
-            chunks.append(pa.Array.from_buffers(self._kind, count, buffers))
-        return pa.chunked_array(chunks, type=self._kind)
+    def freeze(self) -> Frozen:
+        blocks, offsets, valid = list(self._blocks), self._offsets.used, self._valid.freeze()
+        length, kind, self._shared = self._length, self._kind, True
+        return lambda: _joined_blocks(kind, blocks, offsets, length, bitmap(valid))
+
+    @property
+    def nbytes(self) -> int:
+        blocks = sum(block.nbytes for block in self._blocks)
+        return blocks + self._offsets.array.nbytes + self._starts.array.nbytes + self._valid.nbytes
 
     def _begin(self) -> None:
         """A new block, with room for a little more than the one before has, which is complete."""
         if self._blocks:
-            self._blocks[-1].resize(self._used, refcheck=False)
+            if self._shared:
+                self._blocks[-1] = self._blocks[-1][: self._used].copy()
+            else:
+                self._blocks[-1].resize(self._used, refcheck=False)
             self._starts.used[-1] = self._blocks[-1].ctypes.data
+        self._shared = False
         self._blocks.append(np.empty(self._used * 17 // 16, dtype=np.uint8))
         self._used = 0
         self._starts.extend(1)
@@ -166,7 +186,7 @@ class _Bytes:
         if self._used > len(block):
             block = np.empty(max(self._used, len(block) * 3 // 2), dtype=np.uint8)
             block[:begin] = self._blocks[-1][:begin]
-            self._blocks[-1] = block
+            self._blocks[-1], self._shared = block, False
         block[begin : self._used] = data[offsets[0] : offsets[-1]]
         self._starts.used[-1] = block.ctypes.data
         self._offsets.append(offsets[1:] + (begin - offsets[0]))
@@ -195,12 +215,17 @@ class _Other:
             at = int(touched[0]) if len(touched) else 0
             local = pa.array(rows - starts[at], mask=None if valid is None else ~valid)
             return take_column(self._chunks[at], local)
-        return take_column(self.stored(), indices)
-
-    def stored(self) -> pa.Array:
         if len(self._chunks) > 1:
             self._chunks = [pa.concat_arrays(self._chunks)]
-        return self._chunks[0] if self._chunks else pa.array([], type=self._kind)
+        return take_column(self._chunks[0], indices)
+
+    def freeze(self) -> Frozen:
+        chunks, kind = list(self._chunks), self._kind
+        return lambda: pa.concat_arrays([pa.array([], type=kind), *chunks])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(chunk.nbytes for chunk in self._chunks)
 
 
 class Arena:
@@ -208,7 +233,7 @@ class Arena:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self.stored_schema = pa.schema([pa.field(f.name, _stored_type(f.type)) for f in schema])
+        self.stored_schema = stored_schema(schema)
         self._columns = [_column(kind) for kind in self.stored_schema.types]
         self._length = 0
 
@@ -221,8 +246,9 @@ class Arena:
             return
         if self._length + rows.num_rows > MAX_ROWS:
             raise StateError(
-                f"one subtask would keep {self._length + rows.num_rows} rows of one side of a join;"
-                f" {MAX_ROWS} are possible: raise the parallelism, or let rows expire (ttl)"
+                f"one subtask would keep {self._length + rows.num_rows} rows of columns "
+                f"{self.schema.names}; {MAX_ROWS} are possible: raise the parallelism, or let rows "
+                "expire (ttl)"
             )
         kinds = self.stored_schema.types
         for column, array, kind in zip(self._columns, rows.columns, kinds, strict=True):
@@ -234,17 +260,23 @@ class Arena:
         missing = rows < 0
         valid = ~missing if missing.any() else None
         chosen = range(len(self._columns)) if columns is None else columns
-        if valid is not None and not self._length:
+        if not self._length:
             return [pa.nulls(len(rows), self.schema.field(at).type) for at in chosen]
         return [
             _declared(self._columns[at].gather(rows, valid), self.schema.field(at).type)
             for at in chosen
         ]
 
-    def stored(self) -> list[pa.Array | pa.ChunkedArray]:
-        """All rows, of the types of `stored_schema`. They share the buffers and stay as they are
-        while the arena grows."""
-        return [column.stored() for column in self._columns]
+    def freeze(self) -> Callable[[], pa.RecordBatch]:
+        """Makes all rows that are here now, of `stored_schema`, later and on any thread. Nothing is
+        copied; the arena may grow meanwhile."""
+        columns, schema = [column.freeze() for column in self._columns], self.stored_schema
+        return lambda: pa.RecordBatch.from_arrays([made() for made in columns], schema=schema)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(column.nbytes for column in self._columns)
 
 
 def gathered(
@@ -255,8 +287,8 @@ def gathered(
     rows: Int64s,
     nulls: pa.Buffer | None,
 ) -> pa.Array:
-    """Texts or bytes of blocks (see `kernels.gather`), as `kind`: one with 64-bit offsets."""
-    from ..kernels.gather import gather_bytes, gather_ends
+    """Texts or bytes of blocks (see `gather_kernels`), as `kind`: one with 64-bit offsets."""
+    from ..gather_kernels import gather_bytes, gather_ends
 
     ends = np.empty(len(rows) + 1, dtype=np.int64)
     data = np.empty(gather_ends(offsets, bits, rows, ends), dtype=np.uint8)
@@ -282,6 +314,31 @@ def to_stored(data: pa.RecordBatch) -> pa.RecordBatch:
     schema = stored_schema(data.schema)
     arrays = [_plain(a, kind) for a, kind in zip(data.columns, schema.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def from_stored(data: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns in their declared types."""
+    arrays = [_declared(a, kind) for a, kind in zip(data.columns, schema.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _joined_blocks(
+    kind: pa.DataType,
+    blocks: list[npt.NDArray[np.uint8]],
+    offsets: Int64s,
+    length: int,
+    nulls: pa.Buffer | None,
+) -> pa.Array:
+    """The first `length` values of blocks, as they were frozen."""
+    chunks = [pa.array([], type=kind)]
+    for number, block in enumerate(blocks):
+        first = number * BLOCK_ROWS
+        count = min(BLOCK_ROWS, length - first)
+        ends = offsets[first + number : first + number + count + 1]
+        bits = None if nulls is None else nulls.slice(first // 8)
+        buffers = [bits, pa.py_buffer(ends), pa.py_buffer(block[: ends[-1]])]
+        chunks.append(pa.Array.from_buffers(kind, count, buffers))
+    return pa.concat_arrays(chunks)
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:

@@ -3,17 +3,19 @@
 Values lie in blocks of 1 << bits rows: those of block b from address `starts[b]` on, one behind the
 other. `offsets` has, for each block in turn, where its values begin in it and where the last ends.
 Who calls keeps the blocks alive. A row of -1 gives an empty value. The twin is a list
-comprehension, in tests/joins.
+comprehension, in tests/state.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...core.native import array_maker, int64, intrinsic, njit, uint8, void
-from .signatures import INTS, INTS_IN, OPTIONS
+from ..core.native import array_maker, intrinsic, njit, uint8, void
+from .hash_kernels import I64, fresh, frozen
 
-BYTES = uint8[::1]
+INTS, INTS_IN, BYTES = fresh(I64), frozen(I64), fresh(uint8)
+
+OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 AHEAD = 12
 """How many values ahead memory is asked for: it comes while these are copied."""
@@ -55,7 +57,7 @@ def fetch(typingctx: Any, address: Any) -> Any:
     return types.void(types.int64), generate
 
 
-@njit([int64(INTS_IN, int64, INTS_IN, INTS)], **OPTIONS)
+@njit([I64(INTS_IN, I64, INTS_IN, INTS)], **OPTIONS)
 def gather_ends(offsets: Any, bits: int, rows: Any, out: Any) -> int:
     """`out` (rows + 1 entries) becomes the ends of the gathered values; returns the last one."""
     total = 0
@@ -69,7 +71,7 @@ def gather_ends(offsets: Any, bits: int, rows: Any, out: Any) -> int:
     return total
 
 
-@njit([void(INTS_IN, INTS_IN, int64, INTS_IN, INTS_IN, BYTES)], **OPTIONS)
+@njit([void(INTS_IN, INTS_IN, I64, INTS_IN, INTS_IN, BYTES)], **OPTIONS)
 def gather_bytes(starts: Any, offsets: Any, bits: int, rows: Any, ends: Any, out: Any) -> None:
     """The bytes of the gathered values, to where `gather_ends` has put them."""
     for i in range(len(rows)):
