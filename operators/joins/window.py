@@ -22,11 +22,12 @@ from ...core.constants import CHUNK_BATCHES, LATE_DROPPED
 from ...core.errors import GraphError, StateError
 from ...core.joined_columns import NO_ROW
 from ...core.preload import preload
+from ...plan.slicing import Slicing
 from ...state.backend import COLUMN_STATE, BufferState
 from ...state.key_groups import key_groups_of
 from ...state.window_progress import WindowProgress
 from ..base import Operator, Steps
-from ..windows.slices import Slicing, runs_by_slice
+from ..windows.slices import runs_by_slice, slice_ends
 from .chunks import ChunkedOutput
 from .pairing import join_rows
 from .side import SIDES, JoinSide, SideLayouts, SideRows, all_valid, check_sides
@@ -104,7 +105,7 @@ class WindowJoinOperator(Operator):
             records = records.take(np.flatnonzero(records.valid))
             if not len(records):
                 return
-        order, runs = runs_by_slice(self._slicing.slice_ends(records.timestamps))
+        order, runs = runs_by_slice(slice_ends(self._slicing, records.timestamps))
         if order is not None:
             records = records.take(order)
         groups = key_groups_of(records.keys, self.ctx.max_parallelism)

@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.specs.windows import WindowSpec
+from ...api.windows.session_windows import SESSIONS
 from ...api.windows.time_windows import no_timestamp_error
 from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, take_column, to_columns
@@ -37,7 +38,7 @@ from ..base import Operator, Work, one_by_one, then
 from ..columns import fit_keys
 from ..slots.slot_kinds import runs_on_slots
 from ..windows.bounded_output import BoundedOutput
-from .gaps import SESSIONS, SessionAssigner, gaps_of
+from .gaps import SessionAssigner, gaps_of
 
 if TYPE_CHECKING:
     from .store import Fired, SessionStore

@@ -27,14 +27,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs.windows import COLUMN_FUNCTIONS, WindowSpec
+from ...api.specs.windows import WindowSpec
 from ...api.windows.time_windows import no_timestamp_error
 from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, take_column, take_rows, to_columns
 from ...core.constants import LATE_DROPPED
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.errors import TypeMismatchError
-from ...core.keys import FunctionKey
 from ...core.partials import (
     check_layout,
     key_part,
@@ -44,32 +43,17 @@ from ...core.partials import (
     split_layout,
 )
 from ...core.preload import preload
+from ...plan.slicing import Slicing
 from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
 from ..base import Operator, Steps, Work, one_by_one, then
 from ..columns import fit_keys
 from .firing_progress import FiringProgress
-from .slices import Slicing, runs_by_slice
-from .window_firing import AT_END, firing_of, slicing_of
+from .slices import runs_by_slice, slice_ends
 from .window_output import Fired, WindowOutput
 
 if TYPE_CHECKING:
     from .window_aggregates import PartialContents
-
-
-def make_columnar_window(spec: WindowSpec) -> Operator | None:
-    """The columnar operator for this spec; None when it needs the row path (other windows, triggers
-    or functions, keys that are Python functions)."""
-    if not isinstance(spec.function, COLUMN_FUNCTIONS) or isinstance(spec.key, FunctionKey):
-        return None
-    slicing, firing = slicing_of(spec.assigner), firing_of(spec)
-    if slicing is None or firing is None:
-        return None
-    if firing == AT_END:
-        return ColumnarWindowOperator(spec, slicing)
-    from .ticking_windows import TickingWindowOperator
-
-    return TickingWindowOperator(spec, slicing, firing)
 
 
 class Arguments(Protocol):
@@ -264,7 +248,7 @@ class ColumnarWindowOperator(Operator):
         """Fold records whose key groups have fired up to `watermark`."""
         if not self._event_time:
             timestamps = np.maximum(timestamps, watermark + 1)
-        order, runs = runs_by_slice(self._slicing.slice_ends(timestamps))
+        order, runs = runs_by_slice(slice_ends(self._slicing, timestamps))
         if order is not None:
             at = pa.array(order)
             keys, inputs = take_rows(keys, at), [take_column(array, at) for array in inputs]

@@ -14,7 +14,6 @@ null, and its event time is the greatest there is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,13 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.specs.windows import WindowSpec
-from ...api.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from ...api.windows.time_windows import GlobalWindows
-from ...api.windows.triggers import CountTrigger, PurgingTrigger
 from ...core.arrays import Int64s, Slots
 from ...core.batch import Batch, take_column, to_columns
 from ...core.elements import MAX_TIMESTAMP
 from ...core.preload import preload
+from ...plan.window_forms import Counting
 from ...state.backend import COLUMN_STATE, AccColumn, ColumnTable
 from ...state.window_progress import WindowProgress
 from ..base import Operator, Work
@@ -41,44 +38,6 @@ if TYPE_CHECKING:
 
 SEEN = "seen"
 """Accumulator column: records of the key so far."""
-
-
-@dataclass(frozen=True)
-class Counting:
-    """Windows of `size` records that start every `slide`; `purge`: emptied when they fire."""
-
-    size: int
-    slide: int
-    purge: bool = True
-
-    @property
-    def lanes(self) -> int:
-        return -(-self.size // self.slide)
-
-
-def counting_of(spec: WindowSpec) -> Counting | None:
-    """What the assigner and trigger mean; None if they are not of these forms."""
-    match spec.assigner:
-        case CountTumblingWindowAssigner(size):
-            counting = Counting(size, size)
-        case CountSlidingWindowAssigner(size, slide):
-            counting = Counting(size, slide)
-        case GlobalWindows():
-            return _triggered(spec)
-        case _:
-            return None
-    default = PurgingTrigger(CountTrigger(counting.size))
-    return counting if spec.trigger in (None, default) else None
-
-
-def _triggered(spec: WindowSpec) -> Counting | None:
-    match spec.trigger:
-        case CountTrigger(count):
-            return Counting(count, count, purge=False)
-        case PurgingTrigger(CountTrigger(count)):
-            return Counting(count, count)
-        case _:
-            return None
 
 
 class CountedWindowOperator(Operator):

@@ -29,23 +29,14 @@ import pyarrow as pa
 from ...api.specs.windows import WindowSpec
 from ...core.arrays import Int64s, Slots
 from ...core.batch import Batch, take_column
-from ..base import Operator, Steps, Work
+from ...plan.slicing import CumulateSlicing, Slicing
+from ...plan.window_forms import PaneRule
+from ..base import Steps, Work
 from ..slots.slot_kinds import runs_on_slots
 from .bounded_output import BoundedOutput
 from .columnar_windows import Arguments, ColumnarWindowOperator
-from .pane_rules import PaneRule, rule_of
 from .panes import NEVER, SEEN, TICK, WINDOW, PaneStore
-from .slices import CumulateSlicing, Slicing, runs_by_slice
-from .window_firing import slicing_of
-
-
-def make_pane_window(spec: WindowSpec) -> Operator | None:
-    """The operator for this spec; None if its windows or trigger are others."""
-    slicing, rule = slicing_of(spec.assigner), rule_of(spec)
-    if slicing is None or rule is None or not runs_on_slots(spec.function):
-        return None
-    return PaneWindowOperator(spec, slicing, rule)
-
+from .slices import runs_by_slice, slice_ends
 
 _NO_ROWS: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
@@ -160,7 +151,7 @@ class PaneWindowOperator(ColumnarWindowOperator):
     ) -> tuple[Int64s | None, Int64s, npt.NDArray[np.int64]]:
         """(rows, the end of a window that each is in, late rows), in order of the rows and, for
         one row, as the row path goes through its windows. None: all rows, each in one window."""
-        order, runs = runs_by_slice(self._slicing.slice_ends(timestamps))
+        order, runs = runs_by_slice(slice_ends(self._slicing, timestamps))
         late: list[npt.NDArray[np.int64]] = []
         parts: list[tuple[npt.NDArray[np.int64], int]] = []
         for end, start, stop in runs:

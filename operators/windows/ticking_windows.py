@@ -26,11 +26,11 @@ from ...api.specs.windows import WindowSpec
 from ...core.arrays import Int64s
 from ...core.batch import take_rows
 from ...core.elements import MAX_TIMESTAMP
+from ...plan.slicing import Slicing
+from ...plan.window_forms import Firing
 from ...state.backend import AccColumn
 from ..base import Steps, Work
 from .columnar_windows import Arrivals, ColumnarWindowOperator
-from .slices import Slicing
-from .window_firing import Firing
 from .window_output import Fired
 
 TICK = "tick"

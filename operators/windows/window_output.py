@@ -14,9 +14,9 @@ from ...core.batch import ColumnBatch, take_rows
 from ...core.constants import CHUNK_BATCHES, END, START
 from ...core.errors import GraphError
 from ...core.keys import ConstantKey
+from ...plan.slicing import Slicing
 from ...state.key_groups import key_groups_of
 from ..base import OperatorContext, Output, Pause, Steps
-from .slices import Slicing
 
 ALL_GROUPS = -1
 

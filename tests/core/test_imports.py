@@ -17,7 +17,7 @@ import strom
 from strom.operators import registry
 
 ROOT = Path(strom.__file__).parent
-FOLDERS = ("api", "core", "operators", "state")
+FOLDERS = ("api", "core", "operators", "plan", "state")
 
 Arrow = tuple[str, str]
 """Two modules, named from the root: the first imports the second."""
