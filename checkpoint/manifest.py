@@ -18,7 +18,7 @@ from ..core.ids import CheckpointId, OperatorId
 from . import manifest_json
 from .handles import FileHandle, OperatorSnapshot, SubtaskSnapshot
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ is installed: half a second and 40 MB in each task.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,21 @@ Slots = npt.NDArray[np.int64]
 
 Groups = npt.NDArray[np.int32]
 """Key groups, one per row."""
+
+Storage = Literal["int64", "float64"]
+"""What kernels hold numbers as."""
+
+
+def storage(kind: pa.DataType) -> Storage | None:
+    """The numpy type that holds values of this Arrow type in order, None if none does."""
+    if pa.types.is_floating(kind):
+        return "float64"
+    if pa.types.is_integer(kind) and not kind.equals(pa.uint64()):
+        return "int64"
+    if pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
+        return None if pa.types.is_interval(kind) else "int64"
+    return None
+
 
 _WORDS: dict[pa.DataType, str] = {
     pa.int8(): "i1",

@@ -7,7 +7,7 @@ way back restores the column's type exactly. Other types are not numbers: `stora
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.arrays import Bools, numpy_of
+from ..core.arrays import Storage as Storage
+from ..core.arrays import storage as storage
 from ..core.batch import ColumnBatch
 from ..core.errors import TypeMismatchError
 from ..core.key_types import widened
@@ -23,21 +25,8 @@ from ..core.keys import KeySelector
 if TYPE_CHECKING:
     import polars as pl
 
-Storage = Literal["int64", "float64"]
-
 NO_NULLS: Bools = np.empty(0, dtype=np.bool_)
 """The validity of a column without nulls, as kernels take it."""
-
-
-def storage(kind: pa.DataType) -> Storage | None:
-    """The numpy type that holds values of this Arrow type in order, None if none does."""
-    if pa.types.is_floating(kind):
-        return "float64"
-    if pa.types.is_integer(kind) and not kind.equals(pa.uint64()):
-        return "int64"
-    if pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
-        return None if pa.types.is_interval(kind) else "int64"
-    return None
 
 
 def to_numbers(array: pa.Array, held: Storage) -> tuple[npt.NDArray[Any], Bools]:

@@ -7,6 +7,7 @@ from importlib import import_module
 
 from ..api.specs.records import OperatorSpec
 from ..core.errors import GraphError
+from ..engine.graph.implementation import Implementation
 from .base import Operator
 
 _OPERATORS: dict[str, tuple[str, str]] = {
@@ -39,11 +40,21 @@ _OPERATORS: dict[str, tuple[str, str]] = {
 """Spec class name -> module of this package, and the class or factory taking the spec."""
 
 
-def build_operator(spec: OperatorSpec) -> Operator:
-    """The operator that runs `spec`, not yet set up."""
+FORMED = frozenset({"LocalCombineSpec", "RollingSpec", "WindowSpec"})
+"""Those whose factory is also given the form of the implementation that plan chose."""
+
+
+def build_operator(spec: OperatorSpec, implementation: Implementation | None = None) -> Operator:
+    """The operator that runs `spec` as it was planned, not yet set up. `implementation` None: as
+    plan would say, for operators that stand in no graph."""
     try:
         module, factory = _OPERATORS[type(spec).__name__]
     except KeyError:
         raise GraphError(f"no operator runs a {type(spec).__name__}") from None
-    operator: Operator = getattr(import_module(f".{module}", __package__), factory)(spec)
+    make = getattr(import_module(f".{module}", __package__), factory)
+    operator: Operator
+    if implementation is not None and type(spec).__name__ in FORMED:
+        operator = make(spec, implementation.form)
+    else:
+        operator = make(spec)
     return operator

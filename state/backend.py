@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -31,31 +31,19 @@ from .descriptors import (
     ValueStateDescriptor,
 )
 from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
+from .stored import KEY_GROUP as KEY_GROUP
+from .stored import AccColumn as AccColumn
+from .stored import StateTable as StateTable
+from .stores import CountedFace, RowsFace, SeenFace
 
 if TYPE_CHECKING:
+    from .rows.chunks import KeysOf, RowChunks
+    from .rows.format import GroupsOf
+    from .rows.log import RowLog
     from .value_store import Values
 
 COLUMN_STATE = ("state.hash_kernels", "state.index_kernels")
 """Modules that every operator preloads that keeps state by key columns."""
-
-KEY_GROUP = "__key_group"
-"""First column of every keyed StateTable: int32, ascending."""
-
-
-@dataclass(frozen=True)
-class StateTable:
-    """One state of one operator's subtask, as Arrow. `data` starts with KEY_GROUP (keyed state
-    only).
-
-    `kind` says which face wrote it ("value", "list", "map", "reducing", "aggregating", "timers",
-    "table", "entries", "rows", "buffer"); `metadata` whatever that face needs to read it back (text
-    only).
-    """
-
-    name: str
-    kind: str
-    data: pa.Table
-    metadata: dict[str, str] = field(default_factory=dict)
 
 
 class KeyedSnapshot(ABC):
@@ -64,7 +52,8 @@ class KeyedSnapshot(ABC):
 
     @abstractmethod
     def tables(self) -> Iterable[StateTable]:
-        """Encode. Each table is sorted by KEY_GROUP (stable: insertion order within a group)."""
+        """Encode, once: what has been read is let go. Each table is sorted by KEY_GROUP (stable:
+        insertion order within a group)."""
 
 
 class NoSnapshot(KeyedSnapshot):
@@ -72,19 +61,6 @@ class NoSnapshot(KeyedSnapshot):
 
     def tables(self) -> Iterable[StateTable]:
         return ()
-
-
-@dataclass(frozen=True)
-class AccColumn:
-    """A column of numbers per slot: numpy dtype name and the value of a new slot.
-
-    Numbers that have to lie in one cache line are a column of dtype "V<bytes>", initially 0 (None:
-    anything); `words` names those of its 8-byte words that are state, int64 in snapshots."""
-
-    name: str
-    dtype: str
-    initial: float | int | bool | None = 0
-    words: tuple[str | None, ...] = ()
 
 
 class ColumnTable(ABC):
@@ -119,6 +95,11 @@ class ColumnTable(ABC):
     @abstractmethod
     def keys(self) -> pa.RecordBatch:
         """The keys in slot order, len(self) rows, with the schema given to `table`."""
+
+    def freeze_keys(self) -> Callable[[], list[pa.Array]]:
+        """`keys` as they are now, made later, on any thread: columns of their storage types."""
+        columns = self.keys().columns
+        return lambda: columns
 
     @abstractmethod
     def take_keys(self, slots: Slots) -> list[pa.Array]:
@@ -333,6 +314,45 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def buffer(self, name: str, schema: pa.Schema) -> BufferState: ...
+
+    @abstractmethod
+    def rows(
+        self,
+        name: str,
+        schema: pa.Schema,
+        keys: Sequence[int],
+        numbers: Sequence[AccColumn] = (),
+        ordered: bool = True,
+    ) -> RowsFace:
+        """Rows kept whole at positions that are used again; those restored are in it. `keys`: the
+        columns that decide a row's key group. `ordered`: restored in order of arrival."""
+
+    @abstractmethod
+    def counted_values(
+        self, name: str, keys: pa.Schema, kind: pa.DataType, views: int
+    ) -> CountedFace:
+        """Values of the slots of a table with these keys, with how often each is there."""
+
+    @abstractmethod
+    def seen_values(self, name: str, keys: pa.Schema, kind: pa.DataType, views: int) -> SeenFace:
+        """The same where values only come, in less memory. It restores what `counted_values` of
+        the name stored, and the other way round, with counts of one."""
+
+    @abstractmethod
+    def log(
+        self,
+        name: str,
+        schema: pa.Schema,
+        groups_of: GroupsOf,
+        numbers: Sequence[AccColumn] = (),
+        marks: Sequence[AccColumn] = (),
+    ) -> RowLog:
+        """Rows numbered as they arrive; those restored are in it, those of a key in order of
+        arrival. `numbers`: given with each row and never changed; `marks`: may be written."""
+
+    @abstractmethod
+    def chunks(self, name: str, schema: pa.Schema, keys_of: KeysOf) -> RowChunks:
+        """Rows that are needed until a time of theirs has passed; those restored are in it."""
 
     @abstractmethod
     def snapshot(self) -> KeyedSnapshot:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ..core.arrays import Slots
 from ..core.batch import take_table
+from ..core.errors import StateError
 from .backend import AccColumn, EntryState, StateTable
 from .key_groups import group_order, key_groups_of
 from .key_index import Frozen
@@ -111,7 +112,11 @@ class MemoryEntryTable(NumberedTable, EntryState):
 
     def check_same(self, keys: pa.Schema, columns: Sequence[AccColumn], owner: str) -> None:
         """Asking again for the name must mean the same entries."""
-        assert (keys, tuple(columns), owner) == self._declared
+        if (keys, tuple(columns), owner) != self._declared:
+            raise StateError(
+                f"entries '{self._name}' are declared as {self._declared}, and are asked for as "
+                f"{(keys, tuple(columns), owner)}"
+            )
 
     @property
     def nbytes(self) -> int:

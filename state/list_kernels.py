@@ -4,7 +4,7 @@ A list is known by its last value; `before[value]` is the one ahead of it, -1 at
 `opened[value]`, good for the last value of a list, a value towards the start: the start itself, or
 one that has been put behind another list since, from the end of which it goes on (`_start`). Values
 are never unchained: a list may be the beginning of several others. Twins in
-`operators.kernels.reference_lists`.
+`reference_lists`.
 """
 
 from __future__ import annotations

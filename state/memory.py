@@ -39,7 +39,13 @@ from .row_tables import freeze, thaw
 from .timers import MemoryTimerQueue
 
 if TYPE_CHECKING:
+    from .counted_values import CountedValues
     from .entry_table import MemoryEntryTable
+    from .rows.chunks import KeysOf, RowChunks
+    from .rows.format import GroupsOf
+    from .rows.log import RowLog
+    from .rows.slab import RowTable
+    from .seen_values import SeenValues
     from .table_state import MemoryTableState
     from .value_store import Values
 
@@ -174,7 +180,7 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
 
         state = self._whole(name, "table", make)
         table = cast(MemoryTableState, state)
-        table.check_same(keys, columns)
+        table.check_same(keys, columns, key_columns)
         return table
 
     def entries(
@@ -199,6 +205,72 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
         buffer = cast(MemoryBufferState, state)
         buffer.check_same(schema)
         return buffer
+
+    def rows(
+        self,
+        name: str,
+        schema: pa.Schema,
+        keys: Sequence[int],
+        numbers: Sequence[AccColumn] = (),
+        ordered: bool = True,
+    ) -> RowTable:
+        from .rows.slab import RowTable
+
+        def make() -> RowTable:
+            return RowTable(name, schema, keys, numbers, ordered)
+
+        rows = cast(RowTable, self._whole(name, "rows", make))
+        rows.check_same(schema, keys, numbers, ordered)
+        return rows
+
+    def counted_values(
+        self, name: str, keys: pa.Schema, kind: pa.DataType, views: int
+    ) -> CountedValues:
+        from .counted_values import CountedValues
+
+        def make() -> CountedValues:
+            return CountedValues(name, keys, kind, views)
+
+        values = cast(CountedValues, self._whole(name, "values", make))
+        values.check_same(CountedValues, keys, kind, views)
+        return values
+
+    def seen_values(self, name: str, keys: pa.Schema, kind: pa.DataType, views: int) -> SeenValues:
+        from .seen_values import SeenValues
+
+        def make() -> SeenValues:
+            return SeenValues(name, keys, kind, views)
+
+        values = cast(SeenValues, self._whole(name, "values", make))
+        values.check_same(SeenValues, keys, kind, views)
+        return values
+
+    def log(
+        self,
+        name: str,
+        schema: pa.Schema,
+        groups_of: GroupsOf,
+        numbers: Sequence[AccColumn] = (),
+        marks: Sequence[AccColumn] = (),
+    ) -> RowLog:
+        from .rows.log import RowLog
+
+        def make() -> RowLog:
+            return RowLog(name, schema, groups_of, numbers, marks)
+
+        log = cast(RowLog, self._whole(name, "rows", make))
+        log.check_same(schema, numbers, marks)
+        return log
+
+    def chunks(self, name: str, schema: pa.Schema, keys_of: KeysOf) -> RowChunks:
+        from .rows.chunks import RowChunks
+
+        def make() -> RowChunks:
+            return RowChunks(name, schema, keys_of, self.max_parallelism)
+
+        chunks = cast(RowChunks, self._whole(name, "rows", make))
+        chunks.check_same(schema)
+        return chunks
 
     def snapshot(self) -> MemorySnapshot:
         parts: list[Freeze] = []

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ..core.arrays import Slots
 from ..core.errors import StateError
 from ..core.growing import Growing
-from .backend import AccColumn
+from .stored import AccColumn
 
 BLOCK_BITS = 4
 """16 slots."""
@@ -57,6 +57,8 @@ class FrozenColumns:
         self.count = count
         self.lock = Lock()
         """Held while blocks are copied, and while the live arrays are moved."""
+        self._reading = Lock()
+        """Held while `arrays` makes the copies: the next freeze may ask for them, too."""
         self._flags = flags
         self._live: dict[str, Growing] | None = dict(live)
         """None when all is copied."""
@@ -71,16 +73,11 @@ class FrozenColumns:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The columns, `count` entries each; any thread may ask. They are not written any more."""
-        if self._live is None:
-            return self._copies
-        live, pending = self._live, np.empty(CHUNK_BLOCKS, dtype=np.int64)
-        copies = {name: np.empty(self.count, held.array.dtype) for name, held in live.items()}
-        for first in range(0, len(self._flags), CHUNK_BLOCKS):
-            with self.lock:
-                self._copy(first, min(first + CHUNK_BLOCKS, len(self._flags)), pending, copies)
-        self._put_saved(copies)
-        self._copies, self._live = copies, None
-        return copies
+        with self._reading:
+            if self._live is not None:
+                self._copies = self._copy_all(self._live)
+                self._live = None
+        return self._copies
 
     def save(self, blocks: npt.NDArray[np.int64]) -> None:
         """Copy these blocks, which are not marked PENDING any more, before they are written. With
@@ -96,6 +93,15 @@ class FrozenColumns:
             end = self.count * held.array.dtype.itemsize
             pack_blocks(blocks, width, end, held.array.view(np.uint8), packed[name])
         self._saved.append((blocks, packed))
+
+    def _copy_all(self, live: dict[str, Growing]) -> dict[str, npt.NDArray[Any]]:
+        pending = np.empty(CHUNK_BLOCKS, dtype=np.int64)
+        copies = {name: np.empty(self.count, held.array.dtype) for name, held in live.items()}
+        for first in range(0, len(self._flags), CHUNK_BLOCKS):
+            with self.lock:
+                self._copy(first, min(first + CHUNK_BLOCKS, len(self._flags)), pending, copies)
+        self._put_saved(copies)
+        return copies
 
     def _copy(
         self,

@@ -135,6 +135,9 @@ class MemoryColumnTable(ColumnTable):
         columns = [as_declared(column, kind) for column, kind in pairs]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
+    def freeze_keys(self) -> Frozen:
+        return self._index.freeze()
+
     def take_keys(self, slots: Slots) -> list[pa.Array]:
         pairs = zip(self._index.take(slots), self._types, strict=True)
         return [as_declared(column, kind) for column, kind in pairs]

@@ -68,13 +68,21 @@ class MemoryTableState(TableState):
             needed = 1 << max(0, len(table) - 1).bit_length()
             self._room = min(max(needed, FIRST_SLOTS), _MOST_ROOM)
 
-    def check_same(self, schema: pa.Schema, accumulators: Sequence[AccColumn]) -> None:
+    def check_same(
+        self, schema: pa.Schema, accumulators: Sequence[AccColumn], key_columns: int | None
+    ) -> None:
         """Asking again for the name must mean the same table."""
         if schema != self._schema or tuple(accumulators) != self._accumulators:
             raise StateError(
                 f"table state '{self._name}' has keys {text_of(self._schema)} and accumulators "
                 f"{list(self._accumulators)}; it is asked for with keys {text_of(schema)} and "
                 f"accumulators {list(accumulators)}"
+            )
+        width = len(schema) if key_columns is None else key_columns
+        if width != self._key_columns:
+            raise StateError(
+                f"table state '{self._name}' has {self._key_columns} key columns that decide the "
+                f"key group; it is asked for with {width}"
             )
 
     def freeze(self, name: str) -> TableFreeze:

@@ -257,6 +257,9 @@ class OperatorHarness:
             self._in_state = next(work) is IN_STATE
         except StopIteration:
             self._work = None
+        except BaseException:  # a task would end here; what is left of the work is no more
+            self._work = None
+            raise
 
     def advance_processing_time(self, now_ms: int) -> None:
         """Move the clock to `now_ms`, calling the operator at each time it asked for on the way."""

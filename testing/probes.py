@@ -59,6 +59,10 @@ class CollectProbe:
         return self._sinks
 
     def graph(self, config: JobConfig) -> JobGraph:
+        return self.environment(config).get_job_graph("equivalence")
+
+    def environment(self, config: JobConfig) -> StreamExecutionEnvironment:
+        """A new one, with the pipeline and its sinks."""
         env = StreamExecutionEnvironment.get_execution_environment(config)
         built = self._build(env)
         ends = built if isinstance(built, Mapping) else {"": built}
@@ -67,7 +71,7 @@ class CollectProbe:
             sink = end if isinstance(end, DataStreamSink) else end.sink_to(CollectSink())
             sink.name(f"Sink: Collect {name}".strip()).uid(uid)
             self._sinks[name] = uid_operator_id(uid)
-        return env.get_job_graph("equivalence")
+        return env
 
     def output(self, published: Published) -> list[Any]:
         records: list[Any] = []

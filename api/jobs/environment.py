@@ -21,9 +21,9 @@ from ...engine.graph.model import JobGraph, StreamGraph
 from ...engine.graph.shipping import check_serialisable
 from ...engine.graph.stream_graph import build_stream_graph
 from ...engine.graph.transformation import Input, Transformation
+from ...plan.known_columns import foretell
+from ...plan.program import plan
 from ..functions.validation import require_positive
-from ..rewrites.kept_partitions import keep_partitions
-from ..rewrites.local_combining import combine_locally
 from ..specs.records import OperatorSpec
 from ..types.durations import Interval, to_ms, to_timedelta
 from .host import Host, JobClient, JobExecutionResult, open_host
@@ -148,15 +148,16 @@ class Environment:
         """What has been written so far; GraphError if it is not runnable."""
         name = job_name or DEFAULT_JOB_NAME
         graph = build_stream_graph(self._transformations, name, self.get_config())
-        return combine_locally(keep_partitions(graph))
+        return plan(graph)
 
     def get_job_graph(self, job_name: str | None = None) -> JobGraph:
         return build_job_graph(self.get_stream_graph(job_name))
 
     def explain(self, format: ExplainFormat = "text", level: GraphLevel = "job") -> str:
         """The program as text, a Mermaid flowchart or JSON; of operators ("stream"), of chains
-        ("job") or of subtasks ("execution")."""
-        stream = self.get_stream_graph()
+        ("job") or of subtasks ("execution"). Each operator is shown with what it runs as and, where
+        there is a faster form, why it was not taken."""
+        stream = foretell(self.get_stream_graph())
         match level:
             case "stream":
                 description = describe(stream)

@@ -62,7 +62,8 @@ class KeyedJoins(Keyed[Out]):
         passes the window's end; records that come later than that are dropped and counted.
 
         `window`: tumbling or sliding event-time windows."""
-        if not isinstance(window, (TumblingEventTimeWindows, SlidingEventTimeWindows)):
+        # A subclass may assign otherwise.
+        if type(window) not in (TumblingEventTimeWindows, SlidingEventTimeWindows):
             raise ConfigurationError(
                 "window_join: give TumblingEventTimeWindows or SlidingEventTimeWindows, not "
                 f"{window!r}; other windows have no end that both sides share"

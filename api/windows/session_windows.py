@@ -112,3 +112,9 @@ class DynamicEventTimeSessionWindows(_DynamicGap, OverEventTime):
 
 class DynamicProcessingTimeSessionWindows(_DynamicGap, OverProcessingTime):
     """Sessions over the clock whose gap depends on the record."""
+
+
+DYNAMIC = (DynamicEventTimeSessionWindows, DynamicProcessingTimeSessionWindows)
+"""Those with a gap for each record."""
+
+SESSIONS = (EventTimeSessionWindows, ProcessingTimeSessionWindows, *DYNAMIC)

@@ -393,23 +393,23 @@ class JobMaster:
     # --- bookkeeping -------------------------------------------------------------------------
 
     def _next_tick_ms(self) -> int | None:
-        wishes: list[int | None] = []
+        times: list[int | None] = []
         if self._life.step is Step.RUNNING:
-            wishes.append(self._checkpoints.next_tick_ms())
+            times.append(self._checkpoints.next_tick_ms())
         if self._running is not None:
-            wishes.append(self._running.next_tick_ms())
+            times.append(self._running.next_tick_ms())
         if self._life.step is Step.WAITING:
             if self._life.status is not JobStatus.RESTARTING:
-                wishes.append(self._give_up_ms)
+                times.append(self._give_up_ms)
             elif not self._checkpoints.storing:
-                wishes.append(self._failures.restart_at_ms)
-        return min((wish for wish in wishes if wish is not None), default=None)
+                times.append(self._failures.restart_at_ms)
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def _answer(self, *parts: Actions) -> Actions:
-        """The actions of this event, with a TickAt if the next wish is not announced."""
+        """The actions of this event, with a TickAt if the next time is not announced."""
         actions = tuple(action for part in parts for action in part)
-        wish = self._next_tick_ms()
-        if wish is None or wish == self._announced_ms:
+        time_ms = self._next_tick_ms()
+        if time_ms is None or time_ms == self._announced_ms:
             return actions
-        self._announced_ms = wish
-        return (*actions, TickAt(wish))
+        self._announced_ms = time_ms
+        return (*actions, TickAt(time_ms))

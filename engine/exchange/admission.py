@@ -54,7 +54,7 @@ class Arrival:
                 raise AuthenticationError("the peer does not read")
 
 
-class Doorman:
+class Admission:
     """Accepts, lets peers prove themselves, and hands those that did to `proved(arrival)`.
 
     That callee either takes the socket (`release`), answers and drops it (`turn_away`), or leaves

@@ -21,7 +21,7 @@ from ...core.elements import Element
 from ...core.errors import AuthenticationError, ConfigurationError, TransportError
 from ...core.ids import ChannelId, TaskId
 from ..graph.model import Channel
-from .admission import Arrival, Doorman
+from .admission import Admission, Arrival
 from .codec import decode
 from .connections import Connection, IncomingConnection, OutgoingConnection, say_goodbye
 from .dialing import Dialer
@@ -67,9 +67,9 @@ class SocketEndpoint:
         """Why a connection broke; every pump raises it until the next `connect`."""
         self._listener = Listener(config.bind_host)
         self._selector = selectors.DefaultSelector()
-        self._doorman = Doorman(secret, self._selector, self._clock, self._on_proved)
+        self._admission = Admission(secret, self._selector, self._clock, self._on_proved)
         for listening in self._listener.sockets:
-            accept = self._doorman.on_listening(listening)
+            accept = self._admission.on_listening(listening)
             self._selector.register(listening, READ, accept)
         self._wake_lock = threading.Lock()
         self._waker, self._woken = socket.socketpair()
@@ -104,7 +104,7 @@ class SocketEndpoint:
     @property
     def rejected_handshakes(self) -> int:
         """Connections that could not prove that they belong to the job."""
-        return self._doorman.rejected
+        return self._admission.rejected
 
     def connect(self, wiring: Wiring) -> None:
         if self._closed:
@@ -117,7 +117,7 @@ class SocketEndpoint:
             self._expected.setdefault(channel.source, []).append(channel)
         for channel in wiring.outputs:
             self._add_output(channel, wiring)
-        for arrival in self._doorman.parked():
+        for arrival in self._admission.parked():
             self._on_proved(arrival)
 
     def _add_output(self, channel: Channel, wiring: Wiring) -> None:
@@ -164,19 +164,19 @@ class SocketEndpoint:
         hello = arrival.hello
         assert hello is not None
         if hello.receiver != self._task:
-            self._doorman.turn_away(arrival, Verdict.MISDIRECTED)
+            self._admission.turn_away(arrival, Verdict.MISDIRECTED)
         elif hello.attempt < self._attempt:
-            self._doorman.turn_away(arrival, Verdict.STALE)
+            self._admission.turn_away(arrival, Verdict.STALE)
         elif hello.attempt == self._attempt:
             if hello.sender not in self._expected:
-                self._doorman.turn_away(arrival, Verdict.MISDIRECTED)
+                self._admission.turn_away(arrival, Verdict.MISDIRECTED)
             elif hello.sender in self._incoming:
-                self._doorman.turn_away(arrival, Verdict.DUPLICATE)
+                self._admission.turn_away(arrival, Verdict.DUPLICATE)
             else:
                 self._admit(arrival, hello.sender)
 
     def _admit(self, arrival: Arrival, sender: TaskId) -> None:
-        self._doorman.release(arrival)
+        self._admission.release(arrival)
         stream = FrameStream(arrival.socket, self._meter)
         stream.queue([arrival.handshake.answer(Verdict.ACCEPTED)])
         connection = IncomingConnection(
@@ -234,7 +234,7 @@ class SocketEndpoint:
         events = self._selector.select(wait)
         for key, mask in events:
             moved |= key.data(mask)
-        if self._dialers or self._doorman.strangers:
+        if self._dialers or self._admission.strangers:
             moved |= self._tick()
         if events or wait:
             moved |= self._send()
@@ -247,7 +247,7 @@ class SocketEndpoint:
         moved = False
         for dialer in list(self._dialers.values()):
             moved |= dialer.tick()
-        self._doorman.tick()
+        self._admission.tick()
         return moved
 
     def _patience(self, timeout: float) -> float:
@@ -257,7 +257,7 @@ class SocketEndpoint:
         now = self._clock.monotonic()
         waits = [timeout]
         waits += [dialer.due() - now for dialer in self._dialers.values()]
-        if (stranger := self._doorman.due()) is not None:
+        if (stranger := self._admission.due()) is not None:
             waits.append(stranger - now)
         if (flush := self.next_flush()) is not None:
             waits.append(flush)
@@ -365,7 +365,7 @@ class SocketEndpoint:
                 return
             self._closed = True
         self._drop_attempt()
-        self._doorman.close()
+        self._admission.close()
         self._listener.close()
         self._selector.close()
         self._waker.close()

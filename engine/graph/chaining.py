@@ -116,6 +116,7 @@ def _vertex(
             is_source=node.is_source,
             is_sink=node.is_sink,
             description=node.description,
+            implementation=node.implementation,
         )
         for node in members
     )

@@ -6,6 +6,12 @@ All three levels share one shape:
         {"id": str, "name": str, "kind": "source" | "sink" | "source+sink" | "operator",
          "parallelism": int, ..., "inputs": [{"from": str, "ship": str, "tag": str | None,
          "port": int}], "operators": [{...}]  (job level)}]}
+
+Operators (nodes of the stream level, "operators" of the job level) have "implementation", None
+where nothing was planned:
+
+    {"kind": "kernel" | "batches" | "rows" | "kernel or rows", "name": str,
+     "why_not": str | None, "remarks": [str]}
 """
 
 from __future__ import annotations
@@ -14,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from .implementation import Implementation
 from .model import (
     ChainedOperator,
     Custom,
@@ -70,6 +77,7 @@ def _stream_node(node: StreamNode, inputs: list[Description]) -> Description:
         "kind": _kind(node.is_source, node.is_sink),
         "spec": type(node.spec).__name__,
         "description": node.description,
+        "implementation": _implementation(node.implementation),
         "uid": node.uid,
         "parallelism": node.parallelism,
         "max_parallelism": node.max_parallelism,
@@ -108,7 +116,19 @@ def _operator(operator: ChainedOperator) -> Description:
         "kind": _kind(operator.is_source, operator.is_sink),
         "spec": type(operator.spec).__name__,
         "description": operator.description,
+        "implementation": _implementation(operator.implementation),
         "feeds": [e.target for e in operator.inner],
+    }
+
+
+def _implementation(made: Implementation | None) -> Description | None:
+    if made is None:
+        return None
+    return {
+        "kind": made.kind,
+        "name": made.name,
+        "why_not": made.why_not,
+        "remarks": list(made.remarks),
     }
 
 
@@ -165,23 +185,42 @@ def to_text(description: Mapping[str, Any]) -> str:
         facts = [] if node["kind"] == "operator" else [node["kind"]]
         facts.append(f"parallelism {node['parallelism']}")
         lines.append(f"{node['id']}  {node['name']}  [{', '.join(facts)}]")
-        details = [f"from {_edge_text(edge)}" for edge in node["inputs"]]
+        details = [[f"from {_edge_text(edge)}"] for edge in node["inputs"]]
         details += _operator_lines(node.get("operators", []))
         if node.get("description"):
-            details.append(node["description"])
-        for i, detail in enumerate(details):
-            lines.append(f"   {'└─' if i == len(details) - 1 else '├─'} {detail}")
+            details.append([node["description"]])
+        if node.get("implementation"):
+            details.append(_made(node["implementation"]))
+        for i, (detail, *below) in enumerate(details):
+            last = i == len(details) - 1
+            lines.append(f"   {'└─' if last else '├─'} {detail}")
+            lines += [f"   {' ' if last else '│'}     {line}" for line in below]
     return "\n".join(lines)
 
 
-def _operator_lines(operators: list[Description]) -> list[str]:
-    """Nothing for a chain of one undescribed operator: the node's name says it all."""
+def _operator_lines(operators: list[Description]) -> list[list[str]]:
+    """A line for each operator and those below it. Nothing for a chain of one operator of which
+    there is nothing to say but the node's name."""
     if len(operators) == 1 and not operators[0]["description"]:
-        return []
-    return [
-        f"runs {o['name']}" + (f": {o['description']}" if o["description"] else "")
-        for o in operators
-    ]
+        made = operators[0]["implementation"]
+        return [_made(made)] if made else []
+    return [_operator_text(operator) for operator in operators]
+
+
+def _operator_text(operator: Description) -> list[str]:
+    text = f"runs {operator['name']}"
+    if operator["description"]:
+        text += f": {operator['description']}"
+    if not operator["implementation"]:
+        return [text]
+    made, *below = _made(operator["implementation"])
+    return [f"{text}  [{made}]", *below]
+
+
+def _made(made: Mapping[str, Any]) -> list[str]:
+    """What runs, then why nothing faster does, then remarks."""
+    why_not = [f"not faster: {made['why_not']}"] if made["why_not"] else []
+    return [f"{made['kind']}: {made['name']}", *why_not, *made["remarks"]]
 
 
 def _edge_text(edge: Mapping[str, Any]) -> str:
@@ -195,14 +234,26 @@ def to_mermaid(description: Mapping[str, Any]) -> str:
     lines = ["flowchart LR"]
     for node in description["nodes"]:
         left, right = {"source": ("([", "])"), "sink": ("[(", ")]")}.get(node["kind"], ("[", "]"))
-        label = f"{node['name']} x{node['parallelism']}"
-        lines.append(f'    {_mermaid_id(node["id"])}{left}"{_escape(label)}"{right}')
+        label = [f"{node['name']} x{node['parallelism']}", *_mermaid_lines(node)]
+        shown = "<br/>".join(_escape(line) for line in label)
+        lines.append(f'    {_mermaid_id(node["id"])}{left}"{shown}"{right}')
     for node in description["nodes"]:
         for edge in node["inputs"]:
             tag = f" '{edge['tag']}'" if edge["tag"] is not None else ""
             source, target = _mermaid_id(edge["from"]), _mermaid_id(node["id"])
             lines.append(f'    {source} -->|"{_escape(edge["ship"] + tag)}"| {target}')
     return "\n".join(lines)
+
+
+def _mermaid_lines(node: Mapping[str, Any]) -> list[str]:
+    """What the node's operators run as, one line each, with their names if there are several."""
+    operators = node.get("operators", [node])
+    lines = []
+    for operator in operators:
+        if operator.get("implementation"):
+            text = "; ".join(_made(operator["implementation"]))
+            lines.append(f"{operator['name']} [{text}]" if len(operators) > 1 else text)
+    return lines
 
 
 def _mermaid_id(node_id: str) -> str:

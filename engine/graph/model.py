@@ -16,6 +16,7 @@ from typing import Any, Literal
 from ...core.config import JobConfig
 from ...core.ids import ChannelId, OperatorId, TaskId, VertexId
 from ...core.keys import KeySelector
+from .implementation import Implementation
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class StreamEdge:
 
 @dataclass(frozen=True)
 class StreamNode:
-    """One operator of the program. `spec` is opaque to the graph (an `api.specs.OperatorSpec`)."""
+    """One operator of the program. `spec` is opaque to the graph (an `api.specs.OperatorSpec`).
+    `implementation`: None until it is planned."""
 
     id: int
     operator_id: OperatorId
@@ -97,6 +99,7 @@ class StreamNode:
     is_source: bool = False
     is_sink: bool = False
     description: str = ""
+    implementation: Implementation | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,7 @@ class ChainedOperator:
     is_source: bool = False
     is_sink: bool = False
     description: str = ""
+    implementation: Implementation | None = None
 
 
 @dataclass(frozen=True)

@@ -56,13 +56,8 @@ class ThreadBackground:
 
     def _run(self) -> None:
         while (item := self._work.get()) is not None and not self._closed:
-            work, done = item
-            try:
-                result = work()
-            except BaseException as error:
-                done(None, error)
-            else:
-                done(result, None)
+            _run_one(*item)
+            del item  # a snapshot is not kept until the next one comes
             self._after()
 
     def close(self, wait_s: float = 0.0) -> None:
@@ -74,6 +69,15 @@ class ThreadBackground:
     @property
     def closed(self) -> bool:
         return self._closed
+
+
+def _run_one(work: Callable[[], Any], done: Done) -> None:
+    try:
+        result = work()
+    except BaseException as error:
+        done(None, error)
+    else:
+        done(result, None)
 
 
 class SteppedBackground:

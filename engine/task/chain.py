@@ -311,7 +311,7 @@ class OperatorChain:
     ) -> None:
         d = self.deployment
         metrics = OperatorMetrics(chained.name)
-        operator = build_operator(chained.spec)
+        operator = build_operator(chained.spec, chained.implementation)
         node = ChainNode(operator, metrics, d.task.subtask, self._slice)
         groups = range_for(d.task.subtask, d.vertex.parallelism, d.vertex.max_parallelism)
         context = OperatorContext(

@@ -1,4 +1,4 @@
-"""Processing-time wishes of a task's operators: a heap, and nothing that sleeps."""
+"""The processing times that a task's operators asked for: a heap, and nothing that sleeps."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Wakeups:
         self._callbacks.append(callback)
 
         def wake_at(timestamp_ms: int) -> None:
-            wish = (timestamp_ms, index)
-            if wish not in self._pending:
-                self._pending.add(wish)
-                heapq.heappush(self._heap, wish)
+            alarm = (timestamp_ms, index)
+            if alarm not in self._pending:
+                self._pending.add(alarm)
+                heapq.heappush(self._heap, alarm)
 
         return wake_at
 
@@ -32,15 +32,15 @@ class Wakeups:
         return self._heap[0][0] if self._heap else None
 
     def fire(self, now_ms: int) -> bool:
-        """Run what is due; wishes for the past made meanwhile wait for the next call."""
+        """Run what is due; times for the past made meanwhile wait for the next call."""
         if not self._heap or self._heap[0][0] > now_ms:
             return False
         due: list[int] = []
         while self._heap and self._heap[0][0] <= now_ms:
-            wish = heapq.heappop(self._heap)
-            self._pending.discard(wish)
-            if wish[1] not in due:
-                due.append(wish[1])
+            alarm = heapq.heappop(self._heap)
+            self._pending.discard(alarm)
+            if alarm[1] not in due:
+                due.append(alarm[1])
         for index in due:
             self._callbacks[index](now_ms)
         return True

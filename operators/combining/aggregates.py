@@ -21,10 +21,11 @@ from ...core.elements import MIN_TIMESTAMP
 from ...core.ids import KeyGroupRange
 from ...core.partials import make_layout, partial_schema
 from ...core.preload import preload
+from ...plan.slicing import Slicing
 from ...state.backend import COLUMN_STATE
 from ...state.memory import MemoryKeyedStateBackend
 from ..base import Operator, Work, emit_slices, one_by_one, run_to_end, then
-from ..windows.slices import Slicing, runs_by_slice
+from ..windows.slices import runs_by_slice, slice_ends
 from .worth import Worth, can_combine
 
 ANY_ORDER = ("count", "min", "max")
@@ -153,7 +154,7 @@ class LocalAggregatesOperator(Operator):
         """Returns how many pairs are new."""
         new = 0
         assert batch.timestamps is not None
-        order, runs = runs_by_slice(self._slicing.slice_ends(batch.timestamps))
+        order, runs = runs_by_slice(slice_ends(self._slicing, batch.timestamps))
         if order is not None:
             at = pa.array(order)
             keys, inputs = take_rows(keys, at), [take_column(array, at) for array in inputs]

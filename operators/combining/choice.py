@@ -8,15 +8,19 @@ aggregates are not numbers, and whatever the window operator will reject, which 
 
 from __future__ import annotations
 
-from ...api.rewrites.local_combining import LocalCombineSpec
 from ...api.specs.windows import BuiltinWindow, ExtremeWindow
+from ...plan.local_combining import LocalCombineSpec
+from ...plan.slicing import Slicing
 from ..base import Operator
-from ..windows.window_firing import slicing_of
 
 
-def make_local_combine(spec: LocalCombineSpec) -> Operator:
-    slicing = slicing_of(spec.window.assigner)
-    assert slicing is not None, "was not checked by api.local_combining.combinable"
+def make_local_combine(spec: LocalCombineSpec, slicing: Slicing | None = None) -> Operator:
+    """`slicing`: as planned; None: what plan would say, for operators that stand in no graph."""
+    if slicing is None:
+        from ...plan.windows import slicing_of
+
+        slicing = slicing_of(spec.window.assigner)
+    assert slicing is not None, "was not checked by plan.local_combining.combinable"
     match spec.window.function:
         case ExtremeWindow() as extreme:
             from .extremes import LocalExtremesOperator
@@ -26,4 +30,4 @@ def make_local_combine(spec: LocalCombineSpec) -> Operator:
             from .aggregates import LocalAggregatesOperator
 
             return LocalAggregatesOperator(spec.window, aggregates, slicing)
-    raise AssertionError(f"{spec} was not checked by api.local_combining.combinable")
+    raise AssertionError(f"{spec} was not checked by plan.local_combining.combinable")

@@ -19,11 +19,12 @@ from ...core.batch import Batch, ColumnBatch, take_rows
 from ...core.elements import MIN_TIMESTAMP
 from ...core.keys import ConstantKey
 from ...core.preload import preload
+from ...plan.slicing import Slicing
 from ...state.backend import COLUMN_STATE, AccColumn
 from ...state.table_state import MemoryTableState
 from ..base import Operator
 from ..columns import storage, to_numbers
-from ..windows.slices import Slicing, runs_by_slice
+from ..windows.slices import runs_by_slice, slice_ends
 from .worth import Worth, can_combine
 
 _ONE_ROW = pa.RecordBatch.from_arrays([pa.array([0], pa.int64())], names=["__all"])
@@ -101,7 +102,7 @@ class LocalExtremesOperator(Operator):
     def _choose(self, batch: ColumnBatch, keys: pa.RecordBatch | None, field: pa.Array) -> Int64s:
         """Rows to send on. Late ones all are: the window operator counts them."""
         assert batch.timestamps is not None
-        order, runs = runs_by_slice(self._slicing.slice_ends(batch.timestamps))
+        order, runs = runs_by_slice(slice_ends(self._slicing, batch.timestamps))
         if order is not None:
             at = pa.array(order)
             keys, field = None if keys is None else take_rows(keys, at), field.take(at)

@@ -4,8 +4,8 @@ Until the table has ended, records are held back, and so is the watermark: recor
 late would be lost downstream. Then every batch is joined at once.
 
 Checkpoints: the table, or what has come of it, is the same in every subtask when a barrier is there
-(each row is sent to all of them before or after it), so subtask 0 alone keeps it, as broadcast
-state, of which every subtask gets a copy at a restore, at any parallelism. Records held back are a
+(each row is sent to all of them before or after it), so subtask 0 alone writes it, into a union
+list, of which every subtask gets a copy at a restore, at any parallelism. Records held back are a
 split list: any subtask may join them. After a restore the table's source ends again, with the
 records after its position or none, and with it the holding back.
 """
@@ -26,7 +26,7 @@ from ...core.joined_columns import side_columns
 from ...core.preload import preload
 from ...core.row_kind import RowKind, retracts, split_kinds, with_kinds
 from ...state.backend import COLUMN_STATE
-from ...state.descriptors import ListStateDescriptor, MapStateDescriptor
+from ...state.descriptors import ListStateDescriptor
 from ..base import Operator, Steps, emit_each
 from .contents import content_codes
 from .layout import as_columns, fitted
@@ -50,21 +50,16 @@ class BroadcastJoinOperator(Operator):
         self._rows: TableRows | None = None
         """The complete table; None also if it is empty and its columns are not known."""
         self._watermark = MIN_TIMESTAMP
-        self._stored: set[int] = set()
-        """Which of `_parts` are in state."""
 
     def open(self) -> None:
         preload(*KERNELS, *COLUMN_STATE)
         state = self.ctx.operator_state
-        self._table_state = state.get_broadcast_state(MapStateDescriptor("table"))
-        self._held_state = state.get_list_state(ListStateDescriptor("held"))
-        parts = sorted(self._table_state.items())
-        self._parts = [_decoded(data).data for _, data in parts]
-        self._stored = {number for number, _ in parts}
-        if self.ctx.subtask:
-            self._table_state.clear()
-        self._held = [_decoded(data) for data in self._held_state.get()]
-        self._held_state.clear()
+        table = state.get_union_list_state(ListStateDescriptor("table"))
+        held = state.get_list_state(ListStateDescriptor("held"))
+        self._parts = [_decoded(data).data for data in table.get()]
+        self._held = [_decoded(data) for data in held.get()]
+        for restored in (table, held):
+            restored.clear()
 
     def process(self, batch: Batch, port: int = 0) -> Steps:
         try:
@@ -98,12 +93,12 @@ class BroadcastJoinOperator(Operator):
             self.out.emit_watermark(self._watermark)
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
+        """Both are written beside the task's thread, the table by one subtask for all."""
+        parts, held = list(self._parts), list(self._held or ())
+        state = self.ctx.operator_state
         if self.ctx.subtask == 0:
-            for number, part in enumerate(self._parts):
-                if number not in self._stored:
-                    self._table_state.put(number, _encoded(ColumnBatch(part)))
-                    self._stored.add(number)
-        self._held_state.update([_encoded(records) for records in self._held or ()])
+            state.set_deferred("table", lambda: [_encoded(ColumnBatch(part)) for part in parts])
+        state.set_deferred("held", lambda: [_encoded(records) for records in held])
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -131,8 +126,6 @@ class BroadcastJoinOperator(Operator):
             columns = split_kinds(self._parts[0])[0].schema if columns is None else columns
             whole = pa.Table.from_batches([_current(self._parts, columns)]).combine_chunks()
             self._parts = whole.to_batches()
-            self._stored = set()
-            self._table_state.clear()
         if columns is not None:
             what = f"broadcast_join '{self.ctx.name}'"
             self._rows = TableRows(columns, self._spec.right_on.names, what)

@@ -1,7 +1,7 @@
 """The rows of one side that an interval join may still need, found by key and time.
 
-Kept outside keyed state while records flow, written into it for a snapshot: key and time of each
-row are all that the index is made of, so it is made anew from the rows at a restore.
+The rows are state (`RowChunks`). Key and time of each are all that the index is made of, so it is
+made anew from the rows at a restore.
 """
 
 from __future__ import annotations
@@ -11,18 +11,14 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from ...core.arrays import Bools, Int64s, numpy_of
-from ...state.backend import BufferState, KeyedStateBackend
+from ...core.arrays import Bools, Int64s
+from ...state.backend import KeyedStateBackend
 from ...state.hash_columns import hash_columns
-from ...state.key_groups import key_groups_of
 from ...state.key_words import is_words, to_words
-from ...state.window_progress import WindowProgress
+from ...state.rows.chunks import Chunk, Gathered, RowChunks
 from .contents import same_rows
-from .held_chunks import Chunk, Gathered, HeldChunks
 from .side import SIDES, JoinSide, SideRows
 from .time_index import TimeIndex
-
-STAMP, MATCHED = "__event_time", "__matched"
 
 
 class HeldRows:
@@ -33,22 +29,29 @@ class HeldRows:
     def __init__(self, side: JoinSide, reach: int, width: int, tracked: bool) -> None:
         self._side = side
         self.reach = reach
-        self._store = HeldChunks(tracked)
+        self._tracked = tracked
+        self._rows: RowChunks | None = None
+        """None until the side's columns are known."""
         self._index = TimeIndex(width)
-        self._saved: BufferState | None = None
-        """The state that holds a snapshot's rows, until they are known to be taken."""
 
     def __len__(self) -> int:
         """Rows held, some of them expired."""
-        return sum(map(len, self._store.chunks))
+        return 0 if self._rows is None else len(self._rows)
+
+    def bind(self, state: KeyedStateBackend) -> None:
+        """The side's columns are known, so its rows can be: those restored, or none."""
+        if self._rows is None:
+            side = self._side
+            assert side.schema is not None
+            self._rows = state.chunks(SIDES[side.port], side.schema, side.keys_of)
+            for chunk in self._rows.chunks:
+                self._index.insert(words_of_keys(chunk.keys), chunk.stamps)
 
     def insert(self, records: SideRows, matched: Bools) -> None:
         """Rows that have not expired and have no null keys, in order of arrival. `matched` becomes
         this object's own."""
-        first = self._index.next
         self._index.insert(words_of_keys(records.keys), records.timestamps)
-        chunk = Chunk(first, records.rows, records.keys, records.timestamps, matched)
-        self._store.append(chunk)
+        self._held.append(records.rows, records.keys, records.timestamps, matched)
 
     def probe(
         self, keys: pa.RecordBatch, stamps: Int64s, lower: int, upper: int, limit: int
@@ -57,7 +60,7 @@ class HeldRows:
         (probing rows, row numbers, the rows; all in one order), about `limit` at a time."""
         words = words_of_keys(keys)
         for probing, numbers in self._index.probe(words, stamps, lower, upper, limit):
-            found = self._store.gather(numbers)
+            found = self._held.gather(numbers)
             if found.order is not None:
                 probing, numbers = probing[found.order], numbers[found.order]
             same = self._same_keys(keys, probing, found)
@@ -69,60 +72,32 @@ class HeldRows:
 
     def mark(self, numbers: Int64s) -> Int64s:
         """These rows have a partner; returns those that had none before."""
-        return self._store.mark(numbers)
+        return self._held.mark(numbers)
 
     def gather(self, numbers: Int64s) -> Gathered:
-        return self._store.gather(numbers)
+        return self._held.gather(numbers)
 
     def expire(self, until: int) -> list[tuple[Chunk, Int64s]]:
         """No partner comes any more for rows of a time up to `until`: those of them that had none,
         as (chunk, rows in it), if they are tracked."""
         self._index.until = until
-        alone = self._store.expire(until)
-        chunks = self._store.chunks
+        if self._rows is None:
+            return []
+        alone = self._rows.expire(until, self._tracked)
+        chunks = self._rows.chunks
         self._index.first = chunks[0].first if chunks else self._index.next
         return alone
 
-    def save(self, state: KeyedStateBackend) -> None:
-        """Write the rows into keyed state, before a snapshot."""
-        if self._side.schema is None:
-            return
-        schema = self._stored_schema(self._side.schema)
-        self._saved = state.buffer(SIDES[self._side.port], schema)
-        self._saved.drop(0)
-        for chunk in self._store.chunks:
-            if chunk.groups is None:
-                chunk.groups = key_groups_of(chunk.keys, state.max_parallelism)
-            arrays = [*chunk.rows.columns, pa.array(chunk.stamps), pa.array(chunk.matched)]
-            rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
-            self._saved.append(0, rows, chunk.groups)
+    def validate(self) -> None:
+        """Assert the invariants."""
+        if self._rows is not None:
+            self._rows.validate()
+            assert all(self._index.first <= c.first < self._index.next for c in self._rows.chunks)
 
-    def release(self) -> None:
-        """The snapshot has been taken: the rows need not be in keyed state as well."""
-        if self._saved is not None:
-            self._saved.drop(0)
-            self._saved = None
-
-    def restore(self, state: KeyedStateBackend, progress: WindowProgress) -> None:
-        """The rows of the snapshot, without those that had expired. Once, before all else."""
-        assert self._side.schema is not None
-        buffer = state.buffer(SIDES[self._side.port], self._stored_schema(self._side.schema))
-        table = buffer.get(0)[0]
-        for batch in table.to_batches():
-            rows = batch.select(self._side.schema.names)
-            stamps = numpy_of(batch.column(STAMP))
-            keys = self._side.keys_of(rows)
-            matched = numpy_of(batch.column(MATCHED))
-            for watermark, at in progress.split(keys):
-                at = np.arange(len(stamps)) if at is None else at
-                at = at[stamps[at] > watermark - self.reach]
-                if len(at):
-                    chosen = SideRows(rows, keys, stamps, None).take(at)
-                    self.insert(chosen, matched[at])
-        buffer.drop(0)
-
-    def _stored_schema(self, schema: pa.Schema) -> pa.Schema:
-        return pa.schema([*schema, pa.field(STAMP, pa.int64()), pa.field(MATCHED, pa.bool_())])
+    @property
+    def _held(self) -> RowChunks:
+        assert self._rows is not None
+        return self._rows
 
     def _same_keys(self, keys: pa.RecordBatch, probing: Int64s, found: Gathered) -> Bools | None:
         """Which pairs have equal keys; None when words tell it. Hashes only find candidates."""

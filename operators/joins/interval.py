@@ -25,11 +25,11 @@ from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.joined_columns import NO_ROW
 from ...core.preload import preload
 from ...state.backend import COLUMN_STATE
+from ...state.rows.chunks import Gathered
 from ...state.window_progress import WindowProgress
 from ..base import Operator, Steps
 from .assembly import BatchRows, joined
 from .chunks import ChunkedOutput
-from .held_chunks import Gathered
 from .held_rows import HeldRows
 from .side import JoinSide, SideLayouts, SideRows, check_sides
 
@@ -83,12 +83,13 @@ class IntervalJoinOperator(Operator):
         self._learn()
         for side, held in zip(self._sides, self._held, strict=True):
             if side.schema is not None:
-                held.restore(self.ctx.keyed_state, self._progress)
+                held.bind(self.ctx.keyed_state)
 
     def process(self, batch: Batch, port: int = 0) -> Steps:
-        self._release()
         records = self._sides[port].read(batch)
         if not self._known:
+            self._layouts.learn(self._sides[port])
+            self._held[port].bind(self.ctx.keyed_state)
             self._learn()
         for watermark, rows in self._progress.split(records.keys):
             yield from self._take_in(
@@ -97,7 +98,6 @@ class IntervalJoinOperator(Operator):
         self._output.flush()
 
     def process_watermark(self, timestamp: int) -> Steps:
-        self._release()
         if timestamp > self._progress.watermark:
             for port in (0, 1):
                 yield from self._expire(port, timestamp)
@@ -116,13 +116,11 @@ class IntervalJoinOperator(Operator):
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
-        self._layouts.save()
-        for held in self._held:
-            held.save(self.ctx.keyed_state)
 
-    def _release(self) -> None:
+    def validate(self) -> None:
+        """Assert the invariants of both sides."""
         for held in self._held:
-            held.release()
+            held.validate()
 
     def _learn(self) -> None:
         self._known = check_sides(self._sides, self._join)

@@ -1,4 +1,4 @@
-"""Keys of both sides of a join as dense slots, and the key group of each."""
+"""Keys of both sides of a join as dense slots, and the key groups of rows."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.arrays import Int64s, numpy_of
-from ...core.batch import schema_text
+from ...core.batch import ColumnBatch, schema_text
 from ...core.errors import TypeMismatchError
-from ...core.growing import GrowingList
 from ...core.key_types import widened_keys
+from ...core.keys import KeySelector
 from ...state.key_groups import key_groups_of
 from ...state.key_index import CompositeIndex
+from ...state.rows.format import GroupsOf
 
 NO_SLOT = -1
 """Slot of a key with a null in it: it equals no key."""
@@ -22,15 +23,13 @@ class KeySlots:
     """In memory only: rebuilt from the rows that are in state. Slots are never taken back; the
     owner makes a new one when most are of no more use."""
 
-    def __init__(self, max_parallelism: int, what: str) -> None:
-        self._max_parallelism = max_parallelism
+    def __init__(self, what: str) -> None:
         self._what = what
         self._index: CompositeIndex | None = None
         self._schema = pa.schema([])
-        self._groups = GrowingList(np.int32)
 
     def __len__(self) -> int:
-        return self._groups.length
+        return 0 if self._index is None else len(self._index)
 
     def slots(self, keys: pa.RecordBatch) -> Int64s:
         """One per row, NO_SLOT for keys with nulls; keys not seen before get the next ones."""
@@ -38,25 +37,10 @@ class KeySlots:
         index = self._index_for(wide)
         complete = _complete(wide)
         if complete is None:
-            return self._upsert(index, wide)
+            return index.upsert(wide.columns)
         slots = np.full(wide.num_rows, NO_SLOT, dtype=np.int64)
         chosen = np.flatnonzero(complete)
-        slots[chosen] = self._upsert(index, wide.take(pa.array(chosen)))
-        return slots
-
-    def groups(self, slots: Int64s) -> npt.NDArray[np.int32]:
-        """The key groups of slots given out before."""
-        groups: npt.NDArray[np.int32] = self._groups.array[slots]
-        return groups
-
-    def _upsert(self, index: CompositeIndex, keys: pa.RecordBatch) -> Int64s:
-        before = len(self)
-        slots = index.upsert(keys.columns)
-        if len(index) > before:
-            new = np.flatnonzero(slots >= before)
-            self._groups.extend(len(index) - before)
-            found = key_groups_of(keys.take(pa.array(new)), self._max_parallelism)
-            self._groups.array[slots[new]] = found
+        slots[chosen] = index.upsert(wide.take(pa.array(chosen)).columns)
         return slots
 
     def _index_for(self, keys: pa.RecordBatch) -> CompositeIndex:
@@ -69,6 +53,17 @@ class KeySlots:
                 "cast one of them before key_by"
             )
         return self._index
+
+
+def groups_by(key: KeySelector, max_parallelism: int) -> GroupsOf:
+    """The key groups of rows as they are stored, on any thread."""
+
+    def groups_of(rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
+        keys = key.key_columns(ColumnBatch(rows))
+        assert keys is not None
+        return key_groups_of(widened_keys(keys), max_parallelism)
+
+    return groups_of
 
 
 def _complete(keys: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:

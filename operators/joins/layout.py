@@ -1,4 +1,4 @@
-"""What a join must know of its sides before it sees a record: one row per key group.
+"""What a join must know of its sides before it sees a record.
 
 The columns of a side are declared, or told by its first batch; a restored join needs them to read
 its state. `changelog`: a side has had row kinds, so the result has them, too.
@@ -18,16 +18,11 @@ from ...core.joined_columns import side_columns
 from ...core.keys import KeySelector
 from ...core.row_kind import ROW_KIND, ROW_KIND_FIELD, split_kinds
 from ...state.backend import KeyedStateBackend
-from ...state.key_groups import owned_groups
+from ...state.shared_facts import SharedFacts
 from ..columns import check_keys, fit_columns
+from .side import SIDES
 
-SCHEMA = pa.schema(
-    [
-        pa.field("left", pa.binary()),
-        pa.field("right", pa.binary()),
-        pa.field("changelog", pa.bool_()),
-    ]
-)
+CHANGELOG = "changelog"
 
 
 class JoinLayout:
@@ -43,18 +38,15 @@ class JoinLayout:
         self._keys = keys
         self._checked: list[pa.Schema | None] = [None, None]
         """The columns that the last records of each side came with."""
-        self._buffer = state.buffer("layout", SCHEMA)
-        self._groups = owned_groups(state.key_groups)
-        self.sides: list[pa.Schema | None] = [left, right]
-        self.changelog = False
-        rows, _ = self._buffer.get(0)
-        if rows.num_rows:
-            self.changelog = any(rows.column("changelog").to_pylist())
-            for side, name in enumerate(("left", "right")):
-                stored = rows.column(name).drop_null().unique().to_pylist()
-                known = [pa.ipc.read_schema(pa.py_buffer(data)) for data in stored]
-                declared = [one for one in [self.sides[side]] if one is not None]
-                self.sides[side] = _the_one([*known, *declared], name)
+        self._facts = SharedFacts(state, "layout")
+        self.sides: list[pa.Schema | None] = [None, None]
+        self.changelog = bool(self._facts.known(CHANGELOG))
+        for side, (name, schema) in enumerate(zip(SIDES, (left, right), strict=True)):
+            stored = self._facts.known(name)
+            known = [pa.ipc.read_schema(pa.py_buffer(data)) for data in stored]
+            found = _the_one(known if schema is None else [*known, schema], name)
+            if found is not None:
+                self._learn(side, found)
 
     def read(self, batch: Batch, port: int) -> tuple[pa.RecordBatch, npt.NDArray[np.int8] | None]:
         """The batch in the columns of its side, which it tells if they were not known, and its row
@@ -63,22 +55,20 @@ class JoinLayout:
         columns = as_columns(batch, schema)
         data, kinds = split_kinds(columns.data)
         if schema is None:
-            schema = self.sides[port] = side_columns(data.schema)
-        if kinds is not None:
+            schema = side_columns(data.schema)
+            self._learn(port, schema)
+        if kinds is not None and not self.changelog:
             self.changelog = True
-        rows = fitted(data, schema, ("left", "right")[port])
+            self._facts.learn(CHANGELOG, b"")
+        rows = fitted(data, schema, SIDES[port])
         if not data.schema.equals(self._checked[port] or schema):
             check_keys(self._keys[port], data.schema, schema)
         self._checked[port] = data.schema
         return rows, kinds
 
-    def save(self) -> None:
-        """Write the rows; before each snapshot."""
-        count = len(self._groups)
-        texts = [None if one is None else one.serialize().to_pybytes() for one in self.sides]
-        columns = [pa.array([text] * count, type=pa.binary()) for text in texts]
-        columns.append(pa.array(np.full(count, self.changelog)))
-        self._buffer.replace(0, pa.Table.from_arrays(columns, schema=SCHEMA), self._groups)
+    def _learn(self, port: int, schema: pa.Schema) -> None:
+        self.sides[port] = schema
+        self._facts.learn(SIDES[port], schema.serialize().to_pybytes())
 
 
 def as_columns(batch: Batch, schema: pa.Schema | None) -> ColumnBatch:

@@ -10,13 +10,14 @@ changelog, by the rules of Flink's StreamingJoinOperator (see `kernels.changes`)
 only: a row that is replaced is taken away and added.
 
 State: the rows of each side with what is known of them (see `rowstore`); chains and key index are
-built anew from them.
+made anew from them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -28,15 +29,15 @@ from ...core.errors import OperatorError, StromError
 from ...core.joined_columns import JoinedColumns, side_columns
 from ...core.preload import preload
 from ...core.row_kind import RowKind, retracts, with_kinds
-from ...state.backend import COLUMN_STATE, BufferState
+from ...state.backend import COLUMN_STATE
 from ..base import Operator, Steps
 from ..kernels.change_flags import ALONE, LONE_SHOWN, MATCHED, MATCHED_SHOWN, PAIRS, UNTRACKED
 from .assembly import BatchRows, Rows, joined, joined_some
 from .condition import Condition
-from .keyslots import KeySlots
+from .keyslots import KeySlots, groups_by
 from .layout import JoinLayout
-from .rowstore import FIRST_COMPACTION, NO_TIME, RowStore
-from .snapshots import buffer_schema, restored_rows, saved_rows
+from .rowstore import FIRST_COMPACTION, MATCHES, NO_TIME, SEEN, RowStore
+from .side import SIDES
 from .walking import Portion, no_pairs, walk
 
 MAX_PAIRS = 1 << 15
@@ -82,13 +83,11 @@ class RegularJoinOperator(Operator):
         """Rows of each side, from when its columns are known."""
         self._columns: JoinedColumns | None = None
         self._where: Condition | None = None
-        self._saved = False
-        """Whether the buffers hold what is in a snapshot; they are emptied when work goes on."""
         self._armed = False
         """Whether a wake-up for expired rows is under way."""
 
     def open(self) -> None:
-        preload("operators.kernels.chains", "operators.kernels.gather", *COLUMN_STATE)
+        preload("operators.kernels.chains", "state.gather_kernels", *COLUMN_STATE)
         preload("operators.kernels.changes")
         schemas = map(side_columns, self._spec.schemas)
         self._layout = JoinLayout(self.ctx.keyed_state, self._keys, *schemas)
@@ -96,13 +95,9 @@ class RegularJoinOperator(Operator):
         for port in (0, 1):
             if self._layout.sides[port] is not None:
                 self._bind(port)
-                if self.ctx.restored:
-                    self._restore(port)
         self._arm()
 
     def process(self, batch: Batch, port: int = 0) -> Steps:
-        if self._saved:
-            self._forget_saved()
         try:
             records = self._read(batch, port)
             if self._spec.how == "inner" and not self._layout.changelog:
@@ -120,13 +115,10 @@ class RegularJoinOperator(Operator):
         self._arm()
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        self._layout.save()
-        for port in (0, 1):
-            store = self._stores[port]
-            if store is not None and len(store):
-                groups = self._slots.groups(store.slots.used)
-                self._buffer(port, store).replace(0, saved_rows(store), groups)
-        self._saved = True
+        now = self.ctx.clock.now_ms()
+        for store in self._stores:
+            if store is not None:
+                store.expire(now)
 
     def validate(self) -> None:
         """Assert the invariants of both sides."""
@@ -141,14 +133,12 @@ class RegularJoinOperator(Operator):
         data, kinds = self._layout.read(batch, port)
         if self._stores[port] is None:
             self._bind(port)
-        keys = self._keys[port].key_columns(ColumnBatch(data))
-        assert keys is not None
         seen = batch.timestamps
         retracting = np.zeros(len(batch), np.bool_) if kinds is None else retracts(kinds)
         return _Records(
             data,
             np.full(len(batch), NO_TIME) if seen is None else seen,
-            self._slots.slots(keys),
+            self._slots_of(port, data),
             retracting,
             kinds is None or not retracting.any(),
         )
@@ -181,7 +171,10 @@ class RegularJoinOperator(Operator):
         for probing, stored, done in portions:
             room = 2 * len(probing) + done - first
             out = [np.empty(room, dtype=np.int64) for _ in range(3)]
-            counts = matches if other is None else other.matches.array
+            counts = matches
+            if other is not None and other.counted:
+                other.log.touch(stored)
+                counts = other.log.number(MATCHES)
             found = settle(
                 probing,
                 stored,
@@ -223,7 +216,7 @@ class RegularJoinOperator(Operator):
         assert self._where is not None
         assert self._columns is not None
         mine: tuple[Rows, Int64s] = (rows, probing)
-        theirs: tuple[Rows, Int64s] = (other.arena, stored)
+        theirs: tuple[Rows, Int64s] = (other.log, stored)
         (left, left_rows), (right, right_rows) = (mine, theirs) if port == 0 else (theirs, mine)
         names = self._where.needs
         return self._where.mask(
@@ -267,8 +260,8 @@ class RegularJoinOperator(Operator):
             assert self._columns is not None
             stored: Rows
             if other is not None and len(other):
-                stored = other.arena
-                held = np.where(stored_rows >= 0, other.seen.array[stored_rows], NO_TIME)
+                stored = other.log
+                held = np.where(stored_rows >= 0, other.log.number(SEEN)[stored_rows], NO_TIME)
             else:
                 stored = BatchRows(_no_rows(self._layout.sides[1 - port]))
                 held = np.full(len(stored_rows), NO_TIME)
@@ -293,48 +286,38 @@ class RegularJoinOperator(Operator):
         else:
             store = self._stores[0]
             assert store is not None
-            arrays, times = store.arena.gather(stored_rows), store.seen.array[stored_rows]
+            arrays = store.log.gather(stored_rows)
+            times = store.log.number(SEEN)[stored_rows]
         return pa.RecordBatch.from_arrays(arrays, schema=self._layout.sides[0]), times
 
     # --- state -------------------------------------------------------------------------------
 
     def _bind(self, port: int) -> None:
-        """The columns of a side are known."""
+        """The columns of a side are known, so its rows can be: those restored, or none."""
         schema = self._layout.sides[port]
         assert schema is not None
         counted = self._rules[1 - port].track != UNTRACKED
-        self._stores[port] = RowStore(schema, self._spec.ttl_ms, counted)
+        groups_of = groups_by(self._keys[port], self.ctx.max_parallelism)
+        store = RowStore(
+            self.ctx.keyed_state, SIDES[port], schema, groups_of, self._spec.ttl_ms, counted
+        )
+        if len(store):
+            store.restore(self.ctx.clock.now_ms(), partial(self._slots_of, port))
+        self._stores[port] = store
         left, right = self._layout.sides
         if left is not None and right is not None:
             self._columns = JoinedColumns.of(left, right, *self._spec.shared, self._spec.suffix)
             if self._spec.where is not None:
                 self._where = Condition(self._spec.where, self._columns.schema)
 
-    def _restore(self, port: int) -> None:
-        store = self._stores[port]
-        assert store is not None
-        rows, _ = self._buffer(port, store).get(0)
-        if rows.num_rows:
-            data, known = restored_rows(store, rows, self.ctx.clock.now_ms())
-            keys = self._keys[port].key_columns(ColumnBatch(data))
-            assert keys is not None
-            if data.num_rows:
-                store.fill(data, self._slots.slots(keys), known)
-        self._buffer(port, store).drop(0)
-
-    def _buffer(self, port: int, store: RowStore) -> BufferState:
-        return self.ctx.keyed_state.buffer(("left", "right")[port], buffer_schema(store))
-
-    def _forget_saved(self) -> None:
-        """A snapshot is taken; the buffers would keep replaced arrays alive."""
-        for port in (0, 1):
-            store = self._stores[port]
-            if store is not None:
-                self._buffer(port, store).drop(0)
-        self._saved = False
+    def _slots_of(self, port: int, rows: pa.RecordBatch) -> Int64s:
+        """The slots of these rows' keys."""
+        keys = self._keys[port].key_columns(ColumnBatch(rows))
+        assert keys is not None
+        return self._slots.slots(keys)
 
     def _new_slots(self) -> KeySlots:
-        return KeySlots(self.ctx.max_parallelism, f"join '{self.ctx.name}'")
+        return KeySlots(f"join '{self.ctx.name}'")
 
     def _arm(self) -> None:
         """Ask to be woken when the rows that are here now have expired."""
@@ -350,28 +333,18 @@ class RegularJoinOperator(Operator):
     def _tidy(self, least: int) -> None:
         """Drop rows without use when they are more than `least` and the better half."""
         now = self.ctx.clock.now_ms()
-        for port in (0, 1):
-            store = self._stores[port]
-            if store is not None and store.useless(now) > max(least, len(store) // 2):
-                self._stores[port] = store.compacted(now)
+        for store in self._stores:
+            if store is not None:
+                store.expire(now)
+                if store.useless > max(least, len(store) // 2):
+                    store.compact()
         kept = sum(len(store) for store in self._stores if store is not None)
         if len(self._slots) > FIRST_COMPACTION + 2 * kept:
             self._slots = self._new_slots()
-            for port in (0, 1):
-                store = self._stores[port]
+            for port, store in enumerate(self._stores):
                 if store is not None:
-                    self._stores[port] = self._rekeyed(port, store)
-
-    def _rekeyed(self, port: int, store: RowStore) -> RowStore:
-        """The same rows under slots of the new index."""
-        rows = store.useful(self.ctx.clock.now_ms())
-        data = pa.RecordBatch.from_arrays(store.arena.gather(rows), schema=store.arena.schema)
-        keys = self._keys[port].key_columns(ColumnBatch(data))
-        assert keys is not None
-        new = RowStore(store.arena.schema, store.ttl_ms, store.counted)
-        if len(rows):
-            new.fill(data, self._slots.slots(keys), store.known(rows))
-        return new
+                    store.compact()
+                    store.rechain(partial(self._slots_of, port))
 
 
 def _no_rows(schema: pa.Schema | None) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.growing import GrowingList
-from .arena import Arena
+from ...state.rows.log import RowLog
 from .contents import content_codes, same_rows
 from .walking import walk
 
@@ -25,8 +25,8 @@ _PORTION = 1 << 15
 
 @dataclass(frozen=True)
 class Changes:
-    """A batch: `hashed`: of each record's content; `numbers`: the rows that added records are in
-    the arena."""
+    """A batch: `hashed`: of each record's content; `numbers`: the rows that added records
+    are in the log."""
 
     columns: list[pa.Array]
     slots: Int64s
@@ -39,13 +39,12 @@ class Changes:
 class Chains:
     """The rows of one side by slot; see `kernels.chains`."""
 
-    arena: Arena
+    log: RowLog
     head: GrowingList
     link: GrowingList
     born: Int64s
     cutoff: int
     hashes: GrowingList
-    alive: GrowingList
 
     def apply(self, changes: Changes) -> Int64s:
         """Do all changes in order: each retraction takes the newest equal row away, if there is
@@ -80,7 +79,6 @@ class Chains:
             self.born,
             self.cutoff,
             self.hashes.array,
-            self.alive.array,
             removed,
             before,
         )
@@ -96,7 +94,6 @@ class Chains:
             before,
             self.head.array,
             self.link.array,
-            self.alive.array,
         )
 
     def _wrong(self, changes: Changes, removed: Int64s) -> Int64s:
@@ -106,7 +103,7 @@ class Chains:
             return records
         at = pa.array(records)
         mine = [take_column(column, at) for column in changes.columns]
-        return records[~same_rows(mine, self.arena.gather(removed[records]))]
+        return records[~same_rows(mine, self.log.gather(removed[records]))]
 
     def _tell_apart(self, changes: Changes, hashed: Int64s, wrong: Int64s) -> tuple[Int64s, Int64s]:
         """Give rows and records of the keys and hashes of `wrong` other hashes, equal exactly where
@@ -120,7 +117,7 @@ class Chains:
         mixed = np.unique(hashed[wrong])
         rows = rows[np.isin(known, mixed)]
         records = records[np.isin(hashed[records], mixed)]
-        held, at = self.arena.gather(rows), pa.array(records)
+        held, at = self.log.gather(rows), pa.array(records)
         mine = [take_column(column, at) for column in changes.columns]
         codes = content_codes([pa.concat_arrays(pair) for pair in zip(held, mine, strict=True)])
         free = np.setdiff1d(np.arange(len(taken) + int(codes.max()) + 1), taken)

@@ -3,15 +3,17 @@
 `seen`     event time of the record (NO_TIME: it has none)
 `born`     processing time of its arrival; kept only with a time to live
 `matches`  how many rows of the other side it matches; kept only where the join asks
-`alive`    false once it was retracted;  `hashes`  of its content: kept only for changelogs
 
-Rows are numbered as they arrive. Those that were retracted or have expired stay until they are the
-better half of all; then the store is made anew from the others. Expired rows are never read.
+These are state (a `RowLog`); what finds rows is not, and is made anew from them: chains, and for
+changelogs hashes of the rows' contents, by which a retraction finds its row (see `retraction`).
 
-Retractions find their row by content: see `retraction`.
+Rows are numbered as they arrive. Those that were retracted or have expired are marked as gone, and
+when they are the better half the others are numbered anew. Expired rows are never read.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +21,9 @@ import pyarrow as pa
 from ...core.arrays import Bools, Int64s
 from ...core.batch import ColumnBatch
 from ...core.growing import GrowingList
-from .arena import Arena
+from ...state.backend import AccColumn, KeyedStateBackend
+from ...state.rows.format import GroupsOf
+from ...state.rows.log import PORTION
 from .contents import hash_rows
 from .retraction import Chains, Changes
 
@@ -27,9 +31,9 @@ NO_TIME = np.iinfo(np.int64).min
 """Event time of a record without one: less than every time."""
 
 FIRST_COMPACTION = 4096
-"""Rows without use before a store is made anew for the first time."""
+"""Rows without use before rows are numbered anew for the first time."""
 
-SEEN, BORN, MATCHES, ALIVE = "seen", "born", "matches", "alive"
+SEEN, BORN, MATCHES = "seen", "born", "matches"
 
 _NO_BIRTHS = np.empty(0, dtype=np.int64)
 
@@ -37,32 +41,39 @@ _NO_BIRTHS = np.empty(0, dtype=np.int64)
 class RowStore:
     """`ttl_ms`: None keeps rows for ever. `counted`: whether `matches` is kept.
 
-    Invariants: all arrays in use have len(self) entries; `born` never decreases; the chains hold
-    exactly the rows that are alive, each in its slot's.
+    Invariants: all arrays have len(self) entries; `born` never decreases; the chains hold exactly
+    the rows that were not retracted, each in its slot's.
     """
 
-    def __init__(self, schema: pa.Schema, ttl_ms: int | None, counted: bool) -> None:
-        self.arena = Arena(schema)
+    def __init__(
+        self,
+        state: KeyedStateBackend,
+        name: str,
+        schema: pa.Schema,
+        groups_of: GroupsOf,
+        ttl_ms: int | None,
+        counted: bool,
+    ) -> None:
+        """The rows that are restored have no chains yet: see `restore`."""
+        numbers = [AccColumn(SEEN, "int64")]
+        if ttl_ms is not None:
+            numbers.append(AccColumn(BORN, "int64"))
+        marks = [AccColumn(MATCHES, "int64")] if counted else []
+        self.log = state.log(name, schema, groups_of, numbers, marks)
         self.ttl_ms = ttl_ms
         self.counted = counted
-        self.seen = GrowingList(np.int64)
         self.slots = GrowingList(np.int32)
         self.link = GrowingList(np.int32)
         self.head = GrowingList(np.int32, fill=-1)
-        self.matches = GrowingList(np.int64, fill=0)
-        self._born = GrowingList(np.int64)
-        self._alive: GrowingList | None = None
         self._hashes: GrowingList | None = None
-        self.retracted = 0
-        """Rows that are not alive."""
 
     def __len__(self) -> int:
-        return len(self.arena)
+        return len(self.log)
 
     @property
     def born(self) -> Int64s:
         """As kernels take it: empty where nothing expires."""
-        return _NO_BIRTHS if self.ttl_ms is None else self._born.array
+        return _NO_BIRTHS if self.ttl_ms is None else self.log.number(BORN)
 
     def cutoff(self, now_ms: int) -> int:
         """Rows born then or before have expired."""
@@ -76,7 +87,7 @@ class RowStore:
 
         first = self._append(rows, slots, seen, now_ms, matches)
         if self._hashes is not None:
-            self._mark(hash_rows(rows.columns))
+            self._hashes.append(hash_rows(rows.columns))
         link_rows(slots, first, self.head.array, self.link.array)
 
     def change(
@@ -91,7 +102,6 @@ class RowStore:
         """A changelog in order: each retraction takes one equal row away, if there is one."""
         self._keep_hashes()
         assert self._hashes is not None
-        assert self._alive is not None
         hashed = hash_rows(rows.columns)
         added = np.flatnonzero(~retracting)
         first = self._append(
@@ -101,76 +111,60 @@ class RowStore:
             now_ms,
             None if matches is None else matches[added],
         )
-        self._mark(hashed[added])
+        self._hashes.append(hashed[added])
         self.head.extend(max(0, int(slots.max()) + 1 - self.head.length))
         numbers = np.full(len(slots), -1, dtype=np.int64)
         numbers[added] = np.arange(first, first + len(added))
-        held = (self.arena, self.head, self.link, self.born, self.cutoff(now_ms))
-        chains = Chains(*held, self._hashes, self._alive)
+        held = (self.log, self.head, self.link, self.born, self.cutoff(now_ms))
+        chains = Chains(*held, self._hashes)
         removed = chains.apply(Changes(rows.columns, slots, hashed, retracting, numbers))
-        self.retracted += int((removed >= 0).sum())
+        self.log.remove(removed[removed >= 0])
 
-    def useless(self, now_ms: int) -> int:
-        """Rows that are retracted or expired (counted twice if both)."""
-        if self.ttl_ms is None:
-            return self.retracted
-        gone = int(np.searchsorted(self._born.used, self.cutoff(now_ms), side="right"))
-        return self.retracted + gone
-
-    def useful(self, now_ms: int) -> Int64s:
-        """The rows that are neither, ascending."""
-        keep = np.ones(len(self), dtype=np.bool_) if self._alive is None else self._alive.used
-        rows = np.flatnonzero(keep)
-        return rows if self.ttl_ms is None else rows[self._born.array[rows] > self.cutoff(now_ms)]
-
-    def columns(self) -> dict[str, pa.Array]:
-        """What is known of each row, for a snapshot; copies of what may change."""
-        count = len(self)
-        alive = np.ones(count, dtype=np.bool_) if self._alive is None else self._alive.used.copy()
-        matches = self.matches.used.copy() if self.counted else np.zeros(count, dtype=np.int64)
-        born = np.zeros(count, np.int64) if self.ttl_ms is None else self._born.used
-        return {
-            SEEN: pa.array(self.seen.used),
-            BORN: pa.array(born),
-            MATCHES: pa.array(matches),
-            ALIVE: pa.array(alive),
-        }
-
-    def fill(self, rows: pa.RecordBatch, slots: Int64s, known: dict[str, Int64s]) -> None:
-        """Into an empty store: rows in order of birth, with what `columns` gave (alive rows
-        only)."""
-        from ..kernels.chains import link_rows
-
-        self._append(rows, slots, known[SEEN], 0, known[MATCHES])
+    def expire(self, now_ms: int) -> None:
+        """Rows that have expired are gone."""
         if self.ttl_ms is not None:
-            self._born.array[: len(self)] = known[BORN]
-        link_rows(slots, 0, self.head.array, self.link.array)
+            born = self.born[: len(self)]
+            self.log.forget(int(np.searchsorted(born, self.cutoff(now_ms), side="right")))
 
-    def known(self, rows: Int64s) -> dict[str, Int64s]:
-        """What `fill` takes, of these rows."""
-        none = np.zeros(len(rows), dtype=np.int64)
-        return {
-            SEEN: self.seen.array[rows],
-            BORN: none if self.ttl_ms is None else self._born.array[rows],
-            MATCHES: self.matches.array[rows] if self.counted else none,
-        }
+    @property
+    def useless(self) -> int:
+        """Rows that are gone."""
+        return len(self) - self.log.live
 
-    def compacted(self, now_ms: int) -> RowStore:
-        """A new store of the useful rows, in the same slots."""
-        rows = self.useful(now_ms)
-        new = RowStore(self.arena.schema, self.ttl_ms, self.counted)
-        if len(rows):
-            data = pa.RecordBatch.from_arrays(self.arena.gather(rows), schema=self.arena.schema)
-            new.fill(data, self.slots.array[rows].astype(np.int64), self.known(rows))
-        return new
+    def restore(self, now_ms: int, slots_of: Callable[[pa.RecordBatch], Int64s]) -> None:
+        """Chain the rows that former subtasks kept, by the slots of their keys."""
+        if self.ttl_ms is not None:
+            by_birth = np.argsort(self.born[: len(self)], kind="stable")
+            expired = np.searchsorted(self.born[by_birth], self.cutoff(now_ms), side="right")
+            self.log.keep(by_birth[expired:])
+        self.rechain(slots_of)
+
+    def compact(self) -> None:
+        """Number the rows that are not gone anew; their slots stay."""
+        rows = self.log.rows()
+        slots = self.slots.array[rows]
+        hashes = None if self._hashes is None else self._hashes.array[rows]
+        self.log.keep(rows)
+        self._chain(slots.astype(np.int64))
+        if hashes is not None:
+            self._hashes = GrowingList(np.int64)
+            self._hashes.append(hashes)
+
+    def rechain(self, slots_of: Callable[[pa.RecordBatch], Int64s]) -> None:
+        """Chain all rows, none of which is gone, by other slots."""
+        slots = np.empty(len(self), dtype=np.int64)
+        for numbers in _portions(len(self)):
+            slots[numbers] = slots_of(self.log.take(numbers))
+        self._chain(slots)
 
     def validate(self) -> None:
         """Assert the invariants."""
-        for grower in (self.seen, self.slots, self.link):
+        self.log.validate()
+        for grower in (self.slots, self.link):
             assert grower.length == len(self)
-        assert self._born.length == (0 if self.ttl_ms is None else len(self))
-        assert self.matches.length == (len(self) if self.counted else 0)
-        assert bool((np.diff(self._born.used) >= 0).all())
+        assert self._hashes is None or self._hashes.length == len(self)
+        if self.ttl_ms is not None:
+            assert bool((np.diff(self.born[: len(self)]) >= 0).all())
         chained: list[int] = []
         for slot, head in enumerate(self.head.used.tolist()):
             at = head
@@ -178,41 +172,50 @@ class RowStore:
                 assert self.slots.array[at] == slot
                 chained.append(at)
                 at = int(self.link.array[at])
-        alive = np.ones(len(self), np.bool_) if self._alive is None else self._alive.used
-        assert sorted(chained) == np.flatnonzero(alive).tolist()
-        assert self.retracted == len(self) - int(alive.sum())
+        assert len(chained) == len(set(chained))
+        assert set(self.log.rows().tolist()) <= set(chained)
+        if self.ttl_ms is None:
+            assert len(chained) == self.log.live
 
     def _append(
         self, rows: pa.RecordBatch, slots: Int64s, seen: Int64s, now_ms: int, matches: Int64s | None
     ) -> int:
         """Store rows without chaining them; the number of the first."""
-        first, count = len(self), rows.num_rows
-        self.arena.append(rows)
-        self.seen.append(seen)
-        self.slots.append(slots)
-        self.link.extend(count)
+        count = rows.num_rows
+        known = {SEEN: seen}
         if self.ttl_ms is not None:
-            latest = int(self._born.array[first - 1]) if first else now_ms
-            self._born.append(np.full(count, max(now_ms, latest)))
+            latest = int(self.born[len(self) - 1]) if len(self) else now_ms
+            known[BORN] = np.full(count, max(now_ms, latest))
         if self.counted:
             assert matches is not None
-            self.matches.append(matches)
+            known[MATCHES] = matches
+        first = self.log.append(rows, known)
+        self.slots.append(slots)
+        self.link.extend(count)
         if count:
             self.head.extend(max(0, int(slots.max()) + 1 - self.head.length))
         return first
 
-    def _mark(self, hashed: Int64s) -> None:
-        """Rows just appended are alive, with these hashes."""
-        assert self._hashes is not None
-        assert self._alive is not None
-        self._hashes.append(hashed)
-        self._alive.append(np.ones(len(hashed), dtype=np.bool_))
+    def _chain(self, slots: Int64s) -> None:
+        """Make the chains anew: row i is in slots[i]."""
+        from ..kernels.chains import link_rows
+
+        self.slots, self.link = GrowingList(np.int32), GrowingList(np.int32)
+        self.head = GrowingList(np.int32, fill=-1)
+        self.slots.append(slots)
+        self.link.extend(len(slots))
+        self.head.extend(int(slots.max()) + 1 if len(slots) else 0)
+        link_rows(slots, 0, self.head.array, self.link.array)
 
     def _keep_hashes(self) -> None:
         """From the first changelog batch on, hashes are known of all rows."""
         if self._hashes is not None:
             return
-        self._hashes, self._alive = GrowingList(np.int64), GrowingList(np.bool_)
-        for start in range(0, len(self), 1 << 16):
-            numbers = np.arange(start, min(start + (1 << 16), len(self)))
-            self._mark(hash_rows(self.arena.gather(numbers)))
+        self._hashes = GrowingList(np.int64)
+        for numbers in _portions(len(self)):
+            self._hashes.append(hash_rows(self.log.gather(numbers)))
+
+
+def _portions(count: int) -> list[Int64s]:
+    """The rows 0..count - 1, some at a time."""
+    return [np.arange(start, min(start + PORTION, count)) for start in range(0, count, PORTION)]

@@ -23,13 +23,11 @@ from ...core.keys import KeySelector
 from ...core.row_kind import ROW_KIND
 from ...state.backend import KeyedStateBackend
 from ...state.hash_columns import validity_of
-from ...state.key_groups import owned_groups
+from ...state.shared_facts import SharedFacts
 from ..columns import check_keys, fit
 from ..time.event_time import check_range
 
 SIDES = ("left", "right")
-
-_LAYOUT = pa.schema([pa.field("layout", pa.binary())])
 
 
 @dataclass(frozen=True)
@@ -145,18 +143,21 @@ def check_sides(sides: Sequence[JoinSide], join: str) -> bool:
 
 
 class SideLayouts:
-    """The columns of both sides in keyed state: one row per key group, so that they go wherever
-    the groups go. Namespace: the port."""
+    """The columns of both sides in keyed state."""
 
     def __init__(self, state: KeyedStateBackend, sides: Sequence[JoinSide]) -> None:
-        self._buffer = state.buffer("layouts", _LAYOUT)
-        self._groups = owned_groups(state.key_groups)
-        self._sides = sides
+        """Sides of unknown columns get those restored."""
+        self._facts = SharedFacts(state, "layouts")
         for side in sides:
-            stored = self._buffer.get(side.port)[0].column("layout").unique().to_pylist()
-            layouts = [pa.ipc.read_schema(pa.py_buffer(layout)) for layout in stored]
-            for layout in layouts:
-                self._restore(side, layout)
+            for stored in self._facts.known(SIDES[side.port]):
+                self._restore(side, pa.ipc.read_schema(pa.py_buffer(stored)))
+            if side.schema is not None:
+                self.learn(side)
+
+    def learn(self, side: JoinSide) -> None:
+        """The columns of this side are known from here on."""
+        assert side.schema is not None
+        self._facts.learn(SIDES[side.port], side.schema.serialize().to_pybytes())
 
     def _restore(self, side: JoinSide, layout: pa.Schema) -> None:
         if side.schema is None:
@@ -167,12 +168,3 @@ class SideLayouts:
                 f"{schema_text(layout)} and has columns {schema_text(side.schema)} now: declare a "
                 "schema upstream so that they are the same, or give the operator a new uid"
             )
-
-    def save(self) -> None:
-        """Before each snapshot."""
-        for side in self._sides:
-            if side.schema is not None:
-                layout = side.schema.serialize().to_pybytes()
-                column = pa.array([layout] * len(self._groups), type=pa.binary())
-                table = pa.Table.from_arrays([column], schema=_LAYOUT)
-                self._buffer.replace(side.port, table, self._groups)

@@ -16,8 +16,8 @@ from ...core.batch import ColumnBatch
 from ...core.growing import GrowingList
 from ...core.joined_columns import NO_ROW, JoinedColumns
 from ...core.row_kind import split_kinds, with_kinds
+from ...state.rows.arena import Arena
 from ..kernels.change_flags import ALONE, MATCHED, PAIRS, UNTRACKED
-from .arena import Arena
 from .assembly import BatchRows, joined
 from .keyslots import KeySlots
 from .walking import NO_BIRTHS, walk
@@ -27,7 +27,7 @@ MAX_PAIRS = 1 << 15
 UNKNOWN_KEYS = 1 << 16
 """How many keys that the table does not have may be in the index, apart from as many as it has."""
 
-KERNELS = ("operators.kernels.chains", "operators.kernels.changes", "operators.kernels.gather")
+KERNELS = ("operators.kernels.chains", "operators.kernels.changes", "state.gather_kernels")
 
 _SHOW = {"inner": PAIRS, "left": PAIRS | ALONE, "semi": MATCHED, "anti": ALONE}
 
@@ -39,7 +39,7 @@ class TableRows:
         self.arena = Arena(schema)
         self._keys = list(keys)
         self._what = what
-        self._slots = KeySlots(1, what)
+        self._slots = KeySlots(what)
         self._link = GrowingList(np.int32)
         self._head = GrowingList(np.int32, fill=-1)
 
@@ -75,7 +75,7 @@ class TableRows:
         table's keys stay: they were given out in order of the rows."""
         if len(self._slots) <= 2 * self._head.length + UNKNOWN_KEYS:
             return
-        self._slots = KeySlots(1, self._what)
+        self._slots = KeySlots(self._what)
         at = [self.arena.schema.get_field_index(name) for name in self._keys]
         everything = np.arange(len(self.arena))
         keys = pa.RecordBatch.from_arrays(self.arena.gather(everything, at), names=self._keys)

@@ -1,22 +1,24 @@
-"""The versions of a table's rows by key, as a temporal join keeps them."""
+"""The versions of a table's rows by key, as a temporal join keeps them.
+
+The rows are state (a `RowLog`), with the time from which each is valid (`time`), whether it ends
+the one before (`ends`), and with a time to live when it came (`born`). Chains are made anew.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.arrays import Bools, Int64s
 from ...core.elements import MIN_TIMESTAMP
 from ...core.growing import GrowingList
-from .arena import Arena
+from ...state.backend import AccColumn, KeyedStateBackend
+from ...state.rows.format import GroupsOf
+from ...state.rows.log import PORTION
 
 TIME, BORN, ENDS = "time", "born", "ends"
-
-KNOWN = (pa.field(TIME, pa.int64()), pa.field(BORN, pa.int64()), pa.field(ENDS, pa.bool_()))
-"""What is kept of each version besides its columns."""
 
 _NO_BIRTHS = np.empty(0, dtype=np.int64)
 
@@ -24,44 +26,54 @@ _NO_BIRTHS = np.empty(0, dtype=np.int64)
 class VersionStore:
     """`watermark`: versions before the one valid at it are not found any more.
 
-    Rows that are of no more use stay until the owner makes a new store of the others.
-    Invariant: times never increase along a chain.
+    Rows that are of no more use stay until the owner has only the others kept (`rebuild`).
+    Invariant: times never increase along a chain, and no row is in two.
     """
 
-    def __init__(self, schema: pa.Schema, ttl_ms: int | None) -> None:
-        self.arena = Arena(schema)
+    def __init__(
+        self,
+        state: KeyedStateBackend,
+        name: str,
+        schema: pa.Schema,
+        groups_of: GroupsOf,
+        ttl_ms: int | None,
+    ) -> None:
+        """The rows that are restored have no chains yet: see `rebuild`."""
+        numbers = [AccColumn(TIME, "int64"), AccColumn(ENDS, "bool")]
+        if ttl_ms is not None:
+            numbers.append(AccColumn(BORN, "int64"))
+        self.log = state.log(name, schema, groups_of, numbers)
         self.ttl_ms = ttl_ms
         self.watermark = MIN_TIMESTAMP
-        self._times = GrowingList(np.int64)
-        self._born = GrowingList(np.int64)
-        self._ends = GrowingList(np.bool_)
         self._link = GrowingList(np.int64)
         self._head = GrowingList(np.int64, fill=-1)
-        self.slots = GrowingList(np.int64)
         self.checked = 0
         """Rows when it was last seen how many are useful."""
 
     def __len__(self) -> int:
-        return len(self.arena)
+        return len(self.log)
 
-    def add(self, rows: pa.RecordBatch, slots: Int64s, known: dict[str, npt.NDArray[Any]]) -> None:
+    def add(
+        self, rows: pa.RecordBatch, slots: Int64s, times: Int64s, ends: Bools, now_ms: int
+    ) -> None:
         """Versions in order of arrival, with these slots (>= 0)."""
-        from ..kernels.versions import insert_versions
-
-        first = len(self)
         if not rows.num_rows:
             return
-        self.arena.append(rows)
-        self.slots.append(slots)
-        self._times.append(known[TIME])
-        self._ends.append(known[ENDS].astype(np.bool_))
-        self._link.extend(rows.num_rows)
+        known = {TIME: times, ENDS: ends}
         if self.ttl_ms is not None:
-            self._born.append(known[BORN])
-        self._head.extend(max(0, int(slots.max()) + 1 - self._head.length))
-        insert_versions(
-            slots, self._times.array, first, self.watermark, self._head.array, self._link.array
-        )
+            known[BORN] = np.full(len(slots), now_ms)
+        self._chain(self.log.append(rows, known), slots)
+
+    def rebuild(self, rows: Int64s, slots_of: Callable[[pa.RecordBatch], Int64s]) -> None:
+        """Keep only these rows, and chain them by the slots of their keys."""
+        if len(rows) < len(self):
+            self.log.keep(rows)
+        self._link = GrowingList(np.int64)
+        self._head = GrowingList(np.int64, fill=-1)
+        for start in range(0, len(self), PORTION):
+            numbers = np.arange(start, min(start + PORTION, len(self)))
+            self._chain(start, slots_of(self.log.take(numbers)))
+        self.checked = len(self)
 
     def find(self, slots: Int64s, times: Int64s, now_ms: int) -> Int64s:
         """The version valid for each key at each time; -1 where there is none."""
@@ -73,8 +85,8 @@ class VersionStore:
             times,
             self._head.used,
             self._link.array,
-            self._times.array,
-            self._ends.array,
+            self.log.number(TIME),
+            self.log.number(ENDS),
             self._births,
             self._cutoff(now_ms),
             found,
@@ -89,8 +101,8 @@ class VersionStore:
         mark_useful(
             self._head.used,
             self._link.array,
-            self._times.array,
-            self._ends.array,
+            self.log.number(TIME),
+            self.log.number(ENDS),
             self._births,
             self._cutoff(now_ms),
             self.watermark,
@@ -98,23 +110,38 @@ class VersionStore:
         )
         return marks
 
-    def known(self, rows: Int64s) -> dict[str, npt.NDArray[Any]]:
-        """What `add` takes, of these rows."""
-        births = np.zeros(len(rows), np.int64) if self.ttl_ms is None else self._born.array[rows]
-        return {TIME: self._times.array[rows], BORN: births, ENDS: self._ends.array[rows]}
+    def unexpired(self, now_ms: int) -> Int64s:
+        """The rows that have not expired, ascending."""
+        if self.ttl_ms is None:
+            return np.arange(len(self))
+        return np.flatnonzero(self._births[: len(self)] > self._cutoff(now_ms))
 
     def validate(self) -> None:
         """Assert the invariants."""
+        self.log.validate()
+        times, chained = self.log.number(TIME), []
         for head in self._head.used.tolist():
             at = head
-            while at >= 0 and (after := int(self._link.array[at])) >= 0:
-                assert self._times.array[at] >= self._times.array[after]
-                assert self.slots.array[at] == self.slots.array[after]
+            while at >= 0:
+                chained.append(at)
+                after = int(self._link.array[at])
+                assert after < 0 or times[at] >= times[after]
                 at = after
+        assert len(chained) == len(set(chained))
+        assert all(at < len(self) for at in chained)
+
+    def _chain(self, first: int, slots: Int64s) -> None:
+        """Put rows first, first + 1, ... into the chains of these slots."""
+        from ..kernels.versions import insert_versions
+
+        self._link.extend(len(slots))
+        self._head.extend(max(0, int(slots.max()) + 1 - self._head.length))
+        times = self.log.number(TIME)
+        insert_versions(slots, times, first, self.watermark, self._head.array, self._link.array)
 
     @property
     def _births(self) -> Int64s:
-        return _NO_BIRTHS if self.ttl_ms is None else self._born.array
+        return _NO_BIRTHS if self.ttl_ms is None else self.log.number(BORN)
 
     def _cutoff(self, now_ms: int) -> int:
         return 0 if self.ttl_ms is None else now_ms - self.ttl_ms

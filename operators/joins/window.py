@@ -22,11 +22,12 @@ from ...core.constants import CHUNK_BATCHES, LATE_DROPPED
 from ...core.errors import GraphError, StateError
 from ...core.joined_columns import NO_ROW
 from ...core.preload import preload
+from ...plan.slicing import Slicing
 from ...state.backend import COLUMN_STATE, BufferState
 from ...state.key_groups import key_groups_of
 from ...state.window_progress import WindowProgress
 from ..base import Operator, Steps
-from ..windows.slices import Slicing, runs_by_slice
+from ..windows.slices import runs_by_slice, slice_ends
 from .chunks import ChunkedOutput
 from .pairing import join_rows
 from .side import SIDES, JoinSide, SideLayouts, SideRows, all_valid, check_sides
@@ -87,11 +88,11 @@ class WindowJoinOperator(Operator):
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
-        self._layouts.save()
 
     def _bind(self, side: JoinSide) -> None:
         """The columns of this side are known from here on."""
         assert side.schema is not None
+        self._layouts.learn(side)
         self._buffers[side.port] = self.ctx.keyed_state.buffer(SIDES[side.port], side.schema)
         if check_sides(self._sides, self._join):
             self._columns = self._spec.columns(self._sides[0].schema, self._sides[1].schema)
@@ -104,7 +105,7 @@ class WindowJoinOperator(Operator):
             records = records.take(np.flatnonzero(records.valid))
             if not len(records):
                 return
-        order, runs = runs_by_slice(self._slicing.slice_ends(records.timestamps))
+        order, runs = runs_by_slice(slice_ends(self._slicing, records.timestamps))
         if order is not None:
             records = records.take(order)
         groups = key_groups_of(records.keys, self.ctx.max_parallelism)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.native import int32, int64, njit, void
-from .signatures import BOOLS, BOOLS_IN, INTS, INTS_IN, OPTIONS
+from .signatures import BOOLS_IN, INTS, INTS_IN, OPTIONS
 
 ROWS = int32[::1]
 """Numbers of rows: half the memory of int64; `Arena` sees that there are no more."""
@@ -73,7 +73,7 @@ def walk_pairs(
 @njit(
     [
         void(
-            INTS_IN, INTS_IN, BOOLS_IN, INTS_IN, ROWS, ROWS, INTS_IN, int64, INTS, BOOLS, INTS, INTS
+            INTS_IN, INTS_IN, BOOLS_IN, INTS_IN, ROWS, ROWS, INTS_IN, int64, INTS, INTS, INTS
         )
     ],
     **OPTIONS,
@@ -88,7 +88,6 @@ def apply_changes(
     born: Any,
     cutoff: int,
     hashes: Any,
-    alive: Any,
     removed: Any,
     befores: Any,
 ) -> None:
@@ -103,7 +102,6 @@ def apply_changes(
             link[row] = head[slot]
             head[slot] = row
             hashes[row] = hashed[i]
-            alive[row] = True
             continue
         before = NONE
         at = head[slot]
@@ -113,7 +111,6 @@ def apply_changes(
                     head[slot] = link[at]
                 else:
                     link[before] = link[at]
-                alive[at] = False
                 removed[i] = at
                 befores[i] = before
                 break
@@ -122,7 +119,7 @@ def apply_changes(
 
 
 @njit(
-    [void(INTS_IN, INTS_IN, BOOLS_IN, INTS_IN, INTS_IN, ROWS, ROWS, BOOLS)],
+    [void(INTS_IN, INTS_IN, BOOLS_IN, INTS_IN, INTS_IN, ROWS, ROWS)],
     **OPTIONS,
 )
 def undo_changes(
@@ -133,14 +130,12 @@ def undo_changes(
     befores: Any,
     head: Any,
     link: Any,
-    alive: Any,
 ) -> None:
     """What `apply_changes` did, from the last change to the first."""
     for i in range(len(slots) - 1, -1, -1):
         if not retracting[i]:
             head[slots[i]] = link[rows[i]]
         elif removed[i] != NONE:
-            alive[removed[i]] = True
             if befores[i] == NONE:
                 head[slots[i]] = removed[i]
             else:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ...core.native import int64, njit, void
-from .gather import AHEAD, fetch
+from ...state.gather_kernels import AHEAD, fetch
 from .signatures import INTS, INTS_IN, OPTIONS
 
 MAX, MIN = 2**63 - 1, -(2**63)

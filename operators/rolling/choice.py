@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from ...api.specs.records import RollingSpec
 from ...core.batch import Batch, ColumnBatch
-from ...core.keys import FunctionKey
 from ...core.preload import preload
+from ...plan.window_forms import RowByRow
 from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
 from ..base import Operator
@@ -36,20 +36,23 @@ class Face(Protocol):
     def run(self, batch: Batch) -> Batch: ...
 
 
-def make_rolling(spec: RollingSpec) -> Operator:
-    """The operator for this spec; it picks its face when it sees records or restored state."""
-    return RollingOperator(spec)
+def make_rolling(spec: RollingSpec, form: RowByRow | None = None) -> Operator:
+    """The operator for this spec; unless it is planned to run row by row, it picks its face when it
+    sees records or restored state."""
+    return RollingOperator(spec, isinstance(form, RowByRow))
 
 
 class RollingOperator(Operator):
     """See the module."""
 
-    def __init__(self, spec: RollingSpec) -> None:
+    def __init__(self, spec: RollingSpec, by_rows: bool = False) -> None:
         self._spec = spec
-        self._face: Face | None = None
+        self._by_rows = by_rows
+        self.face: Face | None = None
+        """None until the first batch or restored state decides."""
 
     def open(self) -> None:
-        if not isinstance(self._spec.key, FunctionKey):
+        if not self._by_rows:
             preload("operators.rolling.columns", *COLUMN_STATE)
         self._memory = WindowProgress(self.ctx.keyed_state, "rolling")
         layout = self._memory.layout
@@ -57,18 +60,18 @@ class RollingOperator(Operator):
             self._bind(layout)
 
     def process(self, batch: Batch, port: int = 0) -> None:
-        if self._face is None:
+        if self.face is None:
             self._memory.layout = self._choose(batch)
             self._bind(self._memory.layout)
-        assert self._face is not None
-        self.out.emit(self._face.run(batch))
+        assert self.face is not None
+        self.out.emit(self.face.run(batch))
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._memory.save()
 
     def _choose(self, batch: Batch) -> pa.Schema:
         """What describes the face for this first batch: key count and columns, or "row"."""
-        if isinstance(batch, ColumnBatch) and not isinstance(self._spec.key, FunctionKey):
+        if isinstance(batch, ColumnBatch) and not self._by_rows:
             from .columns import describe
 
             keys = self._spec.key.key_columns(batch)
@@ -79,8 +82,8 @@ class RollingOperator(Operator):
 
     def _bind(self, layout: pa.Schema) -> None:
         if layout.metadata[b"face"] == b"row":
-            self._face = RollingRows(self._spec, self.ctx.keyed_state)
+            self.face = RollingRows(self._spec, self.ctx.keyed_state)
         else:
             from .columns import RollingColumns
 
-            self._face = RollingColumns(self._spec, layout, self.ctx.keyed_state)
+            self.face = RollingColumns(self._spec, layout, self.ctx.keyed_state)

@@ -13,6 +13,7 @@ from ...api.specs.records import RollingSpec
 from ...core.arrays import Slots
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import TypeMismatchError
+from ...plan.rolling import on_numbers
 from ...state.backend import AccColumn, KeyedStateBackend
 from ..columns import NO_NULLS, Storage, fit, fit_keys, from_numbers, storage, to_numbers
 from ..kernels import running
@@ -24,9 +25,9 @@ VALUE, SEEN, HELD = "value", "seen", "held"
 def describe(spec: RollingSpec, keys: pa.Schema, columns: pa.Schema) -> pa.Schema | None:
     """Layout of the state: key fields, then input fields. None if it takes the row face: the field
     (for min_by and max_by, any column) is not numbers."""
-    field = columns.field(field_index(spec.field, columns.names))
-    needed = list(columns) if spec.kind.endswith("_by") else [field]
-    if any(storage(f.type) is None for f in needed):
+    at = field_index(spec.field, columns.names)
+    field = columns.field(at)
+    if not on_numbers(spec, at, columns):
         return None
     if spec.kind == "sum" and pa.types.is_temporal(field.type):
         raise TypeMismatchError(f"sum of '{field.name}': values of type {field.type} do not add up")

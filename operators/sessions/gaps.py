@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ...api.functions.validation import is_expression
 from ...api.windows.session_windows import (
+    DYNAMIC,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
@@ -22,8 +23,6 @@ from ...core.batch import Batch, ColumnBatch
 from ...core.errors import TypeMismatchError
 from ..columns import evaluate
 
-DYNAMIC = (DynamicEventTimeSessionWindows, DynamicProcessingTimeSessionWindows)
-SESSIONS = (EventTimeSessionWindows, ProcessingTimeSessionWindows, *DYNAMIC)
 SessionAssigner = (
     EventTimeSessionWindows
     | ProcessingTimeSessionWindows

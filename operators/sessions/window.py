@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from ...api.windows.session_windows import SESSIONS
 from ...core.arrays import Int64s, Slots
 from ...core.batch import Batch, ColumnBatch
 from ...core.elements import MAX_TIMESTAMP
@@ -30,7 +31,7 @@ from ...core.errors import TypeMismatchError
 from ..base import IN_STATE, Steps, Work
 from ..slots.slot_kinds import runs_on_slots
 from ..windows.windower import LateRows, Records, Site, Time, Windower
-from .gaps import SESSIONS, SessionAssigner, gaps_of
+from .gaps import SessionAssigner, gaps_of
 
 if TYPE_CHECKING:
     from .store import Fired

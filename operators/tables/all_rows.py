@@ -8,21 +8,23 @@ the keys in the batch. A retraction takes away the first that arrived of the rec
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from ...core.arrays import Int64s
+from ...core.arrays import Bools, Int64s
 from ...core.errors import StateError
-from ...state.slot_table import MemoryColumnTable
+from ...state.key_index import CompositeIndex
 from ..base import Steps
 from .base import Layout, Records, TableOperator
 from .differences import Differences
-from .grown import bounds, fill_to, take_rows
+from .grown import bounds, fill_to, reindexed
 from .kept_rows import KeptRows
 from .order_words import OrderWords
 from .runs import Runs
 
 _SPARE = 1024
+
+Changes = tuple[tuple[Int64s, Int64s], tuple[Int64s, Int64s], Int64s]
+"""The first n of some keys before and after (bounds and positions), and the positions taken out."""
 
 
 class AllRows:
@@ -45,39 +47,38 @@ class AllRows:
         self._differences = differences
         self._last = last
         self._rows = KeptRows(layout, operator.ctx.keyed_state)
-        self._index = MemoryColumnTable("all_rows", layout.keys, ())
+        self._index = CompositeIndex(layout.keys)
         self._content = self._new_content()
         self._codes = np.empty(0, dtype=np.int64)
         self._runs = Runs()
-        restored = self._rows.restored()
-        if restored is not None:
-            self._take_in(restored)
+        for positions in self._rows.restored():
+            codes = self._content.upsert(self._rows.content(positions))
+            self._merge(self._rows.keys(positions), codes, positions, None)
 
     def update(self, records: Records) -> Steps:
-        self._rows.forget_saved()
         before, after, gone = self._take_in(records)
         yield from self._differences.emit(self._operator, self._rows, *before, *after)
-        self._rows.slab.release(gone)
+        self._rows.release(gone)
         self._shrink()
 
-    def save(self) -> None:
-        """In order of arrival, where that decides."""
-        positions = self._runs.gather(np.arange(len(self._index)))[1]
-        self._rows.save(positions[::-1] if self._last else positions)
-
-    def _take_in(
-        self, records: Records
-    ) -> tuple[tuple[Int64s, Int64s], tuple[Int64s, Int64s], Int64s]:
-        """The first n of the batch's keys before and after, and the positions taken out."""
-        slots, inverse = np.unique(self._index.slots(records.keys), return_inverse=True)
-        self._runs.grow(len(self._index))
+    def _take_in(self, records: Records) -> Changes:
         codes = self._content.upsert(self._rows.content_of(records))
         taken = records.retracted
+        rows = None if taken is None else np.flatnonzero(~taken)
+        new = self._rows.add(records, rows)
+        return self._merge(records.keys.columns, codes, new, taken)
+
+    def _merge(
+        self, keys: list[pa.Array], codes: Int64s, new: Int64s, taken: Bools | None
+    ) -> Changes:
+        """Keys and contents of records; which of them take one away (None: none); the positions of
+        the others, in order of arrival."""
+        slots, inverse = np.unique(self._index.upsert(keys), return_inverse=True)
+        self._runs.grow(len(self._index))
         if taken is None:
             taken = np.zeros(len(codes), dtype=np.bool_)
         sizes, held = self._runs.gather(slots)
         before = _firsts(sizes, held, self._n)
-        new = self._rows.add(records, np.flatnonzero(~taken))
         if len(new):
             self._codes = fill_to(self._codes, int(new.max()) + 1, 0)
             self._codes[new] = codes[~taken]
@@ -91,7 +92,7 @@ class AllRows:
         self._runs.replace(slots, sizes, entries)
         return before, _firsts(sizes, entries, self._n), out
 
-    def _retract(self, entries: Int64s, codes: Int64s) -> npt.NDArray[np.bool_]:
+    def _retract(self, entries: Int64s, codes: Int64s) -> Bools:
         """Which entries, given in order of arrival, are taken away by retractions of `codes`."""
         gone = np.zeros(len(entries), dtype=np.bool_)
         if not len(codes):
@@ -128,20 +129,18 @@ class AllRows:
         """Forget keys and contents that are no more, when they are the most."""
         live = self._runs.live()
         if len(self._index) > 2 * len(live) + _SPARE:
-            keys = take_rows(self._index.keys(), live)
-            self._index = MemoryColumnTable("all_rows", self._layout.keys, ())
-            self._index.slots(keys)
+            self._index = reindexed(self._index, self._layout.keys, live)
             self._runs.keep(live)
-        if len(self._content) > 2 * len(self._rows.slab) + _SPARE:
+        if len(self._content) > 2 * len(self._rows.table) + _SPARE:
             positions = self._runs.gather(np.arange(len(self._index)))[1]
             self._content = self._new_content()
             self._codes[positions] = self._content.upsert(self._rows.content(positions))
 
-    def _new_content(self) -> MemoryColumnTable:
+    def _new_content(self) -> CompositeIndex:
         layout = self._layout
         kinds = [*([] if layout.named else layout.keys.types), *layout.columns.types]
         schema = pa.schema([pa.field(f"c{i}", kind) for i, kind in enumerate(kinds)])
-        return MemoryColumnTable("contents", schema, ())
+        return CompositeIndex(schema)
 
 
 def _firsts(sizes: Int64s, entries: Int64s, n: int) -> tuple[Int64s, Int64s]:

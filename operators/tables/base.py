@@ -87,8 +87,8 @@ class Layout:
 
 
 class TableOperator(Operator):
-    """Subclasses: `bind` makes or restores state, `update` works a batch in, `save` puts into
-    `ctx.keyed_state` what is kept outside it."""
+    """Subclasses: `bind` asks `ctx.keyed_state` for state, which holds what was restored, and makes
+    from it what is not stored; `update` works a batch in."""
 
     kernels: Sequence[str] = ()
     """Modules to load while opening."""
@@ -123,8 +123,6 @@ class TableOperator(Operator):
         return self.update(self._records(self._layout, data, kinds, keys, columns.timestamps))
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        if self._layout is not None:
-            self.save()
         self._progress.save()
 
     @abstractmethod
@@ -133,9 +131,6 @@ class TableOperator(Operator):
 
     @abstractmethod
     def update(self, records: Records) -> Work: ...
-
-    def save(self) -> None:
-        """Before each snapshot."""
 
     def emit(self, data: pa.RecordBatch, kinds: Int8s | None, stamps: Int64s | None) -> None:
         """Send a batch with its row kinds, if it is a changelog."""

@@ -14,7 +14,7 @@ from ...core.arrays import Int64s
 from ...core.batch import ColumnBatch
 from ...core.growing import Growing
 from ...core.row_kind import RowKind
-from ...state.slot_table import MemoryColumnTable
+from ...state.key_index import CompositeIndex
 from ..base import Work
 from .all_rows import AllRows
 from .base import Layout, Records, TableOperator
@@ -27,7 +27,7 @@ from .order_words import OrderWords
 class DeduplicateOperator(TableOperator):
     """See the module. Of a changelog, all records of each key are kept (`AllRows`)."""
 
-    kernels = ("operators.kernels.ranking", "operators.kernels.blocks")
+    kernels = ("operators.kernels.ranking", "state.block_kernels")
 
     def __init__(self, spec: DeduplicateSpec) -> None:
         super().__init__(spec.key)
@@ -47,9 +47,6 @@ class DeduplicateOperator(TableOperator):
 
     def update(self, records: Records) -> Work:
         return self._work.update(records)
-
-    def save(self) -> None:
-        self._work.save()
 
 
 class FirstArrivals:
@@ -72,9 +69,6 @@ class FirstArrivals:
         elif len(rows):
             self._operator.out.emit(ColumnBatch(records.data, records.stamps).take(rows))
 
-    def save(self) -> None:
-        """The table is in the state."""
-
 
 class BestRows:
     """`_positions[slot]`: where the kept record lies. `_words`: its order words, if they last."""
@@ -85,31 +79,36 @@ class BestRows:
         self._operator = operator
         self._order = words
         self._last = last
-        self._rows = KeptRows(layout, operator.ctx.keyed_state)
-        self._index = MemoryColumnTable("deduplicate", layout.keys, ())
+        self._rows = KeptRows(layout, operator.ctx.keyed_state, ordered=False)
+        self._index = CompositeIndex(layout.keys)
         self._positions = Growing(np.int32)
         self._words = Growing(np.int64)
         self._winner = Growing(np.int32, -1)
         """Scratch, -1 between batches."""
-        restored = self._rows.restored()
-        if restored is not None:
-            self._take_in(restored)
+        for positions in self._rows.restored():
+            self._find(positions)
 
     def update(self, records: Records) -> None:
-        self._rows.forget_saved()
         old, new = self._take_in(records)
         self._emit(old, new)
-        self._rows.slab.release(old[old >= 0])
+        self._rows.release(old[old >= 0])
 
-    def save(self) -> None:
-        self._rows.save(self._positions.array[: len(self._index)].astype(np.int64))
+    def _find(self, positions: Int64s) -> None:
+        """Take in restored rows, each of another key."""
+        slots = self._index.upsert(self._rows.keys(positions))
+        self._grow(len(self._index))
+        self._positions.array[slots] = positions
+        if self._order.lasting and self._order.width:
+            columns = self._rows.columns(self._order.columns, positions)
+            words, width = self._order.of(columns, self._last), self._order.width
+            as_rows(self._words.array, width)[slots] = words.reshape(-1, width)
 
     def _take_in(self, records: Records) -> tuple[Int64s, Int64s]:
         """Where the former records of changed keys lie (-1: none), and where their new ones."""
         from ..kernels.ranking import best_rows
 
         known = len(self._index)
-        slots = self._index.slots(records.keys)
+        slots = self._index.upsert(records.keys.columns)
         self._grow(len(self._index))
         words = self._batch_words(records, slots, known)
         touched = np.empty(len(slots), dtype=np.int64)

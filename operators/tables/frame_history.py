@@ -13,10 +13,10 @@ from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s
 from ...core.batch import take_column
 from ...state.backend import KeyedStateBackend
-from ...state.slot_table import MemoryColumnTable
+from ...state.key_index import CompositeIndex
 from .base import Layout, Records
 from .frames import Frames
-from .grown import bounds, take_rows
+from .grown import bounds, reindexed
 from .kept_rows import KeptRows
 from .runs import Runs
 
@@ -41,18 +41,16 @@ class FrameHistory:
         self._peers = peers
         self._rows = KeptRows(layout, state)
         self._runs = Runs()
-        self._index = MemoryColumnTable("over", layout.keys, ())
+        self._index = CompositeIndex(layout.keys)
         self._limit = _SPARE
         """Rows held before the next look for old ones."""
-        restored = self._rows.restored()
-        if restored is not None:
-            self._restore(restored)
+        for positions in self._rows.restored():
+            self._find(positions)
 
     def update(self, records: Records, aggregates: list[tuple[Aggregate, int]]) -> list[pa.Array]:
         """The aggregates (each with the index of its input, -1 for none) for each record, in their
         order; records of a key come in order."""
-        self._rows.forget_saved()
-        slots, owners = np.unique(self._index.slots(records.keys), return_inverse=True)
+        slots, owners = np.unique(self._index.upsert(records.keys.columns), return_inverse=True)
         self._runs.grow(len(self._index))
         order = np.argsort(owners, kind="stable")
         held_sizes, held = self._runs.gather(slots)
@@ -75,29 +73,29 @@ class FrameHistory:
 
     def prune(self, time: int) -> None:
         """No record up to this time comes any more: forget what no frame reaches."""
-        if self._range is None or len(self._rows.slab) < self._limit:
+        if self._range is None or len(self._rows.table) < self._limit:
             return
         every = np.arange(len(self._index))
         sizes, held = self._runs.gather(every)
         keep = self._times(held) > time - self._range
-        self._rows.slab.release(held[~keep])
+        self._rows.release(held[~keep])
         owners = np.repeat(every, sizes)[keep]
         self._runs.replace(every, np.bincount(owners, minlength=len(every)), held[keep])
         live = self._runs.live()
-        keys = take_rows(self._index.keys(), live)
-        self._index = MemoryColumnTable("over", self._layout.keys, ())
-        self._index.slots(keys)
+        self._index = reindexed(self._index, self._layout.keys, live)
         self._runs.keep(live)
-        self._limit = 2 * len(self._rows.slab) + _SPARE
+        self._limit = 2 * len(self._rows.table) + _SPARE
 
-    def save(self) -> None:
-        self._rows.save(self._runs.gather(np.arange(len(self._index)))[1])
-
-    def _restore(self, records: Records) -> None:
-        slots, owners = np.unique(self._index.slots(records.keys), return_inverse=True)
+    def _find(self, positions: Int64s) -> None:
+        """Take in restored rows, behind those taken in already."""
+        found = self._index.upsert(self._rows.keys(positions))
+        slots, owners = np.unique(found, return_inverse=True)
         self._runs.grow(len(self._index))
         order = np.argsort(owners, kind="stable")
-        self._runs.replace(slots, np.bincount(owners), self._rows.add(records, order))
+        held_sizes, held = self._runs.gather(slots)
+        sizes = np.bincount(owners, minlength=len(slots))
+        both, _ = _interleave(held_sizes, held, sizes, positions[order])
+        self._runs.replace(slots, held_sizes + sizes, both)
 
     def _times(self, positions: Int64s) -> Int64s:
         if not self._layout.stamped:
@@ -125,7 +123,7 @@ class FrameHistory:
             keep = last - np.arange(len(positions)) < self._frame_rows - 1
         else:
             keep = times >= times[last] - self._range
-        self._rows.slab.release(positions[~keep])
+        self._rows.release(positions[~keep])
         owners = np.repeat(np.arange(len(slots)), sizes)[keep]
         self._runs.replace(slots, np.bincount(owners, minlength=len(slots)), positions[keep])
 

@@ -23,15 +23,11 @@ from ...state.column_index import storage_type
 from ..columns import NO_NULLS
 from .base import Layout, Records, TableOperator, require_distinct
 from .group_parts import GroupParts
-from .group_state import SavedValues
 from .group_values import too_much_taken
-from .groups import Groups
 from .grown import fill_to
 
 ROWS, SEEN = "rows", "seen"
 """Accumulator columns: records of the group; when its last one came (only with a ttl)."""
-
-_SPARE = 1024
 
 
 class GroupAggregateOperator(TableOperator):
@@ -39,7 +35,8 @@ class GroupAggregateOperator(TableOperator):
 
     kernels = (
         "operators.kernels.values",
-        "operators.kernels.seen_pairs",
+        "state.seen_kernels",
+        "state.block_kernels",
         "operators.kernels.scatter",
         "operators.kernels.moments",
         "operators.aggregates.flat",
@@ -62,24 +59,20 @@ class GroupAggregateOperator(TableOperator):
         if self._ttl is not None:
             self._columns.append(AccColumn(SEEN, "int64", -1))
         state = self.ctx.keyed_state
-        self._groups = Groups(state, layout.keys, self._columns)
-        self._saved = SavedValues(self._parts, layout.keys, state)
-        self._saved.restore(self._groups)
+        self._table = state.table("groups", layout.keys, self._columns).table(0)
+        self._parts.bind(state, layout.keys, self._table)
         self._at = np.empty(0, dtype=np.int64)
         """Scratch: a row of the batch per group."""
-        self._dead = 0
         self._awake = False
         """Whether a time to look for forgotten groups is set."""
 
     def update(self, records: Records) -> None:
-        self._saved.forget()
-        known = len(self._groups)
-        slots = self._groups.table.slots(records.keys)
-        self._parts.grow(len(self._groups))
+        table = self._table
+        slots = table.slots(records.keys)
+        self._parts.grow(len(table))
         touched, first, last = self._touched(slots)
         if self._ttl is not None:
             self._expire(touched, self._ttl)
-        table = self._groups.table
         rows_before = table.column(ROWS)[touched]
         before = self._parts.read(table, touched, rows_before)
         self._fold(records, slots)
@@ -92,34 +85,30 @@ class GroupAggregateOperator(TableOperator):
         keys = [take_column(column, pa.array(first)) for column in records.keys.columns]
         stamps = None if records.stamps is None else records.stamps[last]
         self._emit(keys, (rows_before > 0, before), (rows_after > 0, after), stamps)
-        self._bury(touched, touched >= known, rows_before > 0, rows_after > 0)
-        if 2 * self._dead > len(self._groups) + _SPARE:
-            self._keep(table.column(ROWS)[: len(table)] > 0)
+        self._bury(touched[rows_after <= 0])
 
     def on_processing_time(self, now_ms: int) -> None:
         """Forget the groups whose time is over."""
         if self._layout is not None and self._ttl is not None:
-            table = self._groups.table
-            live = table.column(SEEN)[: len(table)] > now_ms - self._ttl
-            if not live.all():
-                self._saved.forget()
-                self._keep(live & (table.column(ROWS)[: len(table)] > 0))
-            self._awake = len(self._groups) > 0
+            live = np.flatnonzero(self._table.column(ROWS)[: len(self._table)] > 0)
+            old = self._table.column(SEEN)[live] <= now_ms - self._ttl
+            self._bury(live[old])
+            self._awake = not old.all()
             if self._awake:
                 self.ctx.wake_at(now_ms + self._ttl)
 
-    def save(self) -> None:
-        self._saved.save(self._groups)
-
-    def _bury(self, touched: Int64s, new: Bools, had: Bools, has: Bools) -> None:
-        """Groups without records are as new; count those that take up a slot."""
-        gone = ~has & (had | new)
-        self._dead += int(gone.sum()) - int((has & ~had & ~new).sum())
-        self._reset(touched[gone])
+    def _bury(self, slots: Int64s) -> None:
+        """These groups are no more. When those are the most, the others get new numbers."""
+        if len(slots):
+            self._parts.forget(slots)
+            self._table.release(slots)
+            moved = self._table.tidy()
+            if moved is not None:
+                self._parts.keep(np.flatnonzero(moved >= 0))
 
     def _touched(self, slots: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         """The batch's groups by first appearance; the first and the last row of each."""
-        self._at = fill_to(self._at, len(self._groups), 0)
+        self._at = fill_to(self._at, len(self._table), 0)
         rows = np.arange(len(slots))
         self._at[slots[::-1]] = rows[::-1]
         first = np.flatnonzero(self._at[slots] == rows)
@@ -144,7 +133,7 @@ class GroupAggregateOperator(TableOperator):
     def _fold_some(self, slots: Int64s, arrays: list[pa.Array], numbers: Int64s, sign: int) -> None:
         from ..kernels import moments, scatter
 
-        table = self._groups.table
+        table = self._table
         count = scatter.count_into if sign > 0 else moments.count_out
         count(slots, NO_NULLS, table.column(ROWS))
         if self._ttl is not None:
@@ -164,21 +153,15 @@ class GroupAggregateOperator(TableOperator):
         if not self._awake:
             self._awake = True
             self.ctx.wake_at(now + ttl)
-        seen = self._groups.table.column(SEEN)[touched]
+        seen = self._table.column(SEEN)[touched]
         self._reset(touched[(seen >= 0) & (seen <= now - ttl)])
 
     def _reset(self, slots: Int64s) -> None:
+        """These groups, of the batch, start anew."""
         if len(slots):
             for column in self._columns:
-                self._groups.table.column(column.name)[slots] = column.initial
+                self._table.column(column.name)[slots] = column.initial
             self._parts.forget(slots)
-
-    def _keep(self, live: Bools) -> None:
-        """Renumber the groups that are, leaving the others behind."""
-        self._saved.save(self._groups)
-        self._groups.keep(np.flatnonzero(live))
-        self._saved.restore(self._groups)
-        self._dead = 0
 
     def _emit(
         self,

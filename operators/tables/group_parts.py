@@ -20,7 +20,7 @@ from ...api.aggregates import Aggregate
 from ...core.arrays import Bools, Int64s, numpy_of
 from ...core.batch import ColumnBatch
 from ...core.errors import TypeMismatchError
-from ...state.backend import AccColumn, ColumnTable
+from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
 from ..aggregates.accumulators import Accumulator, check_type, make_accumulator
 from ..aggregates.inputs import AggregateInputs
 from ..columns import NO_NULLS, fit, storage
@@ -75,12 +75,25 @@ class GroupParts:
             for i, (aggregate, shared) in enumerate(zip(aggregates, plain, strict=True))
         ]
         self.shared = [s for s in self._shared.values() if s.conditions]
-        for one in self.shared:
-            kind, views = kinds[one.source], len(one.conditions)
-            if lasting and not one.extremes:
-                one.values = DistinctValues(kind, views)
+        self._lasting = lasting
+
+    def bind(self, state: KeyedStateBackend, keys: pa.Schema, table: ColumnTable) -> None:
+        """Ask for the values of groups with these keys, which are in `table`: values "values0",
+        "values1", ..., one per expression. Before records flow."""
+        for i, one in enumerate(self.shared):
+            name, kind, views = f"values{i}", self._kinds[one.source], len(one.conditions)
+            if self._lasting and not one.extremes:
+                one.values = DistinctValues(state.seen_values(name, keys, kind, views))
             else:
-                one.values = GroupValues(kind, views, one.extremes)
+                counted = state.counted_values(name, keys, kind, views)
+                one.values = GroupValues(counted, one.extremes)
+            one.values.own(table)
+
+    def keep(self, groups: Int64s) -> None:
+        """Only these groups, ascending, stay; they are numbered from 0 now."""
+        for shared in self.shared:
+            assert shared.values is not None
+            shared.values.keep(groups)
 
     def columns(self) -> list[AccColumn]:
         """Accumulator columns of the groups' table."""

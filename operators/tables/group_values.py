@@ -1,8 +1,8 @@
 """The values of each group with how often they occur: distinct counts, and extremes that may go.
 
 One instance per expression, however many aggregates look at it through different conditions: the
-values are looked up once. Values are numbered (codes), and so are pairs of group and value. State
-is every distinct value of every group; pairs that are no more go when the groups are renumbered.
+values are looked up once. State (`CountedValues`) is every distinct value of every group, as pairs;
+those that are no more go when the groups are renumbered.
 """
 
 from __future__ import annotations
@@ -15,44 +15,52 @@ import pyarrow as pa
 from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.errors import StateError
-from ...state.column_index import ALL_VALID, WordIndex, storage_type
+from ...state.backend import ColumnTable
 from ...state.hash_columns import validity_of
-from ...state.key_index import make_column_index
+from ...state.stores import CountedFace
 from ..columns import storage
 from .grown import fill_to
 from .order_words import value_words
-from .slab import RowSlab
 
-CODE_BITS = 32
+PART = 1 << 20
+"""Values whose order words are made at a time."""
 
 
 class GroupValues:
     """`views` conditions see the values each with counts of its own; `extremes`: (view, largest).
 
-    Per pair: `_counts[view]`, `_words` (order words, for types that have lasting ones), `_links`.
-    Per group: `_distinct[view]`, `_best[extreme]` (a pair, -1 for none), `_heads`."""
+    Made from the stored pairs: per pair `_words` (order words, for types that have lasting ones)
+    and `_links`; per group `_distinct[view]`, `_best[extreme]` (a pair, -1 for none), `_heads`."""
 
-    def __init__(self, kind: pa.DataType, views: int, extremes: Sequence[tuple[int, bool]]) -> None:
-        self.kind = kind
-        self._views = views
+    def __init__(self, stored: CountedFace, extremes: Sequence[tuple[int, bool]]) -> None:
+        self._stored = stored
         self._extremes = list(extremes)
-        self._lasting = storage(kind) is not None
-        self.clear()
+        self._lasting = storage(stored.kind) is not None
+        self._forget_found()
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._index = make_column_index(self.kind)
-        self._pairs = WordIndex(pa.int64())
-        self._values = RowSlab(pa.schema([pa.field("v", self.kind)]))
-        empty = [np.empty(0, dtype=np.int64) for _ in range(3)]
-        self._words, self._links, self._heads = empty
-        self._counts = [np.empty(0, dtype=np.int64) for _ in range(self._views)]
-        self._distinct = [np.empty(0, dtype=np.int64) for _ in range(self._views)]
-        self._best = [np.empty(0, dtype=np.int64) for _ in self._extremes]
+    def _forget_found(self) -> None:
+        self._words: Int64s = np.empty(0, dtype=np.int64)
+        self._links: Int64s = np.empty(0, dtype=np.int64)
+        self._heads: Int64s = np.empty(0, dtype=np.int64)
+        self._distinct: list[Int64s] = [
+            np.empty(0, dtype=np.int64) for _ in range(self._stored.views)
+        ]
+        self._best: list[Int64s] = [np.empty(0, dtype=np.int64) for _ in self._extremes]
 
     def __len__(self) -> int:
         """Pairs, those that are no more included."""
-        return len(self._pairs)
+        return len(self._stored)
+
+    def own(self, table: ColumnTable) -> None:
+        """The groups' table; what was restored is now found."""
+        self._stored.own(table)
+        self._find(len(table))
+
+    def keep(self, groups: Int64s) -> None:
+        """Only these groups, ascending, stay; they are numbered from 0 now."""
+        self._stored.keep(groups)
+        self._forget_found()
+        self._find(len(groups))
 
     def grow(self, groups: int) -> None:
         self._heads = fill_to(self._heads, groups, -1)
@@ -72,8 +80,8 @@ class GroupValues:
         pairs = self._pairs_of(groups, array)
         below = False
         for view, mask in enumerate(masks):
-            args = (groups, pairs, mask, sign, self._counts[view], self._distinct[view])
-            below |= values.count_values(*args)
+            counts, distinct = self._stored.counts(view), self._distinct[view]
+            below |= values.count_values(groups, pairs, mask, sign, counts, distinct)
         if sign > 0 and self._lasting:
             for (view, largest), best in zip(self._extremes, self._best, strict=True):
                 values.raise_extremes(groups, pairs, masks[view], self._words, largest, best)
@@ -84,7 +92,7 @@ class GroupValues:
         from ..kernels import values
 
         for (view, largest), best in zip(self._extremes, self._best, strict=True):
-            counts = self._counts[view]
+            counts = self._stored.counts(view)
             if self._lasting:
                 args = (groups, self._heads, self._links, counts, self._words, largest, best)
                 values.find_extremes(*args)
@@ -98,73 +106,65 @@ class GroupValues:
         pairs = self._best[index][groups]
         known = pairs >= 0
         if known.all():
-            return self._read(pairs)
+            return self._stored.values_of(pairs)
         at = np.cumsum(known) - 1
-        return take_column(self._read(pairs[known]), pa.array(at, mask=~known))
+        return take_column(self._stored.values_of(pairs[known]), pa.array(at, mask=~known))
 
     def forget(self, groups: Int64s) -> None:
         """These groups have no values any more."""
         from ..kernels import values
 
-        for view, counts in enumerate(self._counts):
-            counts[self._collect(values.collect_pairs, groups, counts)] = 0
-            self._distinct[view][groups] = 0
+        for view, distinct in enumerate(self._distinct):
+            counts = self._stored.counts(view)
+            gone = self._collect(values.collect_pairs, groups, counts)
+            self._stored.touch(gone)
+            counts[gone] = 0
+            distinct[groups] = 0
         for best in self._best:
             best[groups] = -1
 
-    def save(self) -> tuple[Int64s, pa.Array, list[Int64s]]:
-        """Group, value and the views' counts of each pair that is."""
-        total = len(self._pairs)
-        counts = [array[:total] for array in self._counts]
-        live = np.flatnonzero(np.logical_or.reduce([array != 0 for array in counts]))
-        groups = self._pairs.words()[live] & ((1 << CODE_BITS) - 1)
-        return groups, self._read(live), [array[live] for array in counts]
-
-    def restore(self, groups: Int64s, array: pa.Array, counts: Sequence[Int64s]) -> None:
-        """Into a cleared instance, grown to these groups: what `save` gave."""
+    def _find(self, groups: int) -> None:
+        """Make what is not stored, for so many groups."""
         from ..kernels import values
 
-        pairs = self._pairs_of(groups, array)
-        for view, stored in enumerate(counts):
-            self._counts[view][pairs] = stored
-            self._distinct[view] += np.bincount(
-                groups[stored != 0], minlength=len(self._distinct[view])
-            )
+        self.grow(groups)
+        total = len(self._stored)
+        if not total:
+            return
+        self._chain(0)
+        owners, pairs = self._stored.slots_of(slice(total)), np.arange(total)
+        for view, distinct in enumerate(self._distinct):
+            present = self._stored.counts(view)[:total] != 0
+            distinct += np.bincount(owners[present], minlength=len(distinct))
         for (view, largest), best in zip(self._extremes, self._best, strict=True):
             if self._lasting:
-                present = counts[view] != 0
-                values.raise_extremes(groups, pairs, present, self._words, largest, best)
+                present = self._stored.counts(view)[:total] != 0
+                values.raise_extremes(owners, pairs, present, self._words, largest, best)
         if not self._lasting:
-            self.settle(np.unique(groups))
+            self.settle(np.unique(owners))
 
     def _pairs_of(self, groups: Int64s, array: pa.Array) -> Int64s:
         """The pair of each row; values are not null."""
-        from ..kernels import values
-
-        known = len(self._index)
-        codes = self._index.upsert(array)
-        if len(self._index) > known:
-            self._values.add(pa.RecordBatch.from_arrays([_first_of(codes, known, array)], ["v"]))
-        first = len(self._pairs)
-        pairs = self._pairs.upsert_words((codes << CODE_BITS) | groups, ALL_VALID)
-        total = len(self._pairs)
-        if total > first:
-            self._grow_pairs(total)
-            words = self._pairs.words()[first:total]
-            new_groups = words & ((1 << CODE_BITS) - 1)
-            values.chain_pairs(new_groups, first, self._heads, self._links)
-            if self._lasting and self._extremes:
-                self._words[first:total] = value_words(self._values.column(0, words >> CODE_BITS))
+        first = len(self._stored)
+        pairs = self._stored.pairs(groups, array)
+        if len(self._stored) > first:
+            self._chain(first)
         return pairs
 
-    def _grow_pairs(self, total: int) -> None:
-        self._links = fill_to(self._links, total, -1)
-        self._counts = [fill_to(array, total, 0) for array in self._counts]
-        if self._extremes:
-            self._words = fill_to(self._words, total, 0)
+    def _chain(self, first: int) -> None:
+        """Chain the pairs from `first` on to their groups."""
+        from ..kernels import values
 
-    def _read(self, pairs: Int64s) -> pa.Array:
-        return self._values.column(0, self._pairs.words()[pairs] >> CODE_BITS)
+        total = len(self._stored)
+        self._links = fill_to(self._links, total, -1)
+        values.chain_pairs(
+            self._stored.slots_of(slice(first, total)), first, self._heads, self._links
+        )
+        if self._extremes and self._lasting:
+            self._words = fill_to(self._words, total, 0)
+            for start in range(first, total, PART):
+                some = slice(start, min(start + PART, total))
+                self._words[some] = value_words(self._stored.values_of(some))
 
     def _rank(self, groups: Int64s, counts: Int64s, largest: bool, best: Int64s) -> None:
         """Extremes of values without lasting words, by ranking all values of these groups."""
@@ -172,10 +172,10 @@ class GroupValues:
 
         pairs = self._collect(values.collect_pairs, groups, counts)
         best[groups] = -1
-        words = value_words(self._read(pairs))
+        words = value_words(self._stored.values_of(pairs))
         order = np.argsort(words if largest else -words, kind="stable")
         pairs = pairs[order]
-        best[self._pairs.words()[pairs] & ((1 << CODE_BITS) - 1)] = pairs
+        best[self._stored.slots_of(pairs)] = pairs
 
     def _collect(self, collect: object, groups: Int64s, counts: Int64s) -> Int64s:
         assert callable(collect)
@@ -185,16 +185,6 @@ class GroupValues:
             out = np.empty(total, dtype=np.int64)
             collect(groups, self._heads, self._links, counts, out)
         return out[:total]
-
-
-def _first_of(codes: Int64s, known: int, array: pa.Array) -> pa.Array:
-    """The values of the new codes known, known + 1, ..., which appear in this order."""
-    before = np.empty(len(codes), dtype=np.int64)
-    before[0] = known - 1
-    np.maximum.accumulate(np.maximum(codes[:-1], known - 1), out=before[1:])
-    plain = storage_type(array.type)
-    wide = array if array.type == plain else array.cast(plain)
-    return wide.take(pa.array(np.flatnonzero(codes > before)))
 
 
 def too_much_taken(operator: str, subtask: int, what: str) -> StateError:

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.arrays import Int64s
-from ...core.batch import ColumnBatch
+from ...core.batch import ColumnBatch, take_column
+from ...state.key_index import CompositeIndex
 
 
 def fill_to(array: npt.NDArray[Any], size: int, value: Any) -> npt.NDArray[Any]:
@@ -40,6 +41,13 @@ def bounds(sizes: Int64s) -> Int64s:
     out = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=out[1:])
     return out
+
+
+def reindexed(index: CompositeIndex, keys: pa.Schema, slots: Int64s) -> CompositeIndex:
+    """An index of the keys of these slots, ascending, which are numbered from 0."""
+    again, at = CompositeIndex(keys), pa.array(slots)
+    again.upsert([take_column(column, at) for column in index.freeze()()])
+    return again
 
 
 def take_rows(data: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:

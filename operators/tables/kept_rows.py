@@ -1,58 +1,64 @@
-"""The records a table operator keeps, with key columns and event times, outside the keyed state.
+"""The records a table operator keeps, with key columns and event times, in the keyed state.
 
-They lie in a `RowSlab` while records flow. For a snapshot the rows in use are written to a buffer
-of the keyed state, in an order the operator chooses; a restored operator gets them back in that
-order per key. The buffer is emptied when records flow again.
+They lie in a `RowTable`, which a snapshot reads by itself. What finds them (by key, in their order)
+is not stored: a restored operator makes it from the rows, in order of arrival.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from ...core.arrays import Int64s, numpy_of
 from ...state.backend import KeyedStateBackend
-from ...state.column_index import storage_type
-from ...state.key_groups import key_groups_of
-from ...state.key_index import as_declared
 from .base import Layout, Records
 from .grown import take_rows
-from .slab import RowSlab
+
+PART = 1 << 20
+"""Rows that are found again at a time."""
 
 
 class KeptRows:
-    """Stored columns: the key columns, unless they are columns of the record; the record's columns;
-    its event time, if it has one. `_key_at`: which stored columns are the keys."""
+    """Columns of `table`: the key columns, unless they are columns of the record; the record's
+    columns; its event time, if it has one. `_key_at`: which of them are the keys."""
 
-    def __init__(self, layout: Layout, state: KeyedStateBackend, name: str = "rows") -> None:
+    def __init__(
+        self, layout: Layout, state: KeyedStateBackend, name: str = "rows", ordered: bool = True
+    ) -> None:
+        """`ordered`: whether the order in which records of a key came is needed again."""
         apart = [] if layout.named else _numbered("k", layout.keys)
         fields = [*apart, *_numbered("c", layout.columns)]
         if layout.stamped:
             fields.append(pa.field("time", pa.int64()))
-        self._kinds = [field.type for field in (*apart, *layout.columns)]
-        stored = pa.schema([pa.field(f.name, storage_type(f.type)) for f in fields])
+        self._schema = pa.schema(fields)
         self._layout = layout
         self._apart = len(apart)
         self._key_at = list(range(self._apart))
         if layout.named:
             self._key_at = [layout.columns.names.index(name) for name in layout.keys.names]
         self._end = self._apart + len(layout.columns)
-        self._max_parallelism = state.max_parallelism
-        self._buffer = state.buffer(name, stored)
-        self._stored = stored
-        self.slab = RowSlab(pa.schema(fields))
+        self.table = state.rows(name, self._schema, self._key_at, ordered=ordered)
 
     def add(self, records: Records, rows: Int64s | None) -> Int64s:
         """Keep these records of a batch (None: all); their positions."""
         columns = self.content_of(records)
         if records.stamps is not None:
             columns.append(pa.array(records.stamps))
-        names = self._stored.names
-        data = pa.RecordBatch.from_arrays(columns, names=names)
+        data = pa.RecordBatch.from_arrays(columns, names=self._schema.names)
         if rows is not None:
             data = take_rows(data, rows)
-        return self.slab.add(data)
+        return self.table.add(data)
+
+    def release(self, positions: Int64s) -> None:
+        """These records, distinct, are kept no more."""
+        self.table.release(positions)
+
+    def restored(self, size: int = PART) -> Iterator[Int64s]:
+        """The positions of all records, in order of arrival, at most `size` at a time."""
+        positions = self.table.positions()
+        for start in range(0, len(positions), size):
+            yield positions[start : start + size]
 
     def read(self, positions: Int64s) -> tuple[pa.RecordBatch, Int64s | None]:
         """The records at these positions and their event times."""
@@ -64,17 +70,21 @@ class KeptRows:
 
     def times(self, positions: Int64s) -> Int64s:
         """Event times at these positions; only of stamped records."""
-        column = self.slab.column(self._end, positions)
+        column = self.table.column(self._end, positions)
         times: Int64s = numpy_of(column)
         return times
 
     def columns(self, indices: Sequence[int], positions: Int64s) -> list[pa.Array]:
         """Some of the records' columns at these positions."""
-        return [self.slab.column(self._apart + i, positions) for i in indices]
+        return self.table.columns([self._apart + i for i in indices], positions)
+
+    def keys(self, positions: Int64s) -> list[pa.Array]:
+        """The key columns at these positions."""
+        return self.table.columns(self._key_at, positions)
 
     def content(self, positions: Int64s) -> list[pa.Array]:
         """All that tells the records at these positions apart, as `content_of` gives it."""
-        return [self.slab.column(i, positions) for i in range(self._end)]
+        return self.table.columns(range(self._end), positions)
 
     def content_of(self, records: Records) -> list[pa.Array]:
         """What a record is equal to another by: its columns, and key columns that are none."""
@@ -87,40 +97,6 @@ class KeptRows:
         return (
             pa.RecordBatch.from_arrays(keys, schema=self._layout.keys),
             pa.RecordBatch.from_arrays(arrays[self._apart :], schema=self._layout.columns),
-        )
-
-    def save(self, positions: Int64s) -> None:
-        """Put these rows into the state."""
-        rows = self.slab.read(positions)
-        plain = [
-            column if column.type == kind else column.cast(kind)
-            for column, kind in zip(rows.columns, self._stored.types, strict=True)
-        ]
-        data = pa.RecordBatch.from_arrays(plain, schema=self._stored)
-        keys = data.select(self._key_at)
-        groups = key_groups_of(keys, self._max_parallelism)
-        self._buffer.replace(0, pa.Table.from_batches([data]), groups)
-
-    def forget_saved(self) -> None:
-        """Records flow again: the state's copy of the rows is not needed."""
-        self._buffer.drop(0)
-
-    def restored(self) -> Records | None:
-        """The rows as they were saved, as one batch of records; None if there are none."""
-        table = self._buffer.get(0)[0].combine_chunks()
-        self._buffer.drop(0)
-        if not table.num_rows:
-            return None
-        arrays = [column.chunk(0) for column in table.columns]
-        stamps = numpy_of(arrays.pop()) if self._layout.stamped else None
-        kinds = self._kinds
-        declared = [as_declared(a, kind) for a, kind in zip(arrays, kinds, strict=True)]
-        keys = [declared[at] for at in self._key_at]
-        return Records(
-            pa.RecordBatch.from_arrays(keys, schema=self._layout.keys),
-            pa.RecordBatch.from_arrays(declared[self._apart :], schema=self._layout.columns),
-            stamps,
-            None,
         )
 
 

@@ -34,7 +34,7 @@ class OverOperator(TableOperator):
     kernels = (
         "operators.kernels.over",
         "operators.kernels.running",
-        "operators.kernels.blocks",
+        "state.block_kernels",
         "operators.aggregates.accumulators",
     )
 
@@ -97,11 +97,6 @@ class OverOperator(TableOperator):
             self._history.prune(timestamp)
         self._progress.advance(timestamp)
         return then(done, lambda: self.out.emit_watermark(timestamp))
-
-    def save(self) -> None:
-        self._history.save()
-        if self._pending is not None:
-            self._pending.save()
 
     def _no_time(self) -> TypeMismatchError:
         return TypeMismatchError(

@@ -45,9 +45,6 @@ class Running:
     def prune(self, time: int) -> None:
         """Nothing grows old."""
 
-    def save(self) -> None:
-        """The table is in the state."""
-
     def _run(self, index: int, aggregate: Aggregate, slots: Int64s, array: pa.Array) -> pa.Array:
         from ..kernels import over, running
 

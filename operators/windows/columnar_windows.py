@@ -20,30 +20,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from ...api.specs.windows import COLUMN_FUNCTIONS, WindowSpec
 from ...core.elements import MAX_TIMESTAMP
-from ...core.keys import FunctionKey
-from ..base import Operator, Steps, Work
+from ...plan.slicing import Slicing
+from ..base import Steps, Work
 from .fired_slices import Fired, emit_fired
-from .operator import WindowOperator
 from .slice_store import SliceStore
-from .slices import Slicing, check_time
-from .ticking_windows import TickingWindower
-from .window_firing import AT_END, firing_of, slicing_of
+from .slices import check_time
 from .windower import LateRows, Records, Site, Time, Windower
-
-
-def make_columnar_window(spec: WindowSpec) -> Operator | None:
-    """The columnar operator for this spec; None when it needs the row path (other windows, triggers
-    or functions, keys that are Python functions)."""
-    if not isinstance(spec.function, COLUMN_FUNCTIONS) or isinstance(spec.key, FunctionKey):
-        return None
-    slicing, firing = slicing_of(spec.assigner), firing_of(spec)
-    if slicing is None or firing is None:
-        return None
-    if firing == AT_END:
-        return WindowOperator(spec, SliceWindower(slicing))
-    return WindowOperator(spec, TickingWindower(slicing, firing))
 
 
 class SliceWindower(Windower):

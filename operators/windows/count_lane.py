@@ -22,7 +22,7 @@ from ..slots.slot_aggregates import make_slots
 from ..slots.slot_kinds import SlotFunction
 
 if TYPE_CHECKING:
-    from .counted_windows import Counting
+    from ...plan.window_forms import Counting
 
 Completed = tuple[npt.NDArray[np.int64], list[pa.Array]]
 """The row that completed the window of each result, and the results."""

@@ -15,20 +15,16 @@ null, and its event time is the greatest there is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs.windows import WindowSpec
-from ...api.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from ...api.windows.time_windows import GlobalWindows
-from ...api.windows.triggers import CountTrigger, PurgingTrigger
 from ...core.arrays import Slots
 from ...core.batch import take_column
 from ...core.elements import MAX_TIMESTAMP
+from ...plan.window_forms import Counting
 from ...state.backend import AccColumn
 from ..base import Work
 from ..slots.slot_kinds import runs_on_slots
@@ -39,44 +35,6 @@ if TYPE_CHECKING:
 
 SEEN = "seen"
 """Accumulator column: records of the key so far."""
-
-
-@dataclass(frozen=True)
-class Counting:
-    """Windows of `size` records that start every `slide`; `purge`: emptied when they fire."""
-
-    size: int
-    slide: int
-    purge: bool = True
-
-    @property
-    def lanes(self) -> int:
-        return -(-self.size // self.slide)
-
-
-def counting_of(spec: WindowSpec) -> Counting | None:
-    """What the assigner and trigger mean; None if they are not of these forms."""
-    match spec.assigner:
-        case CountTumblingWindowAssigner(size):
-            counting = Counting(size, size)
-        case CountSlidingWindowAssigner(size, slide):
-            counting = Counting(size, slide)
-        case GlobalWindows():
-            return _triggered(spec)
-        case _:
-            return None
-    default = PurgingTrigger(CountTrigger(counting.size))
-    return counting if spec.trigger in (None, default) else None
-
-
-def _triggered(spec: WindowSpec) -> Counting | None:
-    match spec.trigger:
-        case CountTrigger(count):
-            return Counting(count, count, purge=False)
-        case PurgingTrigger(CountTrigger(count)):
-            return Counting(count, count)
-        case _:
-            return None
 
 
 class CountWindower(Windower):

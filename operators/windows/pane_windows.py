@@ -26,26 +26,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs.windows import WindowSpec
 from ...core.arrays import Int64s, Slots
 from ...core.batch import take_column
+from ...plan.slicing import CumulateSlicing, Slicing
+from ...plan.window_forms import PaneRule
 from ...state.key_groups import key_groups_of
-from ..base import IN_STATE, Operator, Steps, Work
+from ..base import IN_STATE, Steps, Work
 from ..slots.slot_kinds import runs_on_slots
-from .operator import WindowOperator
-from .pane_rules import PaneRule, rule_of
 from .panes import NEVER, SEEN, TICK, WINDOW, PaneStore
-from .slices import CumulateSlicing, Slicing, check_time, runs_by_slice
-from .window_firing import slicing_of
+from .slices import check_time, runs_by_slice, slice_ends
 from .windower import NO_ROWS, LateRows, Records, Site, Time, Windower
-
-
-def make_pane_window(spec: WindowSpec) -> Operator | None:
-    """The operator for this spec; None if its windows or trigger are others."""
-    slicing, rule = slicing_of(spec.assigner), rule_of(spec)
-    if slicing is None or rule is None or not runs_on_slots(spec.function):
-        return None
-    return WindowOperator(spec, PaneWindower(slicing, rule))
 
 
 @dataclass(frozen=True)
@@ -142,7 +132,7 @@ class PaneWindower(Windower):
     ) -> tuple[Int64s | None, Int64s, npt.NDArray[np.int64]]:
         """(rows, the end of a window that each is in, late rows), in order of the rows and, for
         one row, as the row path goes through its windows. None: all rows, each in one window."""
-        order, runs = runs_by_slice(self._slicing.slice_ends(timestamps))
+        order, runs = runs_by_slice(slice_ends(self._slicing, timestamps))
         late: list[npt.NDArray[np.int64]] = []
         parts: list[tuple[npt.NDArray[np.int64], int]] = []
         for end, start, stop in runs:

@@ -15,9 +15,10 @@ import pyarrow as pa
 from ...api.specs.windows import WindowFunctionSpec
 from ...core.arrays import Int64s
 from ...core.batch import take_column, take_rows
+from ...plan.slicing import Slicing
 from ...state.backend import KeyedStateBackend
 from .fired_slices import Fired
-from .slices import Slicing, runs_by_slice
+from .slices import runs_by_slice, slice_ends
 from .windower import NO_ROWS, LateRows, Records
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class SliceStore:
     def add(self, records: Records, watermark: int) -> tuple[LateRows, Arrivals]:
         """Fold records whose key groups have fired up to `watermark`."""
         times = records.times
-        order, runs = runs_by_slice(self.slicing.slice_ends(times))
+        order, runs = runs_by_slice(slice_ends(self.slicing, times))
         keys, inputs, numbers = records.keys, records.inputs, records.numbers
         if order is not None:
             at = pa.array(order)

@@ -25,13 +25,14 @@ import pyarrow as pa
 
 from ...core.arrays import Int64s
 from ...core.elements import MAX_TIMESTAMP
+from ...plan.slicing import Slicing
+from ...plan.window_forms import Firing
 from ...state.backend import AccColumn
 from ...state.key_groups import key_groups_of
 from ..base import IN_STATE, Pause, Steps, Work
 from .fired_slices import Fired, emit_fired
 from .slice_store import Arrivals, SliceStore
-from .slices import Slicing, check_time
-from .window_firing import Firing
+from .slices import check_time
 from .windower import LateRows, Records, Site, Time, Windower
 
 TICK = "tick"

@@ -17,8 +17,8 @@ import pyarrow as pa
 from ...core.arrays import numpy_of
 from ...core.batch import take_column
 from ...core.errors import StateError
-from ..backend import KEY_GROUP, AccColumn, StateTable
 from ..key_groups import group_order
+from ..stored import KEY_GROUP, AccColumn, StateTable
 
 KIND = "rows"
 

@@ -16,12 +16,12 @@ from ..equivalence import (
     Ways,
     checkpointed,
     run_crashing,
-    run_local,
+    run_on_host,
     run_rescaled,
 )
-from ..probes import CollectProbe
 from ..scripted import ScriptedSource
 from .cases import Case, Windows
+from .claims import ClaimingProbe
 from .comparing import plain, plain_rows
 from .folds import Record
 from .model import model_result
@@ -49,11 +49,18 @@ def job_results(case: Case) -> Iterator[tuple[str, Case, Result, Result]]:
         return program(case, filtered(case, env.from_source(source, strategy(slack), "records")))
 
     ways = Ways(seeds=[case.seed], batch_size=1 + case.seed % 7, insist=False)
-    found = {"alone": run_local(build, JobConfig(auto_watermark_interval=WATERMARK_INTERVAL))}
-    found["crashed"], _ = run_crashing(
-        lambda: nullcontext(CollectProbe(build)), checkpointed(ways, 3), ways, case.seed
-    )
-    found["rescaled"], _ = run_rescaled(lambda: nullcontext(CollectProbe(build)), ways, case.seed)
+    probe = ClaimingProbe(build)
+    config = JobConfig(auto_watermark_interval=WATERMARK_INTERVAL)
+    with probe.watched():
+        found = {"alone": run_on_host(lambda: nullcontext(probe), config)}
+    probe = ClaimingProbe(build)
+    with probe.watched():
+        found["crashed"], _ = run_crashing(
+            lambda: nullcontext(probe), checkpointed(ways, 3), ways, case.seed
+        )
+    probe = ClaimingProbe(build)
+    with probe.watched():
+        found["rescaled"], _ = run_rescaled(lambda: nullcontext(probe), ways, case.seed)
     sources = [_rows(case, lane) for lane in lanes]
     for fault in draw_faults(case):
         after = results_after(case, fault, sources, slack)

@@ -21,12 +21,11 @@ LIMITS: dict[str, dict[str, int]] = {
     "operators.aggregates.accumulators": {"GREATEST_FLAT": 1},
     "operators.tables.all_rows": {"_SPARE": 1},
     "operators.tables.frame_history": {"_SPARE": 1},
-    "operators.tables.group_aggregate": {"_SPARE": 1},
     "operators.tables.runs": {"_SPARE": 1},
     "state.live_keys": {"FIRST_LIMIT": 2},
-    "operators.tables.distinct_values": {"_FIRST": 16},
-    "operators.tables.texts": {"_SPARE": 1},
     "operators.tables.top_n": {"_SCRATCH": 4},
+    "state.rows.texts": {"_SPARE": 1},
+    "state.seen_values": {"_FIRST": 16},
 }
 """Module of the package -> name -> value."""
 

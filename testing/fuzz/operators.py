@@ -6,23 +6,27 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ...api.rewrites.local_combining import LocalCombineSpec, combinable
 from ...api.specs.windows import WindowSpec
 from ...api.streams.data_stream import StreamExecutionEnvironment
 from ...api.streams.stream import known_schema
 from ...core.batch import ColumnBatch, to_columns
 from ...core.partials import PartialKey
 from ...core.row_kind import ROW_KIND
+from ...engine.graph.implementation import Implementation
 from ...operators.registry import build_operator
 from ...operators.row_windows.operator import RowWindowOperator
+from ...plan.local_combining import LocalCombineSpec, combinable
 from ..operator_harness import OperatorHarness
 from ..scripted import ScriptedSource
 from .cases import Case, Table, Windows, plain_list
+from .claims import check_claim, claimed
 from .comparing import PlainRow, plain_rows
 from .model import chosen_rows
 from .programs import program, strategy
@@ -31,27 +35,42 @@ from .subtasks import HALVES, WHOLE, Subtasks
 from .window_model import END_OF_TIME
 
 
-def columnar(case: Case) -> Any:
+@dataclass(frozen=True)
+class Built:
+    """The case's operator: its spec, the columns that were foretold, what it is planned to run as,
+    and the kind that `explain()` says it is."""
+
+    spec: Any
+    known: pa.Schema | None = None
+    implementation: Implementation | None = None
+    claimed: str | None = None
+
+
+def columnar(case: Case) -> Built:
     env = StreamExecutionEnvironment.get_execution_environment()
     source = env.from_source(ScriptedSource([[]], case.data.schema), strategy(0), "records")
     stream = program(case, source)
-    return stream._settable("fuzz").spec, known_schema(stream)
+    known, kind = known_schema(stream), claimed(env, stream)
+    spec = stream._settable("fuzz").spec
+    (node,) = [node for node in env.get_stream_graph().nodes if node.spec is spec]
+    return Built(spec, known, node.implementation, kind)
 
 
 def on_rows(case: Case) -> Result | None:
-    spec, _ = columnar(case)
+    spec = columnar(case).spec
     if not isinstance(spec, WindowSpec) or case.by_expression:
         return None
-    return on_operator(case, (spec, None), cuts=False, make=lambda: RowWindowOperator(spec))
+    return on_operator(case, Built(spec), cuts=False, make=lambda: RowWindowOperator(spec))
 
 
 def on_operator(
-    case: Case, built: Any, cuts: bool, make: Callable[[], Any] | None = None
+    case: Case, built: Built, cuts: bool, make: Callable[[], Any] | None = None
 ) -> Result | None:
-    spec, known = built
+    spec = built.spec
     if not comparable(case):
         return None
-    tasks = Subtasks(make or (lambda: build_operator(spec)), spec.key, _batch_size(case))
+    planned = partial(build_operator, spec, built.implementation)
+    tasks = Subtasks(make or planned, spec.key, _batch_size(case))
     keyed = not isinstance(case.operation, Windows) or case.operation.keyed
     rolling = isinstance(case.operation, Table) and case.operation.what == "rolling"
     varied = case.varied and not cuts and make is None and not rolling
@@ -68,7 +87,10 @@ def on_operator(
         elif cuts:
             tasks.restore(HALVES if rest[0] and keyed else WHOLE)
     tasks.finish()
-    return _result(case, tasks, known)
+    if built.claimed is not None:
+        for operator in tasks.operators():
+            check_claim(built.claimed, operator)
+    return _result(case, tasks, built.known)
 
 
 def _batch_size(case: Case) -> int:
@@ -77,10 +99,12 @@ def _batch_size(case: Case) -> int:
 
 def combined(case: Case) -> Result | None:
     """With local combining in two subtasks ahead of the exchange, which get batches in turn."""
-    spec, known = columnar(case)
+    built = columnar(case)
+    spec = built.spec
     if not combinable(spec):
         return None
-    tasks = Subtasks(lambda: build_operator(spec), PartialKey(spec.key), _batch_size(case))
+    planned = partial(build_operator, spec, built.implementation)
+    tasks = Subtasks(planned, PartialKey(spec.key), _batch_size(case))
     ahead = [OperatorHarness(LocalCombineSpec(spec)) for _ in range(2)]
 
     def send() -> None:
@@ -109,7 +133,7 @@ def combined(case: Case) -> Result | None:
             tasks.restore(HALVES if rest[0] and spec.keyed else WHOLE)
             ahead = [OperatorHarness(LocalCombineSpec(spec)) for _ in range(2)]
     tasks.finish()
-    result = _result(case, tasks, known)
+    result = _result(case, tasks, built.known)
     if case.operation.what == "extreme":
         result.late_count = None  # a late record that another one beats may be left out ahead
     return result

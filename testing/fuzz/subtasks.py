@@ -64,6 +64,10 @@ class Subtasks:
             task.finish()
         self._take()
 
+    def operators(self) -> list[Operator]:
+        """Those that run now."""
+        return [task.operator for task in self._tasks]
+
     def _task(
         self, groups: KeyGroupRange, restored: OperatorSnapshotTables | None
     ) -> OperatorHarness:

@@ -121,6 +121,10 @@ def test_undeclared_sides(left: Any, right: Any) -> None:
         unknown.interval_join(a, 0, 1, "right")
 
 
+class Shifted(TumblingEventTimeWindows):
+    """A user's, which may assign as it likes."""
+
+
 def test_refused(env: Any, left: Any, right: Any) -> None:
     a, b = left.key_by("k"), right.key_by("k")
     with pytest.raises(ConfigurationError, match="Python function"):
@@ -131,6 +135,8 @@ def test_refused(env: Any, left: Any, right: Any) -> None:
         a.window_join(right, WINDOW)
     with pytest.raises(ConfigurationError, match="Session"):
         a.window_join(b, EventTimeSessionWindows.with_gap(5))
+    with pytest.raises(ConfigurationError, match=r"not .*Shifted"):
+        a.window_join(b, Shifted.of(10))
     with pytest.raises(ConfigurationError, match="outer"):
         a.window_join(b, WINDOW, "outer")
     with pytest.raises(ConfigurationError, match="no time lies between"):

@@ -343,7 +343,7 @@ def test_exceptions_beyond_exception_end_neither_a_close_nor_a_commit(
 
     found = gather(numbers(environment(config())).map(TrippingMap("close", exit_)).name("it"))
     assert sorted(found) == list(range(RECORDS))
-    assert "operator 'it': closing its function failed" in caplog.text
+    assert "operator 'it', subtask 0: closing its function failed" in caplog.text
     env = environment(config(interval_ms=2, restart=strom.NoRestart()))
     with pytest.raises(strom.JobFailedError, match=f"'the sink'.*{type(error).__name__}"):
         run_into(numbers(env), ListSink("prepare_commit in the background", exit_))

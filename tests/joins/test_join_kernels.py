@@ -1,20 +1,18 @@
-"""Chains, changes, versions and gathering against their twins; rows in growing columns."""
+"""Chains, changes and versions against their twins; keys as slots."""
 
 from __future__ import annotations
 
-import datetime
-import decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
+import reference_chains
+import reference_versions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.batch import take_column
-from strom.operators.joins.arena import Arena, to_stored
-from strom.operators.joins.keyslots import KeySlots
-from strom.operators.kernels import reference_chains, reference_versions
+from strom.core.keys import ColumnKey
+from strom.operators.joins.keyslots import KeySlots, groups_by
 from strom.operators.kernels.chains import FRESH, apply_changes, link_rows, undo_changes, walk_pairs
 from strom.operators.kernels.changes import settle
 from strom.operators.kernels.versions import find_versions, insert_versions, mark_useful
@@ -93,20 +91,25 @@ def test_retractions_take_the_newest_equal_row(first: list[Any], second: list[An
     slots, contents, retracting = ([r[i] for r in records] for i in range(3))
     head, link = np.full(3, -1, np.int32), np.empty(20, np.int32)
     hashes, alive = np.empty(20, np.int64), np.zeros(20, np.bool_)
+
+    def note(batch: Any, removed: Any) -> None:
+        alive[batch[1][~batch[2]]] = True
+        alive[removed[removed >= 0]] = False
+
     removed, befores = np.empty((2, len(slots)), np.int64)
     for begin, end in ((0, len(first)), (len(first), len(records))):
         part = slice(begin, end)
         batch = (ints(slots[part]), ints(range(begin, end)), np.array(retracting[part], np.bool_))
         hashed = ints(contents[part])
-        held = (head, link, ints([]), 0, hashes, alive, removed[part], befores[part])
-        state = [head.copy(), alive.copy(), link.copy()]
+        held = (head, link, ints([]), 0, hashes, removed[part], befores[part])
+        state = [head.copy(), link.copy()]
         apply_changes(*batch, hashed, *held)
-        undo_changes(*batch, removed[part], befores[part], head, link, alive)
+        undo_changes(*batch, removed[part], befores[part], head, link)
         assert head.tolist() == state[0].tolist()
-        assert alive[:begin].tolist() == state[1][:begin].tolist()
         chained = np.flatnonzero(alive[:begin])
-        assert link[chained].tolist() == state[2][chained].tolist()
+        assert link[chained].tolist() == state[1][chained].tolist()
         apply_changes(*batch, hashed, *held)
+        note(batch, removed[part])
     assert np.flatnonzero(alive).tolist() == reference_chains.remaining(slots, contents, retracting)
 
 
@@ -137,69 +140,29 @@ def test_versions_are_those_of_the_twin(
     assert useful.tolist() == kept
 
 
-COLUMNS: dict[str, tuple[pa.DataType, Any]] = {
-    "int8": (pa.int8(), lambda i: i % 100),
-    "int64": (pa.int64(), lambda i: i),
-    "float": (pa.float32(), lambda i: i / 4),
-    "bool": (pa.bool_(), lambda i: i % 3 == 0),
-    "string": (pa.string(), lambda i: "é" * (i % 20)),
-    "view": (pa.string_view(), lambda i: f"text of more than twelve bytes {i}"),
-    "binary": (pa.binary(), lambda i: bytes([i % 256])),
-    "fixed": (pa.binary(3), lambda i: b"abc"),
-    "decimal": (pa.decimal128(20, 2), lambda i: decimal.Decimal(i) / 4),
-    "timestamp": (pa.timestamp("us"), lambda i: datetime.datetime(2020, 1, 1, 0, 0, i % 60)),
-    "list": (pa.list_(pa.int64()), lambda i: [i] * (i % 3)),
-    "struct": (pa.struct([("a", pa.int64())]), lambda i: {"a": i}),
-    "null": (pa.null(), lambda i: None),
-}
-
-
-@pytest.mark.parametrize("name", COLUMNS)
-@given(st.lists(st.lists(st.none() | st.integers(0, 300), max_size=5), max_size=6), st.randoms())
-@settings(max_examples=15, deadline=None)
-def test_an_arena_gives_back_what_it_was_given(name: str, batches: Any, random: Any) -> None:
-    kind, make = COLUMNS[name]
-    arena, values = Arena(pa.schema([("a", kind), ("n", pa.int64())])), []
-    for numbers in batches:
-        made = [None if n is None else make(n) for n in numbers]
-        column = pa.array([None, *made], kind).slice(1)  # with an offset
-        order = pa.array(range(len(values), len(values) + len(made)), pa.int64())
-        arena.append(pa.RecordBatch.from_arrays([column, order], schema=arena.schema))
-        before = arena.stored()
-        values += made
-        assert [list(map(str, a.to_pylist())) for a in before] == [
-            list(map(str, (pa.array(values, kind).cast(before[0].type)).to_pylist())),
-            list(map(str, range(len(values)))),
-        ]
-    rows = [random.randrange(-1, len(values)) for _ in range(10)] if values else [-1, -1]
-    found = arena.gather(ints(rows))
-    assert found[0].type == kind
-    expected = pa.array([None if row < 0 else values[row] for row in rows], kind)
-    found[0].validate(full=True)
-    assert found[0].to_pylist() == expected.to_pylist()
-    assert found[1].to_pylist() == [None if row < 0 else row for row in rows]
-
-
-def test_stored_rows_stay_while_the_arena_grows() -> None:
-    arena = Arena(pa.schema([("t", pa.string())]))
-    arena.append(pa.record_batch({"t": ["a", "b"]}))
-    stored = arena.stored()[0]
-    for _ in range(5):
-        arena.append(pa.record_batch({"t": ["c" * 1000] * 1000}))
-    assert stored.to_pylist() == ["a", "b"]
-    assert to_stored(pa.record_batch({"t": ["a"]})).schema.types == [pa.large_string()]
-
-
-def test_key_slots_know_nulls_and_groups() -> None:
-    slots = KeySlots(128, "join")
+def test_key_slots_know_nulls() -> None:
+    slots = KeySlots("join")
     first = pa.record_batch(
         {"a": pa.array([1, None, 2, 1], pa.int32()), "b": ["x", "y", None, "x"]}
     )
     assert slots.slots(first).tolist() == [0, -1, -1, 0]
     second = pa.record_batch({"a": [2, 1], "c": pa.array(["y", "x"], pa.string_view())})
-    found = slots.slots(second)
-    assert found.tolist() == [1, 0]
-    assert slots.groups(found).tolist() == key_groups_of(second, 128).tolist()
+    assert slots.slots(second).tolist() == [1, 0]
+    assert len(slots) == 2
+
+
+def test_key_groups_are_those_of_the_exchange() -> None:
+    """Also of keys as they are stored: wider, and plain."""
+    numbers, texts = [1, 2, None], ["a", None, "a text of more than twelve bytes"]
+    narrow = pa.record_batch(
+        {"a": pa.array(numbers, pa.int32()), "b": pa.array(texts, pa.string_view())}
+    )
+    wide = pa.record_batch(
+        {"a": pa.array(numbers, pa.int64()), "b": pa.array(texts, pa.large_string())}
+    )
+    groups_of = groups_by(ColumnKey(("a", "b")), 128)
+    assert groups_of(narrow).tolist() == groups_of(wide).tolist()
+    assert groups_of(wide).tolist() == key_groups_of(narrow, 128).tolist()
 
 
 @given(

@@ -380,7 +380,7 @@ def test_rows_whose_hashes_collide_are_told_apart(bits: int, steps: Any, stop: i
         for store in stores:
             if store._hashes is not None:
                 numbers = np.arange(len(store))
-                assert (store._hashes.used == rowstore.hash_rows(store.arena.gather(numbers))).all()
+                assert (store._hashes.used == rowstore.hash_rows(store.log.gather(numbers))).all()
 
 
 def test_many_collisions_cost_columns_not_records(monkeypatch: Any) -> None:

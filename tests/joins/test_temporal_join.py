@@ -17,7 +17,7 @@ from strom.core.elements import MIN_TIMESTAMP
 from strom.core.errors import ConfigurationError, OperatorError
 from strom.core.ids import KeyGroupRange
 from strom.core.row_kind import RowKind, with_kinds
-from strom.operators.joins import temporal
+from strom.operators.joins import temporal, waiting
 from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables
 
 LEFT = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -110,6 +110,7 @@ def test_equals_the_model(how: str, steps: Any, stop: int, small: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if small:
             patch.setattr(temporal, "FIRST_COMPACTION", 2)
+            patch.setattr(waiting, "FIRST_COMPACTION", 2)
         harness, model, watermark = OperatorHarness.of(stream(how)), Model(how), MIN_TIMESTAMP
         base = 0
         for number, (records, versions, step) in enumerate(steps):
@@ -132,7 +133,7 @@ def test_equals_the_model(how: str, steps: Any, stop: int, small: bool) -> None:
             assert [r[3] for r in found] == sorted(r[3] for r in found)
             assert Counter(found) == Counter(model.watermark(watermark))
             operator: Any = harness.operator
-            operator._versions.validate()
+            operator.validate()
             base += step
 
 

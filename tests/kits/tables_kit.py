@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from strom.api.specs.records import OperatorSpec
@@ -55,6 +55,25 @@ class Subtasks:
         self.late += sum(task.metrics.get_count("numLateRecordsDropped") for task in self.tasks)
         self.ranges = list(ranges)
         self.tasks = [self._task(one, regroup(snapshots, one)) for one in self.ranges]
+
+    def freeze(self) -> Callable[[], list[OperatorSnapshotTables]]:
+        """The synchronous part of a snapshot; the result encodes it, on any thread."""
+        frozen = []
+        for task in self.tasks:
+            task.operator.prepare_snapshot(1)
+            frozen.append((task.keyed_state.snapshot(), task.clock.now_ms()))
+        return lambda: [
+            OperatorSnapshotTables(tuple(keyed.tables()), (), now) for keyed, now in frozen
+        ]
+
+    def restored(
+        self, snapshots: Sequence[OperatorSnapshotTables], ranges: Sequence[KeyGroupRange]
+    ) -> Subtasks:
+        """Others, that begin with these snapshots."""
+        again = Subtasks(self.spec, self.start_ms)
+        again.ranges = list(ranges)
+        again.tasks = [again._task(one, regroup(snapshots, one)) for one in again.ranges]
+        return again
 
     def late_records(self) -> int:
         return self.late + sum(t.metrics.get_count("numLateRecordsDropped") for t in self.tasks)

@@ -36,7 +36,7 @@ from strom.core.errors import TypeMismatchError
 from strom.core.keys import ColumnKey
 from strom.operators.base import run_to_end
 from strom.operators.row_folds.hyperloglog import estimate, register_and_rank
-from strom.operators.windows.columnar_windows import make_columnar_window
+from strom.operators.windows.choice import make_window_operator
 from strom.state.key_groups import key_group, subtask_for
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("f", pa.float64()), ("s", pa.string())])
@@ -198,10 +198,10 @@ def test_windows_equal_the_model_across_a_rescale(
 ) -> None:
     spec = WindowSpec(ColumnKey(("k",)), assigner, FUNCTION)
     contents: dict[tuple[str, int], Rows] = defaultdict(list)
-    old = [bench.task(make_columnar_window(spec), i, 2) for i in range(2)]
+    old = [bench.task(make_window_operator(spec), i, 2) for i in range(2)]
     feed(bench, old, before, contents, assigner)
     snapshots = [task.snapshot() for task in old]
-    new = bench.rescale(lambda: make_columnar_window(spec), snapshots, 3)
+    new = bench.rescale(lambda: make_window_operator(spec), snapshots, 3)
     now = max((step for step in before if isinstance(step, int)), default=-(2**62))
     for task in new:
         task.now = now
@@ -229,7 +229,7 @@ def test_a_late_but_allowed_record_fires_again(bench: Any) -> None:
     spec = WindowSpec(
         ColumnKey(("k",)), TumblingEventTimeWindows(10), FUNCTION, allowed_lateness_ms=5
     )
-    task = bench.task(make_columnar_window(spec))
+    task = bench.task(make_window_operator(spec))
     rows: Rows = [("a", 1, 2.0, "x"), ("b", 2, 3.0, "y"), ("a", 4, 1.0, "z")]
     run_to_end(task.operator.process(batch_of([(*rows[0], 1), (*rows[1], 2)])))
     run_to_end(task.operator.process_watermark(12))
@@ -250,7 +250,7 @@ def test_other_encodings_of_text(bench: Any, kind: pa.DataType) -> None:
         ("h", arg_max("s", by="v")),
     )
     spec = WindowSpec(ColumnKey(("k",)), TumblingEventTimeWindows(10), BuiltinWindow(aggregates))
-    task = bench.task(make_columnar_window(spec))
+    task = bench.task(make_window_operator(spec))
     batch = batch_of([("a", 1, 1.0, "x", 1), ("a", 0, 1.0, "y", 2), ("a", 2, 1.0, "x", 3)])
     plain_text = batch.data.column("s").cast(pa.string())
     column = plain_text.dictionary_encode() if pa.types.is_dictionary(kind) else plain_text
@@ -276,7 +276,7 @@ def test_what_makes_no_sense_fails_with_the_first_batch(
 ) -> None:
     function = BuiltinWindow((("a", aggregate),))
     spec = WindowSpec(ColumnKey(("k",)), TumblingEventTimeWindows(10), function)
-    task = bench.task(make_columnar_window(spec))
+    task = bench.task(make_window_operator(spec))
     with pytest.raises(TypeMismatchError, match=message):
         run_to_end(task.operator.process(batch_of([("a", 1, 1.0, "x", 1)])))
 
@@ -288,7 +288,7 @@ def test_approximate_counts_are_within_four_standard_errors(
 ) -> None:
     function = BuiltinWindow((("n", approx_count_distinct("v", precision)),))
     spec = WindowSpec(ColumnKey(("k",)), TumblingEventTimeWindows(10), function)
-    task = bench.task(make_columnar_window(spec))
+    task = bench.task(make_window_operator(spec))
     for _ in range(2):
         data = pa.record_batch({"k": ["a"] * size, "v": np.arange(size) * 7919})
         run_to_end(task.operator.process(ColumnBatch(data, np.zeros(size, dtype=np.int64))))

@@ -32,7 +32,8 @@ from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from strom.core.errors import GraphError, TypeMismatchError
 from strom.core.keys import ColumnKey, ConstantKey, ExpressionKey, FunctionKey
 from strom.operators.base import run_to_end
-from strom.operators.windows.columnar_windows import make_columnar_window
+from strom.operators.row_windows.operator import RowWindowOperator
+from strom.operators.windows.choice import make_window_operator
 from strom.state.key_groups import key_group, subtask_for
 
 AGGREGATES = (*KINDS, ("twice", sum_(pl.col("v") * 2)))
@@ -160,7 +161,7 @@ def test_aggregates_equal_the_model_across_a_rescale(
 ) -> None:
     spec = spec_of(assigner, BuiltinWindow(AGGREGATES), lateness)
     model = Model(assigner, lateness)
-    old = [bench.task(make_columnar_window(spec), i, 2) for i in range(2)]
+    old = [bench.task(make_window_operator(spec), i, 2) for i in range(2)]
     drive(bench, old, model, before, skew)
     new = bench.rescale(spec_operator(spec), [task.snapshot() for task in old], 3)
     drive(bench, new, model, [*after, MAX_TIMESTAMP], 0)
@@ -176,7 +177,7 @@ def test_aggregates_equal_the_model_across_a_rescale(
 
 def spec_operator(spec: WindowSpec) -> Any:
     """What `rescale` makes one operator per subtask from."""
-    return lambda: make_columnar_window(spec)
+    return lambda: make_window_operator(spec)
 
 
 @settings(max_examples=40, deadline=None)
@@ -201,7 +202,7 @@ def test_extremes_equal_the_model_across_a_rescale(
 ) -> None:
     spec = spec_of(assigner, ExtremeWindow(name, kind, ties), lateness)
     model = Model(assigner, lateness)
-    old = [bench.task(make_columnar_window(spec), i, 2) for i in range(2)]
+    old = [bench.task(make_window_operator(spec), i, 2) for i in range(2)]
     drive(bench, old, model, before, 0)
     new = bench.rescale(spec_operator(spec), [task.snapshot() for task in old], 3)
     drive(bench, new, model, [*after, MAX_TIMESTAMP], 0)
@@ -249,7 +250,7 @@ def test_windows_fire_in_order_before_the_watermark(bench: Any) -> None:
                 [0        10)
                       [5       15)
     """
-    task = bench.task(make_columnar_window(spec_of(SlidingEventTimeWindows(10, 5), COUNT)))
+    task = bench.task(make_window_operator(spec_of(SlidingEventTimeWindows(10, 5), COUNT)))
     run_to_end(task.operator.process(simple((1, 10, 1), (1, 20, 4), (2, 30, 6), (1, 40, 11))))
     run_to_end(task.operator.process_watermark(8))
     assert task.out.dicts() == [{"k": 1, "window_start": -5, "window_end": 5, "n": 2, "s": 30}]
@@ -273,7 +274,7 @@ def test_windows_fire_in_order_before_the_watermark(bench: Any) -> None:
 
 def test_a_late_but_allowed_record_fires_again_once_per_batch(bench: Any) -> None:
     spec = spec_of(TumblingEventTimeWindows(10), COUNT, lateness=5)
-    task = bench.task(make_columnar_window(spec))
+    task = bench.task(make_window_operator(spec))
     run_to_end(task.operator.process(simple((1, 1, 3), (2, 1, 4))))
     run_to_end(task.operator.process_watermark(12))
     run_to_end(task.operator.process(simple((1, 5, 3), (1, 6, 2))))
@@ -286,7 +287,7 @@ def test_a_late_but_allowed_record_fires_again_once_per_batch(bench: Any) -> Non
 
 def test_dropped_late_records_are_counted(bench: Any) -> None:
     spec = WindowSpec(key=ColumnKey(("k",)), assigner=TumblingEventTimeWindows(10), function=COUNT)
-    task = bench.task(make_columnar_window(spec))
+    task = bench.task(make_window_operator(spec))
     run_to_end(task.operator.process_watermark(30))
     run_to_end(task.operator.process(simple((1, 1, 3), (1, 1, 31))))
     assert task.out.counts == {"numLateRecordsDropped": 1}
@@ -294,13 +295,13 @@ def test_dropped_late_records_are_counted(bench: Any) -> None:
 
 def test_constant_and_computed_keys(bench: Any) -> None:
     everything = spec_of(TumblingEventTimeWindows(10), COUNT, key=ConstantKey())
-    task = bench.task(make_columnar_window(everything))
+    task = bench.task(make_window_operator(everything))
     run_to_end(task.operator.process(simple((1, 10, 1), (2, 20, 4))))
     run_to_end(task.operator.process_watermark(MAX_TIMESTAMP))
     assert task.out.dicts() == [{"window_start": 0, "window_end": 10, "n": 2, "s": 30}]
     parity = ExpressionKey(((pl.col("k") % 2).alias("odd"),))
     task = bench.task(
-        make_columnar_window(spec_of(TumblingEventTimeWindows(10), COUNT, key=parity))
+        make_window_operator(spec_of(TumblingEventTimeWindows(10), COUNT, key=parity))
     )
     run_to_end(task.operator.process(simple((1, 10, 1), (3, 20, 4), (2, 5, 5))))
     run_to_end(task.operator.process_watermark(MAX_TIMESTAMP))
@@ -308,7 +309,7 @@ def test_constant_and_computed_keys(bench: Any) -> None:
 
 
 def test_object_records_become_columns(bench: Any) -> None:
-    task = bench.task(make_columnar_window(spec_of(TumblingEventTimeWindows(10), COUNT)))
+    task = bench.task(make_window_operator(spec_of(TumblingEventTimeWindows(10), COUNT)))
     values = [{"k": 1, "v": 2}, {"k": 1, "v": 3}]
     run_to_end(task.operator.process(ObjectBatch(values, np.array([1, 2], dtype=np.int64))))
     run_to_end(task.operator.process_watermark(MAX_TIMESTAMP))
@@ -317,7 +318,7 @@ def test_object_records_become_columns(bench: Any) -> None:
 
 def test_result_types(bench: Any) -> None:
     task = bench.task(
-        make_columnar_window(spec_of(TumblingEventTimeWindows(10), BuiltinWindow(AGGREGATES)))
+        make_window_operator(spec_of(TumblingEventTimeWindows(10), BuiltinWindow(AGGREGATES)))
     )
     run_to_end(
         task.operator.process(stamped(SCHEMA, [(("a", 1, 1.0, dt.date(1970, 1, 2), True, "x"), 1)]))
@@ -347,7 +348,7 @@ def test_buffers_are_compacted(bench: Any, assigner: Any, kind: Any) -> None:
         BuiltinWindow((("s", aggregate),)),
     )
     for function in functions:
-        task = bench.task(make_columnar_window(spec_of(assigner, function)))
+        task = bench.task(make_window_operator(spec_of(assigner, function)))
         for start in range(0, 15000, 1000):
             values = range(start, start + 1000)
             values = values if kind == "max" else range(14999 - start, 13999 - start, -1)
@@ -364,7 +365,7 @@ def test_buffers_are_compacted(bench: Any, assigner: Any, kind: Any) -> None:
 
 def test_large_firings_are_chunked(bench: Any) -> None:
     spec = spec_of(TumblingEventTimeWindows(10), COUNT)
-    task = bench.task(make_columnar_window(spec), config=JobConfig(batch_size=2))
+    task = bench.task(make_window_operator(spec), config=JobConfig(batch_size=2))
     run_to_end(task.operator.process(simple(*[(k, 1, 1) for k in range(20)])))
     run_to_end(task.operator.process_watermark(MAX_TIMESTAMP))
     assert [len(b) for b in task.out.batches] == [8, 8, 4]
@@ -372,29 +373,31 @@ def test_large_firings_are_chunked(bench: Any) -> None:
 
 def test_what_needs_the_row_path() -> None:
     tumbling = TumblingEventTimeWindows(10)
-    assert make_columnar_window(spec_of(tumbling, COUNT, key=FunctionKey(str))) is None
-    assert make_columnar_window(spec_of(tumbling, ReduceWindow(max))) is None
-    assert make_columnar_window(spec_of(GlobalWindows(), COUNT)) is None
+    assert isinstance(
+        make_window_operator(spec_of(tumbling, COUNT, key=FunctionKey(str))), RowWindowOperator
+    )
+    assert isinstance(make_window_operator(spec_of(tumbling, ReduceWindow(max))), RowWindowOperator)
+    assert isinstance(make_window_operator(spec_of(GlobalWindows(), COUNT)), RowWindowOperator)
     trigger = WindowSpec(
         key=ColumnKey(("k",)), assigner=tumbling, function=COUNT, trigger=ProcessingTimeTrigger()
     )
-    assert make_columnar_window(trigger) is None
+    assert isinstance(make_window_operator(trigger), RowWindowOperator)
 
 
 def test_errors_say_what_is_wrong(bench: Any) -> None:
     spec = spec_of(TumblingEventTimeWindows(10), COUNT)
-    task = bench.task(make_columnar_window(spec))
+    task = bench.task(make_window_operator(spec))
     with pytest.raises(TypeMismatchError, match="without timestamp"):
         run_to_end(task.operator.process(simple((1, 1, 1)).with_timestamps(None)))
     words = BuiltinWindow((("s", sum_("k")),))
-    task = bench.task(make_columnar_window(spec_of(TumblingEventTimeWindows(10), words)))
+    task = bench.task(make_window_operator(spec_of(TumblingEventTimeWindows(10), words)))
     with pytest.raises(TypeMismatchError, match=r"sum\(k\).*string cannot be added"):
         run_to_end(task.operator.process(stamped(SCHEMA, [(("a", 1, 1.0, None, True, "x"), 1)])))
     twice = BuiltinWindow((("k", count()),))
-    task = bench.task(make_columnar_window(spec_of(TumblingEventTimeWindows(10), twice)))
+    task = bench.task(make_window_operator(spec_of(TumblingEventTimeWindows(10), twice)))
     with pytest.raises(GraphError, match=r"'the operator'.*'k'"):
         run_to_end(task.operator.process(simple((1, 1, 1))))
-    task = bench.task(make_columnar_window(spec))
+    task = bench.task(make_window_operator(spec))
     run_to_end(task.operator.process(simple((1, 2**62, 1))))
     with pytest.raises(TypeMismatchError, match="int64"):
         run_to_end(task.operator.process(simple((1, 2**62, 1))))

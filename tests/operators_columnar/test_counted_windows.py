@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pytest
+import reference_counting
 from columns_kit import HALVES, WHOLE, batch, of_groups
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.errors import GraphError, TypeMismatchError
 from strom.core.keys import ColumnKey, ConstantKey, FunctionKey
-from strom.operators.kernels import counting, reference_counting
+from strom.operators.kernels import counting
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.windows.choice import make_window_operator
 from strom.operators.windows.counted_windows import CountWindower

@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_intervals import interval_pairs
+from reference_pairs import pairs
 from strom.api.specs.joins import IntervalJoinSpec, JoinSides
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey
 from strom.operators.joins import held_rows
 from strom.operators.joins.contents import content_codes, same_rows
-from strom.operators.joins.held_chunks import MERGED_ROWS, Chunk, HeldChunks
 from strom.operators.joins.pairing import join_rows
 from strom.operators.joins.time_index import CELLS, FIRST_CELLS, TimeIndex
 from strom.operators.kernels.intervals import PAGE
-from strom.operators.kernels.reference_intervals import interval_pairs
-from strom.operators.kernels.reference_pairs import pairs
+from strom.state.rows.chunks import MERGED_ROWS, RowChunks
 from strom.testing.operator_harness import OperatorHarness
 
 EDGE = 2**63
@@ -114,10 +114,17 @@ def test_no_step_is_long() -> None:
     assert cells == [max(FIRST_CELLS, CELLS * 1000 * n) for n in range(1, 101)]
 
 
-def make_chunk(first: int, stamps: list[int]) -> Chunk:
+NUMBERED = pa.schema([("n", pa.int64())])
+
+
+def numbered_chunks() -> RowChunks:
+    return RowChunks("left", NUMBERED, lambda rows: rows, 128)
+
+
+def append(chunks: RowChunks, first: int, stamps: list[int]) -> None:
     rows = pa.record_batch({"n": pa.array(range(first, first + len(stamps)), pa.int64())})
     times = np.array(stamps, dtype=np.int64)
-    return Chunk(first, rows, rows, times, np.zeros(len(stamps), dtype=np.bool_))
+    assert chunks.append(rows, rows, times, np.zeros(len(stamps), np.bool_)) == first
 
 
 @settings(max_examples=100, deadline=None)
@@ -133,12 +140,12 @@ def make_chunk(first: int, stamps: list[int]) -> Chunk:
 )
 def test_chunks(steps: list[Any]) -> None:
     """Rows without partner expire once each, whatever is merged and forgotten between."""
-    chunks = HeldChunks(tracked=True)
+    chunks = numbered_chunks()
     stamps: dict[int, int] = {}
     matched: set[int] = set()
     until, next_number = -1, 0
     for times, advance, marks in steps:
-        chunks.append(make_chunk(next_number, [until + 1 + t for t in times]))
+        append(chunks, next_number, [until + 1 + t for t in times])
         for time in times:
             stamps[next_number] = until + 1 + time
             next_number += 1
@@ -154,16 +161,17 @@ def test_chunks(steps: list[Any]) -> None:
             assert got.stamps[got.at].tolist() == [stamps[n] for n in taken]
         until += advance
         over = [n for n, time in stamps.items() if time <= until]
-        alone = [chunk.first + row for chunk, rows in chunks.expire(until) for row in rows.tolist()]
+        expired = chunks.expire(until, tracked=True)
+        alone = [chunk.first + row for chunk, rows in expired for row in rows.tolist()]
         assert sorted(alone) == [n for n in over if n not in matched]
         for number in over:
             del stamps[number]
 
 
 def test_small_chunks_are_merged() -> None:
-    chunks = HeldChunks(tracked=False)
+    chunks = numbered_chunks()
     for number in range(5000):
-        chunks.append(make_chunk(number, [number]))
+        append(chunks, number, [number])
     assert len(chunks.chunks) < 30
     assert max(map(len, chunks.chunks)) <= MERGED_ROWS
     assert sum(map(len, chunks.chunks)) == 5000

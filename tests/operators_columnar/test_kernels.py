@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.operators.kernels import reference, running, scatter, slices
+from strom.operators.kernels import running, scatter, slices
 
 SLOTS = 4
 INTS = st.integers(-5, 5) | st.sampled_from([2**63 - 1, -(2**63), 2**62])

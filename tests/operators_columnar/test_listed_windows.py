@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+import reference_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import (
@@ -30,7 +31,6 @@ from strom.api.windows.time_windows import GlobalWindows, SlidingEventTimeWindow
 from strom.api.windows.triggers import CountTrigger, PurgingTrigger
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey
-from strom.operators.kernels import reference_lists
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.windows.choice import make_window_operator
 from strom.state.value_lists import ValueLists

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import count, first, max_, mean, min_, sum_
 from strom.api.functions.user_functions import OutputTag
-from strom.api.rewrites.local_combining import LocalCombineSpec, combinable
 from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, WindowSpec
 from strom.api.windows.time_windows import (
     CumulateEventTimeWindows,
@@ -34,6 +33,7 @@ from strom.operators.base import run_to_end
 from strom.operators.combining import worth as combining_worth
 from strom.operators.registry import build_operator
 from strom.operators.time.valve import WatermarkValve
+from strom.plan.local_combining import LocalCombineSpec, combinable
 
 SENDERS = 2
 SCHEMA = pa.schema(

@@ -8,15 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference_distinct
+import reference_moments
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.operators.kernels import (
-    distinct,
-    moments,
-    pairs,
-    reference_distinct,
-    reference_moments,
-)
+from strom.operators.kernels import distinct, moments, pairs
 from strom.operators.row_folds.hyperloglog import estimate, split_hash
 
 SLOTS = 4

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_pairs import pairs
 from strom.core.errors import GraphError
 from strom.core.joined_columns import NO_ROW, JoinedColumns
 from strom.core.row_kind import ROW_KIND, RowKind, retracts, split_kinds, with_kinds
 from strom.operators.kernels.pairs import count_pairs, fill_pairs, group_rows
-from strom.operators.kernels.reference_pairs import pairs
 
 SLOTS = st.lists(st.integers(0, 5), max_size=30)
 

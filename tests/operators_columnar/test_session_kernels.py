@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_sessions import Sessions
 from strom.operators.kernels import sessions as kernel
-from strom.operators.kernels.reference_sessions import Sessions
 
 KEYS = 3
 PLACES = 8
@@ -215,7 +216,37 @@ def test_restored_sessions_go_on_as_before(before: Any, after: Any, lateness: in
     run([kernels, other], [*after, 2**63 - 1], watermark, number)
 
 
-def run(several: list[Kernels], steps: Any, watermark: int, number: int) -> tuple[int, int]:
+class InParts(Kernels):
+    """Fires sessions that are due before `take_due` comes to them, as `SessionStore.fire_some`."""
+
+    def take_due(self, watermark: int) -> Any:
+        held = self.sessions[: int(self.control[kernel.USED])]
+        waiting = (held[:, kernel.OWNER] >= 0) & (held[:, kernel.STATE] == kernel.WAITING)
+        due = np.flatnonzero(waiting & (held[:, kernel.END] - 1 <= watermark))
+        held[due, kernel.STATE] = kernel.FIRED
+        over = due[held[due, kernel.END] - 1 <= watermark - self.rule[1]]
+        fired, ended = self.faces(due), self.faces(over)
+        kernel.end_sessions(over, self.sessions, self.head, self.ring, self.control)
+        for slot in over.tolist():
+            del self.members[slot]
+        kernel.release(self.sessions, self.control, over)
+        more, others = super().take_due(watermark)
+        assert not more
+        return fired, sorted([*ended, *others])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEP, max_size=12), st.sampled_from([0, 5, 60]), st.integers(1, 9))
+def test_sessions_may_be_ended_one_by_one(steps: Any, lateness: int, width: int) -> None:
+    both = [Kernels(5, lateness, width), InParts(5, lateness, width)]
+    run(both, [*steps, 2**63 - 1], LOW, 0)
+    for kernels in both:
+        assert kernels.control[kernel.OPEN] == kernels.control[kernel.KEYS] == 0
+        assert (kernels.head == -1).all()
+        assert (kernels.ring == -1).all()
+
+
+def run(several: Sequence[Kernels], steps: Any, watermark: int, number: int) -> tuple[int, int]:
     """Drive all alike; they must give the same."""
     for step in steps:
         if isinstance(step, int):

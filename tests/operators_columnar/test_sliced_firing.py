@@ -38,8 +38,11 @@ from strom.api.windows.triggers import (
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey, ConstantKey
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.windows.columnar_windows import make_columnar_window
+from strom.operators.windows.choice import make_window_operator
+from strom.operators.windows.columnar_windows import SliceWindower
 from strom.operators.windows.ticking_windows import TickingWindower
+from strom.plan.window_forms import Sliced
+from strom.plan.windows import window
 from strom.testing.operator_harness import OperatorHarness
 
 SCHEMA = pa.schema([("k", pa.string_view()), ("v", pa.int32()), ("s", pa.string_view())])
@@ -148,8 +151,9 @@ def run(make: Any, script: Sequence[Any], start: int) -> tuple[list[Any], list[s
 
 def check(spec: WindowSpec, script: Sequence[Any], start: int = 0) -> None:
     """`start`: where the clock starts."""
-    assert make_columnar_window(spec) is not None
-    found, left = run(lambda: make_columnar_window(spec), script, start)
+    windower = cast(Any, make_window_operator(spec)).windower
+    assert isinstance(windower, SliceWindower | TickingWindower)
+    found, left = run(lambda: make_window_operator(spec), script, start)
     assert found == run(lambda: RowWindowOperator(spec), script, start)[0]
     assert not left
 
@@ -235,8 +239,8 @@ def test_what_stays_on_the_row_path() -> None:
         WindowSpec(KEY, clock, function, EventTimeTrigger()),
         WindowSpec(KEY, clock, function, ticks),
     ):
-        assert make_columnar_window(spec) is None
-    made = cast(Any, make_columnar_window(WindowSpec(KEY, tumbling, function, ticks)))
+        assert not isinstance(window(spec).form, Sliced)
+    made = cast(Any, make_window_operator(WindowSpec(KEY, tumbling, function, ticks)))
     assert isinstance(made.windower, TickingWindower)
 
 
@@ -253,7 +257,7 @@ def test_cumulating_windows() -> None:
     """
     counts = BuiltinWindow((("n", count()),))
     spec = WindowSpec(KEY, CumulateEventTimeWindows.of(12, 4), counts)
-    harness = OperatorHarness(make_columnar_window(spec))
+    harness = OperatorHarness(make_window_operator(spec))
     harness.push(batch([("a", 1, None, t) for t in (1, 3, 3, 7)]))
     harness.watermark(3)
     assert fired(harness) == [("a", 0, 4, 3)]
@@ -272,7 +276,7 @@ def test_cumulating_windows() -> None:
 def test_a_clock_that_goes_back_fires_no_window_twice() -> None:
     counts = BuiltinWindow((("n", count()),))
     spec = WindowSpec(KEY, TumblingProcessingTimeWindows(10), counts)
-    harness = OperatorHarness(make_columnar_window(spec), start_ms=20)
+    harness = OperatorHarness(make_window_operator(spec), start_ms=20)
     harness.push(batch([("a", 1, None, 0)]))
     harness.advance_processing_time(30)
     assert fired(harness) == [("a", 20, 30, 1)]
@@ -291,7 +295,7 @@ def test_several_ticks_at_once_fire_as_often() -> None:
     """
     counts = BuiltinWindow((("n", count()),))
     spec = WindowSpec(KEY, TumblingEventTimeWindows(10), counts, ContinuousEventTimeTrigger(3))
-    harness = OperatorHarness(make_columnar_window(spec))
+    harness = OperatorHarness(make_window_operator(spec))
     harness.push(batch([("a", 1, None, 1)]))
     harness.watermark(3)
     assert fired(harness) == [("a", 0, 10, 1)]
@@ -303,7 +307,7 @@ def test_several_ticks_at_once_fire_as_often() -> None:
 def test_top_n_over_the_whole_stream_and_its_columns() -> None:
     function = TopNWindow(1, (OrderColumn("v"),), "place")
     spec = WindowSpec(ConstantKey(), TumblingEventTimeWindows(10), function, keyed=False)
-    harness = OperatorHarness(make_columnar_window(spec))
+    harness = OperatorHarness(make_window_operator(spec))
     harness.push(batch([("a", 3, "x", 1), ("b", 1, "y", 2), ("c", None, None, 3)]))
     harness.finish()
     row = harness.outputs()[0]

@@ -30,7 +30,7 @@ from strom.core.clock import VirtualClock
 from strom.core.keys import ColumnKey
 from strom.operators.base import run_to_end
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.windows.columnar_windows import make_columnar_window
+from strom.operators.windows.choice import make_window_operator
 from strom.state.key_groups import key_group, subtask_for
 from strom.testing.operator_harness import OperatorHarness
 
@@ -100,12 +100,12 @@ def test_each_key_fires_as_if_alone(
     assigner, trigger, function = SPECS[name]
     clock = not assigner.is_event_time()
     spec = WindowSpec(ColumnKey(("k",)), assigner, function, trigger)
-    old = [bench.task(make_columnar_window(spec), i, 2) for i in range(2)]
+    old = [bench.task(make_window_operator(spec), i, 2) for i in range(2)]
     base = VirtualClock().now_ms()
     push(bench, old, before)
     for task, time in zip(old, (first, second), strict=True):
         advance(task, base, time, clock)
-    new = bench.rescale(lambda: make_columnar_window(spec), [t.snapshot() for t in old], 3)
+    new = bench.rescale(lambda: make_window_operator(spec), [t.snapshot() for t in old], 3)
     if clock:  # there is one clock: keys go on at the later time
         for task in new:
             task.ctx.clock.advance_to(base + max(first, second))

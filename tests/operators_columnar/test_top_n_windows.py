@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import reference_topn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import (
@@ -26,9 +27,8 @@ from strom.core.elements import MAX_TIMESTAMP
 from strom.core.errors import ConfigurationError, GraphError, TypeMismatchError
 from strom.core.keys import ColumnKey
 from strom.operators.aggregates.best_rows import best_rows
-from strom.operators.kernels import reference_topn
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.windows.columnar_windows import make_columnar_window
+from strom.operators.windows.choice import make_window_operator
 from strom.testing.operator_harness import OperatorHarness
 
 SCHEMA = pa.schema(
@@ -115,13 +115,13 @@ def test_top_n_equals_a_sort(
 ) -> None:
     """`thin`: buffers are thinned out with every batch."""
     spec = WindowSpec(ColumnKey(("k",)), assigner, TopNWindow(n, order, "place"))
-    harness = OperatorHarness(make_columnar_window(spec))
+    harness = OperatorHarness(make_window_operator(spec))
     with pytest.MonkeyPatch.context() as patch:
         if thin:
             patch.setattr("strom.operators.windows.compacting_buffer.FIRST_COMPACTION", 1)
         for number, rows in enumerate(batches):
             if number == restart:
-                harness = OperatorHarness(make_columnar_window(spec), restored=harness.snapshot())
+                harness = OperatorHarness(make_window_operator(spec), restored=harness.snapshot())
             harness.push(batch(rows))
         harness.watermark(MAX_TIMESTAMP)
     found = sorted(repr(tuple(row)) for row in harness.outputs())
@@ -132,7 +132,7 @@ def test_what_cannot_win_is_dropped_on_arrival() -> None:
     spec = WindowSpec(
         ColumnKey(("k",)), TumblingEventTimeWindows(10), TopNWindow(3, (OrderColumn("b", True),))
     )
-    harness = OperatorHarness(make_columnar_window(spec))
+    harness = OperatorHarness(make_window_operator(spec))
     for start in range(0, 60_000, 6000):
         rows = [("xy"[i % 2], None, -((start + i) // 2), None, 1) for i in range(6000)]
         harness.push(batch(rows))
@@ -185,7 +185,7 @@ def test_errors_of_columns() -> None:
     def push(order: str, rank: str) -> None:
         function = TopNWindow(1, (OrderColumn(order),), rank)
         spec = WindowSpec(ColumnKey(("k",)), TumblingEventTimeWindows(10), function)
-        OperatorHarness(make_columnar_window(spec)).push(batch([("x", 1.0, 1, "", 1)]))
+        OperatorHarness(make_window_operator(spec)).push(batch([("x", 1.0, 1, "", 1)]))
 
     with pytest.raises(TypeMismatchError, match=r"no column.*'nothing'"):
         push("nothing", "place")

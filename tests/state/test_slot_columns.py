@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,3 +129,25 @@ def test_another_thread_reads_while_this_one_writes_and_grows(seed: int) -> None
                 columns.reserve(columns.room + 1)
         reader.join()
         np.testing.assert_array_equal(found[0], expected)
+
+
+def test_the_next_freeze_comes_while_another_thread_reads_the_last() -> None:
+    count = 40_000 * BLOCK
+    columns = filled(count)
+    for turn in range(10):
+        found: list[np.ndarray] = []
+        frozen, expected = columns.freeze(count), columns.array("n")[:count].copy()
+        both = threading.Barrier(2)
+
+        def read(frozen: Any = frozen, found: Any = found, both: Any = both) -> None:
+            both.wait()
+            found.append(frozen.arrays()["n"])
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        both.wait()
+        columns.freeze(count)
+        write(columns, np.arange(0, count, 7), -turn)
+        reader.join()
+        np.testing.assert_array_equal(found[0], expected)
+        np.testing.assert_array_equal(frozen.arrays()["n"], expected)

@@ -235,3 +235,10 @@ def test_a_table_after_a_dropped_one_is_as_good_as_new(kind: pa.DataType) -> Non
         assert table.column("n")[:count].tolist() == [7] * count
         table.column("n")[:count] = 1
         state.drop(1)
+
+
+def test_a_table_asked_for_again_has_the_same_key() -> None:
+    state = backend()
+    state.table("t", SCHEMA, ACCUMULATORS, 1)
+    with pytest.raises(StateError, match=r"1 key columns that decide the key group.* with 2"):
+        state.table("t", SCHEMA, ACCUMULATORS)

@@ -275,10 +275,10 @@ def test_memory_follows_what_is_kept() -> None:
     for number in range(300):
         tasks.push(batch(schema, [(k, f"{number:0100}") for k in range(50)]))
         tasks.output.clear()
-    slab = tasks.tasks[0].operator._work._rows.slab
-    assert len(slab) == 50
-    assert slab._end <= 100
-    assert slab._texts._arena.array.nbytes < 64 * 50 * 100
+    table = tasks.tasks[0].operator._work._rows.table
+    assert len(table) == 50
+    assert table._pool.end <= 100
+    assert table.nbytes < 64 * 50 * 100
 
 
 def test_forgotten_keys_of_a_changelog_leave_nothing() -> None:
@@ -291,7 +291,7 @@ def test_forgotten_keys_of_a_changelog_leave_nothing() -> None:
     work = tasks.tasks[0].operator._work
     assert len(work._index) < 4000
     assert len(work._content) < 4000
-    assert len(work._rows.slab) == 0
+    assert len(work._rows.table) == 0
 
 
 def test_errors() -> None:

@@ -193,7 +193,7 @@ def test_extremes_of_every_type(kind: Any, values: Any, kinds: Any) -> None:
     tasks.restore(HALVES)
     for task in tasks.tasks:
         if task.operator._layout is not None:
-            task.operator._keep(np.ones(len(task.operator._groups), dtype=np.bool_))
+            task.operator._parts.keep(np.arange(len(task.operator._table)))
     changes = tasks.push(batch(schema, [("x", value) for value in values], kinds))
     low, top = sorted(as_python(kind, values[:2]))
     assert changes == [("x", None, None, 0, 1), ("x", low, top, 2, 2)]
@@ -240,13 +240,13 @@ def test_groups_that_come_and_go_leave_nothing() -> None:
         table.apply(tasks.push(batch(schema, rows[1:], [3] * 499)))
     operator = tasks.tasks[0].operator
     assert len(+table.rows) == 40
-    assert len(operator._groups) < 4000
+    assert len(operator._table) < 4000
     assert len(operator._parts.shared[0].values) < 4000
     tasks.restore(HALVES)
     rows = [(k, 3) for k in range(20_000, 26_000) if key_half(k) == 0]
     for kind in (0, 3):
         table.apply(tasks.push(batch(schema, rows, [kind] * len(rows))))
-    assert len({task.operator._groups._namespace for task in tasks.tasks}) == 2
+    assert all(len(task.operator._table) < 4000 for task in tasks.tasks)
     tasks.restore(WHOLE)
     got = table.apply(tasks.push(batch(schema, [(k, 9) for k in range(0, 20_000, 500)], [0] * 40)))
     assert got == Counter((k, 9, 2) for k in range(0, 20_000, 500))
@@ -271,7 +271,8 @@ def test_ttl() -> None:
     tasks.restore(WHOLE)
     assert tasks.push(batch(schema, [(3, 6)])) == [(3, 1, 1, 1), (3, 2, 1, 2)]
     tasks.time(5000)
-    assert len(tasks.tasks[0].operator._groups) == 0
+    tasks.restore(HALVES)
+    assert [len(task.operator._table) for task in tasks.tasks] == [0, 0]
 
 
 def test_a_retraction_of_what_never_was() -> None:

@@ -180,10 +180,10 @@ def test_state_is_bounded_by_the_frames() -> None:
         by_time.push(batch(schema, fresh, stamps=[step * 100 + i % 100 for i in range(200)]))
         by_time.watermark(step * 100 + 99)
     history = by_rows.tasks[0].operator._history
-    assert len(history._rows.slab) == 100
+    assert len(history._rows.table) == 100
     assert len(history._runs._arena) < 20_000
     history = by_time.tasks[0].operator._history
-    assert len(history._rows.slab) < 3000
+    assert len(history._rows.table) < 3000
     assert len(history._index) < 3000
 
 

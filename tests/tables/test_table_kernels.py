@@ -6,12 +6,12 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import reference_over as plain_over
+import reference_ranking as plain_ranking
+import reference_values as plain_values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.operators.kernels import over, ranking, values
-from strom.operators.kernels import reference_over as plain_over
-from strom.operators.kernels import reference_ranking as plain_ranking
-from strom.operators.kernels import reference_values as plain_values
 
 SLOTS = 4
 

@@ -1,0 +1,1 @@
+"""From the program's graph to the one that runs: rewrites, and what each operator is built from."""

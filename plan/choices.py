@@ -1,0 +1,134 @@
+"""What each operator runs as, chosen from its spec alone.
+
+A new kind of operator that can run in several ways has its choice here, a reason for the slower
+one, and a function in `operators/` that maps the form to a class. Others are one line of a table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..api.functions.validation import is_expression
+from ..api.specs.columns import NamedColumn
+from ..api.specs.joins import (
+    BroadcastJoinSpec,
+    IntervalJoinSpec,
+    LookupJoinSpec,
+    RegularJoinSpec,
+    TemporalJoinSpec,
+    WindowJoinSpec,
+)
+from ..api.specs.records import (
+    ExpressionSpec,
+    FilterSpec,
+    FlatMapSpec,
+    KeyedProcessSpec,
+    MapBatchesSpec,
+    MapSpec,
+    ProcessSpec,
+    ReduceSpec,
+    RollingSpec,
+    SinkSpec,
+    SourceSpec,
+    WatermarkSpec,
+)
+from ..api.specs.tables import (
+    DeduplicateSpec,
+    EventTimeSpec,
+    GroupAggregateSpec,
+    OverSpec,
+    TopNSpec,
+)
+from ..api.specs.windows import WindowSpec
+from ..api.watermarks import CustomWatermarks, WatermarkStrategy
+from ..engine.graph.implementation import Implementation, Kind
+from .rolling import rolling
+from .windows import window
+
+_CALLED = "a Python function of each record"
+
+_ALONE: dict[type, Implementation] = {
+    MapSpec: Implementation(
+        "rows",
+        _CALLED,
+        "the function is Python: select() or with_columns() with expressions, or map_batches(), "
+        "run on columns",
+    ),
+    FlatMapSpec: Implementation(
+        "rows", _CALLED, "the function is Python: map_batches() runs on columns"
+    ),
+    FilterSpec: Implementation(
+        "rows", _CALLED, "the predicate is Python: filter(expression) runs on columns"
+    ),
+    ProcessSpec: Implementation(
+        "rows", _CALLED, "the ProcessFunction is Python: map_batches() runs on columns"
+    ),
+    KeyedProcessSpec: Implementation(
+        "rows",
+        "a Python function of each record, with the state of its key",
+        "the KeyedProcessFunction is Python: windows, aggregate(), top_n(), deduplicate() and "
+        "joins have kernels",
+    ),
+    ReduceSpec: Implementation(
+        "rows",
+        "rolling reduce row by row",
+        "the reduce function is Python: sum, min, max, min_by, max_by and aggregate() have kernels",
+    ),
+    SinkSpec: Implementation("batches", "sink"),
+    EventTimeSpec: Implementation("batches", "event times from a column"),
+    GroupAggregateSpec: Implementation("kernel", "running aggregates"),
+    TopNSpec: Implementation("kernel", "top-n table"),
+    DeduplicateSpec: Implementation("kernel", "deduplication"),
+    OverSpec: Implementation("kernel", "aggregates over rows before"),
+    WindowJoinSpec: Implementation("kernel", "window join"),
+    IntervalJoinSpec: Implementation("kernel", "interval join"),
+    RegularJoinSpec: Implementation("kernel", "regular join"),
+    TemporalJoinSpec: Implementation("kernel", "temporal join"),
+    BroadcastJoinSpec: Implementation("kernel", "broadcast join"),
+    LookupJoinSpec: Implementation("kernel", "lookup join"),
+}
+"""Specs that run in one way only."""
+
+
+def choose(spec: Any) -> Implementation | None:
+    """What the operator of this spec runs as; None for specs that are no operators of programs."""
+    match spec:
+        case WindowSpec():
+            return window(spec)
+        case RollingSpec():
+            return rolling(spec)
+        case ExpressionSpec():
+            return _expressions(spec)
+        case MapBatchesSpec(batch_format=shown):
+            return Implementation("batches", f"a Python function of each batch, as {shown}")
+        case SourceSpec():
+            by_record = _timing(spec.watermarks)
+            remarks = () if by_record is None else (by_record,)
+            return Implementation("batches", "source", remarks=remarks)
+        case WatermarkSpec():
+            return _watermarks(spec)
+    return _ALONE.get(type(spec))
+
+
+def _expressions(spec: ExpressionSpec) -> Implementation:
+    named = all(isinstance(one, NamedColumn) for one in spec.expressions)
+    return Implementation("batches", "columns by name" if named else "polars expressions")
+
+
+def _watermarks(spec: WatermarkSpec) -> Implementation:
+    why_not = _timing(spec.strategy)
+    kind: Kind = "batches" if why_not is None else "rows"
+    return Implementation(kind, "event times and watermarks", why_not)
+
+
+def _timing(strategy: WatermarkStrategy | None) -> str | None:
+    """Why event times or watermarks take Python for each record; None if they do not."""
+    assigner = None if strategy is None else strategy.timestamp_assigner
+    if not (assigner is None or isinstance(assigner, str) or is_expression(assigner)):
+        return (
+            "the timestamp assigner is a Python function of each record: name a column or an "
+            "expression"
+        )
+    if strategy is not None and isinstance(strategy.generator, CustomWatermarks):
+        return "the watermark generator is Python, called for each record"
+    return None

@@ -1,0 +1,267 @@
+"""Rows of fixed columns at positions, written and read in bulk, positions used again.
+
+Values of one width lie in arrays by position, the texts and bytes of a row in a block of an arena
+(`Texts`); other types are kept as Python objects. Reading rows from anywhere is one gather per
+column.
+
+A row is not changed while its position is in use, and a position in use at a freeze is not used
+again before the freeze has been read. So freezing copies nothing: the snapshot's thread reads the
+same arrays, a chunk at a time, and growing and packing them waits for a chunk at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...core.errors import StateError
+from ...core.growing import Growing
+from ..backend import KEY_GROUP, AccColumn, StateTable
+from ..column_index import storage_type
+from ..key_groups import group_order, key_groups_of
+from ..key_index import as_declared
+from ..slot_columns import FrozenColumns, SlotColumns
+from ..stores import RowsFace
+from ..turns import Turns
+from .columns import RowColumn, make_column
+from .format import KIND, NUMBER_PREFIX, ROW_PREFIX, stored_rows
+from .positions import FrozenPositions, PositionPool, Positions
+from .texts import Texts, is_text, wide_text
+
+CHUNK = 1 << 14
+"""Rows that the snapshot's thread reads while the task's thread may have to wait."""
+
+
+@dataclass(frozen=True)
+class FrozenTable:
+    """Rows at a point in time, to be read once, on any thread: as `table` or as `column`."""
+
+    name: str
+    rows: RowTable
+    positions: FrozenPositions
+    numbers: FrozenColumns | None
+
+    def table(self, max_parallelism: int) -> StateTable | None:
+        """Encoded, sorted by key group and within it by arrival; None if there are none."""
+        rows, at = self.rows, self._at()
+        if not len(at):
+            return None
+        groups = key_groups_of(rows.stored_keys(at), max_parallelism)
+        order = group_order(groups)
+        at = at[order]
+        data = {KEY_GROUP: pa.chunked_array([pa.array(groups[order])])}
+        for index, name in enumerate(rows.names):
+            data[ROW_PREFIX + name] = rows.stored_column(index, at)
+        if self.numbers is not None:
+            for name, values in self.numbers.arrays().items():
+                data[NUMBER_PREFIX + name] = pa.chunked_array([pa.array(values[at])])
+        self.positions.over = True
+        return StateTable(self.name, KIND, pa.table(data))
+
+    def column(self, index: int) -> pa.ChunkedArray:
+        """One column, of its stored type, in order of arrival, or of positions."""
+        column = self.rows.stored_column(index, self._at())
+        self.positions.over = True
+        return column
+
+    def _at(self) -> Positions:
+        if self.positions.over:
+            raise StateError(f"the rows '{self.name}' of one snapshot were read twice")
+        return self.rows.arranged(self.positions.all())
+
+
+class RowTable(RowsFace):
+    """Single-threaded, but for `FrozenTable`. `keys`: the columns that are a row's key and decide
+    its key group. `ordered`: rows are given back in their order of arrival, which takes a number
+    per row.
+
+    Invariant: all columns have room for `_room` positions, at least as many as were given out."""
+
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        keys: Sequence[int],
+        numbers: Sequence[AccColumn] = (),
+        ordered: bool = True,
+    ) -> None:
+        self._name = name
+        self._schema = schema
+        self._keys = tuple(keys)
+        self._ordered = ordered
+        kinds = [storage_type(kind) for kind in schema.types]
+        self._kinds = kinds
+        self._text_at = [i for i, kind in enumerate(kinds) if is_text(kind)]
+        self._turns = Turns()
+        self._texts = Texts([kinds[i] for i in self._text_at], self._turns)
+        self._columns = {i: make_column(k) for i, k in enumerate(kinds) if i not in self._text_at}
+        self._stored = pa.schema(
+            field.with_type(wide_text(kind) if is_text(kind) else kind)
+            for field, kind in zip(schema, kinds, strict=True)
+        )
+        self._numbers = SlotColumns(numbers) if numbers else None
+        self._sequence = Growing(np.int64)
+        """When the row at a position came, if `ordered`."""
+        self._arrived = 0
+        self._pool = PositionPool()
+        self._room = 0
+
+    def __len__(self) -> int:
+        return len(self._pool)
+
+    @property
+    def nbytes(self) -> int:
+        numbers = 0 if self._numbers is None else self._numbers.nbytes
+        held = sum(one.nbytes for one in self._held())
+        return held + numbers + int(self._sequence.array.nbytes)
+
+    def add(
+        self, rows: pa.RecordBatch, numbers: Mapping[str, npt.NDArray[Any]] | None = None
+    ) -> Positions:
+        self._drop(self._pool.reclaim())
+        positions = self._pool.take(rows.num_rows)
+        if self._pool.end > self._room:
+            self._grow(self._pool.end)
+        for i, column in self._columns.items():
+            column.write(positions, rows.column(i))
+        if self._text_at:
+            self._texts.write(positions, [rows.column(i) for i in self._text_at])
+        if self._ordered:
+            arrived = self._arrived + len(positions)
+            self._sequence.array[positions] = np.arange(self._arrived, arrived)
+            self._arrived = arrived
+        if self._numbers is not None:
+            self._numbers.reset(positions)
+            for name, values in (numbers or {}).items():
+                self._numbers.array(name)[positions] = values
+        return positions
+
+    def read(self, positions: Positions) -> pa.RecordBatch:
+        arrays = self.columns(range(len(self._schema)), positions)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def column(self, index: int, positions: Positions) -> pa.Array:
+        array, kind = self._read_stored(index, positions), self._kinds[index]
+        plain = array if array.type == kind else array.cast(kind)
+        return as_declared(plain, self._schema.types[index])
+
+    def number(self, name: str) -> npt.NDArray[Any]:
+        if self._numbers is None:
+            raise StateError(f"the rows '{self._name}' have no numbers")
+        return self._numbers.array(name)
+
+    def touch(self, positions: Positions) -> None:
+        if self._numbers is not None:
+            self._numbers.touch(positions)
+
+    def release(self, positions: Positions) -> None:
+        if len(positions):
+            self._drop(self._pool.release(positions))
+
+    def positions(self) -> Positions:
+        return self.arranged(self._pool.used())
+
+    def check_same(
+        self,
+        schema: pa.Schema,
+        keys: Sequence[int],
+        numbers: Sequence[AccColumn] = (),
+        ordered: bool = True,
+    ) -> None:
+        """Asking again for the name must mean the same rows."""
+        held = () if self._numbers is None else self._numbers.columns
+        known = (self._schema, self._keys, held, self._ordered)
+        if (schema, tuple(keys), tuple(numbers), ordered) != known:
+            raise StateError(
+                f"rows '{self._name}' have columns {_text(self._schema)}, keys {list(self._keys)} "
+                f"and numbers {[c.name for c in held]}; they are asked for with columns "
+                f"{_text(schema)}, keys {list(keys)} and numbers {[c.name for c in numbers]}, or "
+                "in another order"
+            )
+
+    def freeze(self, name: str) -> FrozenTable:
+        """The rows as they are now; nothing is copied."""
+        numbers = None if self._numbers is None else self._numbers.freeze(self._pool.end)
+        return FrozenTable(name, self, self._pool.freeze(), numbers)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self._schema.names)
+
+    def stored_column(self, index: int, positions: Positions) -> pa.ChunkedArray:
+        """One column at positions that are not used again meanwhile, of its stored type; on any
+        thread."""
+        chunks = []
+        for start in range(0, len(positions), CHUNK):
+            with self._turns.reading():
+                chunks.append(self._read_stored(index, positions[start : start + CHUNK]))
+        return pa.chunked_array(chunks, self._stored.types[index])
+
+    def stored_keys(self, positions: Positions) -> pa.RecordBatch:
+        """The key columns, as `stored_column`."""
+        columns = [self.stored_column(index, positions).combine_chunks() for index in self._keys]
+        names = [self._schema.names[index] for index in self._keys]
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+    def arranged(self, positions: Positions) -> Positions:
+        """Ascending positions in order of arrival, if `ordered`; on any thread."""
+        if not self._ordered:
+            return positions
+        with self._turns.reading():
+            arrived = self._sequence.array[positions]
+        return positions[np.argsort(arrived, kind="stable")]
+
+    def restore(self, tables: Iterable[StateTable]) -> None:
+        """Into an empty table: the rows of each former subtask in order of arrival.
+
+        StateError if columns or numbers are not those declared."""
+        declared = () if self._numbers is None else self._numbers.columns
+        for rows, numbers in stored_rows(self._name, tables, self._stored, declared):
+            for start in range(0, rows.num_rows, CHUNK):
+                part = {name: values[start : start + CHUNK] for name, values in numbers.items()}
+                self.add(rows.slice(start, CHUNK), part)
+
+    def validate(self) -> None:
+        """Assert the invariants."""
+        self._pool.validate()
+        assert self._room >= self._pool.end
+        if self._text_at:
+            self._texts.validate()
+
+    def _read_stored(self, index: int, positions: Positions) -> pa.Array:
+        held = self._columns.get(index)
+        if held is not None:
+            return held.read(positions)
+        return self._texts.read(self._text_at.index(index), positions)
+
+    def _held(self) -> list[RowColumn | Texts]:
+        """Where the rows' values are."""
+        return [*self._columns.values(), *([self._texts] if self._text_at else ())]
+
+    def _drop(self, positions: Positions) -> None:
+        """Nobody reads any more what lies at these positions."""
+        if self._text_at and len(positions):
+            self._texts.release(positions)
+
+    def _grow(self, size: int) -> None:
+        with self._turns.moving():
+            for one in self._held():
+                one.grow(size)
+            rooms = [one.room for one in self._held()]
+            if self._ordered:
+                self._sequence.reserve(size)
+                rooms.append(len(self._sequence.array))
+        if self._numbers is not None:
+            self._numbers.reserve(size)
+            rooms.append(self._numbers.room)
+        self._room = min(rooms, default=size)
+
+
+def _text(schema: pa.Schema) -> str:
+    return "[" + ", ".join(f"{field.name}: {field.type}" for field in schema) + "]"

@@ -1,0 +1,158 @@
+"""Tasks build what the plan says, and the plan says what `explain()` prints."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from strom import (
+    EventTimeTrigger,
+    PurgingTrigger,
+    StreamExecutionEnvironment,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    count,
+    max_,
+    sum_,
+)
+from strom.api.specs.windows import BuiltinWindow, WindowSpec
+from strom.api.windows.base import TriggerResult
+from strom.core.config import JobConfig
+from strom.core.keys import ColumnKey
+from strom.operators import registry
+from strom.operators.registry import build_operator
+from strom.operators.row_windows.operator import RowWindowOperator
+from strom.operators.windows import choice
+from strom.plan import choices
+from strom.plan.local_combining import combinable
+from strom.plan.window_forms import RowByRow
+from strom.plan.windows import window
+from strom.testing.equivalence import run_local, run_on_host
+from strom.testing.fuzz.cases import Windows
+from strom.testing.fuzz.claims import ClaimingProbe
+from strom.testing.fuzz.drawing import draw_case
+from strom.testing.fuzz.running import Disagreement, run_case
+
+ROWS = pa.table({"k": ["a", "b", "a", "c"], "n": [1, 2, 3, 4], "ts": [1, 2, 3, 1500]})
+WINDOW = TumblingEventTimeWindows.of(1000)
+COUNT = BuiltinWindow((("n", count()),))
+
+
+def records(env: StreamExecutionEnvironment) -> Any:
+    return env.from_collection(ROWS).with_event_time("ts").filter(pl.col("n") > 0)
+
+
+def many(env: StreamExecutionEnvironment) -> Any:
+    """Operators of all kinds, in one job."""
+    stream = records(env)
+    keyed = stream.select("k", "n").key_by("k")
+    objects = stream.map(lambda row: row)
+    left, right = stream.select("k", "n"), stream.select("k", m="n")
+    return {
+        "window": stream.key_by("k").window(WINDOW).aggregate(n=count(), top=max_("n")),
+        "by rows": stream.key_by(lambda row: row.k).window(WINDOW).aggregate(n=sum_("n")),
+        "clock": keyed.window(TumblingProcessingTimeWindows.of(1000)).max_by("n"),
+        "counted": keyed.count_window(2).aggregate(n=count()),
+        "rolling": keyed.sum("n"),
+        "rolling text": keyed.max("k"),
+        "rolling objects": objects.key_by("k").sum("n"),
+        "reduced": keyed.reduce(lambda a, b: b),
+        "flat": stream.flat_map(lambda row: [row, row]).filter(lambda row: row.n > 1),
+        "batches": stream.map_batches(lambda data: data),
+        "table": keyed.aggregate(n=count()),
+        "top": keyed.top_n(1, "n"),
+        "joined": left.key_by("k").join(right.key_by("k")),
+        "near": stream.key_by("k").interval_join(stream.key_by("k"), -1, 1),
+    }
+
+
+@pytest.mark.parametrize("combining", [True, False])
+def test_operators_are_what_explain_says(combining: bool) -> None:
+    probe = ClaimingProbe(many)
+    config = JobConfig(parallelism=2, local_combining=combining)
+    with probe.watched():
+        run_on_host(lambda: nullcontext(probe), config)
+    assert set(probe.claims.values()) == {"kernel", "rows", "batches", "kernel or rows"}
+
+
+def test_another_operator_than_was_said_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the fuzzer, alone and in jobs."""
+
+    def wrong(spec: Any, form: Any = None) -> Any:
+        return RowWindowOperator(spec)
+
+    monkeypatch.setattr(choice, "make_window_operator", wrong)
+    probe = ClaimingProbe(many)
+    config = JobConfig(parallelism=2, local_combining=False)
+    said = r"explain\(\) says kernel, but RowWindowOperator"
+    with pytest.raises(AssertionError, match=said), probe.watched():
+        run_on_host(lambda: nullcontext(probe), config)
+    seed = next(s for s in range(50) if isinstance(draw_case(s).operation, Windows))
+    with pytest.raises(Disagreement, match=r"explain\(\) says kernel"):
+        run_case(draw_case(seed))
+
+
+def test_every_operator_has_a_choice() -> None:
+    """In the table, or in `choose`: there the programs above, and those of test_explained."""
+    of_their_own = {
+        *("WindowSpec", "RollingSpec", "ExpressionSpec", "MapBatchesSpec", "SourceSpec"),
+        *("WatermarkSpec", "LocalCombineSpec"),
+    }
+    table = {spec.__name__ for spec in choices._ALONE}
+    assert table | of_their_own == set(registry._OPERATORS)
+
+
+def test_an_operator_in_no_graph_is_planned_where_it_is_built() -> None:
+    spec = WindowSpec(ColumnKey(("k",)), WINDOW, COUNT)
+    planned = build_operator(spec, window(spec))
+    assert type(build_operator(spec)) is type(planned)
+    assert not isinstance(planned, RowWindowOperator)
+
+
+class Early(EventTimeTrigger):
+    """Fires at every record, too."""
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
+        super().on_element(element, timestamp, window, ctx)
+        return TriggerResult.FIRE
+
+
+class Empties(PurgingTrigger):
+    """What it purges is not known."""
+
+
+class Later(TumblingEventTimeWindows):
+    """Every record in the window after its own."""
+
+    def assign_windows(self, element: Any, timestamp: int, context: Any) -> Any:
+        return super().assign_windows(element, timestamp + self.size, context)
+
+
+def test_what_a_subclass_of_a_trigger_or_an_assigner_changes_is_done() -> None:
+    """Kernels know those that come with strom, and would do what those do."""
+
+    def early(env: StreamExecutionEnvironment) -> Any:
+        windows = records(env).key_by("k").window(WINDOW).trigger(Early())
+        return windows.aggregate(n=count()).select("k", "n")
+
+    def later(env: StreamExecutionEnvironment) -> Any:
+        windows = records(env).key_by("k").window(Later.of(1000))
+        return windows.aggregate(n=count()).select("k", "window_start")
+
+    fired = sorted(map(tuple, run_local(early, JobConfig())))
+    assert fired == sorted([("a", 1), ("a", 2), ("a", 2), ("b", 1), ("b", 1), ("c", 1), ("c", 1)])
+    assert sorted(map(tuple, run_local(later, JobConfig()))) == [
+        ("a", 1000),
+        ("b", 1000),
+        ("c", 2000),
+    ]
+    for spec in (
+        WindowSpec(ColumnKey(("k",)), WINDOW, COUNT, Early()),
+        WindowSpec(ColumnKey(("k",)), WINDOW, COUNT, Empties(EventTimeTrigger())),
+        WindowSpec(ColumnKey(("k",)), Later.of(1000), COUNT),
+    ):
+        assert window(spec).form == RowByRow()
+        assert not combinable(spec)
