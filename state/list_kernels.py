@@ -1,9 +1,9 @@
 """Values chained into lists: those of a slot, when slots are filled, joined and emptied one by one.
 
 A list is known by its last value; `before[value]` is the one ahead of it, -1 at the start, and
-`opened[value]`, good for the last value of a list, a value from which the start is reached: the
-start itself, or one that has been joined to others since. Values are never unchained: a list may be
-the beginning of several others. Twins in
+`opened[value]`, good for the last value of a list, a value towards the start: the start itself, or
+one that has been put behind another list since, from the end of which it goes on (`_start`). Values
+are never unchained: a list may be the beginning of several others. Twins in
 `reference_lists`.
 """
 
@@ -26,12 +26,22 @@ def extend_lists(slots: Any, first: int, last: Any, before: Any, opened: Any) ->
         last[slots[i]] = value
 
 
+@njit([I64(I64, fresh(I64), fresh(I64))], cache=True)
+def _start(list_: Any, before: Any, opened: Any) -> Any:
+    """The first value of a list, which `opened` says from then on."""
+    start = opened[list_]
+    while before[start] >= 0:
+        start = opened[before[start]]
+    opened[list_] = start
+    return start
+
+
 @njit([void(frozen(I64), frozen(I64), fresh(I64), fresh(I64), fresh(I64))], cache=True)
 def join_lists(slots: Any, others: Any, last: Any, before: Any, opened: Any) -> None:
     """Put whole lists (the last value of each, -1 for an empty one) ahead of those of slots.
 
-    Where the slot's list goes on from one that has been put ahead already, this only says where it
-    starts now."""
+    Lists with the same start are one already: the slot's list goes on from the other. So no chain
+    is ever closed to a ring."""
     for i in range(slots.size):
         other = others[i]
         if other < 0:
@@ -40,12 +50,11 @@ def join_lists(slots: Any, others: Any, last: Any, before: Any, opened: Any) -> 
         if held < 0:
             last[slots[i]] = other
             continue
-        start = opened[held]
-        if start == opened[other]:
-            continue
-        if before[start] < 0:
+        ahead = _start(other, before, opened)
+        start = _start(held, before, opened)
+        if start != ahead:
             before[start] = other
-        opened[held] = opened[other]
+            opened[held] = ahead
 
 
 @njit([void(frozen(I64), frozen(I64), fresh(I64))], cache=True)

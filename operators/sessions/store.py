@@ -16,6 +16,7 @@ from ...core.arrays import Int64s, Slots
 from ...core.batch import take_column
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...state.backend import AccColumn, KeyedStateBackend
+from ...state.key_groups import key_groups_of
 from ..kernels import sessions as kernel
 from ..slots.slot_aggregates import SlotAggregates
 
@@ -60,6 +61,7 @@ class SessionStore:
     ) -> None:
         """`gap`: a typical one."""
         self._lateness = lateness
+        self._keys = keys
         self._width = max(1, (gap + min(lateness, MAX_TIMESTAMP // 2)) // SPAN)
         self._aggregates = aggregates
         self._place: int = MIN_TIMESTAMP // self._width
@@ -154,6 +156,41 @@ class SessionStore:
             self._tidy()
         return fired
 
+    def many_due(self, watermark: int, few: int) -> Slots | None:
+        """The sessions that `fire` would fire, in order, where there are more than a few."""
+        if len(self) <= few:
+            return None
+        place = watermark // self._width
+        places = min(PLACES, place - self._place + 1)
+        found = np.empty(len(self), dtype=np.int64)
+        args = (place - places + 1, places, self._sessions, self._ring, found)
+        due = self._waiting(found[: kernel.sessions_at(*args)], watermark)
+        return due if len(due) > few else None
+
+    def missing(self, until: Int64s, max_parallelism: int) -> tuple[Slots, Int64s]:
+        """Sessions that have not fired though it is over with them, by key group, `until` then; in
+        order, and until when each."""
+        slots = self._waiting(np.arange(len(self._table)), int(until.max()))
+        keys = pa.RecordBatch.from_arrays(self._table.take_keys(slots), schema=self._keys)
+        limits = until[key_groups_of(keys, max_parallelism)]
+        chosen = self._sessions[slots, kernel.END] - 1 <= limits
+        return slots[chosen], limits[chosen]
+
+    def fire_some(self, slots: Slots, until: Int64s) -> Fired:
+        """Sessions that `fire` has still to fire, by the watermarks `until`."""
+        fired = self._read(slots)
+        self._table.touch(slots)
+        sessions = self._sessions
+        sessions[slots, kernel.STATE] = kernel.FIRED
+        ends = sessions[slots, kernel.END] - 1
+        late = np.where(
+            ends <= MAX_TIMESTAMP - self._lateness, ends + self._lateness, MAX_TIMESTAMP
+        )
+        over = slots[late <= until]
+        kernel.end_sessions(over, sessions, self._head, self._ring, self._control)
+        self._release(over)
+        return fired
+
     def next_end(self, watermark: int) -> int:
         """When to `fire` next, none of the sessions having fired and all being due after
         `watermark`: the least end - 1, or a time before it; MAX_TIMESTAMP if none is open."""
@@ -234,6 +271,12 @@ class SessionStore:
         """By end; those of one end as their bounds came about."""
         held = self._sessions[slots]
         return slots[np.lexsort((held[:, kernel.ORDER], held[:, kernel.END]))]
+
+    def _waiting(self, slots: Slots, until: int) -> Slots:
+        """Those of the slots whose sessions have to fire up to `until`, in order."""
+        held = self._sessions[slots]
+        due = (held[:, kernel.STATE] == kernel.WAITING) & (held[:, kernel.END] - 1 <= until)
+        return self._in_order(slots[due & (held[:, kernel.OWNER] >= 0)])
 
     def _read(self, slots: Slots) -> Fired:
         slots, results = self._aggregates.emitted(self._table, slots)

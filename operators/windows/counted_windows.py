@@ -14,24 +14,21 @@ null, and its event time is the greatest there is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs.windows import WindowSpec
-from ...core.arrays import Int64s, Slots
-from ...core.batch import Batch, take_column, to_columns
+from ...core.arrays import Slots
+from ...core.batch import take_column
 from ...core.elements import MAX_TIMESTAMP
-from ...core.preload import preload
 from ...plan.window_forms import Counting
-from ...state.backend import COLUMN_STATE, AccColumn, ColumnTable
-from ...state.window_progress import WindowProgress
-from ..base import Operator, Work
-from ..columns import fit_keys
+from ...state.backend import AccColumn
+from ..base import Work
 from ..slots.slot_kinds import runs_on_slots
-from .bounded_output import BoundedOutput
+from .windower import NO_ROWS, LateRows, Records, Site, Time, Windower
 
 if TYPE_CHECKING:
     from .count_lane import Lane
@@ -40,73 +37,46 @@ SEEN = "seen"
 """Accumulator column: records of the key so far."""
 
 
-class CountedWindowOperator(Operator):
-    """See the module. State is created when the first record, or a snapshot, tells the types."""
+class CountWindower(Windower):
+    """See the module. What a key's windows hold is in one slot of the table "counted"."""
 
-    def __init__(self, spec: WindowSpec, counting: Counting) -> None:
-        assert runs_on_slots(spec.function)
-        self._spec = spec
-        self._function = spec.function
+    time = Time.NONE
+
+    def __init__(self, counting: Counting) -> None:
         self._counting = counting
-        self._table: ColumnTable | None = None
 
-    def open(self) -> None:
+    def open(self, site: Site) -> None:
         from .count_lane import make_lanes
 
-        preload(*COLUMN_STATE)
-        self._lanes: list[Lane] = make_lanes(self._function, self._counting)
-        self._output = BoundedOutput(self._spec, self.ctx, self.out)
-        self._progress = WindowProgress(self.ctx.keyed_state)
-        layout = self._progress.layout
-        if layout is not None:
-            self._table = self._bind(layout)
+        assert runs_on_slots(site.spec.function)
+        self._site = site
+        self._lanes: list[Lane] = make_lanes(site.spec.function, self._counting)
+        self.arguments = self._lanes[0].aggregates
 
-    def process(self, batch: Batch, port: int = 0) -> Work:
-        columns = to_columns(batch)
-        keys = self._spec.key.key_columns(columns)
-        assert keys is not None
-        aggregates = self._lanes[0].aggregates
-        inputs = aggregates.inputs(columns)
-        if self._table is None:
-            fields = [*keys.schema, *aggregates.layout(inputs)]
-            layout = pa.schema(fields, metadata={"keys": str(len(keys.schema))})
-            self._progress.layout = layout
-            self._table = self._bind(layout)
-        keys = fit_keys(keys, self._keys)
-        numbers = np.arange(len(columns)) + self._progress.number
-        self._progress.number += len(columns)
-        return self._add(self._table, keys, inputs, numbers)
-
-    def prepare_snapshot(self, checkpoint_id: int) -> None:
-        self._progress.save()
-
-    def _bind(self, layout: pa.Schema) -> ColumnTable:
-        count = int(layout.metadata[b"keys"])
-        self._keys = pa.schema(list(layout)[:count])
+    def bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
         columns, values = [AccColumn(SEEN, "int64")], {}
         for lane in self._lanes:
-            lane.aggregates.bind(list(layout)[count:])
+            lane.aggregates.bind(fields)
             columns += lane.aggregates.columns
             values.update(lane.aggregates.values())
-        self._output.bind(self._keys, self._lanes[0].aggregates.names)
-        state = self.ctx.keyed_state
-        return state.table("counted", self._keys, columns, values=values).table()
+        self._site.output.bind(keys, self._lanes[0].aggregates.names)
+        state = self._site.ctx.keyed_state
+        self._table = state.table("counted", keys, columns, values=values).table()
 
-    def _add(
-        self, table: ColumnTable, keys: pa.RecordBatch, inputs: list[pa.Array], numbers: Int64s
-    ) -> Work:
+    def add(self, records: Records, watermark: int) -> tuple[LateRows, Work]:
         from ..kernels import counting
 
-        slots = table.slots(keys)
+        table, numbers = self._table, records.numbers
+        slots = table.slots(records.keys)
         places = np.empty_like(slots)
         counting.positions(slots, table.column(SEEN), places)
-        fired = [lane.add(table, slots, places, inputs, numbers) for lane in self._lanes]
+        fired = [lane.add(table, slots, places, records.inputs, numbers) for lane in self._lanes]
         table.tidy()
         rows = np.concatenate([at for at, _ in fired])
         if not len(rows):
-            return None
+            return NO_ROWS, None
         columns = [pa.concat_arrays(parts) for parts in zip(*(r for _, r in fired), strict=True)]
-        return self._emit(keys, rows, columns)
+        return NO_ROWS, self._emit(records.keys, rows, columns)
 
     def _emit(self, keys: pa.RecordBatch, rows: Slots, results: list[pa.Array]) -> Work:
         """Results of the windows that these rows completed, in order of the rows."""
@@ -115,6 +85,5 @@ class CountedWindowOperator(Operator):
         bounds: pa.Array = pa.nulls(count, pa.int64())
         stamps: npt.NDArray[np.int64] = np.full(count, MAX_TIMESTAMP, dtype=np.int64)
         shown = [take_column(column, pa.array(rows[order])) for column in keys.columns]
-        return self._output.emit(
-            shown, bounds, bounds, [take_column(r, at) for r in results], stamps
-        )
+        taken = [take_column(result, at) for result in results]
+        return self._site.output.emit(shown, bounds, bounds, taken, stamps)

@@ -3,6 +3,8 @@
 `WindowProgress` says up to where windows have fired or are firing: by that records are late. While
 windows fire, some key groups have had results that others have still to get; a snapshot in between
 holds, beside the progress, how far each group was. A restored operator first fires what is missing.
+Where state itself says of each key what is missing (sessions, panes, ticks), groups stay where they
+were before until all is fired; `until` says of which groups state is to be asked.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.arrays import numpy_of
-from ...core.elements import MAX_TIMESTAMP
+from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...state.backend import KeyedStateBackend
 from ...state.key_groups import key_groups_of, owned_groups
 from ...state.window_progress import WindowProgress
 from ..base import IN_STATE, Pause
-from .window_output import ALL_GROUPS, Fired
+from .fired_slices import ALL_GROUPS, Fired
 
 SCHEMA = pa.schema([pa.field("fired", pa.int64())])
 
@@ -54,6 +56,13 @@ class FiringProgress:
         if self._fired is None:
             self._fired = self._progress.by_group()
 
+    @property
+    def until(self) -> npt.NDArray[np.int64]:
+        """Up to where each key group fires, by its number; MIN_TIMESTAMP where none does."""
+        assert self._fired is not None
+        until = self._progress.by_group()
+        return np.where(self._fired < until, until, MIN_TIMESTAMP)
+
     def unfired(self, keys: pa.RecordBatch, window_end: int) -> npt.NDArray[np.bool_] | None:
         """Which of the keys are to get the window's results now; None when all are."""
         assert self._fired is not None
@@ -64,13 +73,14 @@ class FiringProgress:
         chosen: npt.NDArray[np.bool_] = due[key_groups_of(keys, self._max_parallelism)]
         return chosen
 
-    def emitted(self, fired: Fired) -> Pause | None:
-        """All up to these results is emitted: how the work pauses there."""
+    def emitted(self, fired: list[Fired]) -> Pause | None:
+        """All up to the last of these results is emitted: how the work pauses there."""
         assert self._fired is not None
-        if fired.through is None:
+        last = fired[-1]
+        if last.through is None:
             return None
-        done = slice(None) if fired.through == ALL_GROUPS else slice(fired.through + 1)
-        self._fired[done] = np.maximum(self._fired[done], fired.window_end - 1)
+        done = slice(None) if last.through == ALL_GROUPS else slice(last.through + 1)
+        self._fired[done] = np.maximum(self._fired[done], last.window_end - 1)
         return IN_STATE
 
     def end(self) -> None:

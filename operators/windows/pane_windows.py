@@ -26,19 +26,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs.windows import WindowSpec
 from ...core.arrays import Int64s, Slots
-from ...core.batch import Batch, take_column
+from ...core.batch import take_column
 from ...plan.slicing import CumulateSlicing, Slicing
 from ...plan.window_forms import PaneRule
-from ..base import Steps, Work
+from ...state.key_groups import key_groups_of
+from ..base import IN_STATE, Steps, Work
 from ..slots.slot_kinds import runs_on_slots
-from .bounded_output import BoundedOutput
-from .columnar_windows import Arguments, ColumnarWindowOperator
 from .panes import NEVER, SEEN, TICK, WINDOW, PaneStore
-from .slices import runs_by_slice, slice_ends
-
-_NO_ROWS: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+from .slices import check_time, runs_by_slice, slice_ends
+from .windower import NO_ROWS, LateRows, Records, Site, Time, Windower
 
 
 @dataclass(frozen=True)
@@ -59,92 +56,76 @@ class PaneRows:
         return PaneRows(keys, windows, inputs, self.numbers[rows], self.times[rows])
 
 
-class PaneWindowOperator(ColumnarWindowOperator):
+class PaneWindower(Windower):
     """`_next`: no later than the least tick, of each window that ticks. State: see `panes`."""
 
-    def __init__(self, spec: WindowSpec, slicing: Slicing, rule: PaneRule) -> None:
-        super().__init__(spec, slicing)
+    def __init__(self, slicing: Slicing, rule: PaneRule) -> None:
+        self._slicing = slicing
         self._rule = rule
-        self._own = self._event_time != rule.by_clock
-        """Whether ticks and windows follow the same time."""
         self._overlapping = not slicing.tumbling
         self._next: dict[int, int] = {}
 
-    def finish(self) -> Work:
-        """By the clock: what panes hold comes out, as if the clock had reached their next tick."""
-        if self._event_time or self._keys is None:
-            return None
-        fired = self._tick(NEVER - 1)
-        for window in self._store.windows():
-            self._close(window)
-        self._store.tidy()
-        return fired
-
-    def on_processing_time(self, now_ms: int) -> Steps:
-        if self._rule.by_clock and not self._own:
-            yield from self._tick(now_ms - 1) or ()
-        yield from super().on_processing_time(now_ms) or ()
-
-    def prepare_snapshot(self, checkpoint_id: int) -> None:
-        self._progress.save()
-
-    def validate(self) -> None:
-        """Assert the invariants; for tests."""
-        if self._keys is not None:
-            self._store.validate()
-            for window in self._store.windows():
-                ticks = self._store.table.column(TICK)[self._store.members(window)]
-                assert self._next.get(window, NEVER) <= ticks.min()
-
-    def _make(self) -> Arguments:
+    def open(self, site: Site) -> None:
         from .count_lane import Lane
 
-        assert runs_on_slots(self._spec.function)
-        self._lane = Lane(self._spec.function, self._rule.counting, 0)
-        self._bounded = BoundedOutput(self._spec, self.ctx, self.out)
-        return self._lane.aggregates
+        self._site, spec = site, site.spec
+        assert runs_on_slots(spec.function)
+        event_time = spec.assigner.is_event_time()
+        self.time = Time.EVENTS if event_time else Time.CLOCK
+        self._lateness = spec.allowed_lateness_ms if event_time else 0
+        self._own = event_time != self._rule.by_clock
+        """Whether ticks and windows follow the same time."""
+        self._lane = Lane(spec.function, self._rule.counting, 0)
+        self.arguments = self._lane.aggregates
 
-    def _bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
-        self._lane.aggregates.bind(fields)
-        self._bounded.bind(keys, self._lane.aggregates.names)
-        self._store = PaneStore(self.ctx.keyed_state, keys, self._lane.aggregates)
+    def bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
         self._keys = keys
-
-    def _resume(self) -> None:
+        self._lane.aggregates.bind(fields)
+        self._site.output.bind(keys, self._lane.aggregates.names)
+        self._store = PaneStore(self._site.ctx.keyed_state, keys, self._lane.aggregates)
         for window in self._store.windows():
             self._note_tick(window)
 
-    def _next_due(self) -> int | None:
-        if self._keys is None:
-            return None
-        due = [window - 1 + self._lateness for window in self._store.windows()]
-        return min([*due, *(self._next.values() if self._own else ())], default=None)
+    def check(self, first: int, last: int) -> None:
+        for extreme in (first, last):
+            check_time(self._slicing, self._site.ctx.name, extreme)
 
-    def _next_alarm(self) -> int | None:
-        if self._rule.by_clock and not self._own:
-            return min(self._next.values(), default=None)
-        return super()._next_alarm()
-
-    def _add(
-        self,
-        batch: Batch,
-        timestamps: Int64s,
-        keys: pa.RecordBatch,
-        inputs: list[pa.Array],
-        watermark: int,
-    ) -> Work:
-        if not self._event_time:
-            timestamps = np.maximum(timestamps, watermark + 1)
-        numbers = np.arange(len(timestamps)) + self._progress.number
-        self._progress.number += len(timestamps)
-        rows, windows, late = self._assign(timestamps, watermark)
-        self._emit_late(batch, [late])
+    def add(self, records: Records, watermark: int) -> tuple[LateRows, Work]:
+        rows, windows, late = self._assign(records.times, watermark)
         if not len(windows):
-            return None
-        held = PaneRows(keys.columns, windows, inputs, numbers, timestamps)
+            return late, None
+        held = PaneRows(
+            records.keys.columns, windows, records.inputs, records.numbers, records.times
+        )
         fired = self._fold(held if rows is None else held.at(rows, windows), watermark)
         self._store.tidy()
-        return fired
+        return late, fired
+
+    def advance(self, watermark: int) -> Work:
+        due = self._next_due()
+        return None if due is None or due > watermark else self._fire_until(watermark)
+
+    def on_clock(self, now_ms: int) -> Work:
+        return None if self._own else self._tick(now_ms - 1)
+
+    def next_alarm(self) -> int | None:
+        if self._rule.by_clock and not self._own:
+            return min(self._next.values(), default=None)
+        return None if self.time is Time.EVENTS else self._next_due()
+
+    def finish(self) -> Work:
+        """What panes hold comes out, as if the clock had reached their next tick."""
+        return self._fire_until(NEVER - 1)
+
+    def validate(self) -> None:
+        self._store.validate()
+        for window in self._store.windows():
+            ticks = self._store.table.column(TICK)[self._store.members(window)]
+            assert self._next.get(window, NEVER) <= ticks.min()
+
+    def _next_due(self) -> int | None:
+        due = [window - 1 + self._lateness for window in self._store.windows()]
+        return min([*due, *(self._next.values() if self._own else ())], default=None)
 
     def _assign(
         self, timestamps: Int64s, watermark: int
@@ -161,9 +142,9 @@ class PaneWindowOperator(ColumnarWindowOperator):
             if not taken:
                 late.append(rows[timestamps[rows] + self._lateness <= watermark])
             parts += [(rows, window) for window in taken]
-        missing = np.concatenate(late) if late else _NO_ROWS
+        missing = np.concatenate(late) if late else NO_ROWS
         if not parts:
-            return None, _NO_ROWS, missing
+            return None, NO_ROWS, missing
         rows = np.concatenate([rows for rows, _ in parts])
         ends = np.repeat([window for _, window in parts], [len(rows) for rows, _ in parts])
         if order is not None or self._overlapping:
@@ -208,7 +189,7 @@ class PaneWindowOperator(ColumnarWindowOperator):
         if not len(new):
             return
         windows = held.windows[new]
-        times = held.times[new] if self._own else np.full(len(new), self.ctx.clock.now_ms())
+        times = held.times[new] if self._own else np.full(len(new), self._site.ctx.clock.now_ms())
         first = self._following(times) if self._rule.interval else windows - 1
         first = np.where(windows - 1 >= times, np.minimum(first, windows - 1), first)
         ticks[slots[new][::-1]] = first[::-1]  # the last assignment stays: the first record's
@@ -216,43 +197,80 @@ class PaneWindowOperator(ColumnarWindowOperator):
             least = int(first[windows == window].min())
             self._next[window] = min(self._next.get(window, NEVER), least)
 
+    def resume(self) -> Steps:
+        site, table = self._site, self._store.table
+        until = site.firing.until
+        slots = self._due(int(until.max()))
+        keys = pa.RecordBatch.from_arrays(self._store.keys(slots), schema=self._keys)
+        limits = until[key_groups_of(keys, site.ctx.max_parallelism)]
+        missing = table.column(TICK)[slots] <= limits
+        yield from self._in_parts(slots[missing], limits[missing])
+        site.firing.end()
+
     def _fire_until(self, watermark: int) -> Steps:
-        fired = self._tick(watermark) if self._own else None
+        """Fire what `watermark` passes, and close the windows that it is over with."""
+        site = self._site
+        if self._own:
+            site.firing.begin()
+            site.progress.advance(watermark)
+            yield from self._tick(watermark) or ()
+            site.firing.end()
         for window in self._store.windows():
             if window - 1 + self._lateness <= watermark:
                 self._close(window)
         self._store.tidy()
-        yield from fired or ()
 
     def _tick(self, until: int) -> Work:
         """Fire and empty the panes whose next tick comes up to `until`, in order of time."""
-        due = sorted(window for window, tick in self._next.items() if tick <= until)
+        slots = self._due(until)
+        return self._in_parts(slots, np.full(len(slots), until)) if len(slots) else None
+
+    def _due(self, until: int) -> Slots:
+        """The panes whose next tick comes up to `until`, in order of time."""
+        due = [window for window, tick in self._next.items() if tick <= until]
         if not due:
-            return None
-        fired: Work = None
-        table = self._store.table
-        ticks, windows = table.column(TICK), table.column(WINDOW)
+            return np.empty(0, dtype=np.int64)
+        ticks, windows = (self._store.table.column(name) for name in (TICK, WINDOW))
         slots = np.concatenate([self._store.members(window) for window in due])
         slots = slots[ticks[slots] <= until]
-        slots = slots[np.lexsort((slots, windows[slots], ticks[slots]))]
+        in_order: Slots = slots[np.lexsort((slots, windows[slots], ticks[slots]))]
+        return in_order
+
+    def _in_parts(self, slots: Slots, until: Int64s) -> Steps:
+        """Fire and empty these panes, whose ticks up to `until` have come. State says of each
+        whether it has fired, but for event-time windows by the clock: what the clock has passed is
+        in no state."""
+        size = self._site.output.size
+        windows = np.unique(self._store.table.column(WINDOW)[slots]).tolist()
+        for start in range(0, len(slots), size):
+            if start:
+                yield IN_STATE if self._own else None
+            part = slice(start, start + size)
+            yield from self._fire(slots[part], until[part]) or ()
+        for window in windows:
+            self._note_tick(window)
+
+    def _fire(self, slots: Slots, until: Int64s) -> Work:
+        table, fired = self._store.table, None
         full = slots[table.column(self._lane.aggregates.rows)[slots] > 0]
         if len(full):
             fired = self._emit(*self._lane.aggregates.emitted(table, full))
             self._store.empty(full)
         table.touch(slots)
-        ticks[slots] = self._after(until, windows[slots])
-        for window in due:
-            self._note_tick(window)
+        table.column(TICK)[slots] = self._after(until, table.column(WINDOW)[slots])
         return fired
 
-    def _after(self, tick: int, windows: Int64s) -> Int64s:
-        """The tick that follows, of panes of these windows. There is one at a window's last
+    def _after(self, ticks: Int64s, windows: Int64s) -> Int64s:
+        """The ticks that follow, of panes of these windows. There is one at a window's last
         millisecond; none follows it unless windows and ticks follow different times."""
         last = windows - 1
         following = np.full(len(windows), NEVER)
-        if self._rule.interval and tick < NEVER - self._rule.interval:
-            following[:] = self._following(tick)
-        return np.where(last > tick, np.minimum(following, last), NEVER if self._own else following)
+        if self._rule.interval:
+            more = ticks < NEVER - self._rule.interval
+            following[more] = self._following(ticks[more])
+        closed = NEVER if self._own else following
+        after: Int64s = np.where(last > ticks, np.minimum(following, last), closed)
+        return after
 
     def _following(self, time: Any) -> Any:
         """The first multiple of the interval after a time, or each of several."""
@@ -277,4 +295,4 @@ class PaneWindowOperator(ColumnarWindowOperator):
         distinct, which = np.unique(ends, return_inverse=True)
         starts = np.array([self._slicing.window_start(end) for end in distinct.tolist()])[which]
         keys = self._store.keys(slots)
-        return self._bounded.emit(keys, pa.array(starts), pa.array(ends), results, ends - 1)
+        return self._site.output.emit(keys, pa.array(starts), pa.array(ends), results, ends - 1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...core.arrays import Int64s
+from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from ...core.errors import TypeMismatchError
 from ...plan.slicing import Slicing
 
 
@@ -16,6 +18,20 @@ def slice_ends(slicing: Slicing, timestamps: Int64s) -> Int64s:
     stamps = np.ascontiguousarray(timestamps, dtype=np.int64)
     slice_ends(stamps, slicing.offset, slicing.slide, slicing.head, ends)
     return ends
+
+
+def check_time(slicing: Slicing, name: str, timestamp: int) -> None:
+    """TypeMismatchError of the operator `name` for a time whose windows begin or end beyond all
+    timestamps."""
+    windows = slicing.window_ends(slicing.slice_end(timestamp))
+    if not windows:
+        return
+    first = slicing.window_start(windows[0])
+    if first < MIN_TIMESTAMP or windows[-1] > MAX_TIMESTAMP:
+        raise TypeMismatchError(
+            f"window operator '{name}': the windows of a record at {timestamp} ms are "
+            f"from {first} to {windows[-1]}, beyond {MIN_TIMESTAMP} or {MAX_TIMESTAMP}"
+        )
 
 
 def runs_by_slice(ends: Int64s) -> tuple[Int64s | None, list[tuple[int, int, int]]]:

@@ -30,6 +30,11 @@ TARGET = 0
 class WindowContents(Protocol):
     """What a sliced window operator keeps per slice and makes of it when a window fires."""
 
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the results' columns; known when bound."""
+        ...
+
     def inputs(self, batch: ColumnBatch) -> list[pa.Array]:
         """The columns that are folded, before binding in their own types."""
         ...
@@ -74,7 +79,7 @@ class WindowAggregates:
     """Keeps accumulators per key and slice, in table "slices"."""
 
     def __init__(self, spec: BuiltinWindow) -> None:
-        self._names = [name for name, _ in spec.aggregates]
+        self.names = [name for name, _ in spec.aggregates]
         self._aggregates: list[Aggregate] = [aggregate for _, aggregate in spec.aggregates]
         self._inputs = AggregateInputs(self._aggregates)
 
@@ -194,7 +199,7 @@ class WindowAggregates:
             for part in self._parts
         ]
         keys = table.keys()
-        results = pa.RecordBatch.from_arrays(columns, names=self._names)
+        results = pa.RecordBatch.from_arrays(columns, names=self.names)
         if rows.all():
             return keys, results
         present = pa.array(np.flatnonzero(rows))

@@ -38,6 +38,10 @@ class WindowExtremes:
         self._names: list[str] = batch.data.schema.names
         return list(batch.data.columns)
 
+    @property
+    def names(self) -> list[str]:
+        return list(self._output.names)
+
     def layout(self, inputs: list[pa.Array]) -> list[pa.Field]:
         return [pa.field(n, a.type) for n, a in zip(self._names, inputs, strict=True)]
 

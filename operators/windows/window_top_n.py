@@ -38,6 +38,10 @@ class WindowTopN:
         self._names: list[str] = batch.data.schema.names
         return list(batch.data.columns)
 
+    @property
+    def names(self) -> list[str]:
+        return [*self._record.names, *([self._spec.rank] if self._spec.rank else [])]
+
     def layout(self, inputs: list[pa.Array]) -> list[pa.Field]:
         return [pa.field(n, a.type) for n, a in zip(self._names, inputs, strict=True)]
 

@@ -36,7 +36,7 @@ from strom.core.keys import ColumnKey, ConstantKey, FunctionKey
 from strom.operators.kernels import counting
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.windows.choice import make_window_operator
-from strom.operators.windows.counted_windows import CountedWindowOperator
+from strom.operators.windows.counted_windows import CountWindower
 from strom.testing.operator_harness import OperatorHarness, regroup
 
 SCHEMA = pa.schema([("k", pa.string()), ("g", pa.int32()), ("v", pa.int64()), ("s", pa.string())])
@@ -111,7 +111,7 @@ def test_rows_and_columns_give_the_same_in_the_same_order(
         OperatorHarness(make_window_operator(spec)),
         OperatorHarness(RowWindowOperator(spec)),
     )
-    assert isinstance(columns.operator, CountedWindowOperator)
+    assert isinstance(cast(Any, columns.operator).windower, CountWindower)
     for harness in (columns, rows):
         drive(harness, batches)
         harness.finish()
@@ -264,7 +264,7 @@ def test_texts_no_longer_held_are_forgotten() -> None:
         texts = [f"text {n}" for n in range(start, start + 1000)]
         data = pa.record_batch({"k": [n % 7 for n in range(start, start + 1000)], "s": texts})
         harness.push(ColumnBatch(data))
-    lane = cast(Any, harness.operator)._lanes[0]
+    lane = cast(Any, harness.operator).windower._lanes[0]
     assert all(len(store) < 6000 for store in lane.aggregates.values().values())
     numbers = [n for k in range(7) for n in range(k, 50_000, 7)[2::3]]
     assert sorted(row.last for row in harness.outputs()) == sorted(f"text {n}" for n in numbers)

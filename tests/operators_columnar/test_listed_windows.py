@@ -172,6 +172,28 @@ def test_lists_equal_their_twin(steps: Any, keep_at: int) -> None:
     assert other.freeze()(again) == lists.freeze()(last)
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=14))
+def test_lists_are_joined_to_running_ones(sizes: list[int]) -> None:
+    """Slots of a few values, or none; each takes in all before it by doubling distances, as the
+    segments of windows by count do."""
+    lists, last = ValueLists(pa.int64()), np.full(len(sizes), -1, dtype=np.int64)
+    slots, numbers = np.repeat(np.arange(len(sizes)), sizes), np.arange(sum(sizes))
+    lists.extend(last, slots, pa.array(numbers), numbers)
+    distance = 1
+    while distance < len(sizes):
+        lists.join(last, np.arange(distance, len(sizes)), last[:-distance].copy())
+        distance *= 2
+        # A ring of values would be read without end: none may be there at any time.
+        before, at = lists._before, last.copy()
+        for _ in range(sum(sizes)):
+            at = np.where(at >= 0, before[at], -1)
+        assert (at < 0).all()
+    owners, values, _ = lists.read(last)
+    held = [values.filter(pa.array(owners == slot)).to_pylist() for slot in range(len(sizes))]
+    assert held == [list(range(end)) for end in np.cumsum(sizes).tolist()]
+
+
 @pytest.mark.parametrize(
     ("name", "aggregate", "limit"),
     [
@@ -192,7 +214,7 @@ def test_memory_follows_what_results_need(name: str, aggregate: Any, limit: int)
         arrays = [pa.array(["a"] * 10_000), pa.array(numbers % 1000), text, pa.array(numbers)]
         data = pa.RecordBatch.from_arrays(arrays, names=["k", "v", "s", "n"])
         harness.push(ColumnBatch(data, numbers))
-        aggregates = cast(Any, harness.operator)._aggregates
+        aggregates = cast(Any, harness.operator).windower._aggregates
         assert all(len(store) <= limit for store in aggregates.values().values())
     harness.finish()
     (row,) = harness.outputs()

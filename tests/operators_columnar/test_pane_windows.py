@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey, ConstantKey, FunctionKey
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.windows.choice import make_window_operator
-from strom.operators.windows.pane_windows import PaneWindowOperator
+from strom.operators.windows.pane_windows import PaneWindower
 from strom.testing.operator_harness import OperatorHarness
 from window_scripts import drive, rescaled, run, scripts, without_restarts
 
@@ -92,7 +92,7 @@ def spec_of(
 
 def check(spec: WindowSpec, script: Sequence[Any], start: int = 0) -> None:
     """`start`: where the clock starts."""
-    assert isinstance(make_window_operator(spec), PaneWindowOperator)
+    assert isinstance(cast(Any, make_window_operator(spec)).windower, PaneWindower)
     found, left = run(lambda: make_window_operator(spec), batch, script, start)
     assert found == run(lambda: RowWindowOperator(spec), batch, script, start)[0]
     assert not left
@@ -208,7 +208,7 @@ def test_memory_follows_the_open_windows() -> None:
         data = pa.record_batch({"k": names * 2, "v": [1] * 2000, "s": names * 2})
         harness.push(ColumnBatch(data, np.concatenate([stamps, stamps])))
         harness.watermark(start // 100)
-        store: Any = harness.operator._store  # type: ignore[attr-defined]
+        store = cast(Any, harness.operator).windower._store
         assert len(store) <= 2000
         assert len(store.table) <= 10_000
     assert len(harness.outputs()) == 100_000

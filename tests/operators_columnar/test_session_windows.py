@@ -142,7 +142,7 @@ def test_memory_is_bounded_by_open_sessions_though_keys_come_and_go() -> None:
         data = pa.record_batch({"k": pa.array(keys), "v": pa.array(keys), "w": words})
         harness.push(ColumnBatch(data, keys // 100))
         harness.watermark(int(keys[-1]) // 100 - 10)
-        store = cast(Any, harness.operator)._store
+        store = cast(Any, harness.operator).windower._store
         assert len(store) <= 2600
         assert store._table.owners <= 10_000
         assert len(store._table) <= 4000

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pyarrow as pa
@@ -29,7 +29,7 @@ from strom.core.elements import MAX_TIMESTAMP
 from strom.core.ids import KeyGroupRange
 from strom.core.keys import ColumnKey, ConstantKey, ExpressionKey
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.sessions.window import ColumnarSessionOperator
+from strom.operators.sessions.window import SessionWindower
 from strom.operators.windows.choice import make_window_operator
 from strom.testing.operator_harness import OperatorHarness, regroup
 
@@ -112,7 +112,7 @@ def both(spec: WindowSpec, steps: Sequence[Any]) -> tuple[OperatorHarness, Opera
         OperatorHarness(make_window_operator(spec)),
         OperatorHarness(RowWindowOperator(spec)),
     )
-    assert isinstance(columns.operator, ColumnarSessionOperator)
+    assert isinstance(cast(Any, columns.operator).windower, SessionWindower)
     for harness in (columns, rows):
         drive(harness, [*steps, MAX_TIMESTAMP])
     return columns, rows

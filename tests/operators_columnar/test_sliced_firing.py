@@ -39,8 +39,8 @@ from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey, ConstantKey
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.windows.choice import make_window_operator
-from strom.operators.windows.columnar_windows import ColumnarWindowOperator
-from strom.operators.windows.ticking_windows import TickingWindowOperator
+from strom.operators.windows.operator import WindowOperator
+from strom.operators.windows.ticking_windows import TickingWindower
 from strom.plan.window_forms import Sliced
 from strom.plan.windows import window
 from strom.testing.operator_harness import OperatorHarness
@@ -151,7 +151,7 @@ def run(make: Any, script: Sequence[Any], start: int) -> tuple[list[Any], list[s
 
 def check(spec: WindowSpec, script: Sequence[Any], start: int = 0) -> None:
     """`start`: where the clock starts."""
-    assert isinstance(make_window_operator(spec), ColumnarWindowOperator)
+    assert isinstance(make_window_operator(spec), WindowOperator)
     found, left = run(lambda: make_window_operator(spec), script, start)
     assert found == run(lambda: RowWindowOperator(spec), script, start)[0]
     assert not left
@@ -239,9 +239,9 @@ def test_what_stays_on_the_row_path() -> None:
         WindowSpec(KEY, clock, function, ticks),
     ):
         assert not isinstance(window(spec).form, Sliced)
-    assert type(make_window_operator(WindowSpec(KEY, tumbling, function, ticks))) is (
-        TickingWindowOperator
-    )
+    made = make_window_operator(WindowSpec(KEY, tumbling, function, ticks))
+    assert isinstance(made, WindowOperator)
+    assert isinstance(made.windower, TickingWindower)
 
 
 def fired(harness: OperatorHarness) -> list[tuple[Any, ...]]:

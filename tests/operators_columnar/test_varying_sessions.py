@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -23,7 +23,7 @@ from strom.core.batch import ColumnBatch
 from strom.core.errors import TypeMismatchError
 from strom.core.keys import ColumnKey, ConstantKey
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.sessions.window import ColumnarSessionOperator
+from strom.operators.sessions.window import SessionWindower
 from strom.operators.windows.choice import make_window_operator
 from strom.testing.operator_harness import OperatorHarness
 from window_scripts import rescaled, run, scripts, singly, without_restarts
@@ -64,7 +64,7 @@ def batch(rows: Sequence[Any]) -> ColumnBatch:
 
 def check(spec: WindowSpec, script: Sequence[Any], start: int = 0) -> None:
     """`start`: where the clock starts."""
-    assert isinstance(make_window_operator(spec), ColumnarSessionOperator)
+    assert isinstance(cast(Any, make_window_operator(spec)).windower, SessionWindower)
     found, left = run(lambda: make_window_operator(spec), batch, script, start)
     assert found == run(lambda: RowWindowOperator(spec), batch, script, start)[0]
     assert not left
