@@ -24,7 +24,6 @@ Arrow = tuple[str, str]
 
 KNOWN_CIRCLES: dict[frozenset[str], int] = {
     frozenset({f"operators.slots.slot_{one}" for one in ("aggregates", "extremes", "records")}): 4,
-    frozenset({"operators.windows.count_lane", "operators.windows.counted_windows"}): 2,
 }
 """A ceiling, with the imports that run inside: each is one thing in several files. None may grow,
 none may be added."""
