@@ -1,11 +1,11 @@
-"""The operator for windows of the form that plan has chosen."""
+"""The operator for windows of the form that plan has chosen: one shell over the form's windower."""
 
 from __future__ import annotations
 
 from ...api.specs.windows import WindowSpec
-from ...plan.window_forms import AT_END, Counted, Panes, Sessions, Sliced, WindowForm
+from ...plan.window_forms import AT_END, Counted, Panes, RowByRow, Sessions, Sliced, WindowForm
 from ..base import Operator
-from .operator import WindowOperator
+from .windower import Windower
 
 
 def make_window_operator(spec: WindowSpec, form: WindowForm | None = None) -> Operator:
@@ -15,27 +15,33 @@ def make_window_operator(spec: WindowSpec, form: WindowForm | None = None) -> Op
         from ...plan.windows import window
 
         form = window(spec).form
+    if isinstance(form, RowByRow):
+        from ..row_windows.operator import RowWindowOperator
+
+        return RowWindowOperator(spec)
+    from .operator import WindowOperator
+
+    return WindowOperator(spec, _windower(form))
+
+
+def _windower(form: Sliced | Panes | Counted | Sessions) -> Windower:
     match form:
         case Sliced(slicing, firing) if firing == AT_END:
             from .columnar_windows import SliceWindower
 
-            return WindowOperator(spec, SliceWindower(slicing))
+            return SliceWindower(slicing)
         case Sliced(slicing, firing):
             from .ticking_windows import TickingWindower
 
-            return WindowOperator(spec, TickingWindower(slicing, firing))
+            return TickingWindower(slicing, firing)
         case Panes(slicing, rule):
             from .pane_windows import PaneWindower
 
-            return WindowOperator(spec, PaneWindower(slicing, rule))
+            return PaneWindower(slicing, rule)
         case Counted(counting):
             from .counted_windows import CountWindower
 
-            return WindowOperator(spec, CountWindower(counting))
-        case Sessions():
-            from ..sessions.window import SessionWindower
+            return CountWindower(counting)
+    from ..sessions.window import SessionWindower
 
-            return WindowOperator(spec, SessionWindower())
-    from ..row_windows.operator import RowWindowOperator
-
-    return RowWindowOperator(spec)
+    return SessionWindower()

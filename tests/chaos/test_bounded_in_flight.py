@@ -4,7 +4,9 @@ bound, a checkpoint gets through and a cancel is heard meanwhile."""
 from __future__ import annotations
 
 import itertools
+import sys
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -31,6 +33,14 @@ FIRED_BYTES = KEYS * 70
 """What the window emits in one firing: eight megabytes."""
 
 SCHEMA = pa.schema([("key", pa.string()), ("at", pa.int64())])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_cluster_left() -> Iterator[None]:
+    """A Ray that a job of this module has started ends with the module."""
+    yield
+    if "ray" in sys.modules:
+        sys.modules["ray"].shutdown()
 
 
 def keyed(start: int, rows: int) -> pa.RecordBatch:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey, ConstantKey
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.windows.choice import make_window_operator
-from strom.operators.windows.columnar_windows import SliceWindower
+from strom.operators.windows.operator import WindowOperator
 from strom.operators.windows.ticking_windows import TickingWindower
 from strom.plan.window_forms import Sliced
 from strom.plan.windows import window
@@ -151,8 +151,7 @@ def run(make: Any, script: Sequence[Any], start: int) -> tuple[list[Any], list[s
 
 def check(spec: WindowSpec, script: Sequence[Any], start: int = 0) -> None:
     """`start`: where the clock starts."""
-    windower = cast(Any, make_window_operator(spec)).windower
-    assert isinstance(windower, SliceWindower | TickingWindower)
+    assert isinstance(make_window_operator(spec), WindowOperator)
     found, left = run(lambda: make_window_operator(spec), script, start)
     assert found == run(lambda: RowWindowOperator(spec), script, start)[0]
     assert not left
@@ -240,7 +239,8 @@ def test_what_stays_on_the_row_path() -> None:
         WindowSpec(KEY, clock, function, ticks),
     ):
         assert not isinstance(window(spec).form, Sliced)
-    made = cast(Any, make_window_operator(WindowSpec(KEY, tumbling, function, ticks)))
+    made = make_window_operator(WindowSpec(KEY, tumbling, function, ticks))
+    assert isinstance(made, WindowOperator)
     assert isinstance(made.windower, TickingWindower)
 
 
