@@ -22,7 +22,7 @@ from strom.operators.kernels.intervals import PAGE
 from strom.state.rows.chunks import MERGED_ROWS, RowChunks
 from strom.testing.operator_harness import OperatorHarness
 
-EDGE = 2**63
+EDGE = 2**62
 TIMES = st.integers(-50, 50) | st.sampled_from([-EDGE, -EDGE + 3, EDGE - 1, EDGE - 4])
 ROWS = st.lists(st.tuples(st.integers(-2, 2), TIMES), max_size=12)
 
