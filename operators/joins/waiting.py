@@ -75,7 +75,7 @@ class Waiting:
         self._runs = [run for run in self._runs if run.start < len(run.rows)]
         if not parts:
             return np.empty(0, dtype=np.int64)
-        rows, times = map(np.concatenate, zip(*parts, strict=True))
+        rows, times = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
         return rows if len(parts) == 1 else rows[np.argsort(times, kind="stable")]
 
     def take(self, rows: Int64s) -> ColumnBatch:
