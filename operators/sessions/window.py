@@ -47,7 +47,7 @@ class SessionWindower(Windower):
         """No session by the clock ends before this, or the task has been asked to call."""
 
     def open(self, site: Site) -> None:
-        from ..slots.slot_aggregates import make_slots
+        from ..slots.slot_making import make_slots
 
         self._site, spec = site, site.spec
         assert isinstance(spec.assigner, SESSIONS)

@@ -23,16 +23,6 @@ from ..columns import NO_NULLS, decoded, fit
 from ..kernels import scatter
 from ..values.coded_values import CodedValues
 from .listed_values import ListedValues, make_listed
-from .slot_kinds import SlotFunction
-
-
-def make_slots(function: SlotFunction, prefix: str = "") -> SlotAggregates:
-    """What keeps and makes the results of such a window."""
-    if isinstance(function, BuiltinWindow):
-        return SlotAggregates(function, prefix)
-    from .slot_records import make_slot_records
-
-    return make_slot_records(function, prefix)
 
 
 class SlotAggregates:

@@ -1,4 +1,4 @@
-"""Which window functions `slot_aggregates` can run; loads no kernels."""
+"""Which window functions run over slots; loads no kernels. `slot_making` makes what runs them."""
 
 from __future__ import annotations
 

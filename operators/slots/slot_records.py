@@ -22,15 +22,7 @@ from ..columns import ranks, storage, to_numbers
 from ..kernels import scatter
 from ..tables.order_words import OrderWords
 from .listed_values import Choose, ListedValues
-from .slot_aggregates import SlotAggregates
-from .slot_extremes import SlotExtremes, WholeRecords
-
-
-def make_slot_records(function: ExtremeWindow | TopNWindow, prefix: str) -> SlotAggregates:
-    """What keeps and makes the records that come out."""
-    if isinstance(function, TopNWindow):
-        return SlotTopN(function, prefix)
-    return (SlotTies if function.ties else SlotExtremes)(function, prefix)
+from .slot_extremes import WholeRecords
 
 
 @dataclass(frozen=True)

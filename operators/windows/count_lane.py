@@ -18,8 +18,8 @@ from ...core.batch import take_column
 from ...state.backend import ColumnTable
 from ...state.numbered_table import NumberedTable
 from ..kernels import counting as kernel
-from ..slots.slot_aggregates import make_slots
 from ..slots.slot_kinds import SlotFunction
+from ..slots.slot_making import make_slots
 
 if TYPE_CHECKING:
     from ...plan.window_forms import Counting
