@@ -47,7 +47,7 @@ TOLD_S = 5.0
 """The same, once a client has been told how the job ended and has read all that was published. One
 process per job that ended lately is what this costs: of many short jobs, quite some."""
 
-SUBMISSION_S = 120.0
+SUBMISSION_S = 45.0
 """Within this a coordinator's client must have started it, however busy the machine is."""
 
 
