@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .arrays import numpy_of
+from .errors import TypeMismatchError
 
 ROW_KIND = "__row_kind"
 """Last column of a changelog batch: int8, without nulls."""
@@ -38,6 +39,18 @@ def retracts(kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
     """Which records take a row away (-U, -D); the others add one."""
     taken: npt.NDArray[np.bool_] = (kinds == RowKind.UPDATE_BEFORE) | (kinds == RowKind.DELETE)
     return taken
+
+
+def refuse_changelog(batch: object, operator: str, what: str) -> None:
+    """TypeMismatchError if a batch is one of a changelog, of which an operator would take each row
+    for a record: updates would count twice. `what`: what the operator makes."""
+    data = getattr(batch, "data", None)
+    if isinstance(data, pa.RecordBatch) and data.schema.get_field_index(ROW_KIND) >= 0:
+        raise TypeMismatchError(
+            f"operator '{operator}': {what} take streams that only insert, and this one is a "
+            f"changelog (it has the column {ROW_KIND}): use aggregate, top_n or deduplicate, which "
+            "take it, or put this operator ahead of the one that makes the changelog"
+        )
 
 
 def split_kinds(data: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int8] | None]:

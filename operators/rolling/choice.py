@@ -23,6 +23,7 @@ import pyarrow as pa
 from ...api.specs.records import RollingSpec
 from ...core.batch import Batch, ColumnBatch
 from ...core.preload import preload
+from ...core.row_kind import refuse_changelog
 from ...plan.window_forms import RowByRow
 from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
@@ -60,6 +61,7 @@ class RollingOperator(Operator):
             self._bind(layout)
 
     def process(self, batch: Batch, port: int = 0) -> None:
+        refuse_changelog(batch, self.ctx.name, "rolling aggregates")
         if self.face is None:
             self._memory.layout = self._choose(batch)
             self._bind(self._memory.layout)

@@ -23,6 +23,7 @@ from ...core.batch import Batch, ColumnBatch
 from ...core.constants import LATE_DROPPED
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.errors import GraphError, StateError, TypeMismatchError
+from ...core.row_kind import refuse_changelog
 from ...state.descriptors import ValueStateDescriptor
 from ...state.window_progress import WindowProgress
 from ..base import Operator, Steps, run_to_end
@@ -92,6 +93,7 @@ class RowWindowOperator(Operator):
         to state at its end, so empty in between."""
 
     def process(self, batch: Batch, port: int = 0) -> Steps:
+        refuse_changelog(batch, self.ctx.name, "windows")
         if self._columnar and self._progress.layout is None and isinstance(batch, ColumnBatch):
             self._progress.layout = input_layout(batch, self._spec.key, self._spec.keyed)
         self._armed.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...api.specs.records import ReduceSpec
 from ...core.batch import Batch, ObjectBatch, to_columns
 from ...core.errors import TypeMismatchError
+from ...core.row_kind import refuse_changelog
 from ...state.descriptors import ValueStateDescriptor
 from ..base import Operator
 from .runtime_context import OperatorRuntimeContext
@@ -26,6 +27,7 @@ class ReduceOperator(Operator):
         self._function.open(OperatorRuntimeContext(self.ctx, keyed=True))
 
     def process(self, batch: Batch, port: int = 0) -> None:
+        refuse_changelog(batch, self.ctx.name, "reductions")
         rows, keys, reduce = batch.rows(), self._key.keys(batch), self._function.call
         held = self._state.fetch(keys)
         results = []

@@ -34,6 +34,7 @@ from ...core.partials import (
     split_layout,
 )
 from ...core.preload import preload
+from ...core.row_kind import refuse_changelog
 from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
 from ..base import Operator, Steps, Work, one_by_one, then
@@ -102,6 +103,7 @@ class WindowOperator(Operator):
         yield from call() or ()
 
     def _process(self, batch: Batch) -> Work:
+        refuse_changelog(batch, self.ctx.name, "windows")
         columns = to_columns(batch)
         spans = self.windower.spans(batch, columns)
         times = self._times(columns)
