@@ -1,15 +1,25 @@
 # Every target sets up what it needs by itself.
 
-.PHONY: demo test test-fast check format bench clean
+.PHONY: demo demo-kafka kafka test seeds test-fast check format bench soak-state clean
 
 demo: .venv/.installed
 	.venv/bin/python examples/flight_delays.py
 
+demo-kafka: .venv/.installed
+	.venv/bin/python examples/kafka_bids.py
+
+kafka: .venv/.installed
+	.venv/bin/python -m strom.testing.kafka
+
 test: .venv/.installed
-	.venv/bin/python -m pytest
+	scripts/test
+
+# The schedules of the simulator, of which `make test` runs 200.
+seeds: .venv/.installed
+	STROM_SEEDS=1000 .venv/bin/python -m pytest -n auto -k test_every_schedule tests/e2e/test_simulator_seeds.py
 
 test-fast: .venv/.installed
-	.venv/bin/python -m pytest -m "not ray and not spark and not slow"
+	.venv/bin/python -m pytest -m "not (ray or spark or kafka or postgres or s3 or slow)"
 
 check: .venv/.installed
 	scripts/check
@@ -23,6 +33,9 @@ bench: .venv/.installed
 	for name in wordcount wordcount_columns kstate kprocess; do \
 	  .venv/bin/python -m benchmarks $$name --parallelism 2 --host ray --json; \
 	done
+
+soak-state: .venv/.installed
+	.venv/bin/python tests/kits/state_soak.py $(SOAK)
 
 .venv/.installed: setup.cfg scripts/setup
 	scripts/setup

@@ -2,7 +2,7 @@
 
 The public face. Names load their modules on first use, so `import strom` itself costs next to
 nothing. This is also the composition root: it tells the API, which runs nothing, how a host is
-opened and how an aggregate is run over rows.
+opened and which connector leads to Spark's frames, and `strom.state` where `open` and `write` are.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .api.aggregates import register_row_functions
 from .api.jobs.host import register_host_opener
+from .api.streams.frames import register_frame_bridge
+from .state import register_open_state
 
 # fmt: off
 # isort: off
@@ -22,6 +23,27 @@ if TYPE_CHECKING:
         first as first, largest as largest, last as last, max_ as max_, mean as mean, min_ as min_,
         smallest as smallest, stddev as stddev, sum_ as sum_, variance as variance
     )
+    from .api.configuration.checkpoints import CheckpointConfig as CheckpointConfig
+    from .api.configuration.configuration import Configuration as Configuration
+    from .api.configuration.execution_config import ExecutionConfig as ExecutionConfig
+    from .api.configuration.memory import MemorySize as MemorySize
+    from .api.configuration.modes import (
+        CheckpointingMode as CheckpointingMode, ExternalizedCheckpointRetention as
+        ExternalizedCheckpointRetention, RuntimeExecutionMode as RuntimeExecutionMode
+    )
+    from .api.configuration.options import (
+        ConfigOption as ConfigOption, ConfigOptions as ConfigOptions
+    )
+    from .api.configuration.slots import SlotSharingGroup as SlotSharingGroup
+    from .api.configuration.state_backends import (
+        EmbeddedRocksDBStateBackend as EmbeddedRocksDBStateBackend, PredefinedOptions as
+        PredefinedOptions
+    )
+    from .api.configuration.storage import (
+        CheckpointStorage as CheckpointStorage, FileSystemCheckpointStorage as
+        FileSystemCheckpointStorage, HashMapStateBackend as HashMapStateBackend,
+        JobManagerCheckpointStorage as JobManagerCheckpointStorage, StateBackend as StateBackend
+    )
     from .api.connectors.base import (
         Emit as Emit, EnumeratorContext as EnumeratorContext, NeedSplit as NeedSplit, ReaderContext
         as ReaderContext, Sink as Sink, SinkWriter as SinkWriter, Source as Source, SourceReader as
@@ -31,28 +53,70 @@ if TYPE_CHECKING:
     from .api.connectors.builtin_sinks import (
         CollectSink as CollectSink, DiscardSink as DiscardSink, PrintSink as PrintSink
     )
+    from .api.functions.accumulators import (
+        Accumulator as Accumulator, AverageAccumulator as AverageAccumulator, DoubleCounter as
+        DoubleCounter, Histogram as Histogram, IntCounter as IntCounter, ListAccumulator as
+        ListAccumulator, LongCounter as LongCounter, Maximum as Maximum, Minimum as Minimum
+    )
+    from .api.functions.async_functions import (
+        AsyncFunction as AsyncFunction, AsyncRetryPredicate as AsyncRetryPredicate,
+        AsyncRetryStrategy as AsyncRetryStrategy, ExponentialBackoffDelayRetryStrategy as
+        ExponentialBackoffDelayRetryStrategy, FixedDelayRetryStrategy as FixedDelayRetryStrategy,
+        NoRetryStrategy as NoRetryStrategy, RetryPredicate as RetryPredicate
+    )
+    from .api.functions.checkpointed import (
+        CheckpointedFunction as CheckpointedFunction, FunctionInitializationContext as
+        FunctionInitializationContext, FunctionSnapshotContext as FunctionSnapshotContext
+    )
+    from .api.functions.co_functions import (
+        BaseBroadcastProcessFunction as BaseBroadcastProcessFunction, BroadcastProcessFunction as
+        BroadcastProcessFunction, CoFlatMapFunction as CoFlatMapFunction, CoMapFunction as
+        CoMapFunction, CoProcessFunction as CoProcessFunction, KeyedBroadcastProcessFunction as
+        KeyedBroadcastProcessFunction, KeyedCoProcessFunction as KeyedCoProcessFunction
+    )
+    from .api.functions.metrics import (
+        Counter as Counter, Distribution as Distribution, Meter as Meter, MetricGroup as MetricGroup
+    )
     from .api.functions.user_functions import (
         AggregateFunction as AggregateFunction, AllWindowFunction as AllWindowFunction,
         FilterFunction as FilterFunction, FlatMapFunction as FlatMapFunction, Function as Function,
         KeySelector as KeySelector, KeySelectorFunction as KeySelectorFunction, KeyedProcessFunction
-        as KeyedProcessFunction, MapFunction as MapFunction, OutputTag as OutputTag, Partitioner as
-        Partitioner, ProcessAllWindowFunction as ProcessAllWindowFunction, ProcessFunction as
-        ProcessFunction, ProcessWindowFunction as ProcessWindowFunction, ReduceFunction as
-        ReduceFunction, RuntimeContext as RuntimeContext, TimeDomain as TimeDomain, TimerService as
-        TimerService, WindowFunction as WindowFunction
+        as KeyedProcessFunction, KeyedStateStore as KeyedStateStore, MapFunction as MapFunction,
+        NullByteKeySelector as NullByteKeySelector, OutputTag as OutputTag, Partitioner as
+        Partitioner, PassThroughAllWindowFunction as PassThroughAllWindowFunction,
+        PassThroughWindowFunction as PassThroughWindowFunction, ProcessAllWindowFunction as
+        ProcessAllWindowFunction, ProcessFunction as ProcessFunction, ProcessWindowFunction as
+        ProcessWindowFunction, ReduceFunction as ReduceFunction, RuntimeContext as RuntimeContext,
+        TimeDomain as TimeDomain, TimerService as TimerService, WindowFunction as WindowFunction
     )
-    from .api.jobs.collected import CollectedResults as CollectedResults
+    from .api.jobs.collected import (
+        CloseableIterator as CloseableIterator, CollectedResults as CollectedResults
+    )
     from .api.jobs.host import (
         Host as Host, JobClient as JobClient, JobExecutionResult as JobExecutionResult
     )
-    from .api.jobs.settings import RestartStrategies as RestartStrategies
+    from .api.jobs.restart_strategies import RestartStrategies as RestartStrategies
+    from .api.streams.async_data_stream import AsyncDataStream as AsyncDataStream
+    from .api.streams.connected import (
+        BroadcastConnectedStream as BroadcastConnectedStream, BroadcastStream as BroadcastStream,
+        ConnectedStreams as ConnectedStreams
+    )
     from .api.streams.data_stream import (
-        AllWindowedStream as AllWindowedStream, DataStream as DataStream, KeyedStream as
-        KeyedStream, StreamExecutionEnvironment as StreamExecutionEnvironment, WindowedStream as
-        WindowedStream
+        AllWindowedStream as AllWindowedStream, CachedDataStream as CachedDataStream, DataStream as
+        DataStream, KeyedStream as KeyedStream, StreamExecutionEnvironment as
+        StreamExecutionEnvironment, WindowedStream as WindowedStream
     )
     from .api.streams.settings import DataStreamSink as DataStreamSink
-    from .api.types.durations import Duration as Duration, Time as Time
+    from .api.types.durations import Duration as Duration, Instant as Instant, Time as Time
+    from .api.types.type_classes import (
+        BasicArrayTypeInfo as BasicArrayTypeInfo, BasicType as BasicType, BasicTypeInfo as
+        BasicTypeInfo, DateTypeInfo as DateTypeInfo, InstantTypeInfo as InstantTypeInfo,
+        ListTypeInfo as ListTypeInfo, MapTypeInfo as MapTypeInfo, ObjectArrayTypeInfo as
+        ObjectArrayTypeInfo, PickledBytesTypeInfo as PickledBytesTypeInfo, PrimitiveArrayTypeInfo as
+        PrimitiveArrayTypeInfo, RowTypeInfo as RowTypeInfo, SqlTimeTypeInfo as SqlTimeTypeInfo,
+        TimeTypeInfo as TimeTypeInfo, TimestampTypeInfo as TimestampTypeInfo, TupleTypeInfo as
+        TupleTypeInfo, TypeInformation as TypeInformation
+    )
     from .api.types.type_info import TypeInfo as TypeInfo, Types as Types
     from .api.watermarks import (
         TimestampAssigner as TimestampAssigner, WatermarkGenerator as WatermarkGenerator,
@@ -72,6 +136,10 @@ if TYPE_CHECKING:
         CountSlidingWindowAssigner as CountSlidingWindowAssigner, CountTumblingWindowAssigner as
         CountTumblingWindowAssigner
     )
+    from .api.windows.evictors import (
+        CountEvictor as CountEvictor, DeltaEvictor as DeltaEvictor, DeltaFunction as DeltaFunction,
+        Evictor as Evictor, TimeEvictor as TimeEvictor, TimestampedValue as TimestampedValue
+    )
     from .api.windows.session_windows import (
         DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows,
         DynamicProcessingTimeSessionWindows as DynamicProcessingTimeSessionWindows,
@@ -89,12 +157,13 @@ if TYPE_CHECKING:
         NeverTrigger, ProcessingTimeTrigger as ProcessingTimeTrigger, PurgingTrigger as
         PurgingTrigger
     )
+    from .core.answered import CompletableFuture as CompletableFuture, JobID as JobID
     from .core.batch import Batch as Batch, ColumnBatch as ColumnBatch, ObjectBatch as ObjectBatch
     from .core.config import (
-        CheckpointConfig as CheckpointConfig, ExchangeConfig as ExchangeConfig,
-        ExponentialDelayRestart as ExponentialDelayRestart, FailureRateRestart as
-        FailureRateRestart, FixedDelayRestart as FixedDelayRestart, JobConfig as JobConfig,
-        NoRestart as NoRestart
+        ExchangeConfig as ExchangeConfig, ExponentialDelayRestart as ExponentialDelayRestart,
+        FailureRateRestart as FailureRateRestart, FixedDelayRestart as FixedDelayRestart, JobConfig
+        as JobConfig, NoRestart as NoRestart, RestartStrategyConfiguration as
+        RestartStrategyConfiguration
     )
     from .core.errors import (
         AuthenticationError as AuthenticationError, CheckpointError as CheckpointError,
@@ -107,19 +176,25 @@ if TYPE_CHECKING:
         TypeMismatchError
     )
     from .core.job_status import JobStatus as JobStatus
+    from .core.metrics_config import MetricsConfig as MetricsConfig
     from .core.row import Row as Row
-    from .core.row_kind import RowKind as RowKind
+    from .core.row import RowKind as RowKind
+    from .core.state_config import StateConfig as StateConfig
     from .engine.hosts.ray_connect import connect_to_ray as connect_to_ray
     from .engine.hosts.ray_host import attach as attach
     from .state.descriptors import (
         AggregatingStateDescriptor as AggregatingStateDescriptor, ListStateDescriptor as
         ListStateDescriptor, MapStateDescriptor as MapStateDescriptor, ReducingStateDescriptor as
-        ReducingStateDescriptor, ValueStateDescriptor as ValueStateDescriptor
+        ReducingStateDescriptor, StateDescriptor as StateDescriptor, ValueStateDescriptor as
+        ValueStateDescriptor
     )
     from .state.faces import (
-        AggregatingState as AggregatingState, ListState as ListState, MapState as MapState,
-        ReducingState as ReducingState, ValueState as ValueState
+        AggregatingState as AggregatingState, AppendingState as AppendingState, BroadcastState as
+        BroadcastState, ListState as ListState, MapState as MapState, MergingState as MergingState,
+        OperatorStateStore as OperatorStateStore, ReadOnlyBroadcastState as ReadOnlyBroadcastState,
+        ReducingState as ReducingState, State as State, ValueState as ValueState
     )
+    from .state.ttl import StateTtlConfig as StateTtlConfig
 # isort: on
 # fmt: on
 
@@ -128,25 +203,64 @@ _PUBLIC = {
         "Aggregate approx_count_distinct arg_max arg_min collect count count_distinct first "
         "largest last max_ mean min_ smallest stddev sum_ variance"
     ),
+    "api.configuration.checkpoints": "CheckpointConfig",
+    "api.configuration.configuration": "Configuration",
+    "api.configuration.execution_config": "ExecutionConfig",
+    "api.configuration.memory": "MemorySize",
+    "api.configuration.modes": (
+        "CheckpointingMode ExternalizedCheckpointRetention RuntimeExecutionMode"
+    ),
+    "api.configuration.options": "ConfigOption ConfigOptions",
+    "api.configuration.slots": "SlotSharingGroup",
+    "api.configuration.state_backends": "EmbeddedRocksDBStateBackend PredefinedOptions",
+    "api.configuration.storage": (
+        "CheckpointStorage FileSystemCheckpointStorage HashMapStateBackend "
+        "JobManagerCheckpointStorage StateBackend"
+    ),
     "api.connectors.base": (
         "Emit EnumeratorContext NeedSplit ReaderContext Sink SinkWriter Source SourceReader "
         "SplitEnumerator Wait WriterContext"
     ),
     "api.connectors.builtin_sinks": "CollectSink DiscardSink PrintSink",
+    "api.functions.accumulators": (
+        "Accumulator AverageAccumulator DoubleCounter Histogram IntCounter ListAccumulator "
+        "LongCounter Maximum Minimum"
+    ),
+    "api.functions.async_functions": (
+        "AsyncFunction AsyncRetryPredicate AsyncRetryStrategy ExponentialBackoffDelayRetryStrategy "
+        "FixedDelayRetryStrategy NoRetryStrategy RetryPredicate"
+    ),
+    "api.functions.checkpointed": (
+        "CheckpointedFunction FunctionInitializationContext FunctionSnapshotContext"
+    ),
+    "api.functions.co_functions": (
+        "BaseBroadcastProcessFunction BroadcastProcessFunction CoFlatMapFunction CoMapFunction "
+        "CoProcessFunction KeyedBroadcastProcessFunction KeyedCoProcessFunction"
+    ),
+    "api.functions.metrics": "Counter Distribution Meter MetricGroup",
     "api.functions.user_functions": (
         "AggregateFunction AllWindowFunction FilterFunction FlatMapFunction Function KeySelector "
-        "KeySelectorFunction KeyedProcessFunction MapFunction OutputTag Partitioner "
+        "KeySelectorFunction KeyedProcessFunction KeyedStateStore MapFunction NullByteKeySelector "
+        "OutputTag Partitioner PassThroughAllWindowFunction PassThroughWindowFunction "
         "ProcessAllWindowFunction ProcessFunction ProcessWindowFunction ReduceFunction "
         "RuntimeContext TimeDomain TimerService WindowFunction"
     ),
-    "api.jobs.collected": "CollectedResults",
+    "api.jobs.collected": "CloseableIterator CollectedResults",
     "api.jobs.host": "Host JobClient JobExecutionResult",
-    "api.jobs.settings": "RestartStrategies",
+    "api.jobs.restart_strategies": "RestartStrategies",
+    "api.streams.async_data_stream": "AsyncDataStream",
+    "api.streams.connected": "BroadcastConnectedStream BroadcastStream ConnectedStreams",
     "api.streams.data_stream": (
-        "AllWindowedStream DataStream KeyedStream StreamExecutionEnvironment WindowedStream"
+        "AllWindowedStream CachedDataStream DataStream KeyedStream StreamExecutionEnvironment "
+        "WindowedStream"
     ),
     "api.streams.settings": "DataStreamSink",
-    "api.types.durations": "Duration Time",
+    "api.types.durations": "Duration Instant Time",
+    "api.types.type_classes": (
+        "BasicArrayTypeInfo BasicType BasicTypeInfo DateTypeInfo InstantTypeInfo ListTypeInfo "
+        "MapTypeInfo ObjectArrayTypeInfo PickledBytesTypeInfo PrimitiveArrayTypeInfo RowTypeInfo "
+        "SqlTimeTypeInfo TimeTypeInfo TimestampTypeInfo TupleTypeInfo TypeInformation"
+    ),
     "api.types.type_info": "TypeInfo Types",
     "api.watermarks": "TimestampAssigner WatermarkGenerator WatermarkStrategy",
     "api.windows.base": (
@@ -155,6 +269,9 @@ _PUBLIC = {
     ),
     "api.windows.continuous_triggers": "ContinuousEventTimeTrigger ContinuousProcessingTimeTrigger",
     "api.windows.count_windows": "CountSlidingWindowAssigner CountTumblingWindowAssigner",
+    "api.windows.evictors": (
+        "CountEvictor DeltaEvictor DeltaFunction Evictor TimeEvictor TimestampedValue"
+    ),
     "api.windows.session_windows": (
         "DynamicEventTimeSessionWindows DynamicProcessingTimeSessionWindows "
         "EventTimeSessionWindows ProcessingTimeSessionWindows SessionWindowTimeGapExtractor"
@@ -166,27 +283,33 @@ _PUBLIC = {
     "api.windows.triggers": (
         "CountTrigger EventTimeTrigger NeverTrigger ProcessingTimeTrigger PurgingTrigger"
     ),
+    "core.answered": "CompletableFuture JobID",
     "core.batch": "Batch ColumnBatch ObjectBatch",
     "core.config": (
-        "CheckpointConfig ExchangeConfig ExponentialDelayRestart FailureRateRestart "
-        "FixedDelayRestart JobConfig NoRestart"
+        "ExchangeConfig ExponentialDelayRestart FailureRateRestart FixedDelayRestart JobConfig "
+        "NoRestart RestartStrategyConfiguration"
     ),
     "core.errors": (
         "AuthenticationError CheckpointError ConfigurationError ConnectorError "
-        "CorruptCheckpointError GraphError IllegalTransitionError JobCancelledError "
-        "JobFailedError OperatorError ResourceError SerializationError StateError StromError "
-        "TransportError TypeMismatchError"
+        "CorruptCheckpointError GraphError IllegalTransitionError JobCancelledError JobFailedError "
+        "OperatorError ResourceError SerializationError StateError StromError TransportError "
+        "TypeMismatchError"
     ),
     "core.job_status": "JobStatus",
-    "core.row": "Row",
-    "core.row_kind": "RowKind",
+    "core.metrics_config": "MetricsConfig",
+    "core.row": "Row RowKind",
+    "core.state_config": "StateConfig",
     "engine.hosts.ray_connect": "connect_to_ray",
     "engine.hosts.ray_host": "attach",
     "state.descriptors": (
-        "AggregatingStateDescriptor ListStateDescriptor MapStateDescriptor "
-        "ReducingStateDescriptor ValueStateDescriptor"
+        "AggregatingStateDescriptor ListStateDescriptor MapStateDescriptor ReducingStateDescriptor "
+        "StateDescriptor ValueStateDescriptor"
     ),
-    "state.faces": "AggregatingState ListState MapState ReducingState ValueState",
+    "state.faces": (
+        "AggregatingState AppendingState BroadcastState ListState MapState MergingState "
+        "OperatorStateStore ReadOnlyBroadcastState ReducingState State ValueState"
+    ),
+    "state.ttl": "StateTtlConfig",
 }
 """Module -> the public names it holds; the imports above say the same to type checkers."""
 
@@ -202,14 +325,21 @@ def _open_host(name: str, options: Mapping[str, Any]) -> Host:
     return host
 
 
-def _row_functions(aggregate: Aggregate) -> AggregateFunction:
-    from .operators.row_folds.aggregate import RowAggregate
+def _frame_bridge() -> Any:
+    from .connectors.spark import frames
 
-    return RowAggregate(aggregate)
+    return frames
+
+
+def _open_state() -> Any:
+    from . import snapshots
+
+    return snapshots
 
 
 register_host_opener(_open_host)
-register_row_functions(_row_functions)
+register_frame_bridge(_frame_bridge)
+register_open_state(_open_state)
 
 if not TYPE_CHECKING:
 

@@ -15,6 +15,8 @@ Semantics are SQL's. Nulls are skipped; `count` of nothing is 0, as are `count_d
                             are skipped, the first of several equal ones counts
   count_distinct            int64, exact; NaN is one value, and 0.0 and -0.0 are one
   approx_count_distinct     int64, HyperLogLog; same equalities
+                            (BIG_DEC, BIG_INT and pickled values are not counted: columns cannot
+                            compare them, nor have they an order)
   collect                   list of the column's type, in order of arrival
   largest, smallest         list of the column's type, best first; ties in order of arrival
 
@@ -32,56 +34,16 @@ where a window has several slices (sliding windows) and the addends are not exac
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
-from ..core.errors import GraphError
+from ..core.errors import GraphError, TypeMismatchError
+from ..core.value_types import holds, is_value_type, type_text
+from .aggregate_kinds import kind_of, suits_of
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from .functions.user_functions import AggregateFunction
-
-AggregateKind = Literal[
-    "count",
-    "sum",
-    "min",
-    "max",
-    "mean",
-    "first",
-    "last",
-    "variance",
-    "stddev",
-    "arg_min",
-    "arg_max",
-    "count_distinct",
-    "approx_count_distinct",
-    "collect",
-    "largest",
-    "smallest",
-]
-
-_LEAST = {
-    "variance": ("ddof", 0),
-    "stddev": ("ddof", 0),
-    "largest": ("n", 1),
-    "smallest": ("n", 1),
-    "approx_count_distinct": ("precision", 4),
-}
-"""Kinds that take a number: its name, and the least that makes sense."""
-
-GREATEST_PRECISION = 18
-
-RowFunctions = Callable[["Aggregate"], "AggregateFunction"]
-
-_row_functions: list[RowFunctions] = []
-
-
-def register_row_functions(make: RowFunctions) -> None:
-    """Make `make(aggregate)` what `to_function` gives; replaces an earlier one. The package's root
-    registers it, so that nothing here depends on the operators."""
-    _row_functions[:] = [make]
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -90,28 +52,27 @@ class Aggregate:
 
     `by` is what arg_min and arg_max compare. `number` is ddof, n or precision, by kind."""
 
-    kind: AggregateKind
+    kind: str
     expression: str | pl.Expr | None = None
     condition: str | pl.Expr | None = None
     by: str | pl.Expr | None = None
     number: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(AggregateKind):
-            raise GraphError(f"no aggregate '{self.kind}'; there are {get_args(AggregateKind)}")
-        if self.expression is None and self.kind != "count":
+        kind = kind_of(self.kind)
+        if self.expression is None and kind.values:
             raise GraphError(f"aggregate '{self.kind}' needs a column name or expression")
-        if (self.by is None) == self.kind.startswith("arg_"):
+        if (self.by is None) == kind.by:
             raise GraphError(
                 f"aggregate '{self.kind}' {'needs' if self.by is None else 'has no'} by"
             )
-        name, least = _LEAST.get(self.kind, ("", 0))
-        if name and (type(self.number) is not int or self.number < least):
+        if kind.number is None:
+            return
+        name, least, greatest = kind.number
+        if type(self.number) is not int or self.number < least:
             raise GraphError(f"{self.kind}: {name} must be at least {least}, is {self.number!r}")
-        if name == "precision" and self.number > GREATEST_PRECISION:
-            raise GraphError(
-                f"{self.kind}: precision must be at most {GREATEST_PRECISION}, is {self.number}"
-            )
+        if greatest is not None and self.number > greatest:
+            raise GraphError(f"{self.kind}: {name} must be at most {greatest}, is {self.number}")
 
     @property
     def takes_input(self) -> bool:
@@ -128,20 +89,40 @@ class Aggregate:
     def describe(self) -> str:
         """Short text for `explain()` and error messages."""
         parts = [str(e) for e in (self.expression, self.by) if e is not None]
-        if self.kind in _LEAST:
-            parts.append(f"{_LEAST[self.kind][0]}={self.number}")
+        named = kind_of(self.kind).number
+        if named is not None:
+            parts.append(f"{named[0]}={self.number}")
         text = f"{self.kind}({', '.join(parts)})"
         return text if self.condition is None else f"{text} where {self.condition}"
 
-    def to_function(self) -> AggregateFunction:
-        """The same aggregate over rows, one by one; results equal the columnar path's values.
 
-        Rows are `Row`s, named tuples, dataclasses, dicts, or plain tuples (columns f0, f1, ...).
-        A polars expression is evaluated on one row at a time there, which costs ~100 us per row.
-        """
-        if not _row_functions:
-            raise GraphError("aggregates run over rows by an operator: import strom first")
-        return _row_functions[0](self)
+def is_kept(aggregate: Aggregate, kind: pa.DataType) -> bool:
+    """Whether anything keeps this aggregate of values of this type; built-in ones are of all types
+    but those that they refuse themselves."""
+    suits = suits_of(aggregate.kind)
+    return suits is None or suits(aggregate, kind)
+
+
+DISTINCT = ("count_distinct", "approx_count_distinct")
+
+
+def check_distinct(aggregate: Aggregate, kind: pa.DataType) -> None:
+    """TypeMismatchError if values of this type are counted that only Python can compare: their
+    storage may differ where they are equal."""
+    if holds(kind, is_value_type):
+        raise TypeMismatchError(
+            f"{aggregate.describe()}: values of type {type_text(kind)} can be compared in Python "
+            "alone, not in columns: count them in an AggregateFunction, or declare a type that "
+            "columns know"
+        )
+
+
+def not_kept(aggregate: Aggregate, kind: pa.DataType) -> str:
+    """What to tell where nothing does."""
+    return (
+        f"{aggregate.describe()}: nothing keeps '{aggregate.kind}' of values of type {kind}; cast "
+        f"the column, or register an accumulator of '{aggregate.kind}' that suits them"
+    )
 
 
 def count(expression: str | pl.Expr | None = None) -> Aggregate:

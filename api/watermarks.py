@@ -72,6 +72,16 @@ class CustomWatermarks:
     factory: Callable[[], WatermarkGenerator]
 
 
+@dataclass(frozen=True)
+class Alignment:
+    """A source's splits wait while they are more than `max_drift_ms` ahead, in event time, of the
+    slowest split of all sources of the group."""
+
+    group: str
+    max_drift_ms: int
+    update_interval_ms: int
+
+
 GeneratorConfig = BoundedOutOfOrderness | NoWatermarks | CustomWatermarks
 
 
@@ -83,11 +93,13 @@ class WatermarkStrategy:
     `(value, record_timestamp) -> ms`; None keeps the timestamps that the records have. Columns may
     be integers (ms) or timestamps of any unit and zone (rounded down to ms; without zone: UTC).
     idleness: after so much time without a record the output is idle and holds nobody back.
+    alignment: of sources; see `with_watermark_alignment`.
     """
 
     generator: GeneratorConfig
     timestamp_assigner: str | pl.Expr | TimestampAssigner | Callable[[Any, int], int] | None = None
     idleness: timedelta | None = None
+    alignment: Alignment | None = None
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Any) -> WatermarkStrategy:
@@ -125,3 +137,27 @@ class WatermarkStrategy:
         if timeout <= 0:
             raise ConfigurationError(f"the idle timeout must be > 0 ms, is {timeout}")
         return replace(self, idleness=timedelta(milliseconds=timeout))
+
+    def with_watermark_alignment(
+        self,
+        watermark_group: str,
+        max_allowed_watermark_drift: Any,
+        update_interval: Any = timedelta(seconds=1),
+    ) -> WatermarkStrategy:
+        """This strategy for a source that does not run ahead: a split (a partition, a file) whose
+        watermark is more than `max_allowed_watermark_drift` ahead of the least of the group is not
+        read until the others have come on. So what joins or windows must keep of the fast ones is
+        bounded. All sources of the job with one `watermark_group` align; an idle one, and one that
+        has ended, holds nobody back. Looked at each `update_interval`. For `from_source` only."""
+        if not isinstance(watermark_group, str) or not watermark_group:
+            raise ConfigurationError(f"the watermark group must be a name, is {watermark_group!r}")
+        if isinstance(self.generator, NoWatermarks):
+            raise ConfigurationError("watermark alignment needs watermarks: no_watermarks has none")
+        drift = to_millis(max_allowed_watermark_drift, "max_allowed_watermark_drift")
+        interval = to_millis(update_interval, "update_interval")
+        if drift < 0 or interval <= 0:
+            raise ConfigurationError(
+                f"watermark alignment needs a drift of 0 ms or more and an interval of more than "
+                f"0 ms, has {drift} and {interval}"
+            )
+        return replace(self, alignment=Alignment(watermark_group, drift, interval))

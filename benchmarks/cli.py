@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any
 
-from strom import StromError
+from strom import ConfigurationError, MemorySize, StromError
+from strom.core.state_config import backend_named
 
 from . import commands
 from .before_after import GROUPS, WHOLE
 from .compare import PEERS
+from .configured import configured, given, pair
 from .nexmark.registry import NEXMARK
+from .ported import MODES, PROGRAMS
 from .states import STATES
 from .workloads import WORKLOADS
 
@@ -44,6 +47,22 @@ def positive(text: str) -> float:
 def milliseconds(text: str) -> int:
     """A whole number of at least 0."""
     return 0 if int(text) == 0 else count(text)
+
+
+def size(text: str) -> int:
+    """Bytes, written as `5gb`."""
+    try:
+        return MemorySize.parse(text).bytes_size
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def backends(text: str) -> list[str]:
+    """Several of them, with commas."""
+    try:
+        return [backend_named(part) for part in text.split(",")]
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def parser() -> argparse.ArgumentParser:
@@ -78,8 +97,17 @@ def parser() -> argparse.ArgumentParser:
     recovery.set_defaults(run=commands.recovery)
     recovery.add_argument("--kills", type=count, default=3)
     _common(recovery)
+    _told(recovery)
     _before_after(names.add_parser("before-after", help="another revision, then this, in turns"))
+    _connectors(names.add_parser("connectors", help="sources and sinks of real systems"))
     _snapshot(names.add_parser("snapshot", help="how long a snapshot holds up a task, by state"))
+    _checkpoint(names.add_parser("checkpoint", help="incremental checkpoints of a task"))
+    _statesize(names.add_parser("statesize", help="keyed state larger than its memory, in RocksDB"))
+    _restore(names.add_parser("restore", help="from much state to the first record"))
+    _manifest(names.add_parser("manifest", help="of a checkpoint of many subtasks and states"))
+    _async(names.add_parser("async", help="asynchronous requests of 10 ms, thousands at once"))
+    _ttl(names.add_parser("ttl", help="what a time to live costs; memory while keys come for ever"))
+    _pyflink(names.add_parser("pyflink", help="the same programs in PyFlink and here"))
     return main
 
 
@@ -87,6 +115,21 @@ def _common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--parallelism", type=count, default=2)
     command.add_argument("--host", choices=["ray", "local"], default="ray")
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+
+
+def _told(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--backend", metavar="NAME", help="where state is: memory or rocksdb")
+    _conf(command)
+
+
+def _conf(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--conf",
+        type=pair,
+        action="append",
+        metavar="KEY=VALUE",
+        help="an option of docs/configuration.md; may be given several times",
+    )
 
 
 def _measured(command: argparse.ArgumentParser) -> None:
@@ -98,6 +141,7 @@ def _measured(command: argparse.ArgumentParser) -> None:
     )
     _stream(command)
     _common(command)
+    _told(command)
 
 
 def _stream(command: argparse.ArgumentParser) -> None:
@@ -121,6 +165,7 @@ def _latency(command: argparse.ArgumentParser) -> None:
         help="for a third of the time offer twice what can be done, then RATE again",
     )
     _common(command)
+    _told(command)
 
 
 def _before_after(command: argparse.ArgumentParser) -> None:
@@ -151,6 +196,106 @@ def _snapshot(command: argparse.ArgumentParser) -> None:
         "--states", default="all", help=f"all, or names with commas: {','.join(STATES)}"
     )
     command.add_argument("--json", action="store_true", help="JSON lines instead of a table")
+    _told(command)
+
+
+def _checkpoint(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.checkpoint, columns=commands.CHECKPOINT_COLUMNS)
+    command.add_argument("--keys", type=counts, default=[1_000_000, 10_000_000])
+    command.add_argument("--rounds", type=count, default=5, help="checkpoints of each")
+    command.add_argument("--backends", type=backends, default=["memory", "rocksdb"])
+    command.add_argument(
+        "--runs", type=count, default=3, help="of whole jobs, without and with checkpoints"
+    )
+    command.add_argument("--events", type=count, help="of each job; default: by backend")
+    command.add_argument("--only", choices=["task", "throughput"], help="default: both")
+    _common(command)
+    _conf(command)
+
+
+def _statesize(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.statesize)
+    command.add_argument("--bytes", type=size, default=5 << 30, help="of keys and values: 5gb")
+    command.add_argument(
+        "--memory", type=size, default=512 << 20, help="what the state may take: 512mb"
+    )
+    command.add_argument("--steps", type=count, default=5, help="sizes at which is measured")
+    command.add_argument("--seconds", type=positive, default=10.0, help="of each measurement")
+    command.add_argument("--faces", default="values,columns")
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+    _conf(command)
+
+
+def _restore(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.restore)
+    command.add_argument("--bytes", type=size, default=1 << 30, help="of keys and values: 1gb")
+    command.add_argument("--backends", type=backends, default=["memory", "rocksdb"])
+    command.add_argument("--parallelisms", type=counts, default=[1, 2, 3], help="default: 1,2,3")
+    command.add_argument("--host", choices=["ray", "local"], default="ray")
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+    _conf(command)
+
+
+def _manifest(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.manifest)
+    command.add_argument("--subtasks", type=count, default=10_000)
+    command.add_argument("--states", type=count, default=3, help="of each subtask")
+    command.add_argument("--layers", type=count, default=1, help="of each state")
+    command.add_argument("--key-groups", type=count, default=32_768)
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+
+
+def _async(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.async_io)
+    command.add_argument("--events", type=count, default=1_000_000)
+    command.add_argument("--capacity", type=count, default=10_000, help="requests in flight")
+    command.add_argument("--checkpoint-interval", type=positive, metavar="SECONDS")
+    _common(command)
+
+
+def _ttl(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.ttl)
+    command.add_argument("--events", type=count, default=8_000_000)
+    command.add_argument("--rounds", type=count, default=3, help="runs with and without, in turns")
+    command.add_argument("--cases", default="all", help="all, or names with commas")
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+    _told(command)
+
+
+def _pyflink(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.pyflink)
+    command.add_argument(
+        "--programs", default="all", help=f"all, or names with commas: {','.join(PROGRAMS)}"
+    )
+    command.add_argument(
+        "--modes", default="all", help=f"of PyFlink: all, or names with commas: {','.join(MODES)}"
+    )
+    command.add_argument(
+        "--seconds", type=positive, default=15.0, help="what is measured of each, at least"
+    )
+    _common(command)
+
+
+def _connectors(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.connectors)
+    command.add_argument(
+        "--only", default="all", help=f"all, or names with commas: {','.join(commands.CONNECTORS)}"
+    )
+    command.add_argument(
+        "--events",
+        type=count,
+        default=5_000_000,
+        help="records of 100 bytes; slower ways take fewer, Parquet 8 rows for each",
+    )
+    command.add_argument(
+        "--micro-batches", type=count, default=200, help="through the bridge, to see what stays"
+    )
+    command.add_argument("--rate", type=count, default=20_000, help="records/s of the latencies")
+    command.add_argument("--seconds", type=positive, default=10.0, help="of the latencies")
+    command.add_argument(
+        "--work", metavar="DIR", help="folder of the peers' environments; default: the user's cache"
+    )
+    _common(command)
 
 
 def _compare(command: argparse.ArgumentParser) -> None:
@@ -183,10 +328,11 @@ def main() -> None:
         raise SystemExit(str(error)) from error
 
 
-def run(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The result lines of one command, as they come."""
-    lines: Iterable[dict[str, Any]] = options.run(options)
-    return lines
+    told = given(getattr(options, "conf", None), getattr(options, "backend", None))
+    with configured(told):
+        yield from options.run(options)
 
 
 def show(line: dict[str, Any], as_json: bool) -> None:
@@ -198,5 +344,5 @@ def show(line: dict[str, Any], as_json: bool) -> None:
 
 def show_row(line: dict[str, Any], columns: Sequence[str]) -> None:
     """One row of a table, the first column's text to the left, numbers to the right."""
-    first, *others = ("-" if line[name] is None else line[name] for name in columns)
+    first, *others = ("-" if line.get(name) is None else line[name] for name in columns)
     print(f"{first:<24}" + "".join(f"{other!s:>14}" for other in others), flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from strom import StromError
@@ -32,6 +33,35 @@ SNAPSHOT_COLUMNS = (
     "peak_rss_mb",
 )
 """What `snapshot` prints without --json."""
+
+CHECKPOINT_COLUMNS = (
+    "kind",
+    "backend",
+    "keys",
+    "changed",
+    "sync_ms",
+    "total_ms",
+    "new_bytes",
+    "all_bytes",
+    "of_base_bytes",
+    "files",
+    "within",
+    "events_per_s",
+    "loss",
+)
+"""What `checkpoint` prints without --json."""
+
+CONNECTORS = (
+    "kafka_native",
+    "kafka_count",
+    "kafka_latency",
+    "kafka_spark",
+    "kafka_peers",
+    "parquet_native",
+    "parquet_spark",
+    "bridge",
+)
+"""What `connectors` measures."""
 
 
 def chosen(names: str) -> list[str]:
@@ -147,6 +177,32 @@ def before_after(options: Namespace) -> Iterator[Line]:
         raise SystemExit(f"failed: {', '.join(failed)}")
 
 
+def connectors(options: Namespace) -> Iterator[Line]:
+    """Lines of each measurement chosen. Ends the program if one failed; a target that was missed is
+    no failure."""
+    from .connectors.suite import Amounts, measure
+
+    wanted = list(CONNECTORS) if options.only == "all" else options.only.split(",")
+    unknown = [name for name in wanted if name not in CONNECTORS]
+    if unknown:
+        raise SystemExit(f"no connector {unknown}: there are {', '.join(CONNECTORS)}")
+    amounts = Amounts(
+        options.events,
+        options.parallelism,
+        options.host,
+        options.micro_batches,
+        options.rate,
+        options.seconds,
+        options.work,
+    )
+    failed = []
+    for line in measure(wanted, amounts):
+        failed += [line["name"]] if "error" in line else []
+        yield line
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
 def snapshot(options: Namespace) -> Iterator[Line]:
     """A line per kind of state."""
     from .snapshot import measure_states
@@ -160,6 +216,77 @@ def snapshot(options: Namespace) -> Iterator[Line]:
     for line in measure_states(names, options.keys, options.rounds):
         failed += [line["state"]] if "error" in line else []
         yield line
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+def checkpoint(options: Namespace) -> Iterator[Line]:
+    """For each backend a line for each number of keys and share of them that changed, incremental
+    and full; then one for each number of keys of a job's throughput."""
+    from .checkpoint import SHARES, measure_checkpoints, measure_throughput
+
+    failed = []
+    if options.only != "throughput":
+        lines = measure_checkpoints(options.keys, SHARES, options.rounds, options.backends)
+        for line in lines:
+            failed += [f"{line['keys']} keys, {line['backend']}"] if "error" in line else []
+            yield line
+    if options.only != "task":
+        for backend, keys in product(options.backends, options.keys):
+            jobs = (options.events, options.runs, options.parallelism, options.host)
+            yield measure_throughput(keys, backend, *jobs)
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+def async_io(options: Namespace) -> Iterator[Line]:
+    """A line for results in order and one for results as they come."""
+    from .async_io import ORDERS, measure_async
+
+    for order in ORDERS:
+        yield measure_async(
+            order,
+            options.events,
+            options.capacity,
+            options.parallelism,
+            options.host,
+            options.checkpoint_interval,
+        )
+
+
+def ttl(options: Namespace) -> Iterator[Line]:
+    """A line per case. Ends the program if one broke."""
+    from .ttl import CASES, measure
+
+    names = list(CASES) if options.cases == "all" else options.cases.split(",")
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        raise SystemExit(f"no case {unknown}: there are all, {', '.join(CASES)}")
+    failed = []
+    for line in measure(names, options.events, options.rounds):
+        failed += [line["case"]] if "error" in line else []
+        yield line
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+def pyflink(options: Namespace) -> Iterator[Line]:
+    """A line per program. Ends the program if there is no PyFlink, or if a program failed."""
+    from .ported import MODES, PROGRAMS, NoPyFlink, measure
+
+    programs = list(PROGRAMS) if options.programs == "all" else options.programs.split(",")
+    modes = list(MODES) if options.modes == "all" else options.modes.split(",")
+    unknown = [name for name in programs if name not in PROGRAMS]
+    unknown += [name for name in modes if name not in MODES]
+    if unknown:
+        raise SystemExit(f"no {unknown}: there are {', '.join([*PROGRAMS, *MODES])}")
+    failed = []
+    try:
+        for line in measure(programs, modes, options.seconds, options.parallelism, options.host):
+            failed += [line["program"]] if "error" in line else []
+            yield line
+    except NoPyFlink as error:
+        raise SystemExit(str(error)) from error
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
 
@@ -191,3 +318,33 @@ def report(options: Namespace) -> Iterator[Line]:
 
     files = options.files or [quick.run(options.out, options.parallelism, options.host)]
     yield {"name": "report", "files": report.write(options.out, files)}
+
+
+def statesize(options: Namespace) -> Iterator[Line]:
+    """A line per face and size."""
+    from .statesize import ROW_BYTES, lines
+
+    faces = tuple(options.faces.split(","))
+    unknown = [face for face in faces if face not in ROW_BYTES]
+    if unknown:
+        raise SystemExit(f"no face {unknown}: there are {', '.join(ROW_BYTES)}")
+    failed = []
+    for line in lines(options.bytes, options.memory, options.seconds, options.steps, faces):
+        failed += [line["face"]] if "error" in line else []
+        yield line
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+def restore(options: Namespace) -> Iterator[Line]:
+    """A line per backend and parallelism."""
+    from .restore import measure_restores
+
+    yield from measure_restores(options.bytes, options.backends, options.parallelisms, options.host)
+
+
+def manifest(options: Namespace) -> Iterator[Line]:
+    """One line."""
+    from .manifest import lines
+
+    yield from lines(options.subtasks, options.states, options.layers, options.key_groups)

@@ -12,15 +12,23 @@ import math
 import os
 import statistics
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from strom import DiscardSink, JobConfig, Sink, StreamExecutionEnvironment
+from strom import (
+    DataStream,
+    DiscardSink,
+    JobConfig,
+    JobExecutionResult,
+    Sink,
+    StreamExecutionEnvironment,
+)
 
+from .configured import backend
 from .nexmark.events import whole_stream
 from .nexmark.query import Query
 from .workloads import WORKLOADS
@@ -70,13 +78,15 @@ class Sources:
 
 
 def environment(setting: Setting, storage: str | None = None) -> StreamExecutionEnvironment:
-    """An environment for `setting`, without a job yet. What tasks and Ray would print stays out of
-    the output, which is lines of JSON."""
-    config = JobConfig(parallelism=setting.parallelism, slot_cpus=slot_cpus(setting.parallelism))
-    quiet = {"log_to_driver": False} if setting.host == "ray" else {}
-    env = StreamExecutionEnvironment.get_execution_environment(config, setting.host, **quiet)
+    """An environment for `setting`, without a job yet; all else is as `configured` has it. What
+    tasks and Ray would print stays out of the output, which is lines of JSON."""
+    least = JobConfig(parallelism=setting.parallelism, slot_cpus=slot_cpus(setting.parallelism))
+    quiet: dict[str, Any] = {"log_to_driver": False} if setting.host == "ray" else {}
+    env = StreamExecutionEnvironment.get_execution_environment(
+        None, setting.host, defaults=least, **quiet
+    )
     if setting.checkpoint_interval is not None:
-        env.enable_checkpointing(timedelta(seconds=setting.checkpoint_interval), storage)
+        env.enable_checkpointing(timedelta(seconds=setting.checkpoint_interval), storage=storage)
     return env
 
 
@@ -109,6 +119,7 @@ def summary(setting: Setting, taken: list[Run], sources: Sources) -> dict[str, A
         "parallelism": setting.parallelism,
         "host": setting.host,
         "checkpoint_interval_s": setting.checkpoint_interval,
+        "state_backend": backend(),
         "unbounded_state": setting.query.unbounded_state,
         **asdict(sources),
     }
@@ -124,9 +135,22 @@ def run_once(setting: Setting) -> tuple[Run, Sources]:
             query.build(env, setting.events).sink_to(sink).name("benchmark sink")
         sources = sources_of(env)
         result = env.execute(f"benchmark {setting.name}")
+    return run_of(setting, result), sources
+
+
+def measured(setting: Setting, build: Callable[[StreamExecutionEnvironment], DataStream]) -> Run:
+    """Run what is no workload to its end, the records going nowhere."""
+    with tempfile.TemporaryDirectory(prefix="strom-bench-") as folder:
+        env = environment(setting, str(Path(folder, "checkpoints")))
+        build(env).sink_to(DiscardSink()).name("benchmark sink")
+        return run_of(setting, env.execute(f"benchmark {setting.name}"))
+
+
+def run_of(setting: Setting, result: JobExecutionResult) -> Run:
+    """What a job took."""
     seconds = result.net_runtime_ms / 1000
     processes = processes_of(result.metrics)
-    run = Run(
+    return Run(
         seconds=round(seconds, 3),
         events_per_s=round(setting.events / seconds),
         cpu_s=round(sum(p["cpu_s"] - p["opened_cpu_s"] for p in processes), 2),
@@ -137,7 +161,6 @@ def run_once(setting: Setting) -> tuple[Run, Sources]:
         checkpoint_ms=result.metrics["checkpoints"]["last_duration_ms"],
         in_flight_mb=round(result.metrics["exchange"]["peak_in_flight_bytes"] / 2**20, 2),
     )
-    return run, sources
 
 
 def discard_or(query: Query, folder: str) -> Sink:

@@ -10,11 +10,8 @@ Each state is measured in a process of its own: memory that one leaves behind is
 
 from __future__ import annotations
 
-import json
 import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,9 +24,10 @@ from strom import ColumnBatch
 from strom.checkpoint.snapshot_io import write_subtask
 from strom.checkpoint.storage import CheckpointStorage, open_storage
 from strom.core.ids import CheckpointId, TaskId, VertexId
-from strom.engine.hosts import lean
 from strom.testing import OperatorHarness
 
+from .apart import Broken, apart
+from .configured import backend, job_config
 from .states import STATES, State, records
 
 BLOCK = 16_384
@@ -73,7 +71,7 @@ class Filled:
         self._storage = storage
         self._checkpoint = 0
         self._touched = np.random.default_rng(7)
-        self._harness = OperatorHarness.of(state.stream())
+        self._harness = OperatorHarness.of(state.stream(), config=job_config())
         for port in state.ports:
             for start in range(0, keys, BLOCK):
                 self._push(records(start, min(BLOCK, keys - start)), port)
@@ -147,7 +145,8 @@ def measure_state(name: str, keys: int, rounds: int) -> dict[str, Any]:
             found = [filled.round() for _ in range(times)]
             filled.close()
             del filled
-    return {"name": "snapshot", "state": name, "keys": keys, **summary(state, keys, found)}
+    line = {"name": "snapshot", "state": name, "backend": backend(), "keys": keys}
+    return {**line, **summary(state, keys, found)}
 
 
 def summary(state: State, keys: int, rounds: list[Round]) -> dict[str, Any]:
@@ -174,22 +173,7 @@ def summary(state: State, keys: int, rounds: list[Round]) -> dict[str, Any]:
 def measure_states(names: list[str], keys: int, rounds: int) -> Iterator[dict[str, Any]]:
     """A line for each, measured in a process of its own; one that broke says how."""
     for name in names:
-        words = [sys.executable, "-m", f"{__package__}.snapshot", name, str(keys), str(rounds)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode:
-            error = f"ended with {done.returncode}: {done.stderr[-500:]}"
-            yield {"name": "snapshot", "state": name, "keys": keys, "error": error}
-        else:
-            yield json.loads(done.stdout.splitlines()[-1])
-
-
-def main() -> None:
-    """In a process of its own, set up as a task's is."""
-    name, keys, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    lean.keep_freed_memory()
-    lean.settle()
-    print(json.dumps(measure_state(name, keys, rounds)))
-
-
-if __name__ == "__main__":
-    main()
+        try:
+            yield apart(measure_state, name, keys, rounds)
+        except Broken as error:
+            yield {"name": "snapshot", "state": name, "keys": keys, "error": str(error)}

@@ -16,15 +16,20 @@ import numpy as np
 import pyarrow as pa
 from strom import (
     AggregateFunction,
+    BroadcastProcessFunction,
     ContinuousEventTimeTrigger,
     CountTrigger,
     DataStream,
     EventTimeSessionWindows,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeyedStream,
+    MapStateDescriptor,
     PurgingTrigger,
     RuntimeContext,
     SlidingEventTimeWindows,
+    StateTtlConfig,
     StreamExecutionEnvironment,
     TumblingEventTimeWindows,
     ValueStateDescriptor,
@@ -89,12 +94,60 @@ class Latest(KeyedProcessFunction):
         yield from ()
 
 
+class LatestOfADay(Latest):
+    """One value state that expires."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        latest = ValueStateDescriptor("latest")
+        latest.enable_time_to_live(StateTtlConfig.new_builder(timedelta(days=1)).build())
+        self.latest = runtime_context.get_state(latest)
+
+
 class Alarm(KeyedProcessFunction):
     """One timer."""
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
         ctx.timer_service().register_event_time_timer(FAR)
         yield from ()
+
+
+class LatestOfBoth(KeyedCoProcessFunction):
+    """One value state for both inputs."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.latest = runtime_context.get_state(ValueStateDescriptor("latest"))
+
+    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> None:
+        self.latest.update(value.v)
+
+    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> None:
+        self.latest.update(-value.v)
+
+
+RULES = MapStateDescriptor("rules")
+
+
+class Ruled(BroadcastProcessFunction[Any, Any, Any]):
+    """One broadcast value per element."""
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        pass
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> None:
+        ctx.get_broadcast_state(RULES).put(value.k, value.v)
+
+
+class RuledByKey(KeyedBroadcastProcessFunction[Any, Any, Any, Any]):
+    """One value per key, and one broadcast value per element."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.latest = runtime_context.get_state(ValueStateDescriptor("latest"))
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        self.latest.update(value.v)
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> None:
+        ctx.get_broadcast_state(RULES).put(value.k, value.v)
 
 
 class Total(AggregateFunction):
@@ -111,6 +164,11 @@ class Total(AggregateFunction):
 
     def merge(self, acc_a: int, acc_b: int) -> int:
         return acc_a + acc_b
+
+
+def _same(record: Any) -> Any:
+    """Of a keyed stream one without keys."""
+    return record
 
 
 # --- windows --------------------------------------------------------------------------------------
@@ -155,11 +213,23 @@ STATES: dict[str, State] = {
     "top_n": State(lambda a: a.top_n(3, "v")),
     "deduplicate_first": State(lambda a: a.deduplicate("first")),
     "deduplicate_last": State(lambda a: a.deduplicate("last")),
+    "deduplicate_first_ttl": State(lambda a: a.deduplicate("first", ttl=timedelta(days=1))),
+    "deduplicate_last_ttl": State(lambda a: a.deduplicate("last", ttl=timedelta(days=1))),
     "over_rows": State(lambda a: a.over(rows=3, order="arrival").aggregate(total=sum_("v"))),
     "over_waiting": State(lambda a: a.over(rows=3).aggregate(total=sum_("v"))),
     "over_all": State(lambda a: a.over(order="arrival").aggregate(total=sum_("v"))),
     "row_state": State(lambda a: a.process(Latest()), numeric=False),
+    "row_state_ttl": State(lambda a: a.process(LatestOfADay()), numeric=False),
     "row_timers": State(lambda a: a.process(Alarm()), numeric=False),
+    "row_state_of_two": State(
+        lambda a, b: a.connect(b).process(LatestOfBoth()), (0, 1), numeric=False
+    ),
+    "broadcast_state": State(
+        lambda a, b: a.map(_same).connect(b.broadcast(RULES)).process(Ruled()), (1,), numeric=False
+    ),
+    "broadcast_state_by_key": State(
+        lambda a, b: a.connect(b.broadcast(RULES)).process(RuledByKey()), (0, 1), numeric=False
+    ),
     "row_reduce": State(lambda a: a.reduce(lambda one, other: other), numeric=False),
     "row_windows": State(lambda a: _tumbling(a).aggregate(Total()), numeric=False),
 }
@@ -174,8 +244,15 @@ STATELESS: dict[str, str] = {
     "ProcessSpec": "none but what the function keeps",
     "ExpressionSpec": "none",
     "MapBatchesSpec": "none",
+    "PassSpec": "none",
+    "ProjectSpec": "none",
+    "AsyncWaitSpec": "what is in flight",
+    "AsyncMapBatchesSpec": "what is in flight",
     "WatermarkSpec": "none",
     "EventTimeSpec": "none",
+    "CoProcessSpec": "none but what the function keeps",
+    "CoMapBatchesSpec": "none but what the function keeps",
+    "OneOrderSpec": "none",
     "LocalCombineSpec": "sent on before each barrier",
     "LookupJoinSpec": "a cache",
 }

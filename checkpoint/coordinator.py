@@ -7,6 +7,12 @@ One checkpoint at a time. A checkpoint passes through
                    |  decline, timeout, restart   |  store failed
                    +----------> aborted <---------+
 
+A savepoint is one whose files and manifest go to a folder of its own. It is taken in turn with the
+others, is not this job's (neither counted nor discarded by retention, never restored from), and
+its failure is nobody's but the one's who asked (`savepoints.py`). No task is told that a savepoint
+is complete: what sinks prepared for it is committed with the next checkpoint, which is the one
+that a failure goes back to. Behind the savepoint of a stop, that is the terminal one.
+
 A checkpoint that is being stored neither times out nor is aborted by a restart: its manifest may
 be published already, so only the host's answer says what became of it. Whoever restores must wait
 while `storing` is true, else it might pick the checkpoint before, and the sinks would have
@@ -27,7 +33,8 @@ from typing import Final, Literal
 
 from ..core.config import CheckpointConfig
 from ..core.errors import ConfigurationError, IllegalTransitionError
-from ..core.ids import CheckpointId, TaskId
+from ..core.ids import NO_CHECKPOINT, CheckpointId, TaskId
+from ..core.job_status import JobStatus
 from .coordinator_types import (
     Abort,
     Action,
@@ -35,14 +42,21 @@ from .coordinator_types import (
     CheckpointStatistics,
     Complete,
     Discard,
+    Drain,
     FailJob,
+    Forget,
+    GoBack,
+    Halted,
     PendingCheckpoint,
+    Saved,
     Say,
     Store,
     Trigger,
 )
 from .handles import SubtaskSnapshot
-from .retry import Causes, RetryPause
+from .retry import Causes
+from .savepoints import Answer, Savepoint, SavepointRequests
+from .schedule import Schedule
 
 MOST_NAMED: Final = 4
 """So many late tasks a message names."""
@@ -71,21 +85,15 @@ class CheckpointCoordinator:
             raise ConfigurationError(f"checkpoint interval must be > 0, is {config.interval}")
         self._tasks = frozenset(tasks)
         self._labels = labels or {}
-        self._interval_ms = (
-            None if config.interval is None else max(1, int(config.interval.total_seconds() * 1000))
-        )
+        self._schedule = Schedule(config.interval, config.min_pause)
         self._timeout_ms = int(config.timeout.total_seconds() * 1000)
-        self._pause_ms = int(config.min_pause.total_seconds() * 1000)
         self._tolerable = config.tolerable_failures
         self._retained = config.retained
+        self._retention = config.retention
         self._mode: Mode = "stopped"
         self._last_id = highest_id
         """Only grows; the next checkpoint takes the id after it."""
         self._pending: PendingCheckpoint | None = None
-        self._scheduled_ms: int | None = None
-        """When the next periodic checkpoint is due, before regarding the pause. None: never."""
-        self._pause_until_ms = 0
-        """No periodic checkpoint before this time."""
         self._manual_wanted = False
         self._completed: list[CheckpointId] = []
         """Kept, ascending; the last `retained` of them are complete."""
@@ -93,9 +101,9 @@ class CheckpointCoordinator:
         """Aborted or rejected ones, to be discarded (again) when the next one completes."""
         self._aborted: set[CheckpointId] = set()
         """Those of `_leftovers` of which no manifest was ever published."""
+        self._savepoints = SavepointRequests()
         self._consecutive_failures = 0
         """Failed since the last completed one or restart; at most `tolerable` while running."""
-        self._retry = RetryPause()
         self._causes = Causes()
         self._statistics = CheckpointStatistics()
 
@@ -109,6 +117,11 @@ class CheckpointCoordinator:
         return self._pending
 
     @property
+    def _base(self) -> CheckpointId:
+        """What tasks may build on: the newest that completed, not one that was restored from."""
+        return self._statistics.latest_completed or NO_CHECKPOINT
+
+    @property
     def newest_complete(self) -> CheckpointId:
         """The newest checkpoint known to have completed, 0 if none: sinks may have published all
         that it holds. Only grows."""
@@ -120,32 +133,63 @@ class CheckpointCoordinator:
 
     # --- life of the job ---------------------------------------------------------------------
 
-    def start(self, now_ms: int) -> None:
-        """Every task of a new attempt runs."""
+    def start(self, now_ms: int) -> Actions:
+        """Every task of a new attempt runs, and goes on with its work."""
         self._expect("start", self._mode == "stopped", "already started")
         self._mode = "running"
         self._consecutive_failures = 0
-        if self._interval_ms is not None:
-            self._scheduled_ms = now_ms + self._interval_ms
+        self._schedule.start(now_ms)
+        return tuple(self._savepoints.not_stopped("its last checkpoint could not be used"))
 
-    def on_job_restart(self) -> Actions:
-        """The attempt failed, or the job is being stopped: no task will acknowledge any more."""
+    def on_job_restart(self, why: str = "the job is being restarted or stopped") -> Actions:
+        """The attempt failed, or the job is being stopped: no task will acknowledge any more. A job
+        that was stopped with a savepoint ends all the same if its terminal checkpoint is complete,
+        or may become so."""
         actions: list[Action] = []
-        if self._pending is not None and not self._pending.storing:
-            self._give_up(actions, "the job is being restarted or stopped")
+        closing = self._mode in ("closed", "stopped")
+        if self._pending is not None:
+            closing |= self._pending.stopped and self._pending.storing
+            if not self._pending.storing:
+                saving = self._pending.savepoint is not None
+                self._give_up(actions, why if saving else "the job is being restarted or stopped")
         self._mode = "stopped"
-        self._scheduled_ms = None
+        self._schedule.stop()
         self._manual_wanted = False
+        self._savepoints.draining = False
+        actions += self._savepoints.fail(why)
+        if not closing:
+            actions += self._savepoints.not_stopped(why)
         return tuple(actions)
 
-    def on_job_end(self) -> Actions:
-        """The job is over and none of its tasks runs. What could not be restored from is kept:
-        somebody may want to look at it."""
-        actions = self.on_job_restart()
+    def on_job_end(self, status: JobStatus) -> Actions:
+        """The job is over with `status`, and none of its tasks runs. What could not be restored
+        from is kept: somebody may want to look at it; but nothing is if checkpoints do not outlive
+        such an end."""
+        finished = status is JobStatus.FINISHED
+        answers = self._savepoints.stopped() if finished else ()
+        actions = (*answers, *self.on_job_restart(f"the job is {status.value}"))
+        actions = (*actions, *self._savepoints.not_stopped(f"it is {status.value}"))
+        if self._pending is not None and self._pending.savepoint is not None:
+            why = f"the job is {status.value}, and whether the savepoint is complete is not known"
+            actions = (*actions, Answer(self._pending.savepoint.request, error=why))
+        actions = (*actions, *self._savepoints.sweep())
+        if self._retention.removes(status):
+            return (*actions, *self._remove_all(actions))
         discards = [Discard(c) for c in sorted(self._aborted) if Discard(c) not in actions]
         self._leftovers = [c for c in self._leftovers if c not in self._aborted]
         self._aborted.clear()
         return (*actions, *discards)
+
+    def _remove_all(self, done: Actions) -> Actions:
+        """The oldest first: if this is interrupted, the newest is what is left. One that is being
+        stored is removed behind that. Of a checkpoint that is not this job's, as the one it started
+        from may be, its storage has nothing."""
+        storing = [] if self._pending is None else [self._pending.checkpoint_id]
+        mine = sorted({*self._completed, *self._leftovers, *storing})
+        for known in (self._completed, self._leftovers, self._aborted):
+            known.clear()
+        discards = [Discard(c) for c in mine if Discard(c) not in done]
+        return (*discards, Forget())
 
     def on_restored(
         self, checkpoint_id: CheckpointId | None, stored: Iterable[CheckpointId], highest_id: int
@@ -184,7 +228,7 @@ class CheckpointCoordinator:
         if kind == "manual":
             self._manual_wanted = True
         else:
-            self._scheduled_ms = now_ms
+            self._schedule.now(now_ms)
         actions: list[Action] = []
         self._trigger_due(actions, now_ms)
         return tuple(actions)
@@ -198,10 +242,25 @@ class CheckpointCoordinator:
         """
         self._expect("trigger_terminal", self._mode == "running", f"mode is {self._mode}")
         self._mode = "terminal"
-        self._scheduled_ms = None
+        self._schedule.stop()
         self._manual_wanted = False
-        self._pause_until_ms = now_ms
+        self._schedule.without_pause(now_ms)
         actions: list[Action] = []
+        self._trigger_due(actions, now_ms)
+        return tuple(actions)
+
+    def request_savepoint(self, savepoint: Savepoint, now_ms: int) -> Actions:
+        """Take it now, or as soon as what is pending is over; one that drains the job when all
+        tasks have come to their end. There is an Answer for it some time.
+
+        While the job is drained nothing else is taken: windows fire before their time, and if the
+        savepoint fails the job goes back to where they had not."""
+        if self._mode != "running":
+            return (
+                Answer(savepoint.request, error="no savepoint was taken: the job is finishing"),
+            )
+        actions: list[Action] = []
+        self._savepoints.add(savepoint)
         self._trigger_due(actions, now_ms)
         return tuple(actions)
 
@@ -243,8 +302,10 @@ class CheckpointCoordinator:
         """The host published the manifest: the checkpoint is complete, whatever happens next."""
         pending = self._stored("on_stored", checkpoint_id)
         self._pending = None
+        if pending.savepoint is not None:
+            return self._on_saved(pending, pending.savepoint, now_ms)
         self._consecutive_failures = 0
-        self._retry.on_success()
+        self._schedule.completed(now_ms)
         self._causes.forget()
         self._completed.append(checkpoint_id)
         self._statistics = self._statistics.completed_one(pending, now_ms)
@@ -252,11 +313,29 @@ class CheckpointCoordinator:
         while len(self._completed) > self._retained:
             actions.append(Discard(self._completed.pop(0)))
         actions += [Discard(left) for left in self._leftovers]
+        actions += self._savepoints.sweep()
         self._leftovers.clear()
         self._aborted.clear()
         if pending.terminal and self._mode == "terminal":
             self._mode = "closed"
-        self._pause_until_ms = max(self._pause_until_ms, now_ms + self._pause_ms)
+        self._trigger_due(actions, now_ms, after_success=True)
+        return tuple(actions)
+
+    def _on_saved(self, pending: PendingCheckpoint, savepoint: Savepoint, now_ms: int) -> Actions:
+        self._statistics = self._statistics.completed_one(pending, now_ms)
+        if self._mode == "stopped":
+            return (Saved(), self._savepoints.late(savepoint, "its attempt failed meanwhile"))
+        actions: list[Action] = [Saved()]
+        if savepoint.stop is None:
+            actions.append(Answer(savepoint.request, path=savepoint.location))
+            self._schedule.over(now_ms)
+        else:
+            self._savepoints.stopping = savepoint
+            actions += [*self._savepoints.fail("the job is stopped by another"), Halted()]
+            self._mode = "terminal"
+            self._schedule.stop()
+            self._manual_wanted = False
+            self._schedule.without_pause(now_ms)
         self._trigger_due(actions, now_ms, after_success=True)
         return tuple(actions)
 
@@ -267,6 +346,7 @@ class CheckpointCoordinator:
         reason = f"the manifest could not be stored: {why}"
         if self._mode == "stopped":
             self._give_up(actions, reason)
+            actions += self._savepoints.not_stopped("its terminal checkpoint could not be stored")
         else:
             self._failed(actions, reason, now_ms)
         self._trigger_due(actions, now_ms)
@@ -279,9 +359,9 @@ class CheckpointCoordinator:
         if self._pending is not None:
             return None if self._pending.storing else self._deadline(self._pending)
         if self._mode == "terminal":
-            return self._pause_until_ms
-        if self._mode == "running" and self._scheduled_ms is not None:
-            return max(self._scheduled_ms, self._pause_until_ms)
+            return self._schedule.pause_ends_ms
+        if self._mode == "running" and not self._savepoints.draining:
+            return self._schedule.next_ms()
         return None
 
     def validate(self) -> None:
@@ -291,7 +371,7 @@ class CheckpointCoordinator:
         assert not set(self._completed) & set(self._leftovers)
         assert self._aborted <= set(self._leftovers)
         if self._mode != "running":
-            assert self._scheduled_ms is None
+            assert not self._schedule.periodic
             assert not self._manual_wanted
         pending = self._pending
         if pending is None:
@@ -304,34 +384,55 @@ class CheckpointCoordinator:
     # --- inside ------------------------------------------------------------------------------
 
     def _trigger_due(self, actions: list[Action], now_ms: int, after_success: bool = False) -> None:
-        if self._pending is not None or any(isinstance(a, FailJob) for a in actions):
+        if self._pending is not None or any(isinstance(a, FailJob | GoBack) for a in actions):
             return
+        if self._mode == "running" and self._savepoints.draining:
+            return
+        if self._mode in ("running", "terminal") and self._savepoints.stopping is None:
+            if self._mode == "running" and self._savepoints.drain():
+                actions.append(Drain())
+                return
+            savepoint = self._savepoints.next()
+            if savepoint is not None:
+                self._begin(actions, now_ms, terminal=False, savepoint=savepoint)
+                return
         if self._mode == "terminal":
-            if after_success or self._pause_until_ms <= now_ms:
+            if after_success or not self._schedule.paused(now_ms):
                 self._begin(actions, now_ms, terminal=True)
-        elif self._mode == "running" and (self._manual_wanted or self._periodic_due(now_ms)):
+        elif self._mode == "running" and (self._manual_wanted or self._schedule.due(now_ms)):
             self._begin(actions, now_ms, terminal=False)
 
-    def _periodic_due(self, now_ms: int) -> bool:
-        due = self._scheduled_ms
-        return due is not None and max(due, self._pause_until_ms) <= now_ms
-
-    def _begin(self, actions: list[Action], now_ms: int, terminal: bool) -> None:
+    def _begin(
+        self,
+        actions: list[Action],
+        now_ms: int,
+        terminal: bool,
+        savepoint: Savepoint | None = None,
+    ) -> None:
         self._last_id += 1
         checkpoint_id = CheckpointId(self._last_id)
-        self._pending = PendingCheckpoint(checkpoint_id, now_ms, terminal)
-        self._manual_wanted = False
-        if self._scheduled_ms is not None and self._interval_ms is not None:
-            self._scheduled_ms = now_ms + self._interval_ms
-        self._statistics = self._statistics.triggered_one(checkpoint_id)
-        actions.append(Trigger(checkpoint_id, now_ms, terminal))
+        stopped = terminal and self._savepoints.stopping is not None
+        self._pending = PendingCheckpoint(
+            checkpoint_id, now_ms, terminal, savepoint=savepoint, stopped=stopped
+        )
+        if savepoint is None:
+            self._manual_wanted = False
+            self._schedule.begun(now_ms)
+        self._statistics = self._statistics.triggered_one(self._pending)
+        actions.append(Trigger(checkpoint_id, now_ms, terminal, self._base, savepoint, stopped))
 
     def _failed(self, actions: list[Action], reason: str, now_ms: int) -> None:
-        """The pending checkpoint failed by itself: counts against the tolerable failures."""
+        """The pending checkpoint failed by itself: counts against the tolerable failures, unless it
+        is a savepoint."""
+        assert self._pending is not None
+        saving = self._pending.savepoint
         checkpoint_id = self._give_up(actions, reason)
+        if saving is not None:
+            if saving.stop == "drain":
+                actions.append(GoBack(f"the job goes on, as its savepoint failed: {reason}"))
+            return
         self._consecutive_failures += 1
-        pause_ms = max(self._pause_ms, self._retry.on_failure())
-        self._pause_until_ms = max(self._pause_until_ms, now_ms + pause_ms)
+        self._schedule.failed(now_ms)
         in_a_row = self._consecutive_failures
         count = f"{in_a_row} in a row, " if in_a_row > 1 else ""
         text = f"checkpoint {checkpoint_id} failed: {reason}"
@@ -345,8 +446,12 @@ class CheckpointCoordinator:
 
     def _give_up(self, actions: list[Action], reason: str) -> CheckpointId:
         assert self._pending is not None
-        checkpoint_id = self._pending.checkpoint_id
+        checkpoint_id, savepoint = self._pending.checkpoint_id, self._pending.savepoint
         self._pending = None
+        if savepoint is not None:
+            self._statistics = self._statistics.savepoint_failed()
+            actions += [Abort(checkpoint_id, reason), *self._savepoints.dropped(savepoint, reason)]
+            return checkpoint_id
         self._leftovers.append(checkpoint_id)
         self._aborted.add(checkpoint_id)
         self._statistics = self._statistics.failed_one(f"checkpoint {checkpoint_id}: {reason}")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ..core.ids import CheckpointId, TaskId
+from ..core.ids import NO_CHECKPOINT, CheckpointId, TaskId
 from .handles import SubtaskSnapshot
+from .savepoints import Answer as Answer
+from .savepoints import DiscardSavepoint as DiscardSavepoint
+from .savepoints import Savepoint
 
 
 @dataclass
 class PendingCheckpoint:
     """A checkpoint on its way. `told`: the sources have been; `storing` from the last
-    acknowledgement on."""
+    acknowledgement on. `savepoint`: what it is taken for, None for one of the job's own.
+    `stopped`: the terminal one behind a savepoint that stopped the job."""
 
     checkpoint_id: CheckpointId
     timestamp_ms: int
@@ -19,6 +23,8 @@ class PendingCheckpoint:
     acknowledged: dict[TaskId, SubtaskSnapshot] = field(default_factory=dict)
     told: bool = False
     storing: bool = False
+    savepoint: Savepoint | None = None
+    stopped: bool = False
 
     @property
     def size(self) -> int:
@@ -28,11 +34,15 @@ class PendingCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Snapshot the enumerators and tell all source tasks."""
+    """Snapshot the enumerators and tell all source tasks. `base`: the newest complete checkpoint,
+    0 for none."""
 
     checkpoint_id: CheckpointId
     timestamp_ms: int
     terminal: bool
+    base: CheckpointId = NO_CHECKPOINT
+    savepoint: Savepoint | None = None
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,11 @@ class Discard:
 
 
 @dataclass(frozen=True, slots=True)
+class Forget:
+    """All checkpoints of the job are discarded: remove what held them, if it is empty."""
+
+
+@dataclass(frozen=True, slots=True)
 class FailJob:
     """More checkpoints failed in a row than are tolerable."""
 
@@ -79,7 +94,46 @@ class Say:
     message: str
 
 
-Action = Trigger | Store | Complete | Abort | Discard | FailJob | Say
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Tell all source tasks to end; a savepoint is taken once all tasks have drained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The pending savepoint is stored. No task is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Halted:
+    """The savepoint of a stop is stored, and no task emits anything more: the terminal checkpoint
+    follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoBack:
+    """The sources have ended for a savepoint that failed: the job restarts from its last checkpoint
+    and goes on, whatever its restart strategy."""
+
+    reason: str
+
+
+Action = (
+    Trigger
+    | Store
+    | Complete
+    | Abort
+    | Discard
+    | DiscardSavepoint
+    | Answer
+    | Drain
+    | Saved
+    | Halted
+    | GoBack
+    | Forget
+    | FailJob
+    | Say
+)
 Actions = tuple[Action, ...]
 
 
@@ -88,6 +142,7 @@ class CheckpointStatistics:
     """Figures since the job was created. Durations: ms from trigger to completion; sizes: bytes.
 
     `failed` counts all that were triggered and will never complete, also those a restart ended.
+    Savepoints count as such only, but for `in_progress`.
     """
 
     triggered: int = 0
@@ -99,11 +154,16 @@ class CheckpointStatistics:
     last_duration_ms: int | None = None
     last_size: int | None = None
     last_failure: str | None = None
+    savepoints: int = 0
+    savepoints_failed: int = 0
 
-    def triggered_one(self, checkpoint_id: CheckpointId) -> CheckpointStatistics:
-        return replace(self, triggered=self.triggered + 1, in_progress=checkpoint_id)
+    def triggered_one(self, checkpoint: PendingCheckpoint) -> CheckpointStatistics:
+        count = self.triggered + (checkpoint.savepoint is None)
+        return replace(self, triggered=count, in_progress=checkpoint.checkpoint_id)
 
     def completed_one(self, checkpoint: PendingCheckpoint, now_ms: int) -> CheckpointStatistics:
+        if checkpoint.savepoint is not None:
+            return replace(self, savepoints=self.savepoints + 1, in_progress=None)
         return replace(
             self,
             completed=self.completed + 1,
@@ -115,6 +175,9 @@ class CheckpointStatistics:
 
     def failed_one(self, reason: str) -> CheckpointStatistics:
         return replace(self, failed=self.failed + 1, in_progress=None, last_failure=reason)
+
+    def savepoint_failed(self) -> CheckpointStatistics:
+        return replace(self, savepoints_failed=self.savepoints_failed + 1, in_progress=None)
 
     def restored(self, checkpoint_id: CheckpointId | None) -> CheckpointStatistics:
         return replace(self, restored_from=checkpoint_id)

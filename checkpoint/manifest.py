@@ -17,23 +17,32 @@ from ..core.errors import CheckpointFormatError, CorruptCheckpointError
 from ..core.ids import CheckpointId, OperatorId
 from . import manifest_json
 from .handles import FileHandle, OperatorSnapshot, SubtaskSnapshot
+from .names import shared_by
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 5
+"""3: files that checkpoints share, and layers of state. 4: files of local databases. 5: files that
+hold several small ones."""
+
+READ_VERSIONS: Final = (2, 3, 4, 5)
 
 
 @dataclass(frozen=True)
 class OperatorShape:
-    """How an operator was run when the checkpoint was taken."""
+    """How an operator was run when the checkpoint was taken. `uid`: for people and tools to name it
+    by; what it is matched by is its id."""
 
     operator: OperatorId
     name: str
     parallelism: int
     max_parallelism: int
+    uid: str | None = None
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A complete checkpoint. `enumerators`: pickled state of each source's enumerator."""
+    """A complete checkpoint. `enumerators`: pickled state of each source's enumerator.
+    `savepoint`: it belongs to whoever asked for it, not to the job. `stopped`: nothing was to come
+    behind it, though the sources had more: the job ends with it, as with a `terminal` one."""
 
     job_id: str
     job_name: str
@@ -43,6 +52,8 @@ class Manifest:
     subtasks: tuple[SubtaskSnapshot, ...]
     enumerators: Mapping[OperatorId, bytes] = field(default_factory=dict)
     terminal: bool = False
+    savepoint: bool = False
+    stopped: bool = False
 
     def shape(self, operator: OperatorId) -> OperatorShape | None:
         return next((s for s in self.operators if s.operator == operator), None)
@@ -61,14 +72,24 @@ class Manifest:
         """Every data file."""
         for subtask in self.subtasks:
             for snapshot in subtask.operators:
-                yield from (keyed.file for keyed in snapshot.keyed)
-                if snapshot.operator_state is not None:
-                    yield snapshot.operator_state.file
+                yield from snapshot.files
 
     @property
     def size(self) -> int:
         """Bytes of all data files."""
         return sum(handle.size for handle in self.files())
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """Names of the shared files that it needs."""
+        return frozenset(handle.path for handle in self.files() if handle.shared)
+
+    @property
+    def new_size(self) -> int:
+        """Bytes of the data files that this checkpoint wrote itself."""
+        mine = self.checkpoint_id
+        files = (f for f in self.files() if not f.shared or shared_by(f.path) == mine)
+        return sum(handle.size for handle in files)
 
 
 def unmatched(manifest: Manifest, operators: Iterable[OperatorId]) -> list[OperatorId]:
@@ -77,13 +98,18 @@ def unmatched(manifest: Manifest, operators: Iterable[OperatorId]) -> list[Opera
     Restoring without them loses their state: the caller raises StateError unless that is allowed.
     """
     known = set(operators)
-    stateful = {
+    return [operator for operator in stateful(manifest) if operator not in known]
+
+
+def stateful(manifest: Manifest) -> list[OperatorId]:
+    """Operators that the checkpoint holds state of, in order of their ids."""
+    with_files = {
         snapshot.operator
         for subtask in manifest.subtasks
         for snapshot in subtask.operators
-        if snapshot.keyed or snapshot.operator_state is not None
+        if snapshot.keyed or snapshot.database or snapshot.operator_state is not None
     }
-    return sorted((stateful | set(manifest.enumerators)) - known)
+    return sorted(with_files | set(manifest.enumerators))
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -94,12 +120,15 @@ def encode(manifest: Manifest) -> bytes:
         "checkpoint_id": manifest.checkpoint_id,
         "timestamp_ms": manifest.timestamp_ms,
         "terminal": manifest.terminal,
+        "savepoint": manifest.savepoint,
+        "stopped": manifest.stopped,
         "operators": [
             {
                 "operator": shape.operator,
                 "name": shape.name,
                 "parallelism": shape.parallelism,
                 "max_parallelism": shape.max_parallelism,
+                **({} if shape.uid is None else {"uid": shape.uid}),
             }
             for shape in manifest.operators
         ],
@@ -124,10 +153,11 @@ def decode(data: bytes, where: str) -> Manifest:
         ) from error
     reader = manifest_json.Reader(document, where)
     version = reader.integer("format")
-    if version != FORMAT_VERSION:
+    if version not in READ_VERSIONS:
         raise CheckpointFormatError(
-            f"{where}: written in checkpoint format {version}, this strom reads format "
-            f"{FORMAT_VERSION}: go on with the version of strom that wrote it, or start anew"
+            f"{where}: written in checkpoint format {version}, this strom reads formats "
+            f"{READ_VERSIONS[0]} to {READ_VERSIONS[-1]}: go on with the version of strom that "
+            "wrote it, or start anew"
         )
     expected, body = reader.text("checksum"), reader.record("body")
     found = _checksum(body.value)
@@ -151,6 +181,8 @@ def _from_body(body: manifest_json.Reader) -> Manifest:
             for operator, text in body.texts("enumerators").items()
         },
         terminal=body.flag("terminal"),
+        savepoint=body.flag("savepoint", default=False),
+        stopped=body.flag("stopped", default=False),
     )
 
 
@@ -160,6 +192,7 @@ def _shape(reader: manifest_json.Reader) -> OperatorShape:
         reader.text("name"),
         reader.integer("parallelism"),
         reader.integer("max_parallelism"),
+        reader.text("uid") if "uid" in reader.value else None,
     )
 
 

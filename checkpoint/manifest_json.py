@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any, NoReturn, TypeVar
+import re
+from typing import Any, NoReturn, TypeVar, cast, get_args
 
 from ..core.errors import CorruptCheckpointError
 from ..core.ids import OperatorId, TaskId, VertexId
-from .handles import FileHandle, KeyedHandle, OperatorHandle, OperatorSnapshot, SubtaskSnapshot
+from ..state.increments import Layer
+from ..state.stored_files import StoredState
+from .handles import (
+    DatabaseHandle,
+    FileHandle,
+    KeyedHandle,
+    OperatorHandle,
+    OperatorSnapshot,
+    SubtaskSnapshot,
+)
 from .names import check_handle_path
 
 T = TypeVar("T")
+
+_LOCAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PREFIX = re.compile(r"[0-9a-f]{4}")
 
 Json = dict[str, Any]
 
@@ -34,7 +47,10 @@ class Reader:
     def integer(self, name: str) -> int:
         return self._get(name, int)
 
-    def flag(self, name: str) -> bool:
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        """`default`: of a field that may be absent."""
+        if default is not None and name not in self.value:
+            return default
         return self._get(name, bool)
 
     def items(self, name: str) -> list[Any]:
@@ -102,6 +118,7 @@ def _operator_to_json(snapshot: OperatorSnapshot) -> Json:
         "operator": snapshot.operator,
         "keyed": [_keyed_to_json(keyed) for keyed in snapshot.keyed],
         "operator_state": None if state is None else _file_to_json(state.file),
+        **({} if snapshot.database is None else {"database": _database_to_json(snapshot.database)}),
     }
 
 
@@ -111,6 +128,49 @@ def _operator(reader: Reader) -> OperatorSnapshot:
         OperatorId(reader.text("operator")),
         tuple(_keyed(keyed) for keyed in reader.records("keyed")),
         None if state is None else OperatorHandle(_file(state)),
+        _database(reader.record("database")) if "database" in reader.value else None,
+    )
+
+
+def _database_to_json(handle: DatabaseHandle) -> Json:
+    return {
+        "files": [{"name": name, **_file_to_json(file)} for name, file in handle.files],
+        "states": [
+            {
+                "name": state.name,
+                "kind": state.kind,
+                "prefix": state.prefix.hex(),
+                "layout": state.layout,
+            }
+            for state in handle.states
+        ],
+        "hidden": None if handle.hidden is None else _file_to_json(handle.hidden),
+    }
+
+
+def _database(reader: Reader) -> DatabaseHandle:
+    hidden = reader.record_or_none("hidden")
+    return DatabaseHandle(
+        tuple((_local_name(one), _file(one)) for one in reader.records("files")),
+        tuple(_stored_state(one) for one in reader.records("states")),
+        None if hidden is None else _file(hidden),
+    )
+
+
+def _local_name(reader: Reader) -> str:
+    """What a file is called in a folder that is made for it: nothing that leads out of it."""
+    name = reader.text("name")
+    if _LOCAL.fullmatch(name) is None:
+        reader.fail(f"{name!r} is no name of a database's file")
+    return name
+
+
+def _stored_state(reader: Reader) -> StoredState:
+    prefix = reader.text("prefix")
+    if _PREFIX.fullmatch(prefix) is None:
+        reader.fail(f"{prefix!r} is no prefix of a state: 4 hex digits")
+    return StoredState(
+        reader.text("name"), reader.text("kind"), bytes.fromhex(prefix), reader.texts("layout")
     )
 
 
@@ -121,6 +181,7 @@ def _keyed_to_json(handle: KeyedHandle) -> Json:
         "file": _file_to_json(handle.file),
         "groups": [list(group) for group in handle.groups],
         "metadata": handle.metadata,
+        "layer": handle.layer,
     }
 
 
@@ -136,7 +197,17 @@ def _keyed(reader: Reader) -> KeyedHandle:
         _file(reader.record("file")),
         tuple(groups),
         dict(reader.texts("metadata")),
+        _layer(reader),
     )
+
+
+def _layer(reader: Reader) -> Layer:
+    """Format 2 knows no layers."""
+    found = reader.text("layer") if "layer" in reader.value else "whole"
+    for layer in get_args(Layer):
+        if layer == found:
+            return cast(Layer, layer)
+    reader.fail(f"unknown layer '{found}'")
 
 
 def _file_to_json(handle: FileHandle) -> Json:
@@ -146,14 +217,22 @@ def _file_to_json(handle: FileHandle) -> Json:
         "size": handle.size,
         "checksum": handle.checksum,
         **({} if inline is None else {"inline": bytes_to_json(inline)}),
+        **({"shared": True} if handle.shared else {}),
+        **({} if handle.offset is None else {"offset": handle.offset}),
     }
 
 
 def _file(reader: Reader) -> FileHandle:
     inline = reader.text("inline") if "inline" in reader.value else None
+    shared = "shared" in reader.value and reader.flag("shared")
+    offset = reader.integer("offset") if "offset" in reader.value else None
+    if offset is not None and offset < 0:
+        reader.fail(f"a file's part cannot begin at {offset}")
     return FileHandle(
-        check_handle_path(reader.text("path"), reader.where),
+        check_handle_path(reader.text("path"), reader.where, shared),
         reader.integer("size"),
         reader.text("checksum"),
         None if inline is None else bytes_from_json(inline, reader.where),
+        shared,
+        offset,
     )

@@ -7,24 +7,37 @@ and files without any of its groups are not read. Any Arrow tool can open the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from ..core.arrays import numpy_of
-from ..core.errors import CheckpointError, CorruptCheckpointError, StateError
+from ..core.errors import CorruptCheckpointError, StateError
 from ..core.ids import CheckpointId, KeyGroupRange, OperatorId, TaskId
 from ..state.backend import KEY_GROUP, KeyedSnapshot, OperatorStateTable, StateTable
+from ..state.increments import EVERY_GROUP
 from ..state.key_groups import range_for
 from ..state.operator_state import OperatorStateSnapshot, redistribute
+from .cancellation import Cancellation
+from .databases import DatabaseUpload, read_database
+from .downloads import Downloads
 from .handles import FileHandle, KeyedHandle, OperatorHandle, OperatorSnapshot, SubtaskSnapshot
+from .increments import Files, Layers
+from .ipc_files import FilesFrom
+from .ipc_files import from_ipc_file as from_ipc_file
+from .ipc_files import to_ipc_file as to_ipc_file
+from .layers import flattened
 from .manifest import Manifest
 from .names import safe_name
 from .storage import CheckpointStorage
+from .transfers import INLINE, Pending, Transfers
+from .uploads import Uploads
 
-Write = Callable[[str, pa.Table], FileHandle]
-"""Makes a table a file of the checkpoint, by its name."""
+Write = Callable[..., Pending[FileHandle]]
+"""Begins to make a table a file of the checkpoint, by its name; one that others may use, if
+`shared`."""
 
 Part = tuple[OperatorId, KeyedSnapshot | None, OperatorStateSnapshot | None]
 
@@ -39,33 +52,54 @@ def write_subtask(
     checkpoint_id: CheckpointId,
     task: TaskId,
     parts: Sequence[Part],
-    stopped: Callable[[], bool] = lambda: False,
+    cancellation: Cancellation | None = None,
+    layers: Mapping[OperatorId, Layers] | None = None,
+    transfers: Transfers = INLINE,
+    files: Mapping[OperatorId, Files] | None = None,
 ) -> SubtaskSnapshot:
     """The asynchronous part of a task's snapshot; runs beside the task's thread.
 
     parts: every operator of the task with its synchronous snapshots. States without rows or items
-    leave no file. Raises CheckpointError when the storage fails or the task has been `stopped`
-    (then nobody wants its files), StateError for a table that is not sorted by key group, and
-    whatever deferred functions of the snapshots raise.
+    leave no file. `layers`: what the snapshots continue, `files`: those of local databases that
+    are there already (`increments`). `transfers`: where files are written, while the next ones are
+    encoded. Raises CheckpointError when the storage fails, UnwantedError (one, too) soon after
+    `cancellation` was cancelled, StateError for a table that is not sorted by key group, and
+    whatever deferred functions of the snapshots raise; no file is left then.
     """
-
-    def write(name: str, data: pa.Table) -> FileHandle:
-        file = to_ipc_file(data)
-        if stopped():
-            raise CheckpointError(f"task {task} was stopped before it wrote '{name}'")
-        return storage.write_file(checkpoint_id, name, file)
-
-    return SubtaskSnapshot(
-        task,
-        tuple(
-            OperatorSnapshot(
-                operator,
-                _write_keyed(write, task, operator, keyed),
-                _write_operator_state(write, task, operator, state),
+    wanted = cancellation or Cancellation()
+    databases = [
+        keyed.database for _, keyed, _ in parts if keyed is not None and keyed.database is not None
+    ]
+    try:
+        for database in databases:
+            database.hold()
+        packs = f"{safe_name(parts[0][0])}-{task.subtask}" if parts else None
+        with Uploads(storage, checkpoint_id, transfers, wanted, packs) as uploads:
+            begun = [
+                (
+                    operator,
+                    _continued(keyed, (layers or {}).get(operator, {})),
+                    _write_database(uploads, task, operator, keyed, files or {}),
+                    _write_keyed(uploads.table, task, operator, keyed),
+                    _write_operator_state(uploads.table, task, operator, state),
+                )
+                for operator, keyed, state in parts
+            ]
+            return SubtaskSnapshot(
+                task,
+                tuple(
+                    OperatorSnapshot(
+                        operator,
+                        (*continued, *(make(file=file.result()) for make, file in keyed)),
+                        None if state is None else OperatorHandle(state.result()),
+                        None if stored is None else stored.handle(),
+                    )
+                    for operator, continued, stored, keyed, state in begun
+                ),
             )
-            for operator, keyed, state in parts
-        ),
-    )
+    finally:
+        for database in databases:
+            database.remove()
 
 
 def read_operator(
@@ -75,27 +109,36 @@ def read_operator(
     subtask: int,
     parallelism: int,
     max_parallelism: int,
+    transfers: Transfers = INLINE,
+    inherits: bool = False,
 ) -> tuple[list[StateTable], list[OperatorStateTable]]:
     """What `subtask` of `parallelism` starts from: the rows of its key groups, its share of the
     operator state. Both empty if the checkpoint does not know the operator.
 
     Tables of one name come from several former subtasks, in order of their index. Raises StateError
     when keyed state was taken at another max parallelism, CorruptCheckpointError for bad files.
+    inherits: the files of the local database are taken over (`databases.inherited`), and not read
+    here.
     """
     snapshots = manifest.snapshots(operator)
-    keyed = [handle for snapshot in snapshots for handle in snapshot.keyed]
-    if keyed:
+    if any(snapshot.keyed or snapshot.database for snapshot in snapshots):
         _check_max_parallelism(manifest, operator, max_parallelism)
     groups = range_for(subtask, parallelism, max_parallelism)
-    tables = []
-    for handle in keyed:
-        rows = rows_of(handle, groups)
-        if rows is not None:
-            tables.append(_read_keyed(storage, manifest.checkpoint_id, handle, *rows))
-    former = [
-        _read_operator_state(storage, manifest.checkpoint_id, snapshot.operator_state)
-        for snapshot in snapshots
-    ]
+    with Downloads(storage.read_file, manifest.checkpoint_id, transfers) as files:
+        keyed = [handle for snapshot in snapshots for handle in snapshot.keyed]
+        files.want(handle.file for handle in keyed if _parts_of(handle, groups))
+        files.want(s.operator_state.file for s in snapshots if s.operator_state is not None)
+        tables = []
+        for snapshot in snapshots:
+            if snapshot.database is not None and not inherits:
+                tables += read_database(
+                    storage, manifest.checkpoint_id, snapshot.database, groups, max_parallelism
+                )
+            tables += _read_state(files, manifest.checkpoint_id, snapshot.keyed, groups)
+        former = [
+            _read_operator_state(files, manifest.checkpoint_id, snapshot.operator_state)
+            for snapshot in snapshots
+        ]
     return tables, redistribute(former, parallelism)[subtask] if any(former) else []
 
 
@@ -119,6 +162,29 @@ def group_offsets(data: pa.Table) -> tuple[tuple[int, int, int], ...]:
     return tuple(zip(groups[first].tolist(), first.tolist(), rows.tolist(), strict=True))
 
 
+def _read_state(
+    storage: FilesFrom,
+    checkpoint_id: CheckpointId,
+    handles: Sequence[KeyedHandle],
+    groups: KeyGroupRange,
+) -> list[StateTable]:
+    """The rows in `groups` of the states of one former subtask, as whole tables."""
+    layers: dict[str, list[StateTable]] = {}
+    for handle in handles:
+        parts = _parts_of(handle, groups)
+        if parts:
+            table = _read_keyed(storage, checkpoint_id, handle, parts)
+            layers.setdefault(handle.name, []).append(table)
+    return [table for found in layers.values() for table in flattened(found)]
+
+
+def _parts_of(handle: KeyedHandle, groups: KeyGroupRange) -> list[tuple[int, int]]:
+    """First row and number of rows of what a subtask with these groups needs."""
+    everyone = [(first, rows) for group, first, rows in handle.groups if group == EVERY_GROUP]
+    mine = rows_of(handle, groups)
+    return [*everyone, *([] if mine is None else [mine])]
+
+
 def rows_of(handle: KeyedHandle, groups: KeyGroupRange) -> tuple[int, int] | None:
     """First row and number of rows of the key groups in `groups`, None if there are none."""
     inside = [(first, first + rows) for group, first, rows in handle.groups if group in groups]
@@ -127,10 +193,31 @@ def rows_of(handle: KeyedHandle, groups: KeyGroupRange) -> tuple[int, int] | Non
     return inside[0][0], inside[-1][1] - inside[0][0]
 
 
+def _continued(snapshot: KeyedSnapshot | None, layers: Layers) -> tuple[KeyedHandle, ...]:
+    """The files of earlier checkpoints that belong to this one."""
+    names = () if snapshot is None else sorted(snapshot.continued)
+    return tuple(layer for name in names for layer in layers.get(name, ()))
+
+
+def _write_database(
+    uploads: Uploads,
+    task: TaskId,
+    operator: OperatorId,
+    snapshot: KeyedSnapshot | None,
+    files: Mapping[OperatorId, Files],
+) -> DatabaseUpload | None:
+    """Begin to write the files of the operator's local database, if it has one."""
+    if snapshot is None or snapshot.database is None:
+        return None
+    name = f"{safe_name(operator)}-{task.subtask}"
+    return DatabaseUpload(uploads, name, snapshot.database, files.get(operator, {}))
+
+
 def _write_keyed(
     write: Write, task: TaskId, operator: OperatorId, snapshot: KeyedSnapshot | None
-) -> tuple[KeyedHandle, ...]:
-    handles = []
+) -> list[tuple[Callable[..., KeyedHandle], Pending[FileHandle]]]:
+    """Begin to write all tables; what makes the handles, given their files."""
+    begun: list[tuple[Callable[..., KeyedHandle], Pending[FileHandle]]] = []
     for index, table in enumerate(() if snapshot is None else snapshot.tables()):
         if table.data.num_rows == 0:
             continue
@@ -141,14 +228,21 @@ def _write_keyed(
                 f"operator '{operator}', subtask {task.subtask}, state '{table.name}': {error}"
             ) from error
         name = f"{safe_name(operator)}-{task.subtask}-{index}.arrow"
-        file = write(name, table.data)
-        handles.append(KeyedHandle(table.name, table.kind, file, groups, dict(table.metadata)))
-    return tuple(handles)
+        make = partial(
+            KeyedHandle,
+            table.name,
+            table.kind,
+            groups=groups,
+            metadata=dict(table.metadata),
+            layer=table.layer,
+        )
+        begun.append((make, write(name, table.data, table.layer != "whole")))
+    return begun
 
 
 def _write_operator_state(
     write: Write, task: TaskId, operator: OperatorId, snapshot: OperatorStateSnapshot | None
-) -> OperatorHandle | None:
+) -> Pending[FileHandle] | None:
     tables = [] if snapshot is None else snapshot.tables()
     rows = [(table.name, table.mode, item) for table in tables for item in table.items]
     if not rows:
@@ -156,27 +250,29 @@ def _write_operator_state(
     columns = [list(column) for column in zip(*rows, strict=True)]
     data = pa.table(columns, schema=_OPERATOR_STATE)
     name = f"{safe_name(operator)}-{task.subtask}-operator.arrow"
-    return OperatorHandle(write(name, data))
+    return write(name, data)
 
 
 def _read_keyed(
-    storage: CheckpointStorage,
+    storage: FilesFrom,
     checkpoint_id: CheckpointId,
     handle: KeyedHandle,
-    first: int,
-    rows: int,
+    parts: Sequence[tuple[int, int]],
 ) -> StateTable:
+    """`parts`: first row and number of rows of each."""
     data = from_ipc_file(storage, checkpoint_id, handle.file)
-    if first < 0 or rows < 0 or first + rows > data.num_rows:
-        raise CorruptCheckpointError(
-            f"{handle.file.path}: key groups at rows {first}..{first + rows}, the file has "
-            f"{data.num_rows} rows"
-        )
-    return StateTable(handle.name, handle.kind, data.slice(first, rows), dict(handle.metadata))
+    for first, rows in parts:
+        if first < 0 or rows < 0 or first + rows > data.num_rows:
+            raise CorruptCheckpointError(
+                f"{handle.file.path}: key groups at rows {first}..{first + rows}, the file has "
+                f"{data.num_rows} rows"
+            )
+    found = pa.concat_tables([data.slice(first, rows) for first, rows in parts])
+    return StateTable(handle.name, handle.kind, found, dict(handle.metadata), handle.layer)
 
 
 def _read_operator_state(
-    storage: CheckpointStorage, checkpoint_id: CheckpointId, handle: OperatorHandle | None
+    storage: FilesFrom, checkpoint_id: CheckpointId, handle: OperatorHandle | None
 ) -> list[OperatorStateTable]:
     if handle is None:
         return []
@@ -197,25 +293,6 @@ def _read_operator_state(
         OperatorStateTable(name, mode, tuple(found))  # type: ignore[arg-type]
         for (name, mode), found in items.items()
     ]
-
-
-def to_ipc_file(data: pa.Table) -> pa.Buffer:
-    """The table in Arrow's IPC file format."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, data.schema) as writer:
-        writer.write_table(data)
-    return sink.getvalue()
-
-
-def from_ipc_file(
-    storage: CheckpointStorage, checkpoint_id: CheckpointId, handle: FileHandle
-) -> pa.Table:
-    """A file of a checkpoint as a table over its bytes."""
-    data = storage.read_file(checkpoint_id, handle)
-    try:
-        return pa.ipc.open_file(data).read_all()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptCheckpointError(f"{handle.path}: not an Arrow IPC file: {error}") from error
 
 
 def _check_max_parallelism(manifest: Manifest, operator: OperatorId, max_parallelism: int) -> None:

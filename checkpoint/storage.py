@@ -12,6 +12,7 @@ calls the rest.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -25,9 +26,13 @@ from ..core.errors import (
     MissingCheckpointError,
 )
 from ..core.ids import CheckpointId
+from .cancellation import Cancellation
+from .downloads import Downloads
 from .handles import FileHandle
 from .manifest import Manifest
-from .names import check_file_name, check_handle_path, check_job_id, folder_id, folder_name
+from .names import check_file_name, check_handle_path, check_job_id, folder_name
+from .secrets import check_no_secrets
+from .transfers import INLINE, Transfers
 
 Data: TypeAlias = "bytes | pa.Buffer"
 
@@ -63,10 +68,40 @@ class CheckpointStorage(ABC):
     def __init__(self, job_id: str) -> None:
         self.job_id = check_job_id(job_id)
 
+    shares = False
+    """Whether files can be shared by checkpoints. Where they cannot, each holds all of its own."""
+
+    packs = False
+    """Whether small files are better written as one (`packing`): where each costs a request."""
+
     @abstractmethod
-    def write_file(self, checkpoint_id: CheckpointId, name: str, data: Data) -> FileHandle:
+    def write_file(
+        self, checkpoint_id: CheckpointId, name: str, data: Data, shared: bool = False
+    ) -> FileHandle:
         """Make `data` durable as a file of a checkpoint not yet published. `name` has no slash
-        and is written once. Raises CheckpointError; then nothing of the file is left."""
+        and is written once. `shared`: later checkpoints may use it, too, if the storage `shares`.
+        Raises CheckpointError; then nothing of the file is left."""
+
+    def write_stream(
+        self,
+        checkpoint_id: CheckpointId,
+        name: str,
+        write: Callable[[Any], None],
+        shared: bool = False,
+        cancellation: Cancellation | None = None,
+    ) -> FileHandle:
+        """As `write_file`, of what `write` writes to the file that it is given, piece by piece; it
+        may be called again after a failure. UnwantedError soon after `cancellation` was cancelled;
+        nothing of the file is left then either."""
+        sink = pa.BufferOutputStream()
+        write(sink)
+        if cancellation is not None:
+            cancellation.check()
+        return self.write_file(checkpoint_id, name, sink.getvalue(), shared)
+
+    def remove_files(self, checkpoint_id: CheckpointId, handles: Iterable[FileHandle]) -> None:
+        """Remove files that were written for a checkpoint that will never be published, as far as
+        that can be done now; `delete` and `delete_shared` see to the rest."""
 
     @abstractmethod
     def read_file(self, checkpoint_id: CheckpointId, handle: FileHandle) -> pa.Buffer:
@@ -87,14 +122,30 @@ class CheckpointStorage(ABC):
 
     @abstractmethod
     def delete(self, checkpoint_id: CheckpointId) -> None:
-        """Remove a checkpoint, manifest first. Not an error if there is none."""
+        """Remove a checkpoint, manifest first, but not its shared files. Not an error if there is
+        none."""
 
-    def verify(self, manifest: Manifest) -> None:
+    def list_shared(self) -> tuple[str, ...]:
+        """The names of all shared files, also of those that somebody has not finished writing."""
+        return ()
+
+    def delete_shared(self, names: Iterable[str]) -> None:
+        """Remove these shared files; not an error if one is not there."""
+
+    def forget(self) -> None:
+        """The job is over and its checkpoints are deleted: remove what is left around them, such
+        as an empty folder. What is not empty stays."""
+
+    def verify(self, manifest: Manifest, transfers: Transfers = INLINE) -> None:
         """Read every data file; CorruptCheckpointError for the first that is not as recorded."""
-        for handle in manifest.files():
-            self.read_file(manifest.checkpoint_id, handle)
+        with Downloads(self.read_file, manifest.checkpoint_id, transfers) as files:
+            files.want(manifest.files())
+            for handle in manifest.files():
+                files.read_file(manifest.checkpoint_id, handle)
 
-    def latest_valid(self, validate: bool = True, after: int = 0) -> Latest:
+    def latest_valid(
+        self, validate: bool = True, after: int = 0, transfers: Transfers = INLINE
+    ) -> Latest:
         """The newest usable checkpoint with an id above `after`.
 
         validate: read the data files too, not only the manifest. Corrupt ones are passed over and
@@ -109,7 +160,7 @@ class CheckpointStorage(ABC):
             try:
                 manifest = self.load(checkpoint_id)
                 if validate:
-                    self.verify(manifest)
+                    self.verify(manifest, transfers)
                 break
             except CorruptCheckpointError as error:
                 manifest = None
@@ -119,7 +170,8 @@ class CheckpointStorage(ABC):
 
 
 class MemoryStorage(CheckpointStorage):
-    """Checkpoints in this process: files travel inline in their handles, manifests stay here.
+    """Checkpoints in this process: files travel inline in their handles, manifests stay here. No
+    files are shared: a handle that was used again would travel again.
 
     Every process may have its own instance for `write_file` and `read_file`; published checkpoints
     live in the coordinator's.
@@ -133,7 +185,9 @@ class MemoryStorage(CheckpointStorage):
         """Tasks get a storage to write through, not everything stored so far."""
         return {"job_id": self.job_id, "_manifests": {}}
 
-    def write_file(self, checkpoint_id: CheckpointId, name: str, data: Data) -> FileHandle:
+    def write_file(
+        self, checkpoint_id: CheckpointId, name: str, data: Data, shared: bool = False
+    ) -> FileHandle:
         inline = data if isinstance(data, bytes) else data.to_pybytes()
         return FileHandle(check_file_name(name), len(inline), checksum(inline), inline)
 
@@ -173,30 +227,15 @@ def open_storage(location: str | None, job_id: str) -> CheckpointStorage:
         return MemoryStorage(job_id)
     from .file_storage import FileStorage
 
-    filesystem, root = _located(location, "checkpoint storage")
+    filesystem, root = located(location, "checkpoint storage")
     return FileStorage(filesystem, root, job_id)
 
 
-def open_folder(location: str) -> tuple[CheckpointStorage, CheckpointId]:
-    """The storage that holds the checkpoint folder at an fsspec URL or path, and the checkpoint's
-    id. Raises ConfigurationError for what is no `<root>/<job>/chk-<n>`. Reads nothing yet."""
-    from .file_storage import FileStorage
-
-    filesystem, path = _located(location, "restore_from")
-    root, _, folder = path.rstrip("/").rpartition("/")
-    root, slash, job_id = root.rpartition("/")
-    checkpoint_id = folder_id(folder)
-    if checkpoint_id is None or not job_id or not (root or slash):
-        raise ConfigurationError(
-            f"restore_from must be a checkpoint folder <root>/<job>/chk-<n>, is '{location}'"
-        )
-    return FileStorage(filesystem, root or slash, job_id), checkpoint_id
-
-
-def _located(location: str, setting: str) -> tuple[Any, str]:
+def located(location: str, setting: str) -> tuple[Any, str]:
     """The filesystem of a URL or path, and the path there (absolute, if it is a local one)."""
     import fsspec
 
+    check_no_secrets(location, setting)
     try:
         filesystem, path = fsspec.core.url_to_fs(location)
     except (ValueError, ImportError) as error:
@@ -211,7 +250,7 @@ def checksum(data: Data) -> str:
 
 def checked(data: bytes, handle: FileHandle, where: str) -> pa.Buffer:
     """The bytes as a buffer if they are those of `handle`; `where` names them in the error."""
-    check_handle_path(handle.path, where)
+    check_handle_path(handle.path, where, handle.shared)
     if len(data) != handle.size:
         raise CorruptCheckpointError(f"{where}: expected {handle.size} bytes, found {len(data)}")
     found = checksum(data)
@@ -227,4 +266,4 @@ def check_manifest(manifest: Manifest, checkpoint_id: CheckpointId, where: str) 
             f"{where}: holds checkpoint {manifest.checkpoint_id}, expected {checkpoint_id}"
         )
     for handle in manifest.files():
-        check_handle_path(handle.path, where)
+        check_handle_path(handle.path, where, handle.shared)

@@ -37,6 +37,20 @@ def storage(kind: pa.DataType) -> Storage | None:
     return None
 
 
+def has_order(kind: pa.DataType) -> bool:
+    """Whether columns of this type can be sorted: those of lists, maps, structs, nothing but nulls
+    and values that only Python can read cannot."""
+    held = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if isinstance(held, pa.BaseExtensionType):
+        return False
+    return not (pa.types.is_nested(held) or pa.types.is_null(held) or pa.types.is_interval(held))
+
+
+def holds_event_times(kind: pa.DataType) -> bool:
+    """Whether event times can be taken from columns of this type."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
 _WORDS: dict[pa.DataType, str] = {
     pa.int8(): "i1",
     pa.int16(): "i2",

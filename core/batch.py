@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from itertools import compress
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .arrays import numpy_of
+from .arrow_values import ARROW_ERRORS, inferred, named, to_array
 from .column_values import python_values
 from .errors import TypeMismatchError
+from .records import transposed
 from .row import Row, row_factory
+from .value_types import as_type, has_tuple_records, holds, is_value_type
 
 Timestamps = npt.NDArray[np.int64]
 
@@ -50,11 +52,14 @@ class ColumnBatch:
         return int(self.data.nbytes) + extra
 
     def rows(self) -> list[Any]:
-        """The records as `Row`s with this batch's column names."""
+        """The records as `Row`s with this batch's column names, or as tuples if declared so."""
         if self._rows is None:
-            make = row_factory(tuple(self.data.schema.names))
+            schema = self.data.schema
             columns = list(map(python_values, self.data.columns))
-            self._rows = make(columns, len(self))
+            if columns and has_tuple_records(schema):
+                self._rows = list(zip(*columns, strict=True))
+            else:
+                self._rows = row_factory(tuple(schema.names))(columns, len(self))
         return self._rows
 
     def slice(self, start: int, length: int) -> ColumnBatch:
@@ -161,64 +166,56 @@ def compatible(left: Batch, right: Batch) -> bool:
     if (left.timestamps is None) != (right.timestamps is None):
         return False
     if isinstance(left, ColumnBatch):
-        return isinstance(right, ColumnBatch) and left.data.schema.equals(right.data.schema)
+        return isinstance(right, ColumnBatch) and left.data.schema.equals(
+            right.data.schema, check_metadata=True
+        )
     return isinstance(right, ObjectBatch)
 
 
 def to_columns(batch: Batch, schema: pa.Schema | None = None) -> ColumnBatch:
     """The batch as columns of `schema` (inferred from the values when None).
 
-    Rows may be `Row`s, named tuples, dataclasses or dicts (matched by name) or plain tuples
-    and lists (matched by position; columns f0, f1, ... when inferred). A scalar becomes a single
-    column `value`. Raises TypeMismatchError naming the first value that does not fit.
+    Rows may be `Row`s, named tuples, dataclasses or dicts (matched by name; see `records`) or plain
+    tuples and lists (matched by position; columns f0, f1, ... when inferred). A scalar becomes a
+    single column `value`. Values are converted exactly (see `arrow_values`). Raises
+    TypeMismatchError naming the first value that does not fit.
     """
     if isinstance(batch, ColumnBatch):
-        if schema is None or batch.data.schema.equals(schema):
+        if schema is None or batch.data.schema.equals(schema, check_metadata=True):
             return batch
         return ColumnBatch(_cast(batch.data, schema), batch.timestamps)
     values = batch.values
-    names = list(schema.names) if schema is not None else _field_names(values)
-    columns = _transpose(values, names)
+    if schema is None:
+        return _inferred(values, batch.timestamps)
+    names = tuple(schema.names)
+    columns = transposed(values, names, by_place=has_tuple_records(schema))
+    arrays = [
+        named(field.name, to_array, column, field.type)
+        for field, column in zip(schema, columns, strict=True)
+    ]
+    return ColumnBatch(pa.RecordBatch.from_arrays(arrays, schema=schema), batch.timestamps)
+
+
+def _inferred(values: list[Any], stamps: Timestamps | None) -> ColumnBatch:
+    names = _field_names(values)
     arrays = []
-    for index, column in enumerate(columns):
-        want = schema.field(index).type if schema is not None else None
+    for name, column in zip(names, transposed(values, tuple(names)), strict=True):
         try:
-            arrays.append(_to_array(column, want))
-        except (
-            pa.ArrowInvalid,
-            pa.ArrowTypeError,
-            pa.ArrowNotImplementedError,
-            OverflowError,
-            TypeError,
-        ) as error:
-            bad = _first_misfit(column, want)
+            arrays.append(inferred(column))
+        except ARROW_ERRORS as error:
+            bad = next((one for one in column if not _is_inferred(one)), column[0])
             raise TypeMismatchError(
-                f"field '{names[index]}': value {bad!r} does not fit type "
-                f"{want if want is not None else 'inferred from the batch'}: {error}"
+                f"field '{name}': value {bad!r} does not fit type inferred from the batch: {error}"
             ) from error
-    fitted = (
-        schema
-        if schema is not None
-        else pa.schema(
-            [pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)]
-        )
-    )
-    return ColumnBatch(pa.RecordBatch.from_arrays(arrays, schema=fitted), batch.timestamps)
+    return ColumnBatch(pa.RecordBatch.from_arrays(arrays, names=names), stamps)
 
 
-def _to_array(column: list[Any], want: pa.DataType | None) -> pa.Array:
-    """The values as `want` (None: inferred). Arrow by itself cuts 1.5 down to the integer 1."""
-    if want is None or not pa.types.is_integer(want):
-        return pa.array(column, type=want)
+def _is_inferred(value: Any) -> bool:
     try:
-        found = pa.array(column)
-    except OverflowError:  # an unsigned integer beyond 63 bits, which Arrow does not infer
-        return pa.array(column, type=want)
-    if found.type.equals(want):
-        return found
-    if pa.types.is_floating(found.type) or pa.types.is_decimal(found.type):
-        return found.cast(want)
-    return pa.array(column, type=want)
+        inferred([value])
+    except ARROW_ERRORS:
+        return False
+    return True
 
 
 def _take(data: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
@@ -278,8 +275,21 @@ def _take_views(column: pa.Array, indices: pa.Array) -> pa.Array:
 
 def _cast(data: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     try:
-        return data.select(schema.names).cast(schema)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError, ValueError) as error:
+        fitted = data.select(schema.names).cast(schema)
+        arrays = [
+            as_type(column, kind) for column, kind in zip(fitted.columns, schema.types, strict=True)
+        ]
+        for name, array in zip(schema.names, arrays, strict=True):
+            if holds(array.type, is_value_type) and not data.column(name).type.equals(array.type):
+                python_values(array)  # the storage took it: whether it can be read is seen here
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowNotImplementedError,
+        KeyError,
+        ValueError,
+        TypeMismatchError,
+    ) as error:
         raise TypeMismatchError(
             f"columns {data.schema.names} do not fit the declared schema {schema.names}: {error}"
         ) from error
@@ -299,52 +309,6 @@ def _field_names(values: list[Any]) -> list[str]:
     if isinstance(first, (tuple, list)):
         return [f"f{i}" for i in range(len(first))]
     return ["value"]
-
-
-def _transpose(values: list[Any], names: list[str]) -> list[list[Any]]:
-    width = len(names)
-    if not values:
-        return [[] for _ in names]
-    first = values[0]
-    try:
-        if isinstance(first, dict):
-            return [[value[name] for value in values] for name in names]
-        if isinstance(first, (tuple, list)):
-            return _transpose_sequences(values, names)
-        if dataclasses.is_dataclass(first):
-            return [[getattr(value, name) for value in values] for name in names]
-    except (KeyError, AttributeError, TypeError) as error:
-        raise TypeMismatchError(f"a record lacks one of the fields {names}: {error}") from error
-    if width != 1:
-        raise TypeMismatchError(f"record {first!r} does not have the {width} fields {names}")
-    return [values]
-
-
-def _transpose_sequences(values: list[Any], names: list[str]) -> list[list[Any]]:
-    kinds = set(map(type, values))
-    if kinds == {tuple} and set(map(len, values)) == {len(names)}:
-        return [list(map(itemgetter(index), values)) for index in range(len(names))]
-    for value in values:
-        if not isinstance(value, (tuple, list)) or len(value) != len(names):
-            raise TypeMismatchError(
-                f"record {value!r} does not have the {len(names)} fields {names}"
-            )
-    return [list(column) for column in zip(*values, strict=True)]
-
-
-def _first_misfit(column: list[Any], want: pa.DataType | None) -> object:
-    for value in column:
-        try:
-            _to_array([value], want)
-        except (
-            pa.ArrowInvalid,
-            pa.ArrowTypeError,
-            pa.ArrowNotImplementedError,
-            OverflowError,
-            TypeError,
-        ):
-            return value
-    return column[0] if column else None
 
 
 def schema_text(schema: pa.Schema) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 from datetime import timedelta
 
@@ -40,3 +41,11 @@ def check_kind(name: str, value: object, *kinds: type) -> None:
     if not isinstance(value, kinds):
         names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
         raise ConfigurationError(f"{name} must be {names}, is {value!r}")
+
+
+def known_charset(name: str) -> str:
+    """As Python calls it ("utf-8"). ConfigurationError if there is no such encoding."""
+    try:
+        return codecs.lookup(name).name
+    except (LookupError, TypeError) as error:
+        raise ConfigurationError(f"there is no charset {name!r}: {error}") from error

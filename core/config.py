@@ -8,15 +8,27 @@ from typing import Any, get_args
 
 from .checks import check_count, check_duration, check_kind, check_number
 from .errors import ConfigurationError
+from .job_files import JobFiles
+from .metrics_config import MetricsConfig
+from .retention import ExternalizedCheckpointRetention
+from .state_config import StateConfig
+
+
+class RestartStrategyConfiguration:
+    """What a job does when it fails."""
+
+    def get_description(self) -> str:
+        """For people."""
+        return repr(self)
 
 
 @dataclass(frozen=True)
-class NoRestart:
+class NoRestart(RestartStrategyConfiguration):
     """A failure fails the job."""
 
 
 @dataclass(frozen=True)
-class FixedDelayRestart:
+class FixedDelayRestart(RestartStrategyConfiguration):
     """Restart at most `attempts` times, waiting `delay` before each."""
 
     attempts: int = 3
@@ -28,7 +40,7 @@ class FixedDelayRestart:
 
 
 @dataclass(frozen=True)
-class ExponentialDelayRestart:
+class ExponentialDelayRestart(RestartStrategyConfiguration):
     """Restart for ever; the delay doubles from `initial` to `maximum` (times `1 +- jitter`) and
     falls back to `initial` after running for `reset_after` without failure."""
 
@@ -53,7 +65,7 @@ class ExponentialDelayRestart:
 
 
 @dataclass(frozen=True)
-class FailureRateRestart:
+class FailureRateRestart(RestartStrategyConfiguration):
     """Restart while no more than `failures` happen within `interval`, waiting `delay` before
     each."""
 
@@ -84,12 +96,23 @@ class CheckpointConfig:
     min_pause: timedelta = timedelta(0)
     tolerable_failures: int = 0
     retained: int = 1
+    retention: ExternalizedCheckpointRetention = (
+        ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    )
+    """Whether checkpoints outlive the job."""
+    incremental: bool = True
+    """Whether a checkpoint may leave out what did not change since the one before (in a storage
+    that is not the coordinator's memory)."""
 
     @property
     def only_commits(self) -> bool:
         """Whether the one checkpoint is the terminal one, for the sinks: nobody can start from it,
         so it holds no keyed state, which may be large."""
         return self.interval is None and self.storage is None
+
+    def frozen(self) -> CheckpointConfig:
+        """The plain data of it, which is not changed any more."""
+        return self
 
     def __post_init__(self) -> None:
         if self.interval is not None:
@@ -99,6 +122,8 @@ class CheckpointConfig:
         check_duration("checkpoint min_pause", self.min_pause)
         check_count("checkpoint tolerable_failures", self.tolerable_failures, 0)
         check_count("checkpoints retained", self.retained, 1)
+        check_kind("checkpoint retention", self.retention, ExternalizedCheckpointRetention)
+        check_kind("checkpoint incremental", self.incremental, bool)
 
 
 @dataclass(frozen=True)
@@ -125,6 +150,28 @@ class ExchangeConfig:
 
 
 @dataclass(frozen=True)
+class SlotResources:
+    """What each slot of one slot sharing group takes of a Ray cluster. `cpus` None: as all slots
+    do; `memory` in bytes, 0: none is set aside; `others` by the names that Ray has for them."""
+
+    cpus: float | None = None
+    memory: int = 0
+    others: dict[str, float] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if self.cpus is not None:
+            check_number("CPUs of a slot", self.cpus, 0.0)
+        check_count("memory of a slot", self.memory, 0)
+        for name, amount in self.others.items():
+            check_number(f"amount of '{name}' of a slot", amount, 0.0)
+
+    def bundle(self, cpus: float) -> dict[str, float]:
+        """As Ray is asked for them; `cpus`: of a slot that says nothing."""
+        asked = {"CPU": cpus if self.cpus is None else self.cpus, "memory": self.memory}
+        return {name: amount for name, amount in {**asked, **self.others}.items() if amount}
+
+
+@dataclass(frozen=True)
 class JobConfig:
     """Everything a job can be told; built by the environment, read-only afterwards."""
 
@@ -132,12 +179,20 @@ class JobConfig:
     max_parallelism: int = 128
     batch_size: int = 16384
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    savepoint_directory: str | None = None
+    """Where savepoints go if the one who asks does not say: an fsspec URL or path."""
+    state: StateConfig = field(default_factory=StateConfig)
+    """Which backend keeps keyed state, and what memory it may take."""
     exchange: ExchangeConfig = field(default_factory=ExchangeConfig)
     restart: RestartStrategy | None = None
     """None: exponential delay when checkpointing is enabled, else no restart."""
     restore_from: str | None = None
-    """A checkpoint folder `<root>/<job>/chk-<n>` to start from, at any parallelism; for one job:
-    an environment forgets it once it has submitted that."""
+    """What to start from, at any parallelism: the folder of a savepoint, a checkpoint's
+    `<root>/<job>/chk-<n>`, or `<root>/<job>` for its newest valid one. For one job: an environment
+    forgets it once it has submitted that."""
+    claim_restored: bool = False
+    """Whether what `restore_from` names is the job's from then on, which deletes it when it is not
+    needed any more, like a checkpoint of its own. Not: it is never changed."""
     allow_unmatched_state: bool = False
     """Whether a restore may drop state of operators that the job no longer has."""
     attached: bool | None = None
@@ -145,16 +200,26 @@ class JobConfig:
     the program waits for (`execute`, `execute_and_collect`) does, one of `execute_async` does not.
     Jobs on the local host always do."""
     chaining: bool = True
+    object_reuse: bool = False
+    """Whether several readers of a record get one object, as they do anyway of what cannot be
+    changed. Not: each gets its own, so that none sees what another changes."""
     local_combining: bool = True
     """Whether windows with built-in aggregates are aggregated before the exchange where that
     changes nothing but the cost."""
     auto_watermark_interval: timedelta = timedelta(milliseconds=200)
     cancellation_timeout: timedelta = timedelta(seconds=10)
     metrics_interval: timedelta = timedelta(milliseconds=500)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
     slot_cpus: float = 1.0
+    slot_resources: dict[str, SlotResources] = field(default_factory=dict)
+    """Of slot sharing groups whose slots take something else than `slot_cpus`."""
     slot_request_timeout: timedelta = timedelta(minutes=1)
     """How long a start of the job waits for the cluster to have its slots free."""
     job_parameters: dict[str, Any] = field(default_factory=dict)
+    python_files: tuple[str, ...] = ()
+    """Python files, archives and folders of the program's machine that its tasks import from."""
+    job_files: JobFiles = field(default_factory=JobFiles)
+    """What comes with the job besides: archives, cached files, requirements."""
 
     def __post_init__(self) -> None:
         check_count("max_parallelism", self.max_parallelism, 1, 32768)
@@ -166,16 +231,24 @@ class JobConfig:
             )
         check_count("batch_size", self.batch_size, 1)
         check_kind("checkpoint", self.checkpoint, CheckpointConfig)
+        object.__setattr__(self, "checkpoint", self.checkpoint.frozen())
+        check_kind("state", self.state, StateConfig)
         check_kind("exchange", self.exchange, ExchangeConfig)
         check_kind("restart", self.restart, *get_args(RestartStrategy), type(None))
         check_kind("restore_from", self.restore_from, str, type(None))
+        check_kind("claim_restored", self.claim_restored, bool)
+        check_kind("savepoint_directory", self.savepoint_directory, str, type(None))
         check_kind("attached", self.attached, bool, type(None))
         check_duration("auto_watermark_interval", self.auto_watermark_interval)
         check_duration("cancellation_timeout", self.cancellation_timeout)
         check_duration("metrics_interval", self.metrics_interval)
+        check_kind("metrics", self.metrics, MetricsConfig)
         check_number("slot_cpus", self.slot_cpus, 0.0)
+        check_kind("slot_resources", self.slot_resources, dict)
         check_duration("slot_request_timeout", self.slot_request_timeout)
         check_kind("job_parameters", self.job_parameters, dict)
+        check_kind("python_files", self.python_files, tuple)
+        check_kind("job_files", self.job_files, JobFiles)
 
     @property
     def effective_restart(self) -> RestartStrategy:

@@ -8,5 +8,8 @@ START, END = "window_start", "window_end"
 LATE_DROPPED = "numLateRecordsDropped"
 """The metric that counts records too late for any window or join."""
 
+RETRACTIONS_SKIPPED = "numRetractionsOfForgottenSkipped"
+"""Metric: retractions of records that a time to live had forgotten."""
+
 CHUNK_BATCHES = 4
 """What is emitted at once goes out in batches of at most this many times the job's batch size."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .batch import Batch
-from .ids import CheckpointId
+from .ids import NO_CHECKPOINT, CheckpointId
 
 MIN_TIMESTAMP: Final = -(2**63)
 """The watermark before any watermark."""
@@ -43,12 +43,18 @@ class CheckpointBarrier:
     """Separates what belongs to checkpoint `checkpoint_id` from what does not.
 
     `terminal` marks the barrier behind the last record of a bounded job: its completion commits
-    sinks for good. `timestamp_ms` is when the coordinator triggered it.
+    sinks for good. `timestamp_ms` is when the coordinator triggered it. `base` is the newest
+    complete checkpoint at that time, 0 for none: what was taken between the two never completes.
+    `savepoint`: the URL or path of the folder that it becomes, None for a checkpoint of the job's
+    own. `halt`: whoever has taken it emits nothing more, unless it is given up.
     """
 
     checkpoint_id: CheckpointId
     timestamp_ms: int
     terminal: bool = False
+    base: CheckpointId = NO_CHECKPOINT
+    savepoint: str | None = None
+    halt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,15 @@ TRACE_LIMIT = 20_000
 
 TRACE_LINE_LIMIT = 2_000
 
+ADVICE = "next() found its iterator at the end: give it a default, as in next(found, None)"
+"""What is said of a StopIteration, which mostly has no text."""
+
+_NOTE = "\n\nThis error occurred in the following expression:\n"
+"""What polars writes below the text of an error that a function of an expression raised."""
+
+_TURNED = (("generator raised StopIteration",), ("coroutine raised StopIteration",))
+"""What Python says of a StopIteration that it turns into a RuntimeError."""
+
 _ROOT = os.path.dirname(os.path.dirname(__file__))
 _OWN = tuple(
     os.path.join(_ROOT, folder, "")
@@ -36,6 +45,10 @@ _LIBRARIES = tuple(
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
     if (path := sysconfig.get_path(name))
 )
+
+
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+"""In the paths of libraries that are installed elsewhere."""
 
 
 def cut(text: str, limit: int = TEXT_LIMIT) -> str:
@@ -51,11 +64,13 @@ def cut(text: str, limit: int = TEXT_LIMIT) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """`str(error)`, cut; a user's exception may be unable to say it."""
+    """`str(error)`, cut; a user's exception may be unable to say it. What polars says of the
+    expression in which a function raised stands behind it, in the same line."""
     try:
-        return cut(str(error))
+        text, where = _without_note(str(error))
     except BaseException as second:
         return f"(its text cannot be had: {type(second).__name__})"
+    return cut(text) + where
 
 
 def described(error: BaseException) -> str:
@@ -64,56 +79,82 @@ def described(error: BaseException) -> str:
     >>> described(KeyError("n")), described(KeyboardInterrupt())
     ("KeyError: 'n'", 'KeyboardInterrupt')
     """
-    text = text_of(error) + next_advice(error)
+    error = raised(error)
+    text = text_of(error)
+    if isinstance(error, StopIteration):
+        silent = not text or text.startswith(" (")
+        text = ADVICE + text if silent else f"{text} ({ADVICE})"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def next_advice(error: BaseException) -> str:
-    """What to say behind a StopIteration that comes out of user code, or out of a generator of it:
-    alone it has no text. Empty for every other error."""
-    ended = isinstance(error, StopIteration)
-    if not ended and not isinstance(error.__cause__, StopIteration):
-        return ""
-    advice = "next() found its iterator at the end: give it a default, as in next(found, None)"
-    return advice if ended and not error.args else f" ({advice})"
+def raised(error: BaseException) -> BaseException:
+    """The StopIteration that Python turned into a RuntimeError, because the code that let it out
+    was called from a generator or coroutine: its place is the one that tells. Any other error is
+    itself."""
+    cause = error.__cause__
+    turned = type(error) is RuntimeError and error.args in _TURNED
+    return cause if turned and isinstance(cause, StopIteration) else error
 
 
 def traced(error: BaseException) -> str:
-    """The traceback, cut, from the first line that is not the package's own on: what is above has
-    been the same for every error."""
-    start = error.__traceback__
-    while start is not None and _is_own(start.tb_frame):
-        start = start.tb_next
+    """The traceback, cut, from the first line of the user's code on: what is above has been the
+    same for every error. Of an error without one, from the first that is not the package's own."""
+    error = raised(error)
+    frames = list(_frames(error.__traceback__))
+    start = next((frame for frame in frames if _is_users(frame.tb_frame)), None)
+    if start is None:
+        start = next((frame for frame in frames if not _is_own(frame.tb_frame)), None)
     trace = start or error.__traceback__
     pieces = traceback.format_exception(type(error), error, trace)
+    pieces = ["".join(_without_note(piece)) for piece in pieces]
     return cut("".join(cut(piece, TRACE_LINE_LIMIT) for piece in pieces), TRACE_LIMIT)
 
 
-def place_of(error: BaseException) -> str | None:
-    """`file:line in function`: the innermost line of the user's own code, of a library's if there
-    is none; None if the error comes from the package itself."""
+def place_of(error: BaseException, libraries: bool = True) -> str | None:
+    """`file:line in function`: the innermost line of the user's own code, also of the error that
+    this one was raised from. If there is none, and `libraries`, a library's; None if the error
+    comes from the package itself."""
+    error = raised(error)
     library: str | None = None
-    users: str | None = None
-    for frame, line in _lines(error.__traceback__):
-        if _is_own(frame):
-            continue
-        place = f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"
-        if frame.f_code.co_filename.startswith(_LIBRARIES):
-            library = place
-        else:
-            users = place
-    return users or library
+    looked: BaseException | None = error
+    seen: list[BaseException] = []
+    while looked is not None and not any(looked is one for one in seen):
+        users: str | None = None
+        for trace in _frames(looked.__traceback__):
+            code = trace.tb_frame.f_code
+            place = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+            if _is_users(trace.tb_frame):
+                users = place
+            elif looked is error and not _is_own(trace.tb_frame):
+                library = place
+        if users is not None:
+            return users
+        seen.append(looked)
+        looked = looked.__cause__
+    return library if libraries else None
 
 
 def with_place(error: BaseException) -> str:
     """`described`, and where the user's code raised it."""
-    place = place_of(error)
-    return described(error) if place is None else f"{described(error)} (at {place})"
+    return described(error) + _at(place_of(error))
+
+
+def users_place(error: BaseException) -> str:
+    """` (at file:line in function)` if the user's code is in the error's trace, else nothing: for
+    errors that say all else themselves."""
+    return _at(place_of(error, libraries=False))
+
+
+def _at(place: str | None) -> str:
+    return "" if place is None else f" (at {place})"
 
 
 def is_users_file(name: str) -> bool:
     """Whether a source file is neither the package's own nor a library's."""
-    return not name.startswith((*_OWN, *_LIBRARIES, "<frozen"))
+    if name.startswith((*_OWN, *_LIBRARIES, "<frozen")):
+        return False
+    compiled = name.endswith((".pyx", ".pxi"))
+    return not compiled and not any(folder in name for folder in _INSTALLED)
 
 
 def is_for_the_program(error: BaseException) -> bool:
@@ -123,9 +164,23 @@ def is_for_the_program(error: BaseException) -> bool:
     return on_main and isinstance(error, KeyboardInterrupt)
 
 
-def _lines(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    yield from traceback.walk_tb(trace)
+def _without_note(text: str) -> tuple[str, str]:
+    """A text without what polars writes below it, in lines of its own, and that as one clause."""
+    head, found, expression = text.rpartition(_NOTE)
+    if not found:
+        return text, ""
+    return head, f" (in the expression {' '.join(cut(expression).split())})"
+
+
+def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
 
 
 def _is_own(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_OWN)
+
+
+def _is_users(frame: FrameType) -> bool:
+    return is_users_file(frame.f_code.co_filename)

@@ -14,6 +14,8 @@ VertexId = NewType("VertexId", str)
 CheckpointId = NewType("CheckpointId", int)
 """1, 2, 3, ... within one job; never reused, also not after a restart."""
 
+NO_CHECKPOINT = CheckpointId(0)
+
 Attempt = NewType("Attempt", int)
 """How many times the job has been (re)deployed: 0, 1, 2, ... Fences stale messages."""
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from .answered import Answered
 
-class JobStatus(StrEnum):
-    """Where a job is in its life. `CREATED` lasts until every task of the first attempt runs."""
+
+class JobStatus(Answered, StrEnum):
+    """Where a job is in its life. `CREATED` lasts until every task of the first attempt runs. No
+    job is ever `SUSPENDED` or `RECONCILING`: Flink's are, while a job manager is replaced."""
 
     CREATED = "CREATED"
     RUNNING = "RUNNING"
@@ -17,6 +20,8 @@ class JobStatus(StrEnum):
     CANCELLING = "CANCELLING"
     CANCELED = "CANCELED"
     FINISHED = "FINISHED"
+    SUSPENDED = "SUSPENDED"
+    RECONCILING = "RECONCILING"
 
     @property
     def is_terminal(self) -> bool:
@@ -26,6 +31,10 @@ class JobStatus(StrEnum):
     def is_terminal_state(self) -> bool:
         """PyFlink's name for `is_terminal`."""
         return self.is_terminal
+
+    def is_globally_terminal_state(self) -> bool:
+        """Whether nobody will go on with the job."""
+        return self.is_terminal and self is not JobStatus.SUSPENDED
 
 
 TRANSITIONS: Final[dict[JobStatus, frozenset[JobStatus]]] = {
@@ -41,5 +50,7 @@ TRANSITIONS: Final[dict[JobStatus, frozenset[JobStatus]]] = {
     JobStatus.FAILED: frozenset(),
     JobStatus.CANCELED: frozenset(),
     JobStatus.FINISHED: frozenset(),
+    JobStatus.SUSPENDED: frozenset(),
+    JobStatus.RECONCILING: frozenset({JobStatus.RUNNING}),
 }
 """From each state, the states that may follow."""

@@ -18,6 +18,7 @@ from .arrays import Int64s
 from .batch import take_column
 from .errors import GraphError
 from .row_kind import ROW_KIND
+from .value_types import holds, is_value_type
 
 NO_ROW = -1
 """In a list of rows: there is none on this side."""
@@ -76,6 +77,10 @@ def either(condition: pa.BooleanArray, yes: pa.Array, no: pa.Array) -> pa.Array:
     import pyarrow.compute as pc
 
     kind = yes.type
+    if holds(kind, is_value_type):
+        count = len(yes)
+        places = pc.if_else(condition, pa.array(range(count)), pa.array(range(count, 2 * count)))
+        return pa.concat_arrays([yes, no]).take(places)
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     if kind not in plain:
         return pc.if_else(condition, yes, no)

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
@@ -21,7 +22,9 @@ import pyarrow as pa
 from .batch import Batch, ColumnBatch, to_columns
 from .column_values import python_values
 from .errors import TypeMismatchError
+from .key_kinds import held_keys
 from .row import Row
+from .value_types import empty_batch, holds, is_value_type, type_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,8 +37,13 @@ class KeySelector(Protocol):
         """The key of each record, in order. TypeMismatchError if one of them is not hashable."""
         ...
 
+    def held_keys(self, batch: Batch) -> list[Any]:
+        """The same, as state holds them (`key_kinds`)."""
+        ...
+
     def key_columns(self, batch: Batch) -> pa.RecordBatch | None:
-        """The key columns, one row per record, or None when keys are not columns."""
+        """The key columns, one row per record, or None when keys are not columns. TypeMismatchError
+        if one is of a type whose values cannot be keys."""
         ...
 
     def describe(self) -> str:
@@ -50,16 +58,24 @@ class ColumnKey:
     names: tuple[str, ...]
 
     def keys(self, batch: Batch) -> list[Any]:
+        return self._keys(batch, held=False)
+
+    def held_keys(self, batch: Batch) -> list[Any]:
+        return self._keys(batch, held=True)
+
+    def _keys(self, batch: Batch, held: bool) -> list[Any]:
         if isinstance(batch, ColumnBatch):
-            return _to_keys(self.key_columns(batch), self)
+            return _to_keys(self.key_columns(batch), self, held)
         if len(self.names) == 1:
             name = self.names[0]
-            return _usable([_field(value, name) for value in batch.values], self)
+            return _usable([_field(value, name) for value in batch.values], self, held)
         keys = [tuple([_field(value, name) for name in self.names]) for value in batch.values]
-        return _usable(keys, self)
+        return _usable(keys, self, held)
 
     def key_columns(self, batch: Batch) -> pa.RecordBatch:
-        return to_columns(batch).data.select(list(self.names))
+        columns = to_columns(batch).data.select(list(self.names))
+        check_key_types(columns.schema, f"key_by({self.describe()})")
+        return columns
 
     def describe(self) -> str:
         return ", ".join(self.names)
@@ -72,17 +88,20 @@ class ExpressionKey:
     expressions: tuple[pl.Expr, ...]
 
     def keys(self, batch: Batch) -> list[Any]:
-        return _to_keys(self.key_columns(batch), self)
+        return _to_keys(self.key_columns(batch), self, held=False)
+
+    def held_keys(self, batch: Batch) -> list[Any]:
+        return _to_keys(self.key_columns(batch), self, held=True)
 
     def key_columns(self, batch: Batch) -> pa.RecordBatch:
         import polars as pl
 
         frame = pl.DataFrame(to_columns(batch).data).select(*self.expressions)
-        return (
-            frame.to_arrow().combine_chunks().to_batches()[0]
-            if len(frame)
-            else (pa.RecordBatch.from_pylist([], schema=frame.to_arrow().schema))
-        )
+        table = frame.to_arrow()
+        check_key_types(table.schema, f"key_by({self.describe()})")
+        if len(frame):
+            return table.combine_chunks().to_batches()[0]
+        return empty_batch(table.schema)
 
     def describe(self) -> str:
         return ", ".join(str(e) for e in self.expressions)
@@ -96,7 +115,11 @@ class FunctionKey:
 
     def keys(self, batch: Batch) -> list[Any]:
         function = self.function
-        return _usable([function(row) for row in batch.rows()], self)
+        return _usable([function(row) for row in batch.rows()], self, held=False)
+
+    def held_keys(self, batch: Batch) -> list[Any]:
+        function = self.function
+        return _usable([function(row) for row in batch.rows()], self, held=True)
 
     def key_columns(self, batch: Batch) -> None:
         return None
@@ -112,6 +135,9 @@ class ConstantKey:
     def keys(self, batch: Batch) -> list[Any]:
         return [0] * len(batch)
 
+    def held_keys(self, batch: Batch) -> list[Any]:
+        return self.keys(batch)
+
     def key_columns(self, batch: Batch) -> pa.RecordBatch:
         import numpy as np
 
@@ -122,24 +148,53 @@ class ConstantKey:
         return "all"
 
 
+def check_key_types(keys: pa.Schema, call: str) -> None:
+    """TypeMismatchError if a key column holds structs, at any depth, which columns have no hash of,
+    or values that only Python can read, whose storage may differ where they are equal: 1.5 and
+    1.50. `call`: what makes the keys."""
+    for field in keys:
+        if holds(field.type, is_value_type):
+            raise TypeMismatchError(
+                f"{call}: the column '{field.name}' has type {type_text(field.type)}, which only "
+                f"Python can compare: key by a function, key_by(lambda row: row.{field.name})"
+            )
+        if pa.types.is_nested(field.type) and holds_structs(field.type):
+            raise TypeMismatchError(
+                f"{call}: the column '{field.name}' has type {field.type}, and structs cannot be "
+                "(parts of) keys: key by its fields, as columns of their own or as in "
+                'pl.col("column").struct.field("field")'
+            )
+
+
+def holds_structs(kind: pa.DataType) -> bool:
+    """Whether the type is a struct, or has one in it; a map's entries do not count."""
+    if pa.types.is_map(kind):
+        return holds_structs(kind.key_type) or holds_structs(kind.item_type)
+    if pa.types.is_struct(kind):
+        return True
+    return any(holds_structs(kind.field(i).type) for i in range(kind.num_fields))
+
+
 def findable(keys: list[Any]) -> list[Any]:
-    """The keys with one NaN in place of every other, in tuples too. NaN equals nothing, so a dict
-    of state finds it by identity only."""
+    """The keys as state holds them: with one NaN in place of every other, in tuples too, for NaN
+    equals nothing, so a dict finds it by identity only; and rows as copies, for they may be
+    records, and be changed."""
     if _kinds(keys) <= _EQUAL_TO_THEMSELVES:
         return keys
     return [_findable(key) for key in keys]
 
 
-def _usable(keys: list[Any], selector: KeySelector) -> list[Any]:
-    """The keys, findable. TypeMismatchError if one of them is not hashable."""
+def _usable(keys: list[Any], selector: KeySelector, held: bool) -> list[Any]:
+    """The keys, findable, and as state holds them if asked so. TypeMismatchError if one of them is
+    not hashable."""
     kinds = _kinds(keys)
     if kinds <= _EQUAL_TO_THEMSELVES:
-        return keys
+        return held_keys(keys) if held and bool in kinds else keys
     keys = [_findable(key) for key in keys]
     if not kinds <= _HASHABLE:
         for key in keys:
             _check_hashable(key, selector)
-    return keys
+    return held_keys(keys) if held else keys
 
 
 def _check_hashable(key: Any, selector: KeySelector) -> None:
@@ -169,6 +224,7 @@ _SHOWN = 80
 
 
 _NAN = float("nan")
+_DECIMAL_NAN = Decimal("NaN")
 _EQUAL_TO_THEMSELVES = frozenset({type(None), bool, int, str, bytes, date, datetime})
 """Common kinds of keys of which no value is unlike itself. All are hashable."""
 
@@ -179,14 +235,25 @@ _HASHABLE = _EQUAL_TO_THEMSELVES | {float, complex, time, timedelta, UUID}
 def _findable(key: Any) -> Any:
     if isinstance(key, tuple):
         parts = tuple([_findable(part) for part in key])
-        same = all(map(operator.is_, parts, key))
+        same = all(map(operator.is_, parts, key)) and not isinstance(key, Row)
         return key if same else tuple.__new__(type(key), parts)
+    if isinstance(key, Decimal):
+        return _DECIMAL_NAN if key.is_qnan() else key
     return _NAN if isinstance(key, float) and key != key else key
 
 
-def _to_keys(columns: pa.RecordBatch, selector: KeySelector) -> list[Any]:
-    lists = [_usable(python_values(column), selector) for column in columns.columns]
-    return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
+def _to_keys(columns: pa.RecordBatch, selector: KeySelector, held: bool) -> list[Any]:
+    for field in columns.schema:
+        if pa.types.is_interval(field.type):
+            raise TypeMismatchError(
+                f"key_by({selector.describe()}): the column '{field.name}' has type {field.type}, "
+                "of which Python values cannot be read back from a checkpoint: key by its parts"
+            )
+    if columns.num_columns == 1:
+        return _usable(python_values(columns.column(0)), selector, held)
+    lists = [_usable(python_values(column), selector, False) for column in columns.columns]
+    keys = list(zip(*lists, strict=True))
+    return held_keys(keys) if held else keys
 
 
 def _field(value: Any, name: str) -> Any:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from .arrays import numpy_of
 from .batch import Batch, ColumnBatch
 from .errors import TypeMismatchError
+from .key_kinds import held_keys
 from .keys import KeySelector
 
 _LAYOUT = b"strom.partials"
@@ -83,6 +84,9 @@ class PartialKey:
             return self.key.keys(batch)
         lists = [column.to_pylist() for column in columns.columns]
         return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
+
+    def held_keys(self, batch: Batch) -> list[Any]:
+        return held_keys(self.keys(batch))
 
     def key_columns(self, batch: Batch) -> pa.RecordBatch | None:
         columns = _key_columns(batch)

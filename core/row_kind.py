@@ -6,33 +6,16 @@ or replaces a row. A batch without it only inserts. Kinds and their numbers are 
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from .arrays import numpy_of
 from .errors import TypeMismatchError
-
-ROW_KIND = "__row_kind"
-"""Last column of a changelog batch: int8, without nulls."""
+from .row import ROW_KIND as ROW_KIND
+from .row import RowKind as RowKind
 
 ROW_KIND_FIELD = pa.field(ROW_KIND, pa.int8(), nullable=False)
-
-
-class RowKind(IntEnum):
-    """`+I -U +U -D`. An UPDATE_BEFORE comes directly before its UPDATE_AFTER, if it comes at all:
-    an upsert changelog has keys and leaves it out."""
-
-    INSERT = 0
-    UPDATE_BEFORE = 1
-    UPDATE_AFTER = 2
-    DELETE = 3
-
-    @property
-    def symbol(self) -> str:
-        return ("+I", "-U", "+U", "-D")[self]
 
 
 def retracts(kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
@@ -54,13 +37,34 @@ def refuse_changelog(batch: object, operator: str, what: str) -> None:
 
 
 def split_kinds(data: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int8] | None]:
-    """The columns without ROW_KIND, and the kinds; None for a batch that only inserts."""
+    """The columns without ROW_KIND, and the kinds; None for a batch that only inserts.
+
+    TypeMismatchError if one is none of the four."""
     at = data.schema.get_field_index(ROW_KIND)
     if at < 0:
         return data, None
-    kinds = numpy_of(data.column(at))
     names = [name for name in data.schema.names if name != ROW_KIND]
-    return data.select(names), kinds.astype(np.int8, copy=False)
+    return data.select(names), _checked(data.column(at))
+
+
+def _checked(column: pa.Array) -> npt.NDArray[np.int8]:
+    if not pa.types.is_integer(column.type):
+        raise TypeMismatchError(
+            f"the column {ROW_KIND} has type {column.type}; it must be int8, of 0 (+I), 1 (-U), "
+            "2 (+U) and 3 (-D)"
+        )
+    if column.null_count:
+        raise TypeMismatchError(
+            f"the column {ROW_KIND} holds a null: give each record 0 (+I), 1 (-U), 2 (+U) or 3 (-D)"
+        )
+    kinds = numpy_of(column)
+    wrong = (kinds < RowKind.INSERT) | (kinds > RowKind.DELETE)
+    if wrong.any():
+        raise TypeMismatchError(
+            f"the column {ROW_KIND} holds {kinds[wrong.argmax()]}, which is no kind of row: give "
+            "each record 0 (+I), 1 (-U), 2 (+U) or 3 (-D)"
+        )
+    return kinds.astype(np.int8, copy=False)
 
 
 def with_kinds(data: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> pa.RecordBatch:

@@ -12,18 +12,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..checkpoint.handles import SubtaskSnapshot
-from ..core.ids import Attempt, CheckpointId, OperatorId, TaskId
+from ..core.ids import NO_CHECKPOINT, Attempt, CheckpointId, OperatorId, TaskId
 
 # --- coordinator to task -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TriggerCheckpoint:
-    """Sources only: snapshot and send barrier `checkpoint_id` on."""
+    """Sources only: snapshot and send barrier `checkpoint_id` on, with these fields."""
 
     checkpoint_id: CheckpointId
     timestamp_ms: int
     terminal: bool = False
+    base: CheckpointId = NO_CHECKPOINT
+    savepoint: str | None = None
+    halt: bool = False
+
+
+@dataclass(frozen=True)
+class EndSources:
+    """Sources only: read no more, and end as if all had been read; positions stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +60,26 @@ class NoMoreSplits:
 
 
 @dataclass(frozen=True)
+class AlignWatermarks:
+    """Sources: splits whose watermark is beyond `limit_ms` wait; None: none does."""
+
+    operator: OperatorId
+    limit_ms: int | None
+
+
+@dataclass(frozen=True)
 class CancelTask:
     """Stop as soon as possible without finishing."""
 
 
 Mail = (
     TriggerCheckpoint
+    | EndSources
     | CheckpointCompleted
     | CheckpointAborted
     | SplitsAssigned
     | NoMoreSplits
+    | AlignWatermarks
     | CancelTask
 )
 
@@ -111,6 +129,15 @@ class SplitsRequested(Report):
 
 
 @dataclass(frozen=True)
+class WatermarkReported(Report):
+    """Of a source that aligns with others, now and then; None: it holds nobody back, because it is
+    idle or has ended."""
+
+    operator: OperatorId
+    watermark: int | None
+
+
+@dataclass(frozen=True)
 class CheckpointAcknowledged(Report):
     """This subtask's part of the checkpoint is durable."""
 
@@ -139,7 +166,8 @@ class ValuePublished(Report):
 
 @dataclass(frozen=True)
 class MetricsReported(Report):
-    """Cumulative figures of one subtask: per operator records in/out, watermark; exchange bytes."""
+    """Cumulative figures of one subtask: per operator records in/out, watermark, what its functions
+    registered; exchange bytes; accumulators, each in its `Parcel`, which only the client opens."""
 
     metrics: dict[str, Any] = field(default_factory=dict)
 
@@ -151,6 +179,7 @@ TaskReport = (
     | TaskCancelled
     | TaskFailed
     | SplitsRequested
+    | WatermarkReported
     | CheckpointAcknowledged
     | CheckpointDeclined
     | ValuePublished

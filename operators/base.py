@@ -14,8 +14,9 @@ After `finish()` (end of all inputs) only snapshots and notifications follow.
 
 Much at once: work in steps. An operator must not emit without end while nobody can take it, nor
 keep the task's thread from its mail. `process`, `process_watermark`, `on_processing_time`,
-`end_input` and `finish` may therefore return an iterator, mostly by being generators, or by
-returning one only where there is much: the rest of the work, as steps.
+`end_input`, `finish`, `open` and `notify_checkpoint_complete` may therefore return an iterator,
+mostly by being generators, or by returning one only where there is much: the rest of the work, as
+steps.
 
     def process(self, batch, port=0):
         if self._few(batch):
@@ -44,7 +45,17 @@ returning one only where there is much: the rest of the work, as steps.
   at any time, makes a restored operator go on exactly here, at the latest when a watermark, wake-up
   or end comes (the same one again, or a later one), and before it handles records. Then a
   checkpoint gets through while a firing drains into a slow stage. Work on a batch can never say so:
-  its records are in no state.
+  its records are in no state. A restored operator asks to be woken (`go_on_soon`), so that it goes
+  on before anything comes; what a batch, or a watermark that is not in state yet, still finds to be
+  done is done `plainly`.
+* Waiting. `yield WAITING` is a pause `IN_STATE` of work that can do nothing until it is woken, by
+  `ctx.wake` from any thread or by a time asked for with `ctx.wake_at`: requests in flight, say. The
+  task does not go on with it before, and may go on spuriously. It takes no input meanwhile, but
+  what comes all the same (from an operator ahead in the chain) is given to the operator at once: it
+  keeps that in order itself, in state, and returns no work.
+* What a pause `IN_STATE` asks besides, for a snapshot may be taken there: behind it slots are
+  touched again before they are written (`SlotTable`), and no namespace of a table is left filled
+  that is only a scratch pad (`TableState`).
 
 A method that returns None costs nothing of this.
 """
@@ -52,18 +63,23 @@ A method that returns None costs nothing of this.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from ..api.types.declared import Declared, as_declared
 from ..core.batch import Batch
 from ..core.clock import Clock
 from ..core.config import JobConfig
 from ..core.ids import KeyGroupRange, OperatorId
 from ..state.backend import KeyedStateBackend
+from ..state.expiry import StateTime
 from ..state.operator_state import OperatorStateBackend
+from .user_metrics import UserMetrics
 
 
 class Pause(Enum):
@@ -72,8 +88,12 @@ class Pause(Enum):
     IN_STATE = "in state"
     """The operator's state describes exactly what has not been emitted yet."""
 
+    WAITING = "waiting"
+    """The same, and there is nothing to do until the operator is woken."""
+
 
 IN_STATE: Final = Pause.IN_STATE
+WAITING: Final = Pause.WAITING
 
 Steps = Iterator[Pause | None]
 """Work in steps; see the module."""
@@ -87,6 +107,12 @@ def run_to_end(work: Work) -> None:
     if work is not None:
         for _ in work:
             pass
+
+
+def plainly(work: Work) -> Steps:
+    """`work` on the way to something that is in no state: none of its pauses is `IN_STATE`."""
+    for _ in work or ():
+        yield None
 
 
 def emit_each(out: Output, batches: Iterable[Batch]) -> Steps:
@@ -122,6 +148,11 @@ def _then(work: Steps, last: Callable[[], None]) -> Steps:
     last()
 
 
+def pass_watermark(operator: Operator, time: StateTime, timestamp: int) -> Work:
+    """What a watermark makes the operator do; once all of it is done, its state hears of it."""
+    return then(operator.process_watermark(timestamp), partial(time.passed, timestamp))
+
+
 def one_by_one(works: Iterable[Work]) -> Work:
     """All of them, in order; None if there is none."""
     some = [work for work in works if work is not None]
@@ -147,6 +178,21 @@ class Output(Protocol):
     def emit_status(self, active: bool) -> None:
         """This output turned idle or active."""
         ...
+
+
+class DeclaredSides:
+    """An output whose side outputs become what they are declared as."""
+
+    def __init__(self, out: Output, declared: Mapping[str, Declared]) -> None:
+        self._out = out
+        self._declared = declared
+        self.emit = out.emit
+        self.emit_watermark = out.emit_watermark
+        self.emit_status = out.emit_status
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        declared = self._declared.get(tag)
+        self._out.emit_side(tag, batch if declared is None else as_declared(batch, declared))
 
 
 class Metrics(Protocol):
@@ -177,6 +223,12 @@ class OperatorContext:
     metrics: Metrics
     wake_at: Callable[[int], None]
     """Ask for `on_processing_time` at this time (ms) or soon after; earlier wishes stay valid."""
+    wake: Callable[[], None]
+    """From any thread. Sources: ask for a `poll` soon. Others: ask for `on_processing_time` soon,
+    or if work is parked `WAITING`, that it goes on."""
+    report_watermark: Callable[[int | None], None]
+    """Sources that align their watermarks: tell the coordinator; None: this subtask holds nobody
+    back. The answer, if there is news, arrives as `align`."""
     publish: Callable[[str, Any], None]
     """Send a picklable value to the job's client under a key; a key seen before is dropped."""
     request_splits: Callable[[], None]
@@ -186,6 +238,12 @@ class OperatorContext:
     """Whether this subtask starts from a checkpoint."""
     revoke_after: int | None = None
     """Sinks: what later checkpoints than this published must be taken back; None: nothing."""
+    user_metrics: UserMetrics = field(default_factory=UserMetrics)
+    """What user functions of this subtask register."""
+    threads: bool = True
+    """Whether an operator may start threads. False where one thread does everything in steps under
+    a virtual clock (simulator, operator harness): what a thread would do is done bit by bit when
+    the operator is woken."""
 
 
 class Operator(ABC):
@@ -194,12 +252,25 @@ class Operator(ABC):
     ctx: OperatorContext
     out: Output
 
+    only_reads: bool = False
+    """Whether a batch is done with when `process` returns, unchanged and without a pause ever: such
+    an operator may share its records with one that changes them afterwards."""
+
+    side_types: Mapping[str, Declared] = MappingProxyType({})
+    """What the program declares side outputs as, by tag."""
+
     def setup(self, ctx: OperatorContext, out: Output) -> None:
         self.ctx = ctx
-        self.out = out
+        self.out = DeclaredSides(out, self.side_types) if self.side_types else out
 
-    def open(self) -> None:
-        """Create functions, bind state. May emit nothing."""
+    def open(self) -> Work:
+        """Create functions, bind state. May emit nothing. An operator that pauses `IN_STATE` calls
+        `go_on_soon` here, if its state tells of a firing that a snapshot was taken in."""
+        return None
+
+    def go_on_soon(self) -> None:
+        """In `open`: have `on_processing_time` called as soon as the task runs."""
+        self.ctx.wake_at(self.ctx.clock.now_ms())
 
     @abstractmethod
     def process(self, batch: Batch, port: int = 0) -> Work:
@@ -233,8 +304,11 @@ class Operator(ABC):
         """Put into state whatever is kept outside it. Work of this operator may be parked at a
         pause `IN_STATE`, and goes on afterwards."""
 
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Checkpoint `checkpoint_id` is durable. Earlier ones may have been skipped."""
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> Work:
+        """Checkpoint `checkpoint_id` is durable. Earlier ones may have been skipped. Called also
+        while work is parked, the rest of an earlier call's included, behind which what this one
+        returns is done."""
+        return None
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Checkpoint `checkpoint_id` will never complete."""
@@ -265,6 +339,15 @@ class SourceOperator(Operator):
 
     @abstractmethod
     def no_more_splits(self) -> None: ...
+
+    @abstractmethod
+    def end(self) -> None:
+        """Read no more: the next poll ends the source as if it had come to its end, emits nothing
+        before, and what is not read stays in its state. No effect on one that has ended."""
+
+    def align(self, limit_ms: int | None) -> None:
+        """Splits whose watermark is beyond the limit wait; None: none does. The answer to
+        `ctx.report_watermark`."""
 
     def process(self, batch: Batch, port: int = 0) -> Work:
         raise AssertionError("a source has no input")

@@ -14,13 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..core.arrays import Bools, numpy_of
+from ..core.arrays import Bools, has_order, numpy_of
 from ..core.arrays import Storage as Storage
 from ..core.arrays import storage as storage
 from ..core.batch import ColumnBatch
 from ..core.errors import TypeMismatchError
 from ..core.key_types import widened
 from ..core.keys import KeySelector
+from ..core.value_types import empty_batch
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,11 +30,17 @@ NO_NULLS: Bools = np.empty(0, dtype=np.bool_)
 """The validity of a column without nulls, as kernels take it."""
 
 
+def validity(array: pa.Array) -> Bools:
+    """As kernels take it: NO_NULLS when no value is null."""
+    if not array.null_count:
+        return NO_NULLS
+    valid: Bools = numpy_of(array.is_valid())
+    return valid
+
+
 def to_numbers(array: pa.Array, held: Storage) -> tuple[npt.NDArray[Any], Bools]:
     """The column's values (nulls as 0) and validity (NO_NULLS when there are none)."""
-    valid = NO_NULLS
-    if array.null_count:
-        valid = numpy_of(array.is_valid())
+    valid = validity(array)
     numbers = _to_plain(array, held)
     if len(valid):
         numbers = numbers.fill_null(0)
@@ -148,7 +155,7 @@ def fit_keys(keys: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def check_keys(key: KeySelector, found: pa.Schema, schema: pa.Schema) -> None:
     """As `fit_keys`, for records of `found` that will be fitted to `schema` as a whole: their keys
     must not become others. `key` has columns."""
-    empty = (pa.RecordBatch.from_pylist([], schema=one) for one in (found, schema))
+    empty = (empty_batch(one) for one in (found, schema))
     now, before = (key.key_columns(ColumnBatch(none)) for none in empty)
     assert now is not None
     assert before is not None
@@ -172,6 +179,21 @@ def retyped(columns: Sequence[pa.Array], kinds: Sequence[pa.DataType]) -> list[p
     return [column if column.type == kind else column.cast(kind) for column, kind in pairs]
 
 
+def require_order(kind: pa.DataType, what: str) -> None:
+    """TypeMismatchError unless columns of this type can be sorted. `what`: says which is asked for,
+    as in "top_n: column 'price'"."""
+    if pa.types.is_null(kind):
+        raise TypeMismatchError(
+            f"{what} holds only nulls in the first batch, so its type is unknown: declare a schema "
+            "upstream"
+        )
+    if not has_order(kind):
+        raise TypeMismatchError(
+            f"{what} holds values of type {kind}, which have no order: take numbers, times, text "
+            "or bytes, such as a field or the length of these"
+        )
+
+
 def ranks(array: pa.Array) -> npt.NDArray[np.int64]:
     """Dense ranks (equal values share one) of values that are not numbers; nulls come last."""
     kind = held_type(decoded(array.type))
@@ -180,7 +202,7 @@ def ranks(array: pa.Array) -> npt.NDArray[np.int64]:
     try:
         ranked = pc.rank(array, sort_keys="ascending", tiebreaker="dense")
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise TypeMismatchError(f"values of type {array.type} have no order: {error}") from error
+        raise TypeMismatchError(f"values of type {array.type} have no order") from error
     result: npt.NDArray[np.int64] = numpy_of(ranked).astype(np.int64)
     return result
 

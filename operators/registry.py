@@ -13,6 +13,8 @@ from .base import Operator
 _OPERATORS: dict[str, tuple[str, str]] = {
     "SourceSpec": ("io.source", "ReplayableSourceOperator"),
     "SinkSpec": ("io.sink", "SinkOperator"),
+    "PassSpec": ("batches.passing", "PassOperator"),
+    "ProjectSpec": ("batches.project", "ProjectOperator"),
     "MapSpec": ("rows.functions", "MapOperator"),
     "FlatMapSpec": ("rows.functions", "FlatMapOperator"),
     "FilterSpec": ("rows.functions", "FilterOperator"),
@@ -20,6 +22,8 @@ _OPERATORS: dict[str, tuple[str, str]] = {
     "KeyedProcessSpec": ("rows.keyed_process", "KeyedProcessOperator"),
     "ExpressionSpec": ("batches.expressions", "ExpressionOperator"),
     "MapBatchesSpec": ("batches.map_batches", "MapBatchesOperator"),
+    "AsyncWaitSpec": ("async_io.rows", "AsyncWaitOperator"),
+    "AsyncMapBatchesSpec": ("async_io.batches", "AsyncMapBatchesOperator"),
     "WatermarkSpec": ("time.watermarks", "WatermarkOperator"),
     "ReduceSpec": ("rows.reduce", "ReduceOperator"),
     "RollingSpec": ("rolling.choice", "make_rolling"),
@@ -35,7 +39,13 @@ _OPERATORS: dict[str, tuple[str, str]] = {
     "TemporalJoinSpec": ("joins.temporal", "TemporalJoinOperator"),
     "BroadcastJoinSpec": ("joins.broadcast", "BroadcastJoinOperator"),
     "LookupJoinSpec": ("joins.lookup", "LookupJoinOperator"),
-    "WindowSpec": ("windows.choice", "make_window_operator"),
+    "CoProcessSpec": ("connected.co_process", "CoProcessOperator"),
+    "KeyedCoProcessSpec": ("connected.co_process", "KeyedCoProcessOperator"),
+    "CoMapBatchesSpec": ("connected.map_batches", "CoMapBatchesOperator"),
+    "BroadcastProcessSpec": ("connected.broadcast", "BroadcastProcessOperator"),
+    "KeyedBroadcastProcessSpec": ("connected.broadcast", "KeyedBroadcastProcessOperator"),
+    "OneOrderSpec": ("connected.one_order", "OneOrderOperator"),
+    "WindowSpec": ("window_choice", "make_window_operator"),
 }
 """Spec class name -> module of this package, and the class or factory taking the spec."""
 
@@ -57,4 +67,6 @@ def build_operator(spec: OperatorSpec, implementation: Implementation | None = N
         operator = make(spec, implementation.form)
     else:
         operator = make(spec)
+    if spec.side_types:
+        operator.side_types = dict(spec.side_types)
     return operator

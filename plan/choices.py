@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from ..api.functions.validation import is_expression
+from ..api.specs.async_io import AsyncMapBatchesSpec, AsyncSpec, AsyncWaitSpec
 from ..api.specs.columns import NamedColumn
+from ..api.specs.connected import (
+    BroadcastProcessSpec,
+    CoMapBatchesSpec,
+    CoProcessSpec,
+    KeyedBroadcastProcessSpec,
+    KeyedCoProcessSpec,
+    OneOrderSpec,
+)
 from ..api.specs.joins import (
     BroadcastJoinSpec,
     IntervalJoinSpec,
@@ -18,6 +27,7 @@ from ..api.specs.joins import (
     TemporalJoinSpec,
     WindowJoinSpec,
 )
+from ..api.specs.project import ProjectSpec
 from ..api.specs.records import (
     ExpressionSpec,
     FilterSpec,
@@ -25,6 +35,7 @@ from ..api.specs.records import (
     KeyedProcessSpec,
     MapBatchesSpec,
     MapSpec,
+    PassSpec,
     ProcessSpec,
     ReduceSpec,
     RollingSpec,
@@ -74,7 +85,29 @@ _ALONE: dict[type, Implementation] = {
         "rolling reduce row by row",
         "the reduce function is Python: sum, min, max, min_by, max_by and aggregate() have kernels",
     ),
-    SinkSpec: Implementation("batches", "sink"),
+    CoProcessSpec: Implementation(
+        "rows",
+        "a Python function of each record of two inputs",
+        "the function is Python: connect(...).map_batches() runs on columns",
+    ),
+    KeyedCoProcessSpec: Implementation(
+        "rows",
+        "a Python function of each record of two inputs, with the state of its key",
+        "the function is Python: connect(...).map_batches() runs on columns, and joins have "
+        "kernels",
+    ),
+    BroadcastProcessSpec: Implementation(
+        "rows",
+        "a Python function of each record, with broadcast state",
+        "the function is Python: broadcast_join() and lookup_join() have kernels",
+    ),
+    KeyedBroadcastProcessSpec: Implementation(
+        "rows",
+        "a Python function of each record, with broadcast state and the state of its key",
+        "the function is Python: broadcast_join() and lookup_join() have kernels",
+    ),
+    PassSpec: Implementation("batches", "passing records on"),
+    ProjectSpec: Implementation("batches", "fields by position"),
     EventTimeSpec: Implementation("batches", "event times from a column"),
     GroupAggregateSpec: Implementation("kernel", "running aggregates"),
     TopNSpec: Implementation("kernel", "top-n table"),
@@ -90,6 +123,9 @@ _ALONE: dict[type, Implementation] = {
 """Specs that run in one way only."""
 
 
+_SILENT = ("its input has no watermarks and no end: it holds back nobody's event time",)
+
+
 def choose(spec: Any) -> Implementation | None:
     """What the operator of this spec runs as; None for specs that are no operators of programs."""
     match spec:
@@ -99,15 +135,37 @@ def choose(spec: Any) -> Implementation | None:
             return rolling(spec)
         case ExpressionSpec():
             return _expressions(spec)
+        case AsyncWaitSpec():
+            return Implementation(
+                "rows",
+                f"a coroutine for each record, {_in_flight(spec)}",
+                "the function is Python: async_map_batches() asks for a batch at once",
+            )
+        case AsyncMapBatchesSpec(batch_format=shown):
+            what = f"a coroutine for each batch, as {shown}, {_in_flight(spec)}"
+            return Implementation("batches", what)
         case MapBatchesSpec(batch_format=shown):
             return Implementation("batches", f"a Python function of each batch, as {shown}")
+        case CoMapBatchesSpec(batch_format=shown):
+            how = f"a Python function of each batch of two inputs, as {shown}"
+            return Implementation("batches", how)
+        case OneOrderSpec(timeless=timeless):
+            return Implementation("batches", "one order for all", remarks=_SILENT * timeless)
         case SourceSpec():
             by_record = _timing(spec.watermarks)
             remarks = () if by_record is None else (by_record,)
             return Implementation("batches", "source", remarks=remarks)
+        case SinkSpec(sink=sink):
+            remarks = () if sink.remark is None else (sink.remark,)
+            return Implementation("batches", "sink", remarks=remarks)
         case WatermarkSpec():
             return _watermarks(spec)
     return _ALONE.get(type(spec))
+
+
+def _in_flight(spec: AsyncSpec) -> str:
+    order = "in their order" if spec.ordered else "as they come"
+    return f"{spec.capacity} in flight, results {order}"
 
 
 def _expressions(spec: ExpressionSpec) -> Implementation:

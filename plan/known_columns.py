@@ -9,9 +9,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from ..api.specs.async_io import AsyncMapBatchesSpec
 from ..api.specs.records import ExpressionSpec, MapBatchesSpec, RollingSpec
 from ..core.errors import StromError
+from ..engine.graph.implementation import Implementation
 from ..engine.graph.model import StreamGraph, StreamNode
+from .combining_types import foretold as foretold_combining
 from .local_combining import LocalCombineSpec
 from .remarks import remarked
 from .rolling import FIRST_BATCH, foretold
@@ -20,7 +23,7 @@ OBJECTS = (
     "its columns are not known: Python objects are turned into columns batch by batch (declare "
     "output_type where they are made)"
 )
-ON_COLUMNS = (ExpressionSpec, MapBatchesSpec)
+ON_COLUMNS = (ExpressionSpec, MapBatchesSpec, AsyncMapBatchesSpec)
 """Operators of batches that turn objects into columns."""
 
 
@@ -37,6 +40,8 @@ def _foretold(node: StreamNode, columns: _Columns) -> StreamNode:
     if made is None or made.kind == "rows" or node.is_source or node.is_sink:
         return node
     inputs = columns.inputs(node.id)
+    if isinstance(node.spec, LocalCombineSpec):
+        return _foretold_combining(node, node.spec, made, inputs[0])
     if isinstance(node.spec, RollingSpec):
         known = inputs[0]
         told = None if known is None else foretold(node.spec, known)
@@ -45,9 +50,18 @@ def _foretold(node: StreamNode, columns: _Columns) -> StreamNode:
         remarks = [one for one in made.remarks if one != FIRST_BATCH]
         return remarked(replace(node, implementation=told), *remarks)
     on_columns = made.kind == "kernel" or isinstance(node.spec, ON_COLUMNS)
-    if None in inputs and on_columns and not isinstance(node.spec, LocalCombineSpec):
+    if None in inputs and on_columns:
         return remarked(node, OBJECTS)
     return node
+
+
+def _foretold_combining(
+    node: StreamNode, spec: LocalCombineSpec, made: Implementation, known: pa.Schema | None
+) -> StreamNode:
+    if known is None:
+        return node
+    told = foretold_combining(made, spec.window, node.parallelism, known)
+    return node if told is None else replace(node, implementation=told)
 
 
 class _Columns:

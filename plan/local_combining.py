@@ -15,22 +15,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ..api.aggregate_kinds import kind_of
 from ..api.specs.records import OperatorSpec
-from ..api.specs.windows import BuiltinWindow, ExtremeWindow, TopNWindow, WindowSpec
+from ..api.specs.windows import BuiltinWindow, TopNWindow, WindowSpec
 from ..core.config import JobConfig
-from ..core.keys import ExpressionKey
+from ..core.keys import ExpressionKey, FunctionKey
 from ..core.partials import PartialKey
 from ..engine.graph.chaining import chainable
-from ..engine.graph.implementation import Implementation
 from ..engine.graph.model import Forward, KeyGroups, StreamEdge, StreamGraph, StreamNode
 from ..engine.graph.operator_ids import derived_operator_id
+from .combining_types import combining, needs_order
 from .remarks import remarked
-from .window_forms import AT_END, Sliced
-from .windows import slicing_of, window
-
-COMBINABLE = ("count", "sum", "min", "max", "mean", "variance", "stddev")
-"""Aggregates that are a few numbers whatever they have seen, and that do not depend on the order in
-which records arrive at the window operator."""
+from .window_forms import Sliced
+from .windows import window
 
 
 @dataclass(frozen=True)
@@ -81,6 +78,8 @@ def _why_not(
     if not config.chaining:
         return "operators are not chained"
     why_not = _needs_records(target.spec)
+    if why_not is None:
+        why_not = needs_order(target.spec, source.parallelism)
     if why_not is None and not chainable(source, _local(source, target, 0), _to_local(edge, 0), 1):
         return f"nothing may be chained to '{source.name}'"
     return why_not
@@ -88,18 +87,20 @@ def _why_not(
 
 def _needs_records(spec: WindowSpec) -> str | None:
     """Why the window operator needs each record; None if partials will do."""
+    if isinstance(spec.key, FunctionKey):
+        return "the key is a Python function: name a column or an expression"
     if spec.allowed_lateness_ms:
         return "with allowed lateness, late records make windows fire again"
     if spec.late_tag is not None:
         return "late records go to a side output"
     form = window(spec).form
-    if not (isinstance(form, Sliced) and form.firing == AT_END and spec.assigner.is_event_time()):
+    if not (isinstance(form, Sliced) and spec.assigner.is_event_time()):
         return "it takes windows that slices of event time make up, and that fire at their end"
     if form.slicing.size < form.slicing.slide:
         return "there are gaps between the windows"
     match spec.function:
         case BuiltinWindow(aggregates):
-            others = {one.kind for _, one in aggregates if one.kind not in COMBINABLE}
+            others = {one.kind for _, one in aggregates if not kind_of(one.kind).combines}
             if others:
                 return f"{', '.join(sorted(others))} cannot be told from partial aggregates"
         case TopNWindow():
@@ -137,10 +138,11 @@ def _local(source: StreamNode, target: StreamNode, number: int) -> StreamNode:
         operator_id=derived_operator_id("local combine", target.operator_id, number),
         name=f"LocalCombine({target.name})",
         spec=LocalCombineSpec(target.spec),
-        implementation=_implementation(target.spec),
+        implementation=combining(target.spec, source.parallelism),
         parallelism=source.parallelism,
         max_parallelism=source.max_parallelism,
         slot_sharing_group=source.slot_sharing_group,
+        buffer_timeout=source.buffer_timeout,
     )
 
 
@@ -153,14 +155,3 @@ def _from_local(edge: StreamEdge, local: int) -> StreamEdge:
     if isinstance(partitioner, KeyGroups) and isinstance(partitioner.key, ExpressionKey):
         partitioner = KeyGroups(PartialKey(partitioner.key))
     return StreamEdge(local, edge.target, partitioner)
-
-
-def _implementation(spec: WindowSpec) -> Implementation:
-    slicing = slicing_of(spec.assigner)
-    if isinstance(spec.function, ExtremeWindow):
-        what, typed = "leaves out records that hold no extreme", "fields that are no numbers"
-    else:
-        what = "partial aggregates by slice of time"
-        typed = "types that are no numbers, sums of floats from a single sender"
-    remark = f"passed on uncombined: Python objects, {typed}, keys that hardly repeat"
-    return Implementation("kernel", what, None, slicing, (remark,))

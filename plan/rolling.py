@@ -13,8 +13,8 @@ from ..core.arrays import storage
 from ..core.keys import FunctionKey
 from ..engine.graph.implementation import Implementation
 from .window_forms import RowByRow
-from .windows import PYTHON_KEY
 
+PYTHON_KEY = "the key is a Python function: name a column or an expression for kernels"
 FIRST_BATCH = (
     "the first batch decides: kernels if it has columns, and numbers in them; rows else (declare "
     "output_type for columns)"

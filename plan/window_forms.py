@@ -1,14 +1,19 @@
 """What window operators are built from: plain data, which plan chooses and operators run.
 
-Sliced     slices of time, shared by the windows they lie in; fire at their end or by an interval
+Sliced     slices of time, shared by the windows they lie in, which fire at their end
+Ticking    the same, which fire by an interval as well
 Panes      a pane for each window of a key: triggers that count, or that purge before the end
 Counted    the n-th record of a key decides
 Sessions   windows that records extend and join
 RowByRow   any assigner, trigger and function
+
+A `WindowForm` is one kind of windows on columns. `operators/window_choice.py` names the windower of
+each, which is made of the form's fields; `plan/windows._form` says which windows have it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from .slicing import Slicing
@@ -57,30 +62,64 @@ class PaneRule:
 
 
 @dataclass(frozen=True)
-class Sliced:
-    slicing: Slicing
-    firing: Firing = AT_END
+class WindowForm(ABC):
+    """A kind of windows on columns: a frozen dataclass whose fields its windower takes, in
+    order."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What `explain()` calls it."""
 
 
 @dataclass(frozen=True)
-class Panes:
+class Sliced(WindowForm):
+    slicing: Slicing
+
+    @property
+    def name(self) -> str:
+        return "sliced windows"
+
+
+@dataclass(frozen=True)
+class Ticking(WindowForm):
+    slicing: Slicing
+    firing: Firing
+
+    @property
+    def name(self) -> str:
+        by_clock = " by the clock" if self.firing.by_clock else ""
+        return f"sliced windows that fire every {self.firing.interval} ms{by_clock}"
+
+
+@dataclass(frozen=True)
+class Panes(WindowForm):
     slicing: Slicing
     rule: PaneRule
 
+    @property
+    def name(self) -> str:
+        return "windows in panes"
+
 
 @dataclass(frozen=True)
-class Counted:
+class Counted(WindowForm):
     counting: Counting
 
+    @property
+    def name(self) -> str:
+        return "windows by count"
+
 
 @dataclass(frozen=True)
-class Sessions:
+class Sessions(WindowForm):
     """They fire at their end."""
+
+    @property
+    def name(self) -> str:
+        return "session windows"
 
 
 @dataclass(frozen=True)
 class RowByRow:
-    pass
-
-
-WindowForm = Sliced | Panes | Counted | Sessions | RowByRow
+    """No form on columns."""

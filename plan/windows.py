@@ -48,10 +48,9 @@ from .window_forms import (
     RowByRow,
     Sessions,
     Sliced,
+    Ticking,
     WindowForm,
 )
-
-PYTHON_KEY = "the key is a Python function: name a column or an expression for kernels"
 
 
 def window(spec: WindowSpec) -> Implementation:
@@ -60,20 +59,23 @@ def window(spec: WindowSpec) -> Implementation:
     form = None if why_not else _form(spec)
     if form is None:
         return Implementation("rows", "windows row by row", why_not or _unknown(spec), RowByRow())
-    return Implementation("kernel", _name(form), None, form, _remarks(spec))
+    return Implementation("kernel", form.name, None, form, _remarks(spec))
 
 
 def _remarks(spec: WindowSpec) -> tuple[str, ...]:
     """What of windows on kernels takes Python all the same."""
+    called = []
+    if isinstance(spec.key, FunctionKey):
+        called.append("the key")
     assigner = spec.assigner
     if isinstance(assigner, DYNAMIC):
         extractor = assigner.extractor
         if not (isinstance(extractor, str) or is_expression(extractor)):
-            return (
-                "the session gap is a Python function, called record by record: name a column or "
-                "an expression",
-            )
-    return ()
+            called.append("the session gap")
+    return tuple(
+        f"{what} is a Python function, called record by record: name a column or an expression"
+        for what in called
+    )
 
 
 def slicing_of(assigner: WindowAssigner) -> Slicing | None:
@@ -90,6 +92,11 @@ def slicing_of(assigner: WindowAssigner) -> Slicing | None:
 
 def _python(spec: WindowSpec) -> str | None:
     """Why it takes Python for each record; None if it need not."""
+    if spec.evictor is not None:
+        return (
+            f"the evictor {type(spec.evictor).__name__} looks at each record of a window: windows "
+            "without one fold records as they come, or have kernels"
+        )
     if not isinstance(spec.function, COLUMN_FUNCTIONS):
         match spec.function:
             case ReduceWindow():
@@ -101,8 +108,6 @@ def _python(spec: WindowSpec) -> str | None:
         return (
             f"{what} is Python: aggregate(name=count(), ...), min_by, max_by and top_n have kernels"
         )
-    if isinstance(spec.key, FunctionKey):
-        return PYTHON_KEY
     if not _is_ours(spec.assigner):
         return (
             f"the window assigner {type(spec.assigner).__name__} is Python: tumbling, sliding, "
@@ -120,7 +125,7 @@ def _form(spec: WindowSpec) -> WindowForm | None:
     """The form on kernels; None if there is none."""
     slicing, firing = slicing_of(spec.assigner), _firing(spec)
     if slicing is not None and firing is not None:
-        return Sliced(slicing, firing)
+        return Sliced(slicing) if firing == AT_END else Ticking(slicing, firing)
     if isinstance(spec.assigner, SESSIONS):
         return Sessions() if _at_end(spec) else None
     counting = _counting(spec)
@@ -203,21 +208,8 @@ def _pane_rule(spec: WindowSpec) -> PaneRule | None:
     return None
 
 
-def _name(form: WindowForm) -> str:
-    match form:
-        case Sliced(firing=Firing(interval=int(interval), by_clock=by_clock)):
-            return f"sliced windows that fire every {interval} ms{' by the clock' * by_clock}"
-        case Panes():
-            return "windows in panes"
-        case Counted():
-            return "windows by count"
-        case Sessions():
-            return "session windows"
-    return "sliced windows"
-
-
 def _unknown(spec: WindowSpec) -> str:
-    """Why there are no kernels, though the function is built in and keys are columns."""
+    """Why there are no kernels, though function, assigner and trigger come with strom."""
     trigger = "the default trigger" if spec.trigger is None else f"{spec.trigger}"
     late = ", with allowed lateness," if spec.allowed_lateness_ms else ""
     return f"{trigger} over {type(spec.assigner).__name__}{late} has no kernels"

@@ -12,7 +12,7 @@ column face, an int64 (0 = no namespace; windows use the slice's end).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,27 +28,42 @@ from .descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateDescriptor,
     ValueStateDescriptor,
 )
+from .expiry import StateTime
 from .faces import AggregatingState, BulkValueState, ListState, MapState, ReducingState, ValueState
+from .increments import Since
 from .stored import KEY_GROUP as KEY_GROUP
 from .stored import AccColumn as AccColumn
 from .stored import StateTable as StateTable
+from .stored_files import InheritedFiles, StoredFiles
 from .stores import CountedFace, RowsFace, SeenFace
 
 if TYPE_CHECKING:
+    from .key_types import StoredKeyType
+    from .object_keys import ObjectKeys
     from .rows.chunks import KeysOf, RowChunks
     from .rows.format import GroupsOf
     from .rows.log import RowLog
-    from .value_store import Values
+    from .value_store import MakeStores, Stores
 
 COLUMN_STATE = ("state.hash_kernels", "state.index_kernels")
 """Modules that every operator preloads that keeps state by key columns."""
 
 
 class KeyedSnapshot(ABC):
-    """A point-in-time view, taken synchronously in milliseconds; `tables()` may run on another
-    thread while the backend goes on changing."""
+    """A point-in-time view; `tables()` may run on another thread while the backend goes on
+    changing. Taken on the task's thread: of columns in milliseconds, whatever their size; of the
+    row face and of timers in time that grows with them, for they are copied, or with what changed
+    in them, if a snapshot is continued."""
+
+    continued: Collection[str] = ()
+    """Names of states of which this holds, as a delta, what changed since the snapshot that it was
+    told to continue; nothing if nothing did. Of all others it holds everything."""
+
+    database: StoredFiles | None = None
+    """Files of a local database, over which the tables lie."""
 
     @abstractmethod
     def tables(self) -> Iterable[StateTable]:
@@ -63,17 +78,30 @@ class NoSnapshot(KeyedSnapshot):
         return ()
 
 
-class ColumnTable(ABC):
+class SlotTable(ABC):
     """What is stored per key: key -> dense slot, one numpy array per column.
 
     **A slot is touched before it is written**: `slots` has touched those it returns, until the
     operator's next snapshot; for any other there is `touch`. That is how a snapshot needs no copy
-    (`slot_columns`)."""
+    (`slot_columns`). A snapshot may be taken at every pause `IN_STATE`, and before every call of
+    the operator: work that goes on behind such a pause touches its slots again."""
+
+    stores: Stores
+    """What the codes in some of its columns stand for, by column."""
 
     @abstractmethod
     def slots(self, keys: pa.RecordBatch) -> Slots:
         """The slot of each row's key (int64, one per row); new keys get the next free slots, in
         order of first appearance, with initial accumulators. Null keys are keys like any other."""
+
+    @abstractmethod
+    def find(self, keys: pa.RecordBatch) -> Slots:
+        """The slot of each row's key, -1 for keys that are not there; touches and adds nothing."""
+
+    def recall(self, keys: pa.RecordBatch) -> None:
+        """Have slots for those of these keys that are there, wherever they are kept: only keys that
+        are not get new ones next."""
+        return None
 
     @abstractmethod
     def column(self, name: str) -> npt.NDArray[Any]:
@@ -89,12 +117,13 @@ class ColumnTable(ABC):
         """Any slot may be written until the next snapshot."""
 
     @abstractmethod
-    def gather(self, slots: Slots) -> ColumnTable:
+    def gather(self, slots: Slots) -> SlotTable:
         """Copies of these slots, in a table of its own that is no state, numbered from 0."""
 
     @abstractmethod
     def keys(self) -> pa.RecordBatch:
-        """The keys in slot order, len(self) rows, with the schema given to `table`."""
+        """The keys in slot order, len(self) rows, with the schema given to `table`. Where rows lie
+        elsewhere, they are brought here first, and then `len` counts them."""
 
     def freeze_keys(self) -> Callable[[], list[pa.Array]]:
         """`keys` as they are now, made later, on any thread: columns of their storage types."""
@@ -126,10 +155,14 @@ class ColumnTable(ABC):
 
 
 class TableState(ABC):
-    """A named family of ColumnTables, one per namespace."""
+    """A named family of SlotTables, one per namespace.
+
+    All of them are durable, those too in which keys are only numbered or partial results merged: a
+    namespace used so is dropped before the work that filled it pauses or returns, or a snapshot
+    holds it and a restored operator finds it filled."""
 
     @abstractmethod
-    def table(self, namespace: int = 0) -> ColumnTable:
+    def table(self, namespace: int = 0) -> SlotTable:
         """The table of this namespace, made on first use."""
 
     @abstractmethod
@@ -141,7 +174,7 @@ class TableState(ABC):
         """Forget a namespace; not an error if absent."""
 
 
-class EntryState(ColumnTable):
+class EntryState(SlotTable):
     """Entries of keys, in slots that the operator gives out; see `KeyedStateBackend.entries`.
 
     After a restore the entries of all former subtasks lie in slots 0, 1, ... The operator calls
@@ -227,7 +260,8 @@ class NoKey:
 
 
 class CurrentKey:
-    """The cell all states of a backend read the current key from. A hot loop sets `key` itself."""
+    """The cell all states of a backend read the current key from, as it is held (`core.key_kinds`).
+    A hot loop sets `key` itself."""
 
     __slots__ = ("key",)
 
@@ -253,6 +287,19 @@ class KeyedStateBackend(ABC):
     key_groups: KeyGroupRange
     max_parallelism: int
     current: CurrentKey
+    time: StateTime
+    """What state with a time to live expires by; the task tells it of batches and watermarks."""
+    stored_keys: StoredKeyType | None = None
+    """Of the keys of row-face state that another job stored, with which those that come are
+    compared. None: they are not."""
+    of_another_job: bool = False
+    """Whether what was restored is another job's, so that keys of another type are a mistake."""
+
+    def check_keys(self, keys: Sequence[Any]) -> None:
+        """The keys of a batch, as held, by operators that keep row-face state. StateError if they
+        are of another type than `stored_keys`."""
+        if self.stored_keys is not None:
+            self.stored_keys.check(keys)
 
     @abstractmethod
     def set_current_key(self, key: Any) -> None: ...
@@ -273,6 +320,11 @@ class KeyedStateBackend(ABC):
     @abstractmethod
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState: ...
     @abstractmethod
+    def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
+        """The keys that have something in this state, outside namespaces; as they are now, and as
+        they are held."""
+
+    @abstractmethod
     def namespaced(
         self,
         descriptor: ValueStateDescriptor
@@ -292,13 +344,29 @@ class KeyedStateBackend(ABC):
         keys: pa.Schema,
         columns: Sequence[AccColumn],
         key_columns: int | None = None,
-        values: Mapping[str, Values] | None = None,
+        values: MakeStores | None = None,
+        cold: bool = False,
     ) -> TableState:
         """`key_columns`: how many leading columns of `keys` are the key itself and decide the key
         group; those behind tell entries of one key apart. None: all are.
 
-        `values`: what the numbers of some columns stand for; snapshots hold that. They are the
-        table's from here on, which must be one of a single namespace then."""
+        `values`: makes what the numbers of some columns stand for, which snapshots hold; each
+        namespace has its own (`SlotTable.stores`).
+
+        `cold`: the operator asks for the slots of each batch anew, and for `keys` before it counts
+        slots or reads columns of all: so between two batches rows may lie elsewhere, and those that
+        stay get new slots. Codes (`values`) are of tables that are all in memory."""
+
+    @abstractmethod
+    def object_keys(self, owner: str) -> ObjectKeys:
+        """The codes of keys that are Python objects: `kind` of it is a type of key columns, for
+        tables, entries and buffers. One for all states; `owner` names the operator in errors."""
+
+    @abstractmethod
+    def forget_object_keys(self) -> None:
+        """Now and then: forget the codes of keys that no state holds. The caller holds no column of
+        codes that is not in a state, nor will it give out one made before. So it is called at the
+        start of a batch only, when no work is parked: parked work holds codes in its variables."""
 
     @abstractmethod
     def entries(
@@ -307,7 +375,7 @@ class KeyedStateBackend(ABC):
         keys: pa.Schema,
         columns: Sequence[AccColumn],
         owner: str,
-        values: Mapping[str, Values] | None = None,
+        values: MakeStores | None = None,
     ) -> EntryState:
         """Any number of entries per key, numbered by the operator. `owner`: the column (or word of
         one) that says whose an entry is, negative for none."""
@@ -355,8 +423,10 @@ class KeyedStateBackend(ABC):
         """Rows that are needed until a time of theirs has passed; those restored are in it."""
 
     @abstractmethod
-    def snapshot(self) -> KeyedSnapshot:
-        """The synchronous part of a checkpoint."""
+    def snapshot(self, since: Since | None = None) -> KeyedSnapshot:
+        """The synchronous part of a checkpoint. `since`: what it may leave out (`increments`);
+        None: nothing, and what later ones leave out is as if this one had not been taken. A backend
+        that records no changes gives all of its state whichever it is told."""
 
     @abstractmethod
     def restore(self, tables: Iterable[StateTable]) -> None:
@@ -364,6 +434,26 @@ class KeyedStateBackend(ABC):
         subtasks), already cut to this subtask's key groups. Decoding a name happens when it is
         first
         asked for or snapshotted; state never asked for is carried along into later snapshots."""
+
+    @property
+    def inherits(self) -> bool:
+        """Whether `inherit` may be called."""
+        return False
+
+    def inherit(self, files: InheritedFiles) -> None:
+        """Before `restore`, once: begin with the files of local databases that backends like this,
+        of the same operator, had at a checkpoint. What is restored counts over what is in them."""
+        raise AssertionError("a backend without files was given some")
+
+    def inherited_samples(self) -> list[StateTable]:
+        """A row of each state in these files that may be asked for."""
+        return []
+
+    def report(self, gauge: Callable[[str, float], None]) -> None:
+        """Tell figures of its own, where it has any: at each report of the task."""
+
+    def close(self) -> None:
+        """The task is over."""
 
 
 OperatorStateMode = Literal["split", "union", "broadcast"]

@@ -12,11 +12,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from ..core.arrays import Groups, numpy_of
+from ..core.arrays import Bools, Groups, numpy_of
 from ..core.batch import schema_text, take_table
 from ..core.errors import StateError, TypeMismatchError
+from ..core.value_types import empty_table
 from .backend import KEY_GROUP, BufferState, StateTable
+from .column_migration import fitted
 from .key_groups import group_order
+from .object_keys import ObjectKeyType, codes_of
+from .stored_keys import StoredKeys, key_read, stored_type
+from .whole import WholeState
 
 NAMESPACE, ROW_PREFIX = "namespace", "row."
 
@@ -29,7 +34,7 @@ class _Chunks:
     groups: list[Groups] = field(default_factory=list)
 
 
-class MemoryBufferState(BufferState):
+class MemoryBufferState(BufferState, WholeState):
     """Single-threaded. A namespace is present while it holds at least one chunk."""
 
     def __init__(self, name: str, schema: pa.Schema) -> None:
@@ -43,7 +48,7 @@ class MemoryBufferState(BufferState):
     def get(self, namespace: int) -> tuple[pa.Table, Groups]:
         chunks = self._spaces.get(namespace)
         if chunks is None:
-            return self._schema.empty_table(), np.empty(0, dtype=np.int32)
+            return empty_table(self._schema), np.empty(0, dtype=np.int32)
         if len(chunks.rows) > 1:
             chunks.rows = [pa.concat_tables(chunks.rows)]
             chunks.groups = [np.concatenate(chunks.groups)]
@@ -74,28 +79,38 @@ class MemoryBufferState(BufferState):
             (namespace, list(chunks.rows), list(chunks.groups))
             for namespace, chunks in sorted(self._spaces.items())
         ]
-        return BufferFreeze(name, parts)
+        return BufferFreeze(name, parts, StoredKeys(self._schema.types))
 
     def restore(self, tables: Iterable[StateTable]) -> None:
         """Into an empty state. StateError if the columns are not those declared."""
         for table in tables:
-            stored = table.data.drop_columns([KEY_GROUP, NAMESPACE])
-            stored = stored.rename_columns(
-                [name.removeprefix(ROW_PREFIX) for name in stored.column_names]
-            )
-            if not stored.schema.equals(_plain_schema(self._schema)):
-                raise StateError(
-                    f"buffer state '{self._name}' was stored with columns "
-                    f"{schema_text(stored.schema)} and is declared with "
-                    f"{schema_text(self._schema)}: restore it with the columns it was "
-                    "stored with, or give the operator a new uid"
-                )
+            plain = _plain_schema(self._schema)
+            declared = [field.with_name(ROW_PREFIX + field.name) for field in plain]
+            data = fitted(f"buffer state '{self._name}'", table.data, declared, (ROW_PREFIX,))
+            stored = data.drop_columns([KEY_GROUP, NAMESPACE]).rename_columns(plain.names)
             groups = numpy_of(table.data.column(KEY_GROUP))
             namespaces = numpy_of(table.data.column(NAMESPACE))
             for namespace in np.unique(namespaces).tolist():
                 chosen = np.flatnonzero(namespaces == namespace)
-                rows = take_table(stored, pa.array(chosen))
+                rows = self._read(take_table(stored, pa.array(chosen)))
                 self._append(namespace, rows.cast(self._schema), groups[chosen])
+
+    def mark_objects(self, held: Bools) -> None:
+        """Set the codes of objects that are in rows."""
+        for at, kind in enumerate(self._schema.types):
+            if isinstance(kind, ObjectKeyType):
+                for chunks in self._spaces.values():
+                    for rows in chunks.rows:
+                        for chunk in rows.column(at).chunks:
+                            held[codes_of(chunk)] = True
+
+    def _read(self, rows: pa.Table) -> pa.Table:
+        """Stored rows, with codes for objects."""
+        for at, kind in enumerate(self._schema.types):
+            if isinstance(kind, ObjectKeyType):
+                codes = key_read(rows.column(at), kind, self._name)
+                rows = rows.set_column(at, rows.schema.names[at], codes)
+        return rows
 
     def _append(self, namespace: int, rows: pa.Table, key_groups: Groups) -> None:
         if len(rows) != len(key_groups):
@@ -120,12 +135,14 @@ class BufferFreeze:
 
     name: str
     parts: list[tuple[int, list[pa.Table], list[Groups]]]
+    stored: StoredKeys
 
     def table(self, max_parallelism: int) -> StateTable | None:
         """Encoded, sorted by key group; None if there is nothing."""
         if not self.parts:
             return None
         rows = pa.concat_tables([chunk for _, chunks, _ in self.parts for chunk in chunks])
+        rows = self.stored.stored_rows(rows, self.name)
         groups = np.concatenate([chunk for _, _, chunks in self.parts for chunk in chunks])
         namespaces = np.concatenate(
             [np.full(sum(map(len, chunks)), namespace) for namespace, chunks, _ in self.parts]
@@ -147,4 +164,8 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _plain_schema(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_type(_PLAIN.get(field.type, field.type)) for field in schema])
+    return pa.schema([field.with_type(_plain_type(field.type)) for field in schema])
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    return stored_type(kind) if isinstance(kind, ObjectKeyType) else _PLAIN.get(kind, kind)

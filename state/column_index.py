@@ -22,12 +22,15 @@ from .hash_kernels import hash_slices
 from .index_kernels import (
     COUNT,
     NULL_SLOT,
+    find_bytes,
+    find_words,
     rebuild_bytes,
     rebuild_words,
     upsert_bytes,
     upsert_words,
 )
 from .key_words import from_words, to_words
+from .object_keys import ObjectKeyType
 
 FIRST_SLOTS = 64
 """How many keys an index has room for at first; a power of two, as it always is."""
@@ -40,6 +43,10 @@ class ColumnIndex(ABC):
     @abstractmethod
     def upsert(self, column: pa.Array) -> Slots:
         """The slot of each value (int64, one per row), new values getting the next free slots."""
+
+    @abstractmethod
+    def find(self, column: pa.Array) -> Slots:
+        """The slot of each value, -1 for those that have none."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -58,6 +65,10 @@ class ColumnIndex(ABC):
     @abstractmethod
     def nbytes(self) -> int:
         """Bytes of all arrays."""
+
+    @abstractmethod
+    def bytes_for(self, slots: int) -> int:
+        """Bytes that an index of so many values takes that are like these, filled in one go."""
 
 
 class WordIndex(ColumnIndex):
@@ -91,6 +102,15 @@ class WordIndex(ColumnIndex):
                 return out
             self._grow()
 
+    def find(self, column: pa.Array) -> Slots:
+        valid = validity_of(column) if column.null_count else ALL_VALID
+        return self.find_words(to_words(column), valid)
+
+    def find_words(self, words: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_]) -> Slots:
+        out = np.empty(len(words), dtype=np.int64)
+        find_words(self._table, self._shift, words, valid, self._state, out)
+        return out
+
     def freeze(self) -> Callable[[], pa.Array]:
         words, null_slot, kind = self.words(), int(self._state[NULL_SLOT]), self._kind
         return lambda: from_words(words, _null_mask(np.arange(len(words)), null_slot), kind)
@@ -102,6 +122,10 @@ class WordIndex(ColumnIndex):
     @property
     def nbytes(self) -> int:
         return self._keys.array.nbytes + self._table.nbytes
+
+    def bytes_for(self, slots: int) -> int:
+        cells = 1 << max(4 * slots // 3, 1).bit_length()
+        return 12 * max(cells, 2 * FIRST_SLOTS) + 8 * slots
 
     def words(self) -> npt.NDArray[np.int64]:
         """The words in slot order; a view that stays valid."""
@@ -149,11 +173,7 @@ class BytesIndex(ColumnIndex):
         return int(self._state[COUNT])
 
     def upsert(self, column: pa.Array) -> Slots:
-        wide = column if column.type == self._wide else column.cast(self._wide)
-        data, offsets = slices_of(wide)
-        hashed = np.empty(len(column), dtype=np.uint64)
-        hash_slices(data, offsets, np.uint64(0), hashed)
-        valid = validity_of(column) if column.null_count else ALL_VALID
+        hashed, data, offsets, valid = self._hashed(column)
         out = np.empty(len(column), dtype=np.int64)
         at = 0
         while True:
@@ -177,6 +197,23 @@ class BytesIndex(ColumnIndex):
                 self._grow_slots()
             else:
                 self._grow_arena(int(offsets[at + 1] - offsets[at]))
+
+    def find(self, column: pa.Array) -> Slots:
+        hashed, data, offsets, valid = self._hashed(column)
+        out = np.empty(len(column), dtype=np.int64)
+        find_bytes(
+            self._table,
+            self._shift,
+            hashed,
+            data,
+            offsets,
+            valid,
+            self._state,
+            self._arena,
+            self._ends,
+            out,
+        )
+        return out
 
     def freeze(self) -> Callable[[], pa.Array]:
         count, null_slot = map(int, self._state[:2])
@@ -204,6 +241,19 @@ class BytesIndex(ColumnIndex):
         arrays = (self._table, self._hashes, self._ends, self._arena)
         return sum(array.nbytes for array in arrays)
 
+    def bytes_for(self, slots: int) -> int:
+        count = len(self)
+        each = int(self._ends[count]) / count if count else 16
+        return 48 * max(1 << max(slots - 1, 1).bit_length(), FIRST_SLOTS) + int(each * slots)
+
+    def _hashed(self, column: pa.Array) -> tuple[Any, Any, Any, npt.NDArray[np.bool_]]:
+        """Hashes, bytes, offsets into these, and which values are not null."""
+        wide = column if column.type == self._wide else column.cast(self._wide)
+        data, offsets = slices_of(wide)
+        hashed = np.empty(len(column), dtype=np.uint64)
+        hash_slices(data, offsets, np.uint64(0), hashed)
+        return hashed, data, offsets, validity_of(column) if column.null_count else ALL_VALID
+
     def _make_table(self) -> None:
         cells = 2 * len(self._hashes)
         self._table = np.zeros(2 * cells, dtype=np.uint64)
@@ -223,7 +273,9 @@ class BytesIndex(ColumnIndex):
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
     """The type that keys of type `kind` are kept as: dictionaries as their values, views as plain
-    text or bytes (Arrow cannot gather views)."""
+    text or bytes (Arrow cannot gather views), objects as their codes."""
+    if isinstance(kind, ObjectKeyType):
+        return kind.storage_type
     if pa.types.is_dictionary(kind):
         return storage_type(kind.value_type)
     if kind == pa.string_view():

@@ -9,8 +9,8 @@
     SQL_DATE                   date, but no datetime
     SQL_TIME                   time
     SQL_TIMESTAMP, INSTANT     datetime
-    ROW, ROW_NAMED, TUPLE      tuple or list of as many values; dict, or object, with these names;
-                               each field None or a value that fits
+    ROW, ROW_NAMED, TUPLE      tuple or list of as many values; dict, object, or Row, with these
+                               names; each field None or a value that fits
     LIST, other arrays         list, tuple or numpy array; elements are not looked at
     MAP                        dict; its entries are not looked at
     PICKLED_BYTE_ARRAY, others everything
@@ -30,6 +30,8 @@ import numpy as np
 import pyarrow as pa
 
 from ..core.errors import TypeMismatchError
+from ..core.row import is_positional
+from ..core.value_types import BigDecimal, BigInteger, is_tuple
 
 Fits = Callable[[Any], bool]
 """Whether a value that is not None is of a type."""
@@ -70,10 +72,16 @@ class DeclaredType:
 
 def declared_type(what: str, declared: Any) -> DeclaredType | None:
     """What a descriptor's type means; None where it excludes nothing. `what` begins messages."""
+    arrow = arrow_type(declared)
+    fits = None if arrow is None else fits_of(arrow)
+    return None if fits is None else DeclaredType(what, declared, fits)
+
+
+def arrow_type(declared: Any) -> pa.DataType | None:
+    """The Arrow type of what a descriptor is given as a type; None if it has none."""
     kind = _PLAIN.get(declared) if isinstance(declared, type) else declared
     arrow = kind if isinstance(kind, pa.DataType) else getattr(kind, "arrow", None)
-    fits = fits_of(arrow) if isinstance(arrow, pa.DataType) else None
-    return None if fits is None else DeclaredType(what, declared, fits)
+    return arrow if isinstance(arrow, pa.DataType) else None
 
 
 def fits_of(kind: pa.DataType) -> Fits | None:
@@ -85,6 +93,8 @@ def fits_of(kind: pa.DataType) -> Fits | None:
     if pa.types.is_floating(kind):
         return lambda value: type(value) is float or _is_number(value)
     if pa.types.is_decimal(kind):
+        return lambda value: isinstance(value, Decimal) or _is_int(value)
+    if isinstance(kind, (BigDecimal, BigInteger)):
         return lambda value: isinstance(value, Decimal) or _is_int(value)
     if pa.types.is_struct(kind):
         return _row(kind)
@@ -153,6 +163,7 @@ def _row(kind: pa.DataType) -> Fits:
     fields = [kind.field(i) for i in range(kind.num_fields)]
     names = tuple([field.name for field in fields])
     each = [fits_of(field.type) for field in fields]
+    by_place = is_tuple(kind)
 
     def all_fit(values: Any) -> bool:
         pairs = zip(each, values, strict=True)
@@ -161,8 +172,10 @@ def _row(kind: pa.DataType) -> Fits:
     def fits(value: Any) -> bool:
         if isinstance(value, (tuple, list)):
             own = getattr(value, "_fields", names)
-            if own != names and sorted(own) == sorted(names):
-                return all_fit([getattr(value, name) for name in names])
+            if own != names and not by_place and not is_positional(own):
+                if sorted(own) != sorted(names):
+                    return False
+                return all_fit([value[own.index(name)] for name in names])
             return len(value) == len(names) and all_fit(value)
         if isinstance(value, Mapping):
             return all(name in value for name in names) and all_fit([value[n] for n in names])

@@ -12,16 +12,14 @@ The encoding of each column is kept in its StateTable's metadata, under the colu
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
-from decimal import Decimal
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
 from ..core.errors import StateError
 from .pickling import dumps, loads
+from .stored_objects import ObjectReader
 
 PICKLE = "pickle"
 
@@ -35,11 +33,6 @@ ARROW_TYPES: dict[str, pa.DataType] = {
 }
 
 _NAMES: dict[type, str] = {int: "int", float: "float", str: "str", bool: "bool", bytes: "bytes"}
-
-_IMMUTABLE = frozenset(
-    {type(None), bool, int, float, complex, str, bytes}
-    | {dt.date, dt.time, dt.datetime, dt.timedelta, Decimal}
-)
 
 
 def encode(values: list[Any], what: str) -> tuple[pa.Array, str]:
@@ -59,10 +52,14 @@ def pickled(values: Sequence[Any], what: str) -> pa.Array:
     return pa.array([dumps(value, what) for value in values], type=ARROW_TYPES[PICKLE])
 
 
-def decode(column: pa.ChunkedArray, encoding: str, what: str) -> list[Any]:
-    """The values of a column made by `encode`."""
+def decode(
+    column: pa.ChunkedArray, encoding: str, what: str, reader: ObjectReader | None = None
+) -> list[Any]:
+    """The values of a column made by `encode`. `reader`: what is known of their classes; None: they
+    are keys or the like, and may not change."""
     if encoding == PICKLE:
-        return [loads(data, what) for data in column.to_pylist()]
+        reader = reader or ObjectReader(what, fixed=True)
+        return [loads(data, what, reader) for data in column.to_pylist()]
     if encoding not in ARROW_TYPES:
         raise StateError(
             f"{what}: unknown encoding '{encoding}' (known: {sorted(ARROW_TYPES)}); the snapshot "
@@ -70,14 +67,3 @@ def decode(column: pa.ChunkedArray, encoding: str, what: str) -> list[Any]:
         )
     values: list[Any] = column.to_pylist()
     return values
-
-
-def immutable(values: list[Any]) -> bool:
-    """Whether no value can be changed in place: plain scalars, and flat tuples of them."""
-    types = set(map(type, values))
-    if types <= _IMMUTABLE:
-        return True
-    if not all(kind in _IMMUTABLE or issubclass(kind, tuple) for kind in types):
-        return False
-    tuples = (value for value in values if isinstance(value, tuple))
-    return set(map(type, chain.from_iterable(tuples))) <= _IMMUTABLE

@@ -32,6 +32,7 @@ from .hashing import (
     TAG_UUID,
     stable_hash,
 )
+from .object_keys import ObjectKeyType
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -62,6 +63,8 @@ def plain_int64(columns: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
 def hash_column(column: pa.Array) -> Hashes:
     """The hash of each value of an array of any supported type."""
     kind = column.type
+    if isinstance(kind, ObjectKeyType):
+        return kind.keys.hashes(column)
     if pa.types.is_dictionary(kind):
         return _hash_dictionary(column)
     if kind == pa.uuid():

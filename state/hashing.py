@@ -25,6 +25,7 @@ import numpy as np
 from xxhash import xxh64_intdigest
 
 from ..core.errors import TypeMismatchError
+from ..core.key_kinds import HeldKey
 
 TAG_NONE: Final = 0
 TAG_BOOL: Final = 1
@@ -220,6 +221,7 @@ _HASHERS: dict[type, Hasher] = {
     dt.timedelta: _hash_timedelta,
     Decimal: _hash_decimal,
     uuid.UUID: _hash_uuid,
+    HeldKey: lambda held: stable_hash(held.key),
 }
 """Exact type to hasher; `_resolve` adds subclasses as it meets them."""
 

@@ -116,6 +116,29 @@ def upsert_words(
     return batch.shape[0]
 
 
+@njit(
+    void(fresh(I32), I64, frozen(I64), frozen(BOOL), fresh(I64), fresh(I64)),
+    cache=True,
+)
+def find_words(table: Any, shift: Any, batch: Any, valid: Any, state: Any, out: Any) -> None:
+    """out[i] = slot of batch[i], -1 if it has none."""
+    end = np.int64(table.shape[0])
+    nullable = valid.shape[0] > 0
+    for i in range(batch.shape[0]):
+        if nullable and not valid[i]:
+            out[i] = state[NULL_SLOT]
+            continue
+        word = batch[i]
+        at = 3 * _home(word, shift)
+        slot = np.int64(table[at + 2]) - 1
+        while slot >= 0 and _word(table, at) != word:
+            at += 3
+            if at == end:
+                at = 0
+            slot = np.int64(table[at + 2]) - 1
+        out[i] = slot
+
+
 @njit(void(fresh(I32), I64, fresh(I64), I64, I64), cache=True)
 def rebuild_words(table: Any, shift: Any, keys: Any, count: Any, null_slot: Any) -> Any:
     """Fill an empty table with keys[:count]."""
@@ -243,6 +266,55 @@ def upsert_bytes(
                     break
             cell = (cell + 1) & mask
     return out.shape[0]
+
+
+@njit(
+    void(
+        fresh(U64),
+        I64,
+        frozen(U64),
+        frozen(U8),
+        frozen(I64),
+        frozen(BOOL),
+        fresh(I64),
+        fresh(U8),
+        fresh(I64),
+        fresh(I64),
+    ),
+    cache=True,
+)
+def find_bytes(
+    table: Any,
+    shift: Any,
+    hashed: Any,
+    data: Any,
+    offsets: Any,
+    valid: Any,
+    state: Any,
+    arena: Any,
+    ends: Any,
+    out: Any,
+) -> None:
+    """out[i] = slot of the key that `upsert_bytes` gives one, -1 if it has none."""
+    mask = np.int64(table.shape[0] // 2 - 1)
+    nullable = valid.shape[0] > 0
+    for i in range(out.shape[0]):
+        if nullable and not valid[i]:
+            out[i] = state[NULL_SLOT]
+            continue
+        at = offsets[i]
+        length = offsets[i + 1] - at
+        cell = np.int64(hashed[i] >> np.uint64(shift))
+        while True:
+            slot = np.int64(table[2 * cell + 1]) - 1
+            if slot < 0:
+                break
+            if table[2 * cell] == hashed[i]:
+                begin = ends[slot]
+                if ends[slot + 1] - begin == length and _same(arena, begin, data, at, length):
+                    break
+            cell = (cell + 1) & mask
+        out[i] = slot
 
 
 @njit(void(fresh(U64), I64, frozen(U64), I64, I64), cache=True)

@@ -52,18 +52,6 @@ def range_for(subtask: int, parallelism: int, max_parallelism: int) -> KeyGroupR
     return KeyGroupRange(first, last)
 
 
-def subtask_for(group: int, parallelism: int, max_parallelism: int) -> int:
-    """The subtask whose range holds `group`."""
-    return group * parallelism // max_parallelism
-
-
-def subtasks_for(
-    groups: npt.NDArray[np.int32], parallelism: int, max_parallelism: int
-) -> npt.NDArray[np.int32]:
-    """The subtask of each group, in order."""
-    return subtask_table(parallelism, max_parallelism)[groups]
-
-
 def owned_groups(groups: KeyGroupRange) -> npt.NDArray[np.int32]:
     """The groups of a range, ascending."""
     return np.arange(groups.first, groups.last + 1, dtype=np.int32)

@@ -1,8 +1,9 @@
-"""Key columns to dense slots, incrementally: the index behind `ColumnTable.slots`.
+"""Key columns to dense slots, incrementally: the index behind `SlotTable.slots`.
 
     one column of 8-byte words (integers, floats, booleans, times)    WordIndex
     one column of text or bytes                                       BytesIndex
     one dictionary column                                             index of its values
+    one column of objects                                             WordIndex of their codes
     one column of any other type (decimals, lists, ...)               ObjectIndex
     several columns                                                   each to codes, then pairs of
                                                                       codes to codes: CompositeIndex
@@ -14,16 +15,17 @@ valid while the index grows; `freeze` therefore copies (almost) nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ..core.arrays import Slots, numpy_of
+from ..core.arrays import Bools, Slots, numpy_of
 from ..core.errors import StateError
 from .column_index import ALL_VALID, FIRST_SLOTS, BytesIndex, ColumnIndex, WordIndex
 from .key_words import is_words
+from .object_keys import ObjectKeyType
 
 Frozen = Callable[[], list[pa.Array]]
 """Makes the key columns, of their storage types, in slot order; may run on another thread."""
@@ -41,16 +43,23 @@ class ObjectIndex(ColumnIndex):
         return len(self._values)
 
     def upsert(self, column: pa.Array) -> Slots:
+        return self._each(column, self._slot)
+
+    def find(self, column: pa.Array) -> Slots:
+        return self._each(column, lambda value: self._slots.get(hashable(value), -1))
+
+    def _each(self, column: pa.Array, slot_of: Callable[[Any], int]) -> Slots:
+        def each(values: pa.Array) -> Slots:
+            slots = [slot_of(value) for value in values.to_pylist()]
+            return np.array(slots, np.int64)
+
         try:
             encoded = column.dictionary_encode()
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
             encoded = column
         if pa.types.is_dictionary(encoded.type):
-            return upsert_distinct(encoded, self._upsert_each)
-        return self._upsert_each(column)
-
-    def _upsert_each(self, column: pa.Array) -> Slots:
-        return np.fromiter(map(self._slot, column.to_pylist()), np.int64, len(column))
+            return upsert_distinct(encoded, each)
+        return each(column)
 
     def _slot(self, value: Any) -> int:
         key = hashable(value)
@@ -70,7 +79,10 @@ class ObjectIndex(ColumnIndex):
     @property
     def nbytes(self) -> int:
         """A guess: what Python objects take is not known."""
-        return 200 * len(self._values)
+        return self.bytes_for(len(self._values))
+
+    def bytes_for(self, slots: int) -> int:
+        return 200 * slots
 
 
 class DictionaryIndex(ColumnIndex):
@@ -87,6 +99,11 @@ class DictionaryIndex(ColumnIndex):
             return upsert_distinct(column, self._values.upsert)
         return self._values.upsert(column)
 
+    def find(self, column: pa.Array) -> Slots:
+        if pa.types.is_dictionary(column.type):
+            return upsert_distinct(column, self._values.find)
+        return self._values.find(column)
+
     def freeze(self) -> Callable[[], pa.Array]:
         return self._values.freeze()
 
@@ -96,6 +113,9 @@ class DictionaryIndex(ColumnIndex):
     @property
     def nbytes(self) -> int:
         return self._values.nbytes
+
+    def bytes_for(self, slots: int) -> int:
+        return self._values.bytes_for(slots)
 
 
 class CompositeIndex:
@@ -121,6 +141,16 @@ class CompositeIndex:
             codes = pairs.upsert_words(words, ALL_VALID)
         return codes
 
+    def find(self, columns: list[pa.Array]) -> Slots:
+        """The slot of each key, -1 for those that have none."""
+        codes = self._parts[0].find(columns[0])
+        for part, pairs, column in zip(self._parts[1:], self._pairs, columns[1:], strict=True):
+            words = part.find(column)
+            known = (words >= 0) & (codes >= 0)
+            found = pairs.find_words(words << 32 | codes, ALL_VALID)
+            codes = np.where(known, found, -1)
+        return codes
+
     def take(self, slots: Slots) -> list[pa.Array]:
         """The key columns of these slots, of their storage types."""
         backwards, codes = [], slots
@@ -130,9 +160,22 @@ class CompositeIndex:
             codes = chosen & 0xFFFFFFFF
         return [self._parts[0].take(codes), *reversed(backwards)]
 
+    def mark(self, kinds: Sequence[pa.DataType], held: Bools) -> None:
+        """Set the codes of objects that are in a key; `kinds`: the declared types."""
+        for part, kind in zip(self._parts, kinds, strict=True):
+            if isinstance(kind, ObjectKeyType):
+                assert isinstance(part, WordIndex)
+                held[part.words()] = True
+
     @property
     def nbytes(self) -> int:
         return sum(index.nbytes for index in [*self._parts, *self._pairs])
+
+    def bytes_for(self, slots: int) -> int:
+        """Bytes of an index of so many keys that are like these."""
+        count = max(len(self), 1)
+        every: list[ColumnIndex] = [*self._parts, *self._pairs]
+        return sum(index.bytes_for(-(-slots * len(index) // count)) for index in every)
 
     def freeze(self) -> Frozen:
         parts = [part.freeze() for part in self._parts]
@@ -163,6 +206,8 @@ def make_column_index(kind: pa.DataType, slots: int = FIRST_SLOTS) -> ColumnInde
     """The index for keys of one column type."""
     if pa.types.is_dictionary(kind):
         return DictionaryIndex(kind, slots)
+    if isinstance(kind, ObjectKeyType):
+        return WordIndex(kind.storage_type, slots)
     if is_words(kind):
         return WordIndex(kind, slots)
     text_or_bytes = (

@@ -1,4 +1,4 @@
-"""Keys in use, as dense numbers: of open sessions, or of windows that are counted or emptied apart.
+"""Keys in use, as dense numbers: the owners of entries (`entry_table`).
 
 An index gives a key its number for good, and keys come and go for ever. So the index is made anew
 from the keys still in use once they are fewer than half of those it knows; each key is then moved
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.arrays import Slots
+from ..core.arrays import Bools, Slots
 from .key_index import CompositeIndex, Frozen, as_declared
 from .value_store import wide_type
 
@@ -24,6 +24,8 @@ class LiveKeys:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
+        self.kinds: list[pa.DataType] = schema.types
+        """The types declared."""
         self._wide = [wide_type(field.type) for field in schema]
         self.kept = pa.schema([pa.field(f"k{i}", kind) for i, kind in enumerate(self._wide)])
         """The types that keys are kept as."""
@@ -41,6 +43,10 @@ class LiveKeys:
         """The key columns of these keys, of their declared types."""
         pairs = zip(self._index.take(numbers), self._schema.types, strict=True)
         return [as_declared(column, kind) for column, kind in pairs]
+
+    def mark_objects(self, held: Bools) -> None:
+        """Set the codes of objects that are in keys."""
+        self._index.mark(self.kinds, held)
 
     def freeze(self) -> Frozen:
         """The key columns of all keys there are now, as they are kept, to be made on any thread."""

@@ -1,7 +1,7 @@
 """Accumulators whose keys are the slots themselves: parts of a batch, and entries that an operator
 numbers.
 
-Aggregates fold into a `ColumnTable` by slot and do not care what the slots stand for. Where slots
+Aggregates fold into a `SlotTable` by slot and do not care what the slots stand for. Where slots
 are given out by someone else (a kernel that opens and closes sessions, or numbers the windows of a
 batch) there is nothing to look up, and slots can be emptied and used again.
 """
@@ -16,25 +16,30 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.arrays import Slots, numpy_of
-from .backend import AccColumn, ColumnTable
+from .backend import AccColumn, SlotTable
 from .slot_columns import SlotColumns
+from .value_store import Stores
 
 _KEYS = pa.schema([pa.field("slot", pa.int64())])
 
 
-class NumberedTable(ColumnTable):
+class NumberedTable(SlotTable):
     """Slots 0..len-1; the key of slot i is i. Not in any snapshot by itself.
 
     Invariant: entries never used or `reset` are initial."""
 
-    def __init__(self, columns: Sequence[AccColumn], size: int = 0) -> None:
+    def __init__(
+        self, columns: Sequence[AccColumn], size: int = 0, stores: Stores | None = None
+    ) -> None:
+        """`stores`: those of the table that the codes in its columns come from or go to."""
         self._numbers = SlotColumns(columns, size)
         self._size = size
+        self.stores = dict(stores or {})
 
     @classmethod
-    def of(cls, numbers: SlotColumns, size: int) -> NumberedTable:
+    def of(cls, numbers: SlotColumns, size: int, stores: Stores | None = None) -> NumberedTable:
         """A table over these columns, of `size` slots."""
-        made = cls(())
+        made = cls((), stores=stores)
         made._numbers, made._size = numbers, size
         return made
 
@@ -48,6 +53,10 @@ class NumberedTable(ColumnTable):
             self.resize(max(self._size, int(slots.max()) + 1))
         self.touch(slots)
         return slots
+
+    def find(self, keys: pa.RecordBatch) -> Slots:
+        slots: Slots = numpy_of(keys.column(0))
+        return np.where(slots < self._size, slots, -1)
 
     def keys(self) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([pa.array(np.arange(self._size))], schema=_KEYS)
@@ -75,7 +84,7 @@ class NumberedTable(ColumnTable):
         self._numbers.reset(slots)
 
     def gather(self, slots: Slots) -> NumberedTable:
-        return NumberedTable.of(self._numbers.gather(slots), len(slots))
+        return NumberedTable.of(self._numbers.gather(slots), len(slots), self.stores)
 
     def take_keys(self, slots: Slots) -> list[pa.Array]:
         return [pa.array(slots)]

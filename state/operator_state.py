@@ -2,7 +2,8 @@
 
 A rescale deals the items of a split list evenly over the new subtasks, gives every item of a union
 list to every subtask, and copies a broadcast map to all of them. Items are pickled one by one, so
-a redistribution moves bytes and never needs the user's classes.
+a redistribution moves bytes and never needs the user's classes. Of a broadcast map, which all
+subtasks have alike at a barrier, subtask 0 alone stores its copy.
 
 Two-phase-commit sinks make their committables beside the task's thread: `set_deferred` puts a
 function into the next snapshot, whose asynchronous part runs it once and appends what it returns.
@@ -16,32 +17,37 @@ from typing import Any
 
 from ..core.errors import StateError
 from .backend import OperatorStateMode, OperatorStateTable
+from .broadcast_state import OperatorBroadcastState
+from .declared_types import DeclaredType, declared_type
 from .descriptors import ListStateDescriptor, MapStateDescriptor
-from .faces import BroadcastState, ListState
+from .faces import ListState, OperatorStateStore, elements
 from .pickling import dumps, loads
+from .stored_values import StoredValues
 
 Deferred = Callable[[], Sequence[Any]]
 
 
 class OperatorListState(ListState):
-    """A list of this subtask. Items must not be changed in place: replace them with `update`."""
+    """A list of this subtask. Items must not be changed in place: replace them with `update`.
+    `declared`: the type of its items; None: anything."""
 
-    __slots__ = ("_items",)
+    __slots__ = ("_declared", "_items")
 
-    def __init__(self, items: Iterable[Any] = ()) -> None:
+    def __init__(self, items: Iterable[Any] = (), declared: DeclaredType | None = None) -> None:
         self._items: list[Any] = list(items)
+        self._declared = declared
 
     def get(self) -> Iterator[Any]:
         return iter(list(self._items))
 
     def add(self, value: Any) -> None:
-        self._items.append(value)
+        self._items += self._checked([value])
 
     def add_all(self, values: Iterable[Any]) -> None:
-        self._items.extend(values)
+        self._items += self._checked(elements(values, "add_all"))
 
     def update(self, values: Iterable[Any]) -> None:
-        self._items = list(values)
+        self._items = self._checked(elements(values, "update"))
 
     def clear(self) -> None:
         self._items = []
@@ -50,58 +56,28 @@ class OperatorListState(ListState):
         """What a snapshot stores, item by item."""
         return self._items
 
-
-class OperatorBroadcastState(BroadcastState):
-    """A map that is the same in every subtask, because each gets the same elements in one order."""
-
-    __slots__ = ("_entries",)
-
-    def __init__(self, entries: Iterable[tuple[Any, Any]] = ()) -> None:
-        self._entries: dict[Any, Any] = dict(entries)
-
-    def get(self, key: Any) -> Any:
-        return self._entries.get(key)
-
-    def put(self, key: Any, value: Any) -> None:
-        self._entries[key] = value
-
-    def put_all(self, dict_value: dict[Any, Any]) -> None:
-        self._entries.update(dict_value)
-
-    def remove(self, key: Any) -> None:
-        self._entries.pop(key, None)
-
-    def contains(self, key: Any) -> bool:
-        return key in self._entries
-
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        return list(self._entries.items())
-
-    def keys(self) -> Iterable[Any]:
-        return list(self._entries)
-
-    def values(self) -> Iterable[Any]:
-        return list(self._entries.values())
-
-    def is_empty(self) -> bool:
-        return not self._entries
-
-    def clear(self) -> None:
-        self._entries.clear()
-
-    def contents(self) -> Iterable[Any]:
-        """What a snapshot stores: (key, value) pairs."""
-        return self._entries.items()
+    def _checked(self, values: list[Any]) -> list[Any]:
+        declared = self._declared
+        if declared is not None:
+            for value in values:
+                if value is not None and not declared.fits(value):
+                    declared.refuse(value)
+        return values
 
 
 class OperatorStateSnapshot:
     """A point-in-time copy. `tables` may run on any thread; it runs deferred functions once."""
 
     def __init__(
-        self, tables: list[OperatorStateTable], deferred: dict[str, list[Deferred]]
+        self,
+        tables: list[OperatorStateTable],
+        deferred: dict[str, list[Deferred]],
+        frozen: dict[str, Callable[[], list[bytes]]],
     ) -> None:
+        """`frozen`: the items of broadcast states, to be pickled."""
         self._tables = tables
         self._deferred = deferred
+        self._frozen = frozen
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
 
@@ -114,13 +90,13 @@ class OperatorStateSnapshot:
         with self._lock:
             if self._failure is not None:
                 raise self._failure
-            if self._deferred:
+            if self._deferred or self._frozen:
                 try:
                     self._tables = [self._completed(table) for table in self._tables]
                 except BaseException as error:
                     self._failure = error
                     raise
-                self._deferred = {}
+                self._deferred, self._frozen = {}, {}
             return list(self._tables)
 
     def _completed(self, table: OperatorStateTable) -> OperatorStateTable:
@@ -129,19 +105,24 @@ class OperatorStateSnapshot:
             for function in self._deferred.get(table.name, ())
             for item in function()
         ]
+        if table.name in self._frozen:
+            late += self._frozen[table.name]()
         if not late:
             return table
         return OperatorStateTable(table.name, table.mode, (*table.items, *late))
 
 
-class OperatorStateBackend:
+class OperatorStateBackend(OperatorStateStore):
     """All operator state of one operator in one subtask. Single-threaded.
+
+    `subtask`: its index; broadcast maps are stored by subtask 0.
 
     Asking twice for a name gives the same state; asking for it with another mode (split, union,
     broadcast) raises StateError naming both.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, subtask: int = 0) -> None:
+        self._stores_broadcast = subtask == 0
         self._states: dict[str, OperatorListState | OperatorBroadcastState] = {}
         """Those asked for. Every name is also in `_modes`."""
         self._modes: dict[str, OperatorStateMode] = {}
@@ -149,21 +130,24 @@ class OperatorStateBackend:
         """Pickled items of restored names not asked for yet; disjoint from `_states`."""
         self._deferred: dict[str, list[Deferred]] = {}
 
-    def get_list_state(self, descriptor: ListStateDescriptor) -> OperatorListState:
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState:
         """A list whose items are dealt evenly over the subtasks at a restore."""
-        return self._list(descriptor.name, "split")
+        return self._list(_lasting(state_descriptor), "split")
 
-    def get_union_list_state(self, descriptor: ListStateDescriptor) -> OperatorListState:
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState:
         """A list of which every subtask gets all items of all subtasks at a restore."""
-        return self._list(descriptor.name, "union")
+        return self._list(_lasting(state_descriptor), "union")
 
-    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> OperatorBroadcastState:
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> OperatorBroadcastState:
         """A map of which every subtask gets one and the same copy at a restore."""
-        name = descriptor.name
-        items = self._claim(name, "broadcast")
+        name = _lasting(state_descriptor).name
+        items = self._claim(name, "broadcast", state_descriptor)
         state = self._states.get(name)
         if not isinstance(state, OperatorBroadcastState):
-            state = self._states[name] = OperatorBroadcastState(items)
+            what = f"broadcast state '{name}'"
+            keys = declared_type(f"the map key of {what}", state_descriptor.type_info)
+            values = declared_type(what, state_descriptor.value_type_info)
+            state = self._states[name] = OperatorBroadcastState(name, items, keys, values)
         return state
 
     def set_deferred(self, name: str, function: Deferred) -> None:
@@ -180,18 +164,24 @@ class OperatorStateBackend:
         self._deferred.setdefault(name, []).append(function)
 
     def snapshot(self) -> OperatorStateSnapshot:
-        """The synchronous part: items are pickled now, later changes do not show."""
+        """The synchronous part: items of lists are pickled now, later changes do not show."""
         tables = []
+        frozen: dict[str, Callable[[], list[bytes]]] = {}
         for name, mode in self._modes.items():
             state = self._states.get(name)
-            if state is None:
+            items: tuple[bytes, ...] = ()
+            if mode == "broadcast" and not self._stores_broadcast:
+                pass
+            elif state is None:
                 items = tuple(self._restored[name])
+            elif isinstance(state, OperatorBroadcastState):
+                frozen[name] = state.freeze()
             else:
                 what = f"item of operator state '{name}'"
                 items = tuple([dumps(item, what) for item in state.contents()])
             tables.append(OperatorStateTable(name, mode, items))
         deferred, self._deferred = self._deferred, {}
-        return OperatorStateSnapshot(tables, deferred)
+        return OperatorStateSnapshot(tables, deferred, frozen)
 
     def restore(self, tables: Iterable[OperatorStateTable]) -> None:
         """Before first use: this subtask's share, as `redistribute` gives it. Several tables of one
@@ -204,19 +194,37 @@ class OperatorStateBackend:
             _check_mode(table.name, self._modes.setdefault(table.name, table.mode), table.mode)
             self._restored.setdefault(table.name, []).extend(table.items)
 
-    def _list(self, name: str, mode: OperatorStateMode) -> OperatorListState:
-        items = self._claim(name, mode)
+    def _list(self, descriptor: ListStateDescriptor, mode: OperatorStateMode) -> OperatorListState:
+        name = descriptor.name
+        items = self._claim(name, mode, descriptor)
         state = self._states.get(name)
         if not isinstance(state, OperatorListState):
-            state = self._states[name] = OperatorListState(items)
+            declared = declared_type(f"operator state '{name}'", descriptor.type_info)
+            state = self._states[name] = OperatorListState(items, declared)
         return state
 
-    def _claim(self, name: str, mode: OperatorStateMode) -> list[Any]:
+    def _claim(
+        self,
+        name: str,
+        mode: OperatorStateMode,
+        descriptor: ListStateDescriptor | MapStateDescriptor,
+    ) -> list[Any]:
         """Check the mode; the restored items of the name, decoded, at its first use."""
         _check_mode(name, self._modes.setdefault(name, mode), mode)
-        return [
-            loads(item, f"item of operator state '{name}'") for item in self._restored.pop(name, ())
-        ]
+        what = f"item of operator state '{name}'"
+        if isinstance(descriptor, MapStateDescriptor):
+            kind = descriptor.value_type_info
+        else:
+            kind = descriptor.type_info
+        read = StoredValues(what, kind, descriptor.migration)
+        items = [loads(item, what, read.reader) for item in self._restored.get(name, ())]
+        if mode == "broadcast":
+            values = read.fitted([value for _, value in items])
+            items = [(key, value) for (key, _), value in zip(items, values, strict=True)]
+        else:
+            items = read.fitted(items)
+        self._restored.pop(name, None)
+        return items
 
 
 def redistribute(
@@ -260,3 +268,13 @@ def _check_mode(name: str, known: OperatorStateMode, asked: OperatorStateMode) -
             f"operator state '{name}' is '{known}' and is asked for as '{asked}': use one kind, "
             "or another name"
         )
+
+
+def _lasting(descriptor: Any) -> Any:
+    """The descriptor; StateError if it has a time to live."""
+    if descriptor.ttl_config is not None:
+        raise StateError(
+            f"operator state '{descriptor.name}' has a time to live, but only keyed state expires: "
+            "remove what is old in snapshot_state"
+        )
+    return descriptor

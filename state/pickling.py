@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 from ..core.errors import StateError
+from .stored_objects import ObjectReader, pickled, pickled_by_value
 
 
 def dumps(value: Any, what: str) -> bytes:
@@ -15,15 +15,13 @@ def dumps(value: Any, what: str) -> bytes:
     restores them may have another main program.
     """
     try:
-        data = pickle.dumps(value, protocol=5)
+        data = pickled(value)
         if b"__main__" not in data:
             return data
     except Exception:
         pass
-    import cloudpickle
-
     try:
-        return bytes(cloudpickle.dumps(value, protocol=5))
+        return pickled_by_value(value)
     except Exception as error:
         raise StateError(
             f"{what}: a {type(value).__module__}.{type(value).__qualname__} cannot be pickled "
@@ -31,10 +29,13 @@ def dumps(value: Any, what: str) -> bytes:
         ) from error
 
 
-def loads(data: bytes, what: str) -> Any:
-    """The value of `dumps`. `what` names it in the error."""
+def loads(data: bytes, what: str, reader: ObjectReader | None = None) -> Any:
+    """The value of `dumps`, in the classes as they are now. `what` names it in the error; `reader`:
+    what is known of the state, made once for many values."""
     try:
-        return pickle.loads(data)
+        return (ObjectReader(what) if reader is None else reader).loads(data)
+    except StateError:
+        raise
     except Exception as error:
         raise StateError(
             f"{what}: the stored value cannot be read back ({type(error).__name__}: {error}); "

@@ -1,8 +1,7 @@
 """Values of slots that only come: which views have seen them. See `slot_values`.
 
 What `CountedValues` does for values that also go, in a fifth of the memory: that a view has seen a
-value is one bit, and nothing has to be found again by its slot. Values are numbered (codes); a set
-holds the pairs of slot and code.
+value is one bit, and nothing has to be found again by its slot (`seen_pairs`).
 """
 
 from __future__ import annotations
@@ -14,76 +13,40 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.arrays import Int64s, Slots
-from .backend import AccColumn
-from .key_index import make_column_index
-from .slot_columns import SlotColumns
-from .slot_values import SLOT_BITS, SLOT_MASK, Found, SlotValues
+from .seen_pairs import SeenPairs
+from .slot_values import Found, SlotValues
 from .stores import SeenFace
-
-_FIRST = 1024
-_LARGE = 1 << 17
-"""So many cells or more grow by a quarter, not by as many: moving is cheap, in order of cells."""
 
 
 class SeenValues(SlotValues, SeenFace):
-    """Invariant: `_count` of `_cells` are taken, three quarters at most.
-
-    A cell that is taken never changes, so a snapshot reads the cells as they are; those taken since
-    it was frozen had no bits then."""
+    """A set of pairs whose slots a table owns."""
 
     def __init__(self, name: str, keys: pa.Schema, kind: pa.DataType, views: int) -> None:
         super().__init__(name, keys, kind, views)
-        self._index = make_column_index(kind)
-        self._cells: Slots = np.zeros(_FIRST, dtype=np.int64)
-        self._seen = self._bits(_FIRST)
-        self._count = 0
+        self._pairs = SeenPairs(kind, views)
 
     def __len__(self) -> int:
-        return self._count
-
-    @property
-    def cells(self) -> int:
-        """So many places there are."""
-        return len(self._cells)
+        return len(self._pairs)
 
     def find(self, slots: Slots, values: pa.Array) -> Slots:
-        from .seen_kernels import find_pairs
-
-        words = (self._index.upsert(values) + 1) << SLOT_BITS
-        words |= slots
-        self._reserve(self._count + len(words))
-        at = np.empty(len(words), dtype=np.int64)
-        self._count += find_pairs(words, self._cells, at)
-        self._seen.touch(at)
-        return at
+        return self._pairs.find(slots, self._pairs.codes(values))
 
     def bits(self, view: int) -> tuple[npt.NDArray[np.uint8], int]:
-        return self._seen.array(f"b{view >> 3}"), 1 << (view & 7)
+        return self._pairs.bits(view)
 
     def slots_seen(self, view: int) -> Slots:
-        seen, bit = self.bits(view)
-        slots: Slots = self._cells[np.flatnonzero(seen[: self.cells] & bit)] & SLOT_MASK
-        return slots
+        return self._pairs.slots_seen(view)
 
     @property
     def nbytes(self) -> int:
-        return self._cells.nbytes + self._seen.nbytes
+        return self._pairs.nbytes
 
     def _freeze(self) -> Callable[[], Found]:
-        cells, values, kind = self._cells, self._index.freeze(), self._stored_kind
-        frozen, names = self._seen.freeze(len(cells)), [c.name for c in self._seen.columns]
+        frozen = self._pairs.freeze(self._stored_kind)
 
         def found() -> Found:
-            arrays = frozen.arrays()
-            bits = [arrays[name] for name in names]
-            shown = np.flatnonzero(np.logical_or.reduce([some != 0 for some in bits]))
-            words = cells[shown]
-            chosen = values().cast(kind).take(pa.array((words >> SLOT_BITS) - 1))
-            counts = [
-                (bits[view >> 3][shown] >> (view & 7) & 1).astype(np.int64)
-                for view in range(self.views)
-            ]
-            return words & SLOT_MASK, chosen, counts
+            slots, values, seen = frozen()
+            return slots, values, [bits.astype(np.int64) for bits in seen]
 
         return found
 
@@ -92,20 +55,3 @@ class SeenValues(SlotValues, SeenFace):
         for view, stored in enumerate(counts):
             seen, bit = self.bits(view)
             seen[at[stored != 0]] |= np.uint8(bit)
-
-    def _reserve(self, pairs: int) -> None:
-        """Have room for so many."""
-        from .seen_kernels import move_pairs
-
-        size = len(self._cells)
-        if pairs > size // 4 * 3:
-            cells, seen = self._cells, self._seen
-            size = max(size + size // (1 if size < _LARGE else 4), pairs // 3 * 4 + 4)
-            self._cells, self._seen = np.zeros(size, dtype=np.int64), self._bits(size)
-            for column in seen.columns:
-                name = column.name
-                move_pairs(cells, seen.array(name), self._cells, self._seen.array(name))
-
-    def _bits(self, cells: int) -> SlotColumns:
-        columns = [AccColumn(f"b{byte}", "uint8") for byte in range((self.views + 7) // 8)]
-        return SlotColumns(columns, cells)

@@ -8,8 +8,10 @@ is about a cache line, and the other thread overtakes it soon. The writer packs 
 put it in its place would touch as many new pages of memory, which cost far more than the copies.
 
 The contract that makes it work: **a slot is touched before it is written** (`touch`; tables do it
-for all slots that they hand out). Reading needs nothing. As the marks tell what was not written
-since the last freeze, they are also what an incremental snapshot asks.
+for all slots that they hand out). Reading needs nothing.
+
+By the same contract columns can record which slots were written since a freeze (`take_changes`,
+`change_bits`), so that a freeze may be of those alone.
 """
 
 from __future__ import annotations
@@ -25,7 +27,11 @@ import numpy.typing as npt
 from ..core.arrays import Slots
 from ..core.errors import StateError
 from ..core.growing import Growing
+from .change_bits import Bits, blocks_of, no_bits
 from .stored import AccColumn
+
+PENDING = 1
+"""The flag of a block that was neither written since the freeze nor copied."""
 
 BLOCK_BITS = 4
 """16 slots."""
@@ -34,9 +40,6 @@ CHUNK_BLOCKS = 1 << 12
 """So many blocks the snapshot's thread copies while a writer has to wait."""
 
 FIRST_ROOM = 64
-
-ALL_FLAGS = 3
-"""UNCHANGED | PENDING (`slot_kernels`)."""
 
 
 class FrozenColumns:
@@ -142,11 +145,11 @@ class SlotColumns:
         self.columns = tuple(columns)
         self._held = {c.name: Growing(c.dtype, c.initial, room) for c in columns}
         self._flags: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
-        """Per block that the last freeze had, what `slot_kernels` says."""
-        self._whole = 0
-        """How many of these are whole blocks: in the last one, slots may have been new."""
+        """Per block that the last freeze had, PENDING while it is to be copied."""
         self._frozen: ref[FrozenColumns] | None = None
         """The last freeze; nobody copies for one that has been dropped."""
+        self._changed: Bits | None = None
+        """Of the slots written since `take_changes`; None before the first."""
 
     @property
     def room(self) -> int:
@@ -176,7 +179,10 @@ class SlotColumns:
         """These slots are about to be written. Negative slots are none."""
         if not len(self._flags) or not len(slots):
             return
-        from .slot_kernels import note_touched
+        from .slot_kernels import note_changed, note_touched
+
+        if self._changed is not None:
+            note_changed(slots, self._changed)
 
         pending = np.empty(min(len(slots), len(self._flags)), dtype=np.int64)
         frozen = self._incomplete()
@@ -187,12 +193,15 @@ class SlotColumns:
                 count = note_touched(slots, BLOCK_BITS, self._flags, pending)
                 frozen.save(pending[:count].copy())
 
-    def touch_all(self) -> None:
-        """Any slot may be written. As `touch`, of all slots."""
+    def touch_all(self, changed: bool = True) -> None:
+        """Any slot may be written. As `touch`, of all slots. Not `changed`: what is written means
+        the same as before."""
         frozen = self._incomplete()
         if frozen is not None:
             frozen.arrays()
         self._flags[:] = 0
+        if changed and self._changed is not None:
+            self._changed[:] = 255
 
     def reset(self, slots: Slots) -> None:
         """Touch these slots and make them as new (columns without initial value stay)."""
@@ -211,23 +220,25 @@ class SlotColumns:
             some._held[column.name] = Growing.over(copy, column.initial)
         return some
 
-    def freeze(self, count: int) -> FrozenColumns:
-        """The first `count` slots as they are now: microseconds, whatever the count."""
+    def take_changes(self, count: int) -> Bits | None:
+        """The slots written since the last call, None at the first; from here on those written
+        below `count` are recorded. Just before a `freeze` of so many: what is written before any
+        freeze is not recorded."""
+        changed, self._changed = self._changed, no_bits(count)
+        return changed
+
+    def freeze(self, count: int, changes: tuple[Bits, int] | None = None) -> FrozenColumns:
+        """The first `count` slots as they are now: microseconds, whatever the count. `changes`: of
+        these only the ones that `change_bits.slots_of` gives for them, the rest is anything."""
         before = self._incomplete()
         if before is not None:
             before.arrays()
-        self._flags = np.full(_blocks(count), ALL_FLAGS, dtype=np.uint8)
-        self._whole = count >> BLOCK_BITS
+        self._flags = np.full(_blocks(count), PENDING, dtype=np.uint8)
+        if changes is not None:
+            self._flags *= blocks_of(*changes, len(self._flags), BLOCK_BITS)
         frozen = FrozenColumns(self.columns, self._held, count, self._flags)
         self._frozen = ref(frozen)
         return frozen
-
-    def changed(self, count: int) -> npt.NDArray[np.bool_]:
-        """Which blocks of the first `count` slots may have been written since the last freeze."""
-        changed = np.ones(_blocks(count), dtype=np.bool_)
-        known = min(len(changed), self._whole)
-        changed[:known] = (self._flags[:known] & 1) == 0
-        return changed
 
     @property
     def nbytes(self) -> int:

@@ -1,7 +1,7 @@
-"""Which blocks of slots were written since a freeze, and copies of those about to be, compiled.
+"""Which blocks of slots are to be copied for a freeze, and copies of them, compiled.
 
-A block is `1 << bits` consecutive slots; `flags[b]` is UNCHANGED | PENDING right after a freeze:
-not written since, and not yet copied. The definitions in plain Python are in
+A block is `1 << bits` consecutive slots; `flags[b]` is 1 right after a freeze, and while the block
+is neither written since nor copied: while it is pending. The definitions in plain Python are in
 tests/state/test_slot_columns.py.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..core.native import njit, uint8, void
 from .hash_kernels import I64, fresh, frozen
-
-UNCHANGED, PENDING = 1, 2
 
 
 @njit(I64(frozen(I64), I64, fresh(uint8), fresh(I64)), cache=True)
 def note_touched(slots: Any, bits: Any, flags: Any, pending: Any) -> Any:
-    """These slots (negative ones are none) will be written: their blocks are no longer UNCHANGED.
+    """These slots (negative ones are none) will be written: their blocks are no longer pending.
 
-    `pending` gets those that have to be copied first, each once; it has room for one per slot, or
+    `pending` gets those, which have to be copied first, each once; it has room for one per slot, or
     for all blocks. Returns how many. Slots beyond the flags are new since the freeze."""
     count = 0
     for i in range(slots.shape[0]):
@@ -29,23 +29,21 @@ def note_touched(slots: Any, bits: Any, flags: Any, pending: Any) -> Any:
         block = slot >> bits
         if block >= flags.shape[0]:
             continue
-        flag = flags[block]
-        if flag:
+        if flags[block]:
             flags[block] = 0
-            if flag & PENDING:
-                pending[count] = block
-                count += 1
+            pending[count] = block
+            count += 1
     return count
 
 
 @njit(I64(I64, I64, fresh(uint8), fresh(I64)), cache=True)
 def take_pending(first: Any, stop: Any, flags: Any, pending: Any) -> Any:
     """`pending` gets the blocks first..stop-1 that are still to be copied, which are then no longer
-    PENDING. Returns how many."""
+    pending. Returns how many."""
     count = 0
     for block in range(first, stop):
-        if flags[block] & PENDING:
-            flags[block] &= UNCHANGED
+        if flags[block]:
+            flags[block] = 0
             pending[count] = block
             count += 1
     return count
@@ -80,3 +78,13 @@ def place_blocks(blocks: Any, block_bytes: Any, end: Any, packed: Any, target: A
         for at in range(start, min(start + block_bytes, end)):
             target[at] = packed[to + at - start]
         to += block_bytes
+
+
+@njit(void(frozen(I64), fresh(uint8)), cache=True)
+def note_changed(slots: Any, bits: Any) -> None:
+    """Set the bits (`change_bits`) of these slots; negative ones are none, those beyond are new."""
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        byte = slot >> 3
+        if slot >= 0 and byte < bits.shape[0]:
+            bits[byte] |= np.uint8(1 << (slot & 7))

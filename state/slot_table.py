@@ -15,19 +15,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.arrays import Slots
+from ..core.arrays import Bools, Slots
 from ..core.errors import StateError, TypeMismatchError
-from .backend import AccColumn, ColumnTable
+from .backend import AccColumn, SlotTable
+from .change_bits import Bits
 from .column_index import FIRST_SLOTS
 from .key_index import CompositeIndex, Frozen, as_declared
 from .numbered_table import NumberedTable
+from .slot_changes import FrozenChanges, SlotChanges
 from .slot_columns import FrozenColumns, SlotColumns
-from .value_store import Codes, Values
+from .slot_encoding import DEAD, encoded
+from .value_store import Codes, Stores
 
 SPARE = 1024
 """So many dead keys are not worth looking at."""
-
-_DEAD = "dead"
 
 
 @dataclass(frozen=True)
@@ -43,36 +44,14 @@ class FrozenTable:
         """Key columns and columns of the live slots; on any thread."""
         keys, arrays = self.keys(), self.numbers.arrays()
         if self.dead is not None:
-            live = np.flatnonzero(~self.dead.arrays()[_DEAD])
+            live = np.flatnonzero(~self.dead.arrays()[DEAD])
             at = pa.array(live)
             keys = [key.take(at) for key in keys]
             arrays = {name: array[live] for name, array in arrays.items()}
         return keys, encoded(self.numbers.columns, arrays, self.values)
 
 
-def encoded(
-    columns: Sequence[AccColumn],
-    arrays: Mapping[str, npt.NDArray[Any]],
-    values: Mapping[str, Callable[[Codes], pa.Array]],
-) -> list[tuple[AccColumn, pa.Array]]:
-    """Columns as snapshots hold them: values for codes, the words of a column apart."""
-    made = []
-    for column in columns:
-        array = arrays[column.name]
-        if column.name in values:
-            made.append((column, values[column.name](array)))
-        elif column.words:
-            words = array.view(np.int64).reshape(-1, len(column.words))
-            for at, name in enumerate(column.words):
-                if name is not None:
-                    word = AccColumn(name, "int64")
-                    made.append((word, pa.array(np.ascontiguousarray(words[:, at]))))
-        else:
-            made.append((column, pa.array(array)))
-    return made
-
-
-class MemoryColumnTable(ColumnTable):
+class MemorySlotTable(SlotTable):
     """Invariants: columns have room for len(self); entries at and beyond len(self), and those of
     dead slots, are initial unless a caller wrote there; `_gone` of the dead flags are set."""
 
@@ -82,28 +61,34 @@ class MemoryColumnTable(ColumnTable):
         schema: pa.Schema,
         columns: Sequence[AccColumn],
         room: int = FIRST_SLOTS,
-        values: Mapping[str, Values] | None = None,
+        stores: Stores | None = None,
     ) -> None:
         """`room`: for so many keys from the start; a power of two."""
         self._name = name
         self._schema = schema
         self._types = list(schema.types)
-        self._values = dict(values or {})
+        self.stores = dict(stores or {})
         self._index = CompositeIndex(schema, room)
         self._numbers = SlotColumns(columns, room)
         self._room = room
         self._dead: SlotColumns | None = None
         """None until a key has gone."""
         self._gone = 0
+        self._changes: SlotChanges | None = None
+        """None until a snapshot wants to be continued."""
 
     def __len__(self) -> int:
         return len(self._index)
 
     def slots(self, keys: pa.RecordBatch) -> Slots:
-        columns = keys.columns
-        if [column.type for column in columns] != self._types:
-            columns = _fitted(self._name, keys, self._schema)
-        return self.upsert(columns)
+        return self.upsert(self._columns(keys))
+
+    def find(self, keys: pa.RecordBatch) -> Slots:
+        slots = self._index.find(self._columns(keys))
+        if self._gone:
+            assert self._dead is not None
+            slots[(slots >= 0) & self._dead.array(DEAD)[slots]] = -1
+        return slots
 
     def upsert(self, columns: list[pa.Array]) -> Slots:
         """`slots` for key columns of the declared types or of their storage types."""
@@ -128,7 +113,11 @@ class MemoryColumnTable(ColumnTable):
         self._numbers.touch_all()
 
     def gather(self, slots: Slots) -> NumberedTable:
-        return NumberedTable.of(self._numbers.gather(slots), len(slots))
+        return NumberedTable.of(self._numbers.gather(slots), len(slots), self.stores)
+
+    def mark_objects(self, held: Bools) -> None:
+        """Set the codes of objects that are in keys, those gone included."""
+        self._index.mark(self._types, held)
 
     def keys(self) -> pa.RecordBatch:
         pairs = zip(self._index.freeze()(), self._types, strict=True)
@@ -146,28 +135,36 @@ class MemoryColumnTable(ColumnTable):
         if not len(slots):
             return
         if self._dead is None:
-            self._dead = SlotColumns([AccColumn(_DEAD, "bool", False)], self._room)
+            self._dead = SlotColumns([AccColumn(DEAD, "bool", False)], self._room)
         self._numbers.reset(slots)
         self._dead.touch(slots)
-        self._dead.array(_DEAD)[slots] = True
+        self._dead.array(DEAD)[slots] = True
         self._gone += len(slots)
 
     def tidy(self) -> Slots | None:
-        for name, store in self._values.items():
+        for name, store in self.stores.items():
             if store.crowded:
-                self._numbers.touch_all()
+                self._numbers.touch_all(changed=False)
                 store.compact(self._numbers.array(name)[: len(self)])
         if self._dead is None or self._gone <= SPARE or 2 * self._gone <= len(self):
             return None
-        live = np.flatnonzero(~self._dead.array(_DEAD)[: len(self)])
+        return self._renumber()
+
+    def _renumber(self) -> Slots:
+        """Forget keys that are gone; as `tidy`."""
+        live = np.arange(len(self))
+        if self._dead is not None:
+            live = np.flatnonzero(~self._dead.array(DEAD)[: len(self)])
         moved = np.full(len(self), -1, dtype=np.int64)
         moved[live] = np.arange(len(live))
         keys = self._index.take(live)
         self._numbers = self._numbers.gather(live)
-        self._index, self._room = CompositeIndex(self._schema), len(live)
+        room = max(FIRST_SLOTS, 1 << max(0, len(live) - 1).bit_length())
+        self._index, self._room = CompositeIndex(self._schema, room), len(live)
         if len(live):
             self._index.upsert(keys)
         self._dead, self._gone = None, 0
+        self.renumbered()
         return moved
 
     def freeze(self) -> FrozenTable:
@@ -177,31 +174,66 @@ class MemoryColumnTable(ColumnTable):
             self._index.freeze(),
             self._numbers.freeze(count),
             self._dead.freeze(count) if self._dead is not None and self._gone else None,
-            {name: store.freeze() for name, store in self._values.items()},
+            {name: store.freeze() for name, store in self.stores.items()},
+        )
+
+    @property
+    def kinds(self) -> list[pa.DataType]:
+        """The types of the key columns."""
+        return self._types
+
+    def renumbered(self) -> None:
+        """No snapshot knows the slots as they are."""
+        if self._changes is not None:
+            self._changes.renumbered()
+
+    def advance(self, completed: bool) -> tuple[Bits, int] | None:
+        """As `SlotChanges.advance`, which goes before each freeze that later ones continue."""
+        if self._changes is None:
+            self._changes = SlotChanges()
+        return self._changes.advance(self._numbers, len(self), completed)
+
+    def freeze_changes(self, changes: tuple[Bits, int]) -> FrozenChanges:
+        """These slots as they are now, without copying."""
+        count = len(self)
+        return FrozenChanges(
+            self._index,
+            self._numbers.freeze(count, changes),
+            self._dead.freeze(count) if self._dead is not None and self._gone else None,
+            {name: store.freeze() for name, store in self.stores.items()},
+            *changes,
         )
 
     @property
     def nbytes(self) -> int:
-        values = sum(store.nbytes for store in self._values.values())
+        values = sum(store.nbytes for store in self.stores.values())
         return self._index.nbytes + self._numbers.nbytes + values
 
     def validate(self) -> None:
         """Assert the invariants."""
         if self._dead is not None:
-            dead = self._dead.array(_DEAD)[: len(self)]
+            dead = self._dead.array(DEAD)[: len(self)]
             assert int(dead.sum()) == self._gone
             for column in self._numbers.columns:
                 assert (self._numbers.array(column.name)[: len(self)][dead] == column.initial).all()
 
-    def _revive(self, slots: Slots) -> None:
-        """Keys that had gone are there again."""
+    def _columns(self, keys: pa.RecordBatch) -> list[pa.Array]:
+        """Key columns of the declared types."""
+        columns: list[pa.Array] = keys.columns
+        if [column.type for column in columns] != self._types:
+            return _fitted(self._name, keys, self._schema)
+        return columns
+
+    def _revive(self, slots: Slots) -> Slots:
+        """Keys that had gone are there again: their slots, each once."""
         assert self._dead is not None
-        dead = self._dead.array(_DEAD)
+        dead = self._dead.array(DEAD)
         back = np.unique(slots[dead[slots]])
         if len(back):
             self._dead.touch(back)
             dead[back] = False
             self._gone -= len(back)
+        return back
 
     def _grow(self) -> None:
         needed = len(self._index)

@@ -7,7 +7,7 @@ comes from the table that owns the slots, frozen at the same time.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -19,10 +19,13 @@ from ..core.errors import StateError
 from .backend import KEY_GROUP, StateTable
 from .carry import join
 from .column_index import storage_type
+from .column_migration import same_hashes
 from .key_groups import group_order, key_groups_of
 from .key_index import Frozen, as_declared
 from .rows.texts import is_text, wide_text
 from .stores import SlotOwner
+from .whole import WholeWithoutCodes
+from .widening import widened
 
 KIND = "values"
 
@@ -40,7 +43,7 @@ Found = tuple[Slots, pa.Array, list[Int64s]]
 """Pairs: their slots, their values as they are stored, and per view their counts."""
 
 
-class SlotValues(ABC):
+class SlotValues(WholeWithoutCodes):
     """Values of slots. `views` conditions see them, each with counts of its own.
 
     Whoever asks the backend for it says which table owns the slots (`own`), before all else."""
@@ -58,9 +61,9 @@ class SlotValues(ABC):
         self._owner = table
         waiting, self._waiting = self._waiting, []
         for stored in waiting:
-            self._check_stored(stored.data.schema)
-            for start in range(0, stored.data.num_rows, PART):
-                self._fill(*self._found(table, stored.data.slice(start, PART)))
+            data = self._fitted(stored.data)
+            for start in range(0, data.num_rows, PART):
+                self._fill(*self._found(table, data.slice(start, PART)))
 
     def check_same(
         self, wanted: type[SlotValues], keys: pa.Schema, kind: pa.DataType, views: int
@@ -101,16 +104,25 @@ class SlotValues(ABC):
     def _stored_kind(self) -> pa.DataType:
         return _wide(self.kind)
 
-    def _check_stored(self, stored: pa.Schema) -> None:
+    def _fitted(self, stored: pa.Table) -> pa.Table:
+        """The stored columns in the types that they have now; StateError, which shows both, if that
+        would change what a key or a value is."""
         wanted = [(KEY_PREFIX + field.name, _wide(field.type)) for field in self._keys]
         wanted += [(VALUE, self._stored_kind)]
         wanted += [(f"{COUNT_PREFIX}{view}", pa.int64()) for view in range(self.views)]
-        found = [(field.name, field.type) for field in stored][1:]
-        if found != wanted:
+        found = [(field.name, field.type) for field in stored.schema][1:]
+        if found == wanted:
+            return stored
+        columns: list[pa.ChunkedArray | None] = [None]
+        if [name for name, _ in found] == [name for name, _ in wanted]:
+            pairs = zip(stored.columns[1:], wanted, strict=True)
+            columns = [_wider(column, *named) for column, named in pairs]
+        if any(column is None for column in columns):
             raise StateError(
                 f"values '{self._name}' were stored as {_text(found)} and are declared as "
                 f"{_text(wanted)}: restore them as they were stored, or give the operator a new uid"
             )
+        return pa.table([stored.column(0), *columns], names=stored.column_names)
 
     def _found(self, table: SlotOwner, stored: pa.Table) -> Found:
         """Stored pairs, with the slots that their keys have now."""
@@ -161,6 +173,12 @@ class _Carried:
 
     def table(self, max_parallelism: int) -> StateTable | None:
         return join(self.tables) if self.tables else None
+
+
+def _wider(column: pa.ChunkedArray, name: str, kind: pa.DataType) -> pa.ChunkedArray | None:
+    """The column in this type; None if that is not the same values, or keys of the same hash."""
+    wide = widened(column, kind)
+    return same_hashes(column, wide) if wide is not None and name.startswith(KEY_PREFIX) else wide
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:

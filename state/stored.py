@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from .increments import Layer
+from .migration import NO_MIGRATION, StateMigration
+
 KEY_GROUP = "__key_group"
 """First column of every keyed StateTable: int32, ascending."""
 
@@ -16,14 +19,18 @@ class StateTable:
     only).
 
     `kind` says which face wrote it ("value", "list", "map", "reducing", "aggregating", "timers",
-    "table", "entries", "rows", "values", "buffer"); `metadata` whatever that face needs to read it
-    back (text only).
+    "table", "entries", "rows", "values", "buffer", "event_time"); `metadata` whatever that face
+    needs to read it back (text only).
     """
 
     name: str
     kind: str
     data: pa.Table
     metadata: dict[str, str] = field(default_factory=dict)
+    layer: Layer = "whole"
+    """Only a snapshot gives others than whole ones; what is restored is whole."""
+    migration: StateMigration = NO_MIGRATION
+    """What the program says of it at a restore; in no snapshot."""
 
 
 @dataclass(frozen=True)

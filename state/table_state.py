@@ -1,34 +1,43 @@
 """The column face in memory: a family of tables, one per namespace, as state tables and back.
 
 Snapshot: `__key_group | namespace | key.<column>... | acc.<column>...`, one row per key and
-namespace. Dictionary-encoded and view key columns are stored plain, codes as what they stand for.
+namespace. Dictionary-encoded and view key columns are stored plain, codes as what they stand for: a
+key that is a Python object as its pickle (`stored_keys`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.arrays import Slots, numpy_of
+from ..core.arrays import Bools, Slots, numpy_of
 from ..core.batch import take_table
 from ..core.errors import StateError
-from .backend import KEY_GROUP, AccColumn, ColumnTable, StateTable, TableState
-from .column_index import FIRST_SLOTS, storage_type
-from .key_groups import group_order, key_groups_of
-from .slot_table import FrozenTable, MemoryColumnTable, text_of
-from .value_store import Values
+from .backend import KEY_GROUP, AccColumn, SlotTable, StateTable, TableState
+from .column_index import FIRST_SLOTS
+from .column_migration import fitted
+from .increments import Layer, Since
+from .key_groups import group_order
+from .names import ACC_PREFIX, KEY_PREFIX, NAMESPACE
+from .object_keys import ObjectKeyType
+from .slot_table import FrozenTable, MemorySlotTable, text_of
+from .stored_keys import StoredKeys, key_read, stored_type
+from .value_store import MakeStores, Stores
+from .whole import Freeze, WholeState
+
+if TYPE_CHECKING:
+    from .table_deltas import TableRecord
 
 _MOST_ROOM = 1 << 16
 """A table gets room for as many keys as the one dropped last had, but for no more than this."""
 
-NAMESPACE, KEY_PREFIX, ACC_PREFIX = "namespace", "key.", "acc."
 
-
-class MemoryTableState(TableState):
+class MemoryTableState(TableState, WholeState):
     """All namespaces of one table state. Single-threaded."""
 
     def __init__(
@@ -37,24 +46,27 @@ class MemoryTableState(TableState):
         schema: pa.Schema,
         accumulators: Sequence[AccColumn],
         key_columns: int | None = None,
-        values: Mapping[str, Values] | None = None,
+        values: MakeStores | None = None,
     ) -> None:
+        """`values`: makes what codes stand for, for each namespace by itself: so a namespace goes
+        with all its values."""
         self._name = name
         self._values = dict(values or {})
         self._schema = schema
         self._key_columns = len(schema) if key_columns is None else key_columns
         self._accumulators = tuple(accumulators)
-        self._tables: dict[int, MemoryColumnTable] = {}
+        self._tables: dict[int, MemorySlotTable] = {}
         self._room = FIRST_SLOTS
         """What a new table starts with: namespaces often are windows of about equal size."""
+        self._record: TableRecord | None = None
+        """Of changes; None until a snapshot wants to be continued."""
 
-    def table(self, namespace: int = 0) -> MemoryColumnTable:
+    def table(self, namespace: int = 0) -> MemorySlotTable:
         table = self._tables.get(namespace)
         if table is None:
-            if self._values and self._tables:
-                raise StateError(f"table state '{self._name}' has values and one namespace only")
-            table = MemoryColumnTable(
-                self._name, self._schema, self._accumulators, self._room, self._values
+            stores = {name: make() for name, make in self._values.items()}
+            table = MemorySlotTable(
+                self._name, self._schema, self._accumulators, self._room, stores
             )
             self._tables[namespace] = table
         return table
@@ -88,22 +100,49 @@ class MemoryTableState(TableState):
     def freeze(self, name: str) -> TableFreeze:
         """The synchronous half of a snapshot."""
         parts = [(n, self._tables[n].freeze()) for n in self.namespaces() if len(self._tables[n])]
-        return TableFreeze(name, self._schema, parts, self._key_columns)
+        keys = StoredKeys(self._schema.types)
+        return TableFreeze(name, self._schema, parts, self._key_columns, keys)
+
+    def freeze_since(self, name: str, since: Since) -> tuple[Freeze, bool]:
+        """Tables whose keys are objects are written whole: equal objects may have two pickles, by
+        which nobody could tell that a row replaces another."""
+        if any(isinstance(kind, ObjectKeyType) for kind in self._schema.types):
+            return self.freeze(name), False
+        if self._record is None:
+            from .table_deltas import TableRecord
+
+            self._record = TableRecord()
+        stores = {column: make() for column, make in self._values.items()}
+        declared = stored_schema(self._schema, self._accumulators, stores, spaced=True)
+        delta = self._record.freeze(name, since, self._tables, declared, self._key_columns)
+        if delta is None:
+            return replace(self.freeze(name), layer="base"), False
+        return delta, True
 
     def restore(self, tables: Iterable[StateTable]) -> None:
         """Into an empty state. StateError if keys or columns are not those declared."""
         for table in tables:
-            declared = stored_schema(self._schema, self._accumulators, self._values, spaced=True)
-            check_stored(self._name, table.data.schema, declared)
-            namespaces = numpy_of(table.data.column(NAMESPACE))
+            stores = {name: make() for name, make in self._values.items()}
+            declared = stored_schema(self._schema, self._accumulators, stores, spaced=True)
+            data = fitted(f"table state '{self._name}'", table.data, declared)
+            namespaces = numpy_of(data.column(NAMESPACE))
             for namespace in np.unique(namespaces).tolist():
-                rows = table.data.take(pa.array(np.flatnonzero(namespaces == namespace)))
+                rows = data.take(pa.array(np.flatnonzero(namespaces == namespace)))
                 self._fill(self.table(namespace), rows.combine_chunks())
 
-    def _fill(self, table: MemoryColumnTable, rows: pa.Table) -> None:
-        keys = rows.select([KEY_PREFIX + name for name in self._schema.names])
-        slots = table.upsert([column.combine_chunks() for column in keys.columns])
-        fill_columns(table, slots, self._accumulators, self._values, rows)
+    def _fill(self, table: MemorySlotTable, rows: pa.Table) -> None:
+        slots = table.upsert(
+            [
+                key_read(rows.column(KEY_PREFIX + field.name), field.type, self._name)
+                for field in self._schema
+            ]
+        )
+        fill_columns(table, slots, self._accumulators, rows)
+
+    def mark_objects(self, held: Bools) -> None:
+        """Set the codes of objects that are in keys."""
+        for table in self._tables.values():
+            table.mark_objects(held)
 
     @property
     def nbytes(self) -> int:
@@ -118,6 +157,8 @@ class TableFreeze:
     schema: pa.Schema
     parts: list[tuple[int, FrozenTable]]
     key_columns: int
+    stored: StoredKeys
+    layer: Layer = "whole"
 
     def table(self, max_parallelism: int) -> StateTable | None:
         """Encoded, sorted by key group; None if there is nothing."""
@@ -126,15 +167,16 @@ class TableFreeze:
             keys, columns = frozen.read()
             if not len(keys[0]):
                 continue
-            batch = pa.RecordBatch.from_arrays(keys, names=self.schema.names)
-            grouping = batch.select(list(range(self.key_columns)))
-            groups.append(key_groups_of(grouping, max_parallelism))
+            groups.append(self.stored.groups(keys[: self.key_columns], max_parallelism))
+            shown = self.stored.stored(keys, self.name)
+            batch = pa.RecordBatch.from_arrays(shown, names=self.schema.names)
             spaces = pa.array(np.full(len(batch), namespace, np.int64))
             pieces.append(encoded_rows(groups[-1], spaces, batch, columns))
         if not pieces:
             return None
         order = group_order(np.concatenate(groups))
-        return StateTable(self.name, "table", take_table(pa.concat_tables(pieces), pa.array(order)))
+        data = take_table(pa.concat_tables(pieces), pa.array(order))
+        return StateTable(self.name, "table", data, layer=self.layer)
 
 
 def encoded_rows(
@@ -155,10 +197,9 @@ def encoded_rows(
 
 
 def fill_columns(
-    table: ColumnTable,
+    table: SlotTable,
     slots: Slots,
     columns: Sequence[AccColumn],
-    values: Mapping[str, Values],
     rows: pa.Table,
 ) -> None:
     """Put stored columns into these slots, which were touched."""
@@ -171,9 +212,9 @@ def fill_columns(
                     words[slots, at] = numpy_of(rows.column(ACC_PREFIX + name))
             continue
         stored = rows.column(ACC_PREFIX + acc.name)
-        if acc.name in values:
+        if acc.name in table.stores:
             flat = pa.concat_arrays(stored.chunks)
-            codes = values[acc.name].append(flat)
+            codes = table.stores[acc.name].append(flat)
             array[slots] = np.where(numpy_of(flat.is_valid()), codes, -1)
         else:
             array[slots] = numpy_of(stored).astype(acc.dtype, copy=False)
@@ -182,7 +223,7 @@ def fill_columns(
 def stored_schema(
     keys: pa.Schema,
     columns: Sequence[AccColumn],
-    values: Mapping[str, Values],
+    values: Stores,
     spaced: bool,
 ) -> pa.Schema:
     """Of state tables; `spaced`: with a namespace."""
@@ -190,7 +231,7 @@ def stored_schema(
     if spaced:
         fields.append(pa.field(NAMESPACE, pa.int64()))
     for field in keys:
-        fields.append(pa.field(KEY_PREFIX + field.name, storage_type(field.type)))
+        fields.append(pa.field(KEY_PREFIX + field.name, stored_type(field.type)))
     for acc in columns:
         if acc.words:
             named = (name for name in acc.words if name is not None)
@@ -201,25 +242,3 @@ def stored_schema(
             kind = pa.from_numpy_dtype(np.dtype(acc.dtype))
             fields.append(pa.field(ACC_PREFIX + acc.name, kind))
     return pa.schema(fields)
-
-
-def check_stored(name: str, stored: pa.Schema, declared: pa.Schema) -> None:
-    """StateError naming both if keys or columns differ."""
-    for prefix, what in ((KEY_PREFIX, "keys"), (ACC_PREFIX, "accumulators")):
-        old, new = _fields(stored, prefix), _fields(declared, prefix)
-        same = old == new if what == "keys" else sorted(old) == sorted(new)
-        if not same:
-            raise StateError(
-                f"table state '{name}' was stored with {what} {_join(old)} and is "
-                f"declared with {what} {_join(new)}: restore it with the {what} it was stored "
-                "with, or give the operator a new uid"
-            )
-
-
-def _fields(schema: pa.Schema, prefix: str) -> list[tuple[str, str]]:
-    names = [field for field in schema if field.name.startswith(prefix)]
-    return [(field.name.removeprefix(prefix), str(field.type)) for field in names]
-
-
-def _join(fields: list[tuple[str, str]]) -> str:
-    return "[" + ", ".join(f"{name}: {kind}" for name, kind in fields) + "]"

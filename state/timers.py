@@ -3,36 +3,33 @@
 Many keys wait for the same moment (a window's end), and a heap of numbers is cheap where each waits
 for its own. Deleting the last timer of a timestamp leaves its number in the heap, which is dropped
 when it comes up; the heap is rebuilt when most of it is dead. Ties fire in order of registration,
-also after a restore: snapshots keep the registration's sequence number.
+also after a restore: snapshots keep the registration's sequence number. By it a delta says which
+timers are gone.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from operator import itemgetter
+from collections.abc import Iterable
 from typing import Any
 
-import pyarrow as pa
-
+from ..core.key_kinds import held_keys
 from ..core.keys import findable
-from .backend import KEY_GROUP, StateTable, TimerQueue
-from .encoding import decode, encode
-from .key_groups import group_order
-from .row_tables import groups_of_keys
+from .backend import StateTable, TimerQueue
+from .encoding import decode
+from .increments import Since
+from .timer_changes import TimerChanges
+from .timer_freeze import TimerFreeze, Waiting
+from .whole import Freeze, WholeWithoutCodes
 
 Timer = tuple[int, Any, Any]
-"""(timestamp ms, key, namespace)"""
+"""(timestamp ms, held key, namespace)"""
 
-Waiting = dict[tuple[Any, Any], int] | tuple[Any, Any, int]
-"""The timers of one timestamp: (key, namespace) -> sequence number, in order of registration. A
-tuple (key, namespace, sequence number) as long as there has been one only."""
 
 _MIN_DEAD = 64
 
 
-class MemoryTimerQueue(TimerQueue):
+class MemoryTimerQueue(TimerQueue, WholeWithoutCodes):
     """Invariant: every timestamp in `_waiting` is in `_heap`."""
 
     def __init__(self) -> None:
@@ -42,6 +39,8 @@ class MemoryTimerQueue(TimerQueue):
         Some may have been deleted since; those registered since are not among them."""
         self._heap: list[int] = []
         self._sequence = 0
+        self._changes: TimerChanges | None = None
+        """What was registered and removed; None until a snapshot may be continued."""
 
     def __len__(self) -> int:
         return sum(len(w) if isinstance(w, dict) else 1 for w in self._waiting.values())
@@ -54,20 +53,31 @@ class MemoryTimerQueue(TimerQueue):
             self._waiting[timestamp] = (key, namespace, sequence)
             heapq.heappush(self._heap, timestamp)
         elif isinstance(waiting, dict):
-            waiting.setdefault((key, namespace), sequence)
+            if waiting.setdefault((key, namespace), sequence) != sequence:
+                return
         elif waiting[:2] != (key, namespace):
             first = waiting[:2]
             self._waiting[timestamp] = {first: waiting[2], (key, namespace): sequence}
+        else:
+            return
+        if self._changes is not None:
+            self._changes.added[sequence] = (timestamp, key, namespace)
 
     def delete(self, timestamp: int, key: Any, namespace: Any = None) -> None:
         waiting = self._waiting.get(timestamp)
         if waiting is None:
             return
         if isinstance(waiting, dict):
-            if waiting.pop((key, namespace), None) is None or waiting:
+            sequence = waiting.pop((key, namespace), None)
+            if sequence is None:
+                return
+            self._note_removed(sequence)
+            if waiting:
                 return
         elif waiting[:2] != (key, namespace):
             return
+        else:
+            self._note_removed(waiting[2])
         self._forget(timestamp)
         if len(self._heap) > 2 * len(self._waiting) + _MIN_DEAD:
             self._heap = sorted(self._waiting)
@@ -89,8 +99,13 @@ class MemoryTimerQueue(TimerQueue):
                 return (timestamp, *self._next_of(timestamp, waiting))
             self._forget(heapq.heappop(heap))
             if isinstance(waiting, tuple):
+                self._note_removed(waiting[2])
                 return (timestamp, waiting[0], waiting[1])
         return None
+
+    def _note_removed(self, sequence: int) -> None:
+        if self._changes is not None:
+            self._changes.remove(sequence)
 
     def _forget(self, timestamp: int) -> None:
         self._waiting.pop(timestamp, None)
@@ -108,6 +123,7 @@ class MemoryTimerQueue(TimerQueue):
                 del self._firing[timestamp]
             if waiting.get(timer) == sequence:
                 del waiting[timer]
+                self._note_removed(sequence)
                 return timer
 
     def freeze(self, name: str) -> TimerFreeze:
@@ -118,6 +134,11 @@ class MemoryTimerQueue(TimerQueue):
         ]
         return TimerFreeze(name, waiting)
 
+    def freeze_since(self, name: str, since: Since) -> tuple[Freeze, bool]:
+        if self._changes is None:
+            self._changes = TimerChanges()
+        return self._changes.freeze(lambda: self.freeze(name), len(self), name, since)
+
     def restore(self, tables: Iterable[StateTable]) -> None:
         """Into an empty queue: timers of several former subtasks, merged by sequence number."""
         entries: list[tuple[Any, ...]] = []
@@ -126,7 +147,7 @@ class MemoryTimerQueue(TimerQueue):
             columns = [
                 table.data.column("sequence").to_pylist(),
                 table.data.column("timestamp").to_pylist(),
-                findable(decode(table.data.column("key"), table.metadata["key"], f"key of {what}")),
+                _keys(table),
                 decode(table.data.column("namespace"), table.metadata["namespace"], what),
             ]
             entries.extend(zip(*columns, strict=True))
@@ -137,6 +158,8 @@ class MemoryTimerQueue(TimerQueue):
         """Assert the invariants."""
         assert self._waiting.keys() <= set(self._heap)
         assert all(self._heap[(i - 1) // 2] <= self._heap[i] for i in range(1, len(self._heap)))
+        if self._changes is not None:
+            self._changes.validate(self.freeze("").timers())
         sequences = [sequence for *_, sequence in self.freeze("").timers()]
         assert len(set(sequences)) == len(sequences)
         assert all(sequence <= self._sequence for sequence in sequences)
@@ -146,41 +169,7 @@ class MemoryTimerQueue(TimerQueue):
             assert listed
 
 
-@dataclass(frozen=True)
-class TimerFreeze:
-    """A point in time of a timer queue: `__key_group | timestamp | sequence | namespace | key`."""
-
-    name: str
-    waiting: list[tuple[int, Waiting]]
-
-    def timers(self) -> Iterator[tuple[int, Any, Any, int]]:
-        """(timestamp, key, namespace, sequence number) of each."""
-        for timestamp, waiting in self.waiting:
-            if isinstance(waiting, dict):
-                for timer, sequence in waiting.items():
-                    yield timestamp, *timer, sequence
-            else:
-                yield timestamp, *waiting
-
-    def table(self, max_parallelism: int) -> StateTable | None:
-        """Encoded, sorted by key group and within it by registration; None if there is nothing."""
-        timers = sorted(self.timers(), key=itemgetter(3))
-        if not timers:
-            return None
-        timestamps, keys, namespaces, sequences = map(list, zip(*timers, strict=True))
-        what = f"timers '{self.name}'"
-        key_column, key_encoding = encode(keys, f"key of {what}")
-        groups = groups_of_keys(keys, key_column, key_encoding, max_parallelism)
-        order = group_order(groups)
-        namespace_column, namespace_encoding = encode(namespaces, f"namespace of {what}")
-        data = pa.table(
-            {
-                KEY_GROUP: pa.array(groups),
-                "timestamp": pa.array(timestamps, type=pa.int64()),
-                "sequence": pa.array(sequences, type=pa.int64()),
-                "namespace": namespace_column,
-                "key": key_column,
-            }
-        )
-        metadata = {"key": key_encoding, "namespace": namespace_encoding}
-        return StateTable(self.name, "timers", data.take(pa.array(order)), metadata)
+def _keys(table: StateTable) -> list[Any]:
+    """The keys of a snapshot's timers, as they are held."""
+    what = f"key of timers '{table.name}'"
+    return held_keys(findable(decode(table.data.column("key"), table.metadata["key"], what)))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.arrays import Int64s, Slots, numpy_of
+from ..core.value_types import items_of
 from . import list_kernels as kernel
 from .value_store import Codes, ValueStore
 
@@ -66,6 +67,10 @@ class ValueLists:
         owners, codes = self._codes(lists)
         return owners, self._values.take(codes), self._numbers[codes]
 
+    def unordered(self, lists: Codes) -> tuple[Slots, pa.Array, Int64s]:
+        """The same in any order."""
+        return self.read(lists)
+
     def freeze(self) -> Callable[[Codes], pa.Array]:
         """What gives whole lists, null for -1, as they are now, on any thread. Copies 8 bytes per
         value: where a list goes on is rewritten when lists are joined."""
@@ -85,7 +90,7 @@ class ValueLists:
 
     def append(self, lists: pa.Array) -> Codes:
         """Whole lists as `freeze` gave them; -1 for null."""
-        items = lists.flatten()
+        items = items_of(lists)
         first = self._append(items.field(0), numpy_of(items.field(1)))
         lengths = numpy_of(lists.value_lengths().fill_null(0)).astype(np.int64)
         last = np.full(len(lists), -1, dtype=np.int64)

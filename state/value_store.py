@@ -6,14 +6,15 @@ two, so there are few of them and each value is copied few times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .key_index import as_declared
+from ..core.arrays import numpy_of
+from .object_keys import ObjectKeyType
 
 Codes = npt.NDArray[np.int64]
 
@@ -30,6 +31,8 @@ _WIDE = {
 
 def wide_type(kind: pa.DataType) -> pa.DataType:
     """The type that values of `kind` are kept as: plain, with 64-bit offsets."""
+    if isinstance(kind, ObjectKeyType):
+        return kind.storage_type
     if pa.types.is_dictionary(kind):
         return wide_type(kind.value_type)
     if pa.types.is_struct(kind):
@@ -66,6 +69,13 @@ class Values(Protocol):
     def nbytes(self) -> int: ...
 
 
+Stores = Mapping[str, Values]
+"""What the codes in a table's columns stand for, by column: stores of that table's own."""
+
+MakeStores = Mapping[str, Callable[[], Values]]
+"""What makes the stores of a new table."""
+
+
 class ValueStore:
     """Code i is the i-th value appended since the last `keep`; -1 is null."""
 
@@ -92,11 +102,15 @@ class ValueStore:
 
     def take(self, codes: Codes) -> pa.Array:
         """The values as they are kept, of type `wide`."""
+        if 2 * len(codes) > self._size:
+            self.all()  # cheaper than to look in each chunk
         return _taken(self._chunks, self.wide, codes)
 
-    def declared(self, codes: Codes) -> pa.Array:
-        """The values, of the type given at the start."""
-        return as_declared(self.take(codes), self._kind)
+    def all(self) -> pa.Array:
+        """All values, as they are kept, in order of their codes."""
+        if len(self._chunks) != 1:
+            self._chunks = [pa.concat_arrays([pa.nulls(0, self.wide), *self._chunks])]
+        return self._chunks[0]
 
     @property
     def crowded(self) -> bool:
@@ -111,9 +125,13 @@ class ValueStore:
 
     def compact(self, codes: Codes) -> None:
         """Forget all values but those of `codes`, which are rewritten in place."""
-        live = np.unique(codes[codes >= 0])
-        self.keep(live)
-        codes[codes >= 0] = np.searchsorted(live, codes[codes >= 0])
+        kept = np.zeros(self._size + 1, dtype=np.bool_)
+        kept[codes] = True  # -1 is the last
+        kept[-1] = False
+        moved = np.cumsum(kept) - 1
+        moved[-1] = -1
+        self.keep(np.flatnonzero(kept))
+        codes[:] = moved[codes]
 
     def freeze(self) -> Callable[[Codes], pa.Array]:
         """`take` of the values there are now, for any thread."""
@@ -150,6 +168,24 @@ def _taken(chunks: Sequence[pa.Array], wide: pa.DataType, codes: Codes) -> pa.Ar
     back = np.empty(len(codes), dtype=np.int64)
     back[order] = np.arange(len(codes))
     return pa.concat_arrays(pieces).take(pa.array(back))
+
+
+def lists_by(owners: Codes, items: pa.Array, count: int, codes: Codes) -> pa.Array:
+    """Of `count` lists these, null for -1. `items`: of all lists, in order of the lists, which
+    `owners` has in any order."""
+    ends = np.cumsum(np.bincount(owners, minlength=count))
+    offsets = pa.array(np.concatenate([[0], ends]).astype(np.int64))
+    whole = pa.LargeListArray.from_arrays(offsets, items, type=pa.large_list(items.type))
+    return whole.take(pa.array(codes, mask=codes < 0))
+
+
+def codes_by(lists: pa.Array, make: Callable[[int], Codes]) -> tuple[Codes, Codes]:
+    """A new code for each list, -1 for null, and that of each item's list."""
+    codes = np.full(len(lists), -1, dtype=np.int64)
+    held = np.flatnonzero(numpy_of(lists.is_valid()))
+    codes[held] = make(len(held))
+    lengths = numpy_of(lists.value_lengths().fill_null(0)).astype(np.int64)
+    return codes, np.repeat(codes, lengths)
 
 
 def _indices(codes: Codes) -> pa.Array:

@@ -6,7 +6,7 @@ so any column types). They are kept as one row per key group, so that they trave
 
 Usually all groups of a subtask have fired equally far. After a rescale from subtasks whose
 watermarks differed (unaligned checkpoints) they have not, until the watermark has passed the
-furthest of them; `split` and `unfired` treat each group by its own.
+furthest of them; `split` treats each group by its own.
 """
 
 from __future__ import annotations
@@ -102,15 +102,6 @@ class WindowProgress:
         fired = np.maximum(self._floors[key_groups_of(keys, self._max_parallelism)], self.watermark)
         for watermark in np.unique(fired).tolist():
             yield watermark, np.flatnonzero(fired == watermark)
-
-    def unfired(self, keys: pa.RecordBatch, window_end: int) -> npt.NDArray[np.bool_] | None:
-        """Which keys have not fired the window yet; None when all have not."""
-        if self._floors is None or window_end - 1 > self.furthest:
-            return None
-        fired: npt.NDArray[np.bool_] = (
-            self._floors[key_groups_of(keys, self._max_parallelism)] < window_end - 1
-        )
-        return fired
 
 
 def _the_one(layouts: list[pa.Schema]) -> pa.Schema:

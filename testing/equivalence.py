@@ -4,10 +4,15 @@
     checkpointed local host, parallelism 2, checkpoints all the time
     crashed      simulator, parallelism 2: a random task crashes after each of several checkpoints,
                  others at random steps, sometimes the coordinator and everything with it
-    rescaled     simulator, parallelism 2, stopped after a checkpoint; its checkpoint continued at 3
+    rescaled     simulator, parallelism 2, stopped after a checkpoint; its checkpoint continued at
+                 3, or the savepoint that it was stopped with
     ray          Ray actors, parallelism 2, checkpoints (when asked for)
 
 In the simulator every other seed runs with buffers so small that operators must park their work.
+Two of three runs there keep checkpoints as files, which makes them incremental, and in the end no
+shared file may be missing, and none left over; the others keep whole ones in memory. By seed state
+is in memory or in RocksDB, and of rescaled runs some start with one and go on with the other
+(`backends`).
 
 Outputs are compared as multisets: the order across parallel subtasks is nobody's promise. A harness
 that never interrupts anything proves nothing, so it is an error if no seed's crash, or no seed's
@@ -29,8 +34,10 @@ from ..api.jobs.host import open_host
 from ..checkpoint.storage import CheckpointStorage, open_storage
 from ..core.config import CheckpointConfig, ExchangeConfig, ExponentialDelayRestart, JobConfig
 from ..core.job_status import JobStatus
+from ..core.state_config import StateConfig
 from ..engine.hosts.driver import new_job_id
 from ..engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
+from .backends import IN_MEMORY, state_of
 from .probes import Build, BuildFiles, CollectProbe, FileProbe, Probe
 
 RESTART = ExponentialDelayRestart(initial=timedelta(milliseconds=20), maximum=timedelta(seconds=1))
@@ -66,6 +73,9 @@ class Ways:
     local: bool = True
     ray: bool = False
     insist: bool = True
+    state: StateConfig | None = None
+    """Where all ways but the first keep their state, but for rescaled ones that start in memory, or
+    go on there. None: in the simulator the seed says where, elsewhere it is in memory."""
 
 
 class Difference(AssertionError):
@@ -175,9 +185,11 @@ def run_crashing(
         crash_window=ways.crash_window,
         crash_after_checkpoints=ways.crashes,
     )
-    with new_probe() as probe:
-        result = Simulation(probe.graph(cramped(config, seed)), plan).run()
+    config = replace(config, state=_state(ways, seed))
+    with new_probe() as probe, _storage(files=seed % 3 > 0) as storage:
+        result = Simulation(probe.graph(cramped(config, seed)), plan, storage).run()
         _require_finished(result, f"crashed, seed {seed}")
+        check_shared(f"crashed, seed {seed}", storage)
         return probe.output(_published(result)), result.midway
 
 
@@ -186,25 +198,86 @@ def run_rescaled(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[Any],
     and whether the stop came midway. If the job is over before, its output is that of the first
     part alone.
 
-    With every third seed another job starts from the checkpoint's folder, with the others the job
-    itself goes on with its storage."""
+    With every third seed another job starts from the checkpoint's folder, with every third it is
+    stopped with a savepoint, from which another job starts, and else the job itself goes on with
+    its storage."""
+    if seed % 3 == 1:
+        return run_halted(new_probe, ways, seed)
     elsewhere = seed % 3 == 0
-    with new_probe() as probe, tempfile.TemporaryDirectory(prefix="strom-rescale-") as folder:
-        storage = open_storage(folder if elsewhere else None, new_job_id())
+    with (
+        new_probe() as probe,
+        tempfile.TemporaryDirectory(prefix="strom-rescale-") as folder,
+        _storage(files=seed % 6 > 2) as own,
+    ):
+        storage = open_storage(folder, new_job_id()) if elsewhere else own
         goes_on: CheckpointStorage | None = storage
         plan = SimulationPlan(seed=seed, stop_after_checkpoint=1 + seed // 2 % 3)
-        config = cramped(checkpointed(ways, 2), seed)
+        config = _rescaled(ways, seed, 1, 2)
         first = Simulation(probe.graph(config), plan, storage).run()
         if first.outcome is not None:
             _require_finished(first, f"before the rescale, seed {seed}")
             return probe.output(_published(first)), 0
-        config, other = cramped(checkpointed(ways, 3), seed), SimulationPlan(seed=seed)
+        config = _rescaled(ways, seed, 2, 3)
+        other = SimulationPlan(seed=seed)
         if elsewhere:
             point = Path(folder) / storage.job_id / f"chk-{first.last_checkpoint}"
             config, goes_on = replace(config, restore_from=str(point)), None
         second = Simulation(probe.graph(config), other, goes_on).run()
         _require_finished(second, f"rescaled, seed {seed}")
+        check_shared(f"rescaled, seed {seed}", storage)
         return probe.output(_published(first, second)), first.midway
+
+
+def run_halted(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[Any], int]:
+    """Stop at parallelism 2 with a savepoint, after another that does not stop it, and go on from
+    it at parallelism 3; as `run_rescaled`."""
+    with new_probe() as probe, tempfile.TemporaryDirectory(prefix="strom-savepoint-") as folder:
+        plan = SimulationPlan(
+            seed=seed,
+            savepoints=1,
+            crash_window=100,
+            halt_after_checkpoint=1 + seed // 2 % 3,
+            savepoint_directory=folder,
+        )
+        first = Simulation(probe.graph(_rescaled(ways, seed, 1, 2)), plan).run()
+        _require_finished(first, f"with a savepoint, seed {seed}")
+        if first.halted_at is None:
+            return probe.output(_published(first)), 0
+        config = replace(_rescaled(ways, seed, 2, 3), restore_from=first.halted_at)
+        second = Simulation(probe.graph(config), SimulationPlan(seed=seed)).run()
+        _require_finished(second, f"from the savepoint, seed {seed}")
+        return probe.output(_published(first, second)), first.midway
+
+
+@contextmanager
+def _storage(files: bool) -> Iterator[CheckpointStorage]:
+    """Of one job, in this process; as files, or as the coordinator keeps them."""
+    if not files:
+        yield open_storage(None, new_job_id())
+        return
+    import fsspec
+
+    root = f"/strom-equivalence-{new_job_id()}"
+    try:
+        yield open_storage(f"memory:/{root}", new_job_id())
+    finally:
+        filesystem = fsspec.filesystem("memory")
+        if filesystem.exists(root):
+            filesystem.rm(root, recursive=True)
+
+
+def check_shared(way: str, storage: CheckpointStorage) -> None:
+    """Difference unless the shared files are those that the checkpoints need, and are whole."""
+    manifests = [storage.load(n) for n in storage.list()]
+    needed = {name for manifest in manifests for name in manifest.shared}
+    present = set(storage.list_shared())
+    if present != needed:
+        raise Difference(
+            f"{way}: shared files missing: {sorted(needed - present)}, left over: "
+            f"{sorted(present - needed)}"
+        )
+    for manifest in manifests:
+        storage.verify(manifest)
 
 
 def checkpointed(ways: Ways, parallelism: int) -> JobConfig:
@@ -217,7 +290,18 @@ def checkpointed(ways: Ways, parallelism: int) -> JobConfig:
             interval=ways.checkpoint_interval, retained=2, tolerable_failures=100
         ),
         restart=RESTART,
+        state=ways.state or IN_MEMORY,
     )
+
+
+def _state(ways: Ways, seed: int, run: int = 0) -> StateConfig:
+    drawn = state_of(seed, run)
+    return drawn if ways.state is None or (run and drawn == IN_MEMORY) else ways.state
+
+
+def _rescaled(ways: Ways, seed: int, run: int, parallelism: int) -> JobConfig:
+    config = replace(checkpointed(ways, parallelism), state=_state(ways, seed, run))
+    return cramped(config, seed)
 
 
 def cramped(config: JobConfig, seed: int) -> JobConfig:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -38,11 +38,23 @@ from ..core.clock import VirtualClock
 from ..core.config import JobConfig
 from ..core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, StreamStatus, Watermark
 from ..core.ids import KeyGroupRange, OperatorId
-from ..operators.base import IN_STATE, Operator, OperatorContext, Steps, Work
+from ..operators.base import (
+    IN_STATE,
+    WAITING,
+    Operator,
+    OperatorContext,
+    Steps,
+    Work,
+    pass_watermark,
+    run_to_end,
+)
 from ..operators.registry import build_operator
 from ..state.backend import KEY_GROUP, OperatorStateTable, StateTable
-from ..state.memory import MemoryKeyedStateBackend
-from ..state.operator_state import OperatorStateBackend
+from ..state.column_migration import migrated
+from ..state.key_types import StoredKeyType
+from ..state.keyed_state import KeyedStates
+from ..state.migration import StateMigration
+from ..state.operator_state import OperatorStateBackend, redistribute
 
 
 class CollectingOutput:
@@ -102,14 +114,17 @@ def regroup(
     snapshots: Sequence[OperatorSnapshotTables], key_groups: KeyGroupRange
 ) -> OperatorSnapshotTables:
     """What a subtask with these key groups starts from, after a job with other ones: the keyed
-    state of `snapshots`, which are of all its subtasks, that belongs to them."""
+    state of `snapshots`, which are of all its subtasks, that belongs to them, and the operator
+    state that every subtask gets."""
     tables = []
     for table in (table for snapshot in snapshots for table in snapshot.keyed):
         mine = [group in key_groups for group in table.data.column(KEY_GROUP).to_pylist()]
         if any(mine):
             data = table.data.filter(pa.array(mine))
             tables.append(StateTable(table.name, table.kind, data, table.metadata))
-    return OperatorSnapshotTables(tuple(tables), (), snapshots[0].now_ms)
+    operator = redistribute([snapshot.operator for snapshot in snapshots], 1)[0]
+    shared = tuple(table for table in operator if table.mode != "split")
+    return OperatorSnapshotTables(tuple(tables), shared, snapshots[0].now_ms)
 
 
 @dataclass
@@ -132,7 +147,10 @@ class _Alarms:
 class OperatorHarness:
     """One operator in one subtask, opened. `spec`: an operator spec, or an operator not yet set up.
 
-    restored: what `snapshot` gave; the operator starts from it.
+    config: where its state lies (`JobConfig.state`), and all else that a job is told. restored:
+    what `snapshot` gave, with whichever state backend; the operator starts from it. state_backend:
+    the operator's own. of_another_job: whether `restored` is, so that keys of another type are
+    refused. `close` ends what lies outside of memory; so does the end of the program.
     """
 
     def __init__(
@@ -145,11 +163,16 @@ class OperatorHarness:
         start_ms: int = 0,
         restored: OperatorSnapshotTables | None = None,
         attempt: int = 0,
+        migrations: Mapping[str | None, StateMigration] | None = None,
+        state_backend: str | None = None,
+        of_another_job: bool = False,
     ) -> None:
         groups = key_groups or KeyGroupRange(0, max_parallelism - 1)
-        self.keyed_state = MemoryKeyedStateBackend(groups, max_parallelism)
-        self.operator_state = OperatorStateBackend()
+        config = config or JobConfig(max_parallelism=max_parallelism)
         self.clock = VirtualClock(start_ms if restored is None else restored.now_ms)
+        self._states = KeyedStates(config.state)
+        self.keyed_state = self._states.make(groups, max_parallelism, self.clock, state_backend)
+        self.operator_state = OperatorStateBackend()
         self.output = CollectingOutput()
         self.metrics = CountingMetrics()
         self.published: list[tuple[str, Any]] = []
@@ -162,10 +185,19 @@ class OperatorHarness:
         """Whether work in steps is left at its pauses."""
         self._work: Steps | None = None
         self._in_state = False
+        self._waiting = False
+        """Whether `_work` can do nothing until the operator is woken."""
+        self._woken = False
+        """Whether the operator asked to be woken."""
+        self._waking = False
+        """Whether it is being woken, as often as it asks."""
         self._calls: deque[Callable[[], Work]] = deque()
         """What waits for `_work` to end."""
         if restored is not None:
-            self.keyed_state.restore(restored.keyed)
+            keyed = migrated(restored.keyed, migrations or {}, "operator")
+            self.keyed_state.of_another_job = of_another_job
+            self.keyed_state.stored_keys = StoredKeyType.of(keyed) if of_another_job else None
+            self.keyed_state.restore(keyed)
             self.operator_state.restore(restored.operator)
         self.operator = spec if isinstance(spec, Operator) else build_operator(spec)
         self.context = OperatorContext(
@@ -178,18 +210,22 @@ class OperatorHarness:
             max_parallelism=max_parallelism,
             attempt=attempt,
             key_groups=groups,
-            config=config or JobConfig(max_parallelism=max_parallelism),
+            config=config,
             clock=self.clock,
             keyed_state=self.keyed_state,
             operator_state=self.operator_state,
             metrics=self.metrics,
             wake_at=self._alarms.add,
+            wake=self._wake,
+            report_watermark=lambda watermark: None,
             publish=lambda key, value: self.published.append((key, value)),
             request_splits=self._count_request,
             restored=restored is not None,
+            threads=False,
         )
         self.operator.setup(self.context, self.output)
-        self.operator.open()
+        run_to_end(self.operator.open())
+        self._wake_up()
 
     @classmethod
     def of(cls, stream: DataStream, **settings: Any) -> OperatorHarness:
@@ -202,7 +238,9 @@ class OperatorHarness:
         >>> harness.outputs()
         [2, 3]
         """
-        return cls(stream._settable("OperatorHarness.of").spec, **settings)
+        operator = stream._settable("OperatorHarness.of")
+        settings = {"state_backend": operator.state_backend, **settings}
+        return cls(operator.spec, migrations=operator.migrations, **settings)
 
     def push(
         self, records: Batch | Iterable[Any], timestamps: Sequence[int] | None = None, port: int = 0
@@ -213,10 +251,11 @@ class OperatorHarness:
             stamps = None if timestamps is None else np.array(timestamps, dtype=np.int64)
             batch = ObjectBatch(list(records), stamps)
         if len(batch):
+            self.keyed_state.time.begin(len(batch))
             self._call(lambda: self.operator.process(batch, port))
 
     def watermark(self, timestamp: int) -> None:
-        self._call(lambda: self.operator.process_watermark(timestamp))
+        self._call(lambda: pass_watermark(self.operator, self.keyed_state.time, timestamp))
 
     def status(self, active: bool) -> None:
         self._call(lambda: self.operator.process_status(active))
@@ -233,28 +272,56 @@ class OperatorHarness:
 
     def resume(self, steps: int | None = 1) -> None:
         """Take so many steps of the parked work and of what waits for it; None: all."""
-        while self._work is not None and steps != 0:
+        while self._work is not None and steps != 0 and not self._waiting:
             self._step(self._work)
             steps = None if steps is None else steps - 1
-            while self._work is None and self._calls:
+            while (self._work is None or self._waiting) and self._calls:
                 self._begin(self._calls.popleft()())
+        self._wake_up()
 
     def _call(self, call: Callable[[], Work]) -> None:
-        if self._work is not None:
+        if self._work is not None and not self._waiting:
             self._calls.append(call)
         else:
             self._begin(call())
         if not self.pausing:
             self.resume(None)
+        self._wake_up()
+
+    def _wake(self) -> None:
+        self._woken = True
+
+    def _wake_up(self) -> None:
+        """Do what the operator asked to be woken for, and asks for meanwhile."""
+        if self._waking:
+            return
+        self._waking = True
+        try:
+            while self._woken and not (self.pausing and self.busy and not self._waiting):
+                self._woken = False
+                self._on_time()
+        finally:
+            self._waking = False
+
+    def _on_time(self) -> None:
+        if self._waiting:
+            self._waiting = False
+            self.resume(1 if self.pausing else None)
+        else:
+            self._call(partial(self.operator.on_processing_time, self.clock.now_ms()))
 
     def _begin(self, work: Work) -> None:
         if work is not None:
+            assert self._work is None, "more work was begun while the work waits to be woken"
             self._work = work
             self._step(work)
 
     def _step(self, work: Steps) -> None:
+        self._waiting = False
         try:
-            self._in_state = next(work) is IN_STATE
+            pause = next(work)
+            self._waiting = pause is WAITING
+            self._in_state = pause is IN_STATE or self._waiting
         except StopIteration:
             self._work = None
         except BaseException:  # a task would end here; what is left of the work is no more
@@ -266,7 +333,7 @@ class OperatorHarness:
         while self._alarms.times and self._alarms.times[0] <= now_ms:
             self.clock.advance_to(self._alarms.times[0])
             self._alarms.pop_due(self.clock.now_ms())
-            self._call(partial(self.operator.on_processing_time, self.clock.now_ms()))
+            self._on_time()
         self.clock.advance_to(now_ms)
 
     def end_input(self, port: int = 0) -> None:
@@ -323,6 +390,7 @@ class OperatorHarness:
 
     def close(self) -> None:
         self.operator.close()
+        self._states.close()
 
     def _count_request(self) -> None:
         self.split_requests += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
 import threading
 import time
@@ -15,9 +16,26 @@ from typing import Any, NoReturn
 import cloudpickle
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Ray clusters of the tests have a token of their own; else Ray would leave one in the user's home.
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+# Ray's workers are as important as the tests that wait for them: by default they run only when
+# nothing else does, such as the other tests beside them.
+os.environ.setdefault("RAY_worker_niceness", "0")
+
+# Tests interrupt programs that they start. What runs in the background of a script, as the tests
+# may, ignores that, and so would the programs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No JVM of the tests lives long enough to gain from the optimising compiler.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+# How long a busy machine takes to draw or to run an example says nothing of what is tested.
+settings.register_profile("strom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("strom")
 
 ROOT = Path(__file__).parent
 KITS = ROOT / "kits"
@@ -37,7 +55,7 @@ UNIT_FOLDERS = (
 )
 """Here nothing may sleep or start Ray."""
 
-LINGERING = ("fsspecIO", "pytest_timeout", "IPythonHistory")
+LINGERING = ("fsspecIO", "asyncio_", "pytest_timeout", "IPythonHistory")
 """Threads that libraries start once per process and keep."""
 
 PATIENCE_S = 10.0

@@ -19,7 +19,7 @@ n; `commit` runs after n completed, again after a restore from n, and must be id
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from ...core.batch import Batch
 from ...core.clock import Clock
+from ..types.declared import Scalars
 
 
 class SourceSplit(Protocol):
@@ -34,23 +35,30 @@ class SourceSplit(Protocol):
 
     @property
     def split_id(self) -> str:
-        """Unique within the source; the same part has the same id in every attempt."""
+        """Unique within the source; the same part has the same id in every attempt. Empty: a
+        message of the enumerator to the reader, which holds no records and no watermark back, and
+        is in no snapshot of the reader."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Records of one split, in order. `finished`: the split holds nothing more."""
+    """Records of one split, in order. `finished`: the split holds nothing more. `side`: records for
+    side outputs, each with its tag's id; they go out before the batch, which may be empty.
+    `watermark`: the source itself knows that this subtask has no earlier records behind these (ms);
+    it counts only where the source has no watermark strategy."""
 
     batch: Batch
     split_id: str
     finished: bool = False
+    side: Sequence[tuple[str, Batch]] = ()
+    watermark: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Nothing to read now; ask again at `until_ms` (processing time), or after new splits if
-    None."""
+    None. A reader without splits that says so expects none: nobody's event time waits for it."""
 
     until_ms: int | None
 
@@ -65,13 +73,20 @@ Polled = Emit | Wait | NeedSplit
 
 @dataclass(frozen=True)
 class ReaderContext:
-    """Given to a reader when it is created. `operator` names it in errors."""
+    """Given to a reader when it is created. `operator` names it in errors.
+
+    wake: from any thread: poll again soon, whatever the last `Wait` said. gauge: report a figure,
+        by its name, among the operator's metrics. count: add to a counter there.
+    """
 
     operator: str
     subtask: int
     parallelism: int
     batch_size: int
     clock: Clock
+    wake: Callable[[], None] = lambda: None
+    gauge: Callable[[str, float], None] = lambda name, value: None
+    count: Callable[[str, int], None] = lambda name, n: None
 
 
 @dataclass(frozen=True)
@@ -89,8 +104,14 @@ class SplitEnumerator(ABC):
 
     @abstractmethod
     def next_splits(self, subtask: int) -> Sequence[Any] | None:
-        """Splits for a reader that has none left; None: there will never be more; empty: none now
-        (the reader asks again)."""
+        """Splits for a reader that asks; None: there will never be more; empty: none now (the
+        reader asks again).
+
+        Called also for a reader that still holds splits: a restored one asks before it has read
+        anything, one with `asks_every_ms` asks in time, and a repeated question may cross its
+        answer. So a question says nothing of what was read. That is said by checkpoints: what was
+        given away and is in no reader's `snapshot` of a complete one was read, see
+        `SourceReader.notify_checkpoint_complete`."""
 
     @abstractmethod
     def snapshot(self) -> Any:
@@ -101,7 +122,16 @@ class SplitEnumerator(ABC):
 
 
 class SourceReader(ABC):
-    """Reads splits in one subtask. Called from the task's thread only; must not block for long."""
+    """Reads splits in one subtask. Called from the task's thread only; must not block for long.
+
+    `asks_every_ms`: how often (ms) the enumerator is asked for more splits while some are held, for
+    a source whose parts appear in time; None: only when `poll` says NeedSplit. `can_pause`: it
+    can let single splits wait, see `pause`; else watermark alignment makes the whole reader
+    wait, once the most advanced of its splits is too far ahead.
+    """
+
+    asks_every_ms: int | None = None
+    can_pause: bool = False
 
     @abstractmethod
     def add_splits(self, splits: Sequence[Any]) -> None:
@@ -111,12 +141,17 @@ class SourceReader(ABC):
     def poll(self) -> Polled:
         """The next batch (about `batch_size` records), or why there is none."""
 
+    def pause(self, split_ids: frozenset[str]) -> None:
+        """Emit nothing of these splits, and of all others what there is, until told anew: their
+        event time is ahead of what watermark alignment allows. Called if it `can_pause`."""
+
     @abstractmethod
     def snapshot(self) -> Sequence[Any]:
         """The unfinished splits with positions exactly after the last batch returned by `poll`."""
 
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The positions of this checkpoint are durable (e.g. commit consumer offsets)."""
+    def notify_checkpoint_complete(self, checkpoint_id: int, splits: Sequence[Any]) -> None:
+        """The positions of this checkpoint are durable (e.g. commit consumer offsets). `splits`:
+        what `snapshot` returned for it."""
 
     def close(self) -> None:
         """Release files and connections; called also on failure and cancel."""
@@ -132,8 +167,29 @@ class Source(ABC):
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The columns of its batches, or None for objects."""
+        """The columns of its batches, or None for objects. Asked while the program is written, too:
+        a FileNotFoundError there (or one as the cause of a ConnectorError), and what else says that
+        something cannot be reached, means that they are not known yet."""
         return None
+
+    @property
+    def scalars(self) -> Scalars | None:
+        """What its records are declared as, if they are one value each, and are such values; None
+        for columns, and where nobody says."""
+        return None
+
+    @property
+    def upsert_key(self) -> tuple[str, ...] | None:
+        """Of a source whose batches are an upsert changelog (`core/row_kind.py`): the columns by
+        which its updates replace rows, none where they are not known yet; None for all others."""
+        return None
+
+    def reads_from(self) -> tuple[str, ...]:
+        """What it reads, each thing by its own: paths, topics, a table; the same wherever and
+        whenever it is made. What goes on from a checkpoint beside other sources (`HybridSource`)
+        compares it: a source that does not read all that it read then is refused. None, by
+        default: only its class is compared."""
+        return ()
 
     @abstractmethod
     def create_enumerator(
@@ -151,6 +207,7 @@ class WriterContext:
 
     `job_id` and `operator_id` are the same in every attempt, `attempt` counts them. `publish`
     sends a picklable value to the job's client; values carrying a `key` seen before are dropped.
+    `checkpoint_every_s`: seconds between checkpoints; None: only the terminal one is taken.
     """
 
     operator: str
@@ -162,6 +219,7 @@ class WriterContext:
     clock: Clock
     publish: Callable[[str, Any], None]
     checkpointing: bool
+    checkpoint_every_s: float | None = None
 
 
 PreparedCommit = Sequence[Any] | Callable[[], Sequence[Any]]
@@ -170,10 +228,23 @@ do not stall the stream. The checkpoint completes only after it returned."""
 
 
 class SinkWriter(ABC):
-    """Writes in one subtask. Called from the task's thread only."""
+    """Writes in one subtask. Called from the task's thread only.
+
+    `tends_every_ms`: how often (ms) `tend` is called, also while nothing is written; None: never.
+
+    Leftovers. A restored checkpoint's committables are dealt out one by one: what one former
+    subtask prepared goes to several writers, which publish it in any order, and none can tell from
+    its own share what else is a leftover. What dead attempts left belongs to nobody when a
+    checkpoint of this attempt is complete (at the first `commit`); at `recover` only if there is a
+    single subtask."""
+
+    tends_every_ms: int | None = None
 
     @abstractmethod
-    def write(self, batch: Batch) -> None: ...
+    def write(self, batch: Batch) -> Iterator[None] | None:
+        """Take the records; or, where that has to wait, begin to and return the rest as work in
+        steps, of some milliseconds each: the task takes them to the end, hears its mail in between,
+        and calls for no snapshot and no other batch before."""
 
     @abstractmethod
     def prepare_commit(self, checkpoint_id: int) -> PreparedCommit:
@@ -182,13 +253,24 @@ class SinkWriter(ABC):
         `checkpoint_id` grows from call to call, also over restarts. Picklable committables."""
 
     @abstractmethod
-    def commit(self, committables: Sequence[Any]) -> None:
-        """Publish. Idempotent: committables may be published already, by this or a dead attempt."""
+    def commit(self, committables: Sequence[Any]) -> Iterator[None] | None:
+        """Publish; or, where that has to wait, begin to and return the rest as work in steps, as
+        `write` does. Idempotent: committables may be published already, by this or a dead attempt,
+        and after a commit that was begun and not taken to its end they come again."""
 
-    def recover(self, committables: Sequence[Any]) -> None:
+    def finish(self) -> None:
+        """No more records come: what the next `prepare_commit` returns must leave nothing to a
+        later one, for the job may be over after it. Called again after a restore."""
+
+    def recover(self, committables: Sequence[Any]) -> Iterator[None] | None:
         """First call after a restore, with the committables of the restored checkpoint (possibly
-        of several former subtasks): publish them, then remove leftovers of dead attempts."""
-        self.commit(committables)
+        of several former subtasks): publish them, then remove leftovers of dead attempts. In steps
+        as `commit`; nothing is written and no snapshot taken before the last one."""
+        return self.commit(committables)
+
+    def tend(self) -> None:
+        """What has to be done now and then, such as hearing what a client says. It must not block,
+        and is not called between the steps of a `write`. What it raises fails the task."""
 
     def revoke(self, after: int) -> None:
         """First call of all, if the job had to go back to checkpoint `after` because later ones are
@@ -202,10 +284,15 @@ class Sink(ABC):
     """Where a stream ends.
 
     `revocable`: `SinkWriter.revoke` works, or it does no harm to publish again. A job with another
-    sink fails when its newest complete checkpoint turns out to be damaged.
+    sink fails when its newest complete checkpoint turns out to be damaged. `remark`: what a plan
+    says of it, for a guarantee that is less than exactly once. `only_reads`: a writer has taken
+    what it keeps of a batch, as bytes say, when `write` returns, and neither changes a record nor
+    pauses anywhere; it then needs no copy of its own where records have several readers.
     """
 
-    revocable: ClassVar[bool] = False
+    revocable: bool = False
+    only_reads: bool = False
+    remark: ClassVar[str | None] = None
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> SinkWriter: ...

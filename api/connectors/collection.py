@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, to_columns
 from ...core.errors import ConfigurationError
-from ..types.type_info import schema_of
+from ...state.copies import all_fixed, kept_values
+from ..types.declared import Scalars, check_no_more, declared_records
 from .base import (
     Emit,
     EnumeratorContext,
@@ -50,8 +51,9 @@ class RangeSplit:
 class CollectionSource(Source):
     """Over a list of values (object batches), or an Arrow table (column batches)."""
 
-    def __init__(self, values: list[Any] | pa.Table) -> None:
+    def __init__(self, values: list[Any] | pa.Table, scalars: Scalars | None = None) -> None:
         self.values = values
+        self._scalars = scalars
 
     def __repr__(self) -> str:
         return f"CollectionSource({len(self)} records)"
@@ -67,6 +69,13 @@ class CollectionSource(Source):
     def schema(self) -> pa.Schema | None:
         return self.values.schema if isinstance(self.values, pa.Table) else None
 
+    @property
+    def scalars(self) -> Scalars | None:
+        return self._scalars
+
+    def reads_from(self) -> tuple[str, ...]:
+        return (f"{len(self)} records",)
+
     def create_enumerator(
         self, context: EnumeratorContext, restored: Any | None
     ) -> SplitEnumerator:
@@ -79,13 +88,15 @@ class CollectionSource(Source):
 
 def collection_source(collection: Any, type_info: Any = None) -> CollectionSource:
     """A source over an iterable of values, or over the rows of a pyarrow Table or RecordBatch, a
-    pandas or a polars DataFrame. With a row type the values become columns at once.
+    pandas or a polars DataFrame. The values are those of now: without a type they are copied if
+    they can change, with a row type they become columns at once, with another one values of it.
 
     Raises TypeMismatchError naming the first value that does not fit the declared type.
     """
-    schema = schema_of(type_info)
+    declared = declared_records(type_info)
     table = _as_table(collection)
     if table is not None:
+        schema = _columns_alone(declared)
         if not table.num_columns:
             raise ConfigurationError("from_collection: the table has no columns")
         return CollectionSource(_fit(table, schema))
@@ -95,10 +106,21 @@ def collection_source(collection: Any, type_info: Any = None) -> CollectionSourc
             f"{type(collection).__name__}"
         )
     values = list(collection)
-    if schema is None:
-        return CollectionSource(values)
-    columns = to_columns(ObjectBatch(values), schema)
+    if declared is None:
+        return CollectionSource(kept_values(values))
+    if isinstance(declared, Scalars):
+        return CollectionSource(kept_values(declared.fitted(values)), declared)
+    columns = to_columns(ObjectBatch(values), declared)
     return CollectionSource(pa.Table.from_batches([columns.data]))
+
+
+def _columns_alone(declared: pa.Schema | Scalars | None) -> pa.Schema | None:
+    if isinstance(declared, Scalars):
+        raise ConfigurationError(
+            f"from_collection: the records of a table are rows, and type_info is {declared.info}: "
+            "declare a row type, or give a list of values"
+        )
+    return declared
 
 
 def _as_table(collection: Any) -> pa.Table | None:
@@ -121,6 +143,7 @@ def _fit(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
     whole = table.combine_chunks()
     if schema is None or whole.schema.equals(schema):
         return whole
+    check_no_more(whole.schema, schema)
     fitted = [to_columns(ColumnBatch(batch), schema) for batch in whole.to_batches()]
     return pa.Table.from_batches([batch.data for batch in fitted], schema=schema)
 
@@ -153,6 +176,9 @@ class _Enumerator(SplitEnumerator):
 class _Reader(SourceReader):
     def __init__(self, values: list[Any] | pa.Table, batch_size: int) -> None:
         self._values = values
+        self._fixed = isinstance(values, pa.Table) or all_fixed(values)
+        """Whether records are given away as they are; else copies, so that they can be read
+        again."""
         self._batch_size = batch_size
         self._splits: list[RangeSplit] = []
         """Heap of unfinished splits: the lowest range is read first."""
@@ -171,7 +197,10 @@ class _Reader(SourceReader):
             heapq.heappop(self._splits)
         else:
             heapq.heapreplace(self._splits, RangeSplit(split.index, end, split.stop))
-        return Emit(_slice(self._values, split.position, end), split.split_id, finished)
+        batch = _slice(self._values, split.position, end)
+        if not self._fixed and isinstance(batch, ObjectBatch):
+            batch = ObjectBatch(kept_values(batch.values))
+        return Emit(batch, split.split_id, finished)
 
     def snapshot(self) -> list[RangeSplit]:
         return sorted(self._splits)

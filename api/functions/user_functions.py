@@ -11,9 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, runtime_checkable
+
+from ...core.job_files import DistributedCache
+from .metrics import MetricGroup
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from ...state.descriptors import (
         AggregatingStateDescriptor,
         ListStateDescriptor,
@@ -22,19 +27,23 @@ if TYPE_CHECKING:
         ValueStateDescriptor,
     )
     from ...state.faces import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from .accumulators import Accumulator
+
+    IN = TypeVar("IN", default=Any)
+    OUT = TypeVar("OUT", default=Any)
+    KEY = TypeVar("KEY", default=Any)
+    W = TypeVar("W", default=Any)
+    W2 = TypeVar("W2", default=Any, covariant=True)
+else:
+    from typing import TypeVar
+
+    IN, OUT, KEY, W, W2 = (TypeVar(name) for name in ("IN", "OUT", "KEY", "W", "W2"))
 
 
-class RuntimeContext(Protocol):
-    """What a function may ask of the subtask it runs in. State is scoped to the current key."""
+@runtime_checkable
+class KeyedStateStore(Protocol):
+    """State of the current key, by descriptors."""
 
-    def get_task_name(self) -> str: ...
-    def get_number_of_parallel_subtasks(self) -> int: ...
-    def get_max_number_of_parallel_subtasks(self) -> int: ...
-    def get_index_of_this_subtask(self) -> int: ...
-    def get_attempt_number(self) -> int: ...
-    def get_task_name_with_subtasks(self) -> str: ...
-    def get_job_parameter(self, key: str, default_value: Any = None) -> Any: ...
-    def get_metrics_group(self) -> MetricGroup: ...
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState: ...
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState: ...
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState: ...
@@ -44,19 +53,24 @@ class RuntimeContext(Protocol):
     ) -> AggregatingState: ...
 
 
-class Counter(Protocol):
-    """A metric that only counts."""
+@runtime_checkable
+class RuntimeContext(KeyedStateStore, Protocol):
+    """What a function may ask of the subtask it runs in. State is scoped to the current key."""
 
-    def inc(self, n: int = 1) -> None: ...
-    def get_count(self) -> int: ...
+    def get_task_name(self) -> str: ...
+    def get_number_of_parallel_subtasks(self) -> int: ...
+    def get_max_number_of_parallel_subtasks(self) -> int: ...
+    def get_index_of_this_subtask(self) -> int: ...
+    def get_attempt_number(self) -> int: ...
+    def get_task_name_with_subtasks(self) -> str: ...
+    def get_job_parameter(self, key: str, default_value: Any = None) -> Any: ...
+    def get_distributed_cache(self) -> DistributedCache: ...
+    def get_metrics_group(self) -> MetricGroup: ...
+    def add_accumulator(self, name: str, accumulator: Accumulator[Any, Any]) -> None: ...
+    def get_accumulator(self, name: str) -> Accumulator[Any, Any] | None: ...
 
 
-class MetricGroup(Protocol):
-    """Metrics of one operator's subtask."""
-
-    def counter(self, name: str) -> Counter: ...
-
-
+@runtime_checkable
 class TimerService(Protocol):
     """Time and timers of the current key."""
 
@@ -77,7 +91,9 @@ class TimeDomain(Enum):
 
 @dataclass(frozen=True)
 class OutputTag:
-    """Names a side output. Two tags with one `tag_id` are the same side output."""
+    """Names a side output. Two tags with one `tag_id` are the same side output. What a function
+    emits under a tag with a type, or what the program asks for with one (`get_side_output`), late
+    records too, becomes records of that type: of a row type columns."""
 
     tag_id: str
     type_info: Any = None
@@ -119,6 +135,13 @@ class KeySelectorFunction(Function, ABC):
 
 KeySelector = KeySelectorFunction
 """PyFlink's name."""
+
+
+class NullByteKeySelector(KeySelectorFunction):
+    """One key for all records."""
+
+    def get_key(self, value: Any) -> int:
+        return 0
 
 
 class Partitioner(Function, ABC):
@@ -182,40 +205,62 @@ class KeyedProcessFunction(Function, ABC):
         return None
 
 
-class WindowFunction(Function, ABC):
+class WindowFunction(Function, ABC, Generic[IN, OUT, KEY, W]):
     @abstractmethod
-    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]: ...
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]: ...
 
 
-class AllWindowFunction(Function, ABC):
+class AllWindowFunction(Function, ABC, Generic[IN, OUT, W]):
     @abstractmethod
-    def apply(self, window: Any, inputs: Iterable[Any]) -> Iterable[Any]: ...
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]: ...
 
 
-class ProcessWindowFunction(Function, ABC):
+class PassThroughWindowFunction(WindowFunction[IN, IN, KEY, W]):
+    """The records of a window as they are."""
+
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
+        return inputs
+
+
+class PassThroughAllWindowFunction(AllWindowFunction[IN, IN, W]):
+    """The records of a window as they are."""
+
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
+        return inputs
+
+
+class ProcessWindowFunction(Function, ABC, Generic[IN, OUT, KEY, W]):
     """All of a window's records at once (or its single aggregate, after `reduce`/`aggregate`)."""
 
-    class Context(Protocol):
-        def window(self) -> Any: ...
+    class Context(Protocol[W2]):
+        """Valid during the call only. `window_state`: of the key and window; `global_state`: of the
+        key, over all windows."""
+
+        def window(self) -> W2: ...
         def current_processing_time(self) -> int: ...
         def current_watermark(self) -> int: ...
-        def window_state(self) -> Any: ...
-        def global_state(self) -> Any: ...
+        def window_state(self) -> KeyedStateStore: ...
+        def global_state(self) -> KeyedStateStore: ...
 
     @abstractmethod
     def process(
-        self, key: Any, context: ProcessWindowFunction.Context, elements: Iterable[Any]
-    ) -> Iterable[Any]: ...
+        self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]
+    ) -> Iterable[OUT]: ...
 
-    def clear(self, context: ProcessWindowFunction.Context) -> None:
+    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
         """Called when the window is dropped; clear what `window_state()` holds."""
 
 
-class ProcessAllWindowFunction(Function, ABC):
+class ProcessAllWindowFunction(Function, ABC, Generic[IN, OUT, W]):
+    """All of a window's records at once, of a stream without keys."""
+
+    class Context(ProcessWindowFunction.Context[W2], Protocol[W2]):
+        """As that of ProcessWindowFunction; the state is the one subtask's."""
+
     @abstractmethod
     def process(
-        self, context: ProcessWindowFunction.Context, elements: Iterable[Any]
-    ) -> Iterable[Any]: ...
+        self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]
+    ) -> Iterable[OUT]: ...
 
-    def clear(self, context: ProcessWindowFunction.Context) -> None:
+    def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
         """Called when the window is dropped."""

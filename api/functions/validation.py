@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ...core.errors import ConfigurationError
+from .checkpointed import CheckpointedFunction
 from .user_functions import Function
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ def require_function(method: str, function: Any, *kinds: type[Function]) -> Any:
     Raises ConfigurationError naming the method otherwise: not callable, a function class instead of
     an instance, or a function object of another kind.
     """
+    _reject_coroutines(method, function)
     if isinstance(function, kinds):
         return function
     _reject_class(method, function)
@@ -62,6 +65,11 @@ def stateless_method(method: str, function: Function, name: str) -> Any:
             f"{method}: {type(function).__qualname__} overrides open() or close(), but it is "
             "called by the exchange, outside any subtask; keep it a pure function of its arguments"
         )
+    if isinstance(function, CheckpointedFunction):
+        raise ConfigurationError(
+            f"{method}: {type(function).__qualname__} is a CheckpointedFunction, but it is called "
+            "by the exchange, outside any subtask, where there is no state"
+        )
     return getattr(function, name)
 
 
@@ -86,6 +94,24 @@ def function_name(function: Any) -> str:
     while isinstance(function, functools.partial):
         function = function.func
     return getattr(function, "__name__", type(function).__name__)
+
+
+_CALLED = ("map", "flat_map", "filter", "reduce", "get_key", "partition")
+"""Methods of function objects that `require_function` is asked about."""
+
+
+def _reject_coroutines(method: str, function: Any) -> None:
+    """What an `async def` gives is a coroutine, which nobody awaits here."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    called = [function, getattr(type(function), "__call__", None)]  # noqa: B004
+    if isinstance(function, Function):
+        called += [getattr(function, name, None) for name in _CALLED]
+    if any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in called):
+        raise ConfigurationError(
+            f"{method}: {function_name(function)} is an 'async def', whose results are awaited by "
+            "nobody here: use AsyncDataStream.unordered_wait or ordered_wait, or a plain 'def'"
+        )
 
 
 def _reject_class(method: str, function: Any) -> None:

@@ -76,3 +76,7 @@ class CollectedResults:
                 return
         self._over = True
         self.client.get_job_execution_result()
+
+
+CloseableIterator = CollectedResults
+"""PyFlink's name."""

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from ...core.answered import Answered, AnsweredDict, CompletableFuture, JobID
 from ...core.errors import ConfigurationError
 from ...core.job_status import JobStatus
+from .accumulator_results import AccumulatorResults
 
 if TYPE_CHECKING:
     from ...core.ids import OperatorId
@@ -25,36 +27,49 @@ JobMetrics = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class JobExecutionResult:
-    """What is left of a finished job. `checkpoints`: those completed, the terminal included."""
+class JobExecutionResult(Answered):
+    """What is left of a finished job; also its own future (`result()`). `checkpoints`: those
+    completed, the terminal included."""
 
     job_id: str
     net_runtime_ms: float
     checkpoints: int = 0
     restarts: int = 0
     metrics: JobMetrics = field(default_factory=dict, repr=False)
+    accumulators: AccumulatorResults = field(default_factory=AccumulatorResults, repr=False)
 
-    def get_job_id(self) -> str:
-        return self.job_id
+    def get_job_id(self) -> JobID:
+        return JobID(self.job_id)
 
     def get_net_runtime(self) -> float:
         """Milliseconds."""
         return self.net_runtime_ms
 
+    def get_accumulator_result(self, accumulator_name: str) -> Any:
+        """The accumulator merged over all subtasks of the last attempt; None if no function added
+        one under the name."""
+        return self.accumulators.result(accumulator_name)
 
+    def get_all_accumulator_results(self) -> dict[str, Any]:
+        """All of them, by name."""
+        return self.accumulators.results()
+
+
+@runtime_checkable
 class JobClient(Protocol):
-    """A handle on one submitted job."""
+    """A handle on one submitted job. Calls answer with values; those that PyFlink gives futures
+    for have `result()` as well, and are answered when they return."""
 
     @property
     def ends_with_program(self) -> bool:
         """Whether an interrupt of the program that waits for the job is to cancel it."""
         ...
 
-    def get_job_id(self) -> str: ...
+    def get_job_id(self) -> JobID: ...
 
     def get_job_status(self) -> JobStatus: ...
 
-    def cancel(self, timeout: timedelta | None = None) -> None:
+    def cancel(self, timeout: timedelta | None = None) -> CompletableFuture[None]:
         """Cancel and wait until the job has stopped (None: for ever). No effect once it is over."""
         ...
 
@@ -64,6 +79,34 @@ class JobClient(Protocol):
         ...
 
     def metrics(self) -> JobMetrics: ...
+
+    def get_accumulators(self) -> AnsweredDict:
+        """The accumulators' results by name, merged over the subtasks as they last reported."""
+        ...
+
+    @property
+    def prometheus_address(self) -> str | None:
+        """`host:port` where the job's metrics are read over HTTP (`MetricsConfig`), or None."""
+        ...
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        """Take a savepoint in a new folder below `savepoint_directory` (an fsspec URL or path that
+        all tasks reach; None: the job's default). The future has the folder's location once it is
+        complete; its `result()` raises CheckpointError, with the reason, if there will be none."""
+        ...
+
+    def stop_with_savepoint(
+        self,
+        advance_to_end_of_event_time: bool = False,
+        savepoint_directory: str | None = None,
+        *,
+        drain: bool | None = None,
+    ) -> CompletableFuture[str]:
+        """The same, and end the job FINISHED with it: nothing comes behind the savepoint.
+        `advance_to_end_of_event_time`, or `drain`: the watermark goes to the end of all time first,
+        so that windows fire and timers go off. The future is done when the job is over; if the
+        savepoint fails, the job goes on."""
+        ...
 
     def published(self, operator_id: OperatorId) -> Iterator[Any]:
         """Values published by this operator, from the first; blocks for more until the job ends,

@@ -3,12 +3,13 @@ functions are told apart without importing polars."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ConfigurationError
 from ...core.keys import ColumnKey, ExpressionKey, FunctionKey, KeySelector
+from ...core.row_kind import ROW_KIND
 from ..functions.user_functions import KeySelectorFunction
 from ..functions.validation import is_expression, require_function, stateless_method
 
@@ -50,6 +51,17 @@ def to_columns(
 def polars_expressions(columns: Iterable[pl.Expr | NamedColumn]) -> tuple[pl.Expr, ...]:
     """All of them as polars expressions."""
     return tuple(c.expression() if isinstance(c, NamedColumn) else c for c in columns)
+
+
+def tells_kinds(columns: Iterable[pl.Expr | NamedColumn]) -> bool:
+    """Whether a select says itself what becomes of a changelog's row kinds, by naming their column;
+    one that does not keeps them: without them a deleted row would count as one more."""
+    return any(
+        ROW_KIND in (one.name, one.source)
+        if isinstance(one, NamedColumn)
+        else ROW_KIND in one.meta.root_names() or ROW_KIND in str(one)
+        for one in columns
+    )
 
 
 def _to_column(method: str, value: Any) -> Any:
@@ -94,6 +106,12 @@ class OrderColumn:
 
 
 Order = tuple[OrderColumn, ...]
+
+
+def direction_hint(missing: Sequence[str]) -> str:
+    """What to say behind columns of an order that do not exist: they may be meant as directions."""
+    names = " or ".join(map(repr, missing))
+    return f' ({names} is no direction either: these are "asc" and "desc")'
 
 
 def to_order(method: str, order_by: Any) -> Order:

@@ -12,6 +12,7 @@ from ...core.errors import GraphError
 from ...core.joined_columns import JoinedColumns, plain_columns, side_columns
 from ...core.keys import ColumnKey, KeySelector
 from ...core.row_kind import ROW_KIND, ROW_KIND_FIELD
+from ...state.ttl import Lifetime
 from .records import OperatorSpec
 from .schemas import WINDOW_BOUNDS
 
@@ -121,14 +122,15 @@ def _like(schema: pa.Schema | None, records: pa.Schema | None) -> pa.Schema | No
 @dataclass(frozen=True)
 class RegularJoinSpec(OperatorSpec):
     """`key`, `right_key`: of port 0 and 1. `schemas`: columns of both sides where known; row kinds
-    in them do not count. `shared`: names of the key columns that are columns on both sides."""
+    in them do not count. `shared`: names of the key columns that are columns on both sides. `ttl`:
+    how long rows of each side are kept, both by the same time."""
 
     key: KeySelector
     right_key: KeySelector
     how: JoinKind
     schemas: tuple[pa.Schema | None, pa.Schema | None]
     shared: tuple[tuple[str, ...], tuple[str, ...]]
-    ttl_ms: int | None = None
+    ttl: tuple[Lifetime | None, Lifetime | None] = (None, None)
     where: pl.Expr | None = None
     suffix: str = "_right"
 
@@ -145,14 +147,14 @@ class RegularJoinSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class TemporalJoinSpec(OperatorSpec):
-    """Port 0: records; port 1: versions of the table's rows."""
+    """Port 0: records; port 1: versions of the table's rows, which are kept for `ttl` at most."""
 
     key: KeySelector
     right_key: KeySelector
     how: JoinKind
     schemas: tuple[pa.Schema | None, pa.Schema | None]
     shared: tuple[tuple[str, ...], tuple[str, ...]]
-    ttl_ms: int | None = None
+    ttl: Lifetime | None = None
     suffix: str = "_right"
 
     def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:

@@ -12,24 +12,24 @@ from typing import Any
 import pyarrow as pa
 
 from ...core.errors import GraphError
-from ...core.keys import ColumnKey, ExpressionKey, KeySelector
+from ...core.keys import ColumnKey, ExpressionKey, KeySelector, check_key_types
 from ...engine.graph.transformation import Input
+from ..aggregate_kinds import kind_of
 from ..aggregates import Aggregate
 from ..functions.validation import is_expression
+from .columns import Order, direction_hint
 from .records import OperatorSpec, RollingSpec
-from .schemas import schema_of_inputs
+from .schemas import input_type, schema_of_inputs
 from .tables import DeduplicateSpec, GroupAggregateSpec, OverSpec, TopNSpec
 from .windows import BuiltinWindow, ExtremeWindow, TopNWindow, WindowSpec
 
 Inputs = tuple[Input, ...]
 """What an operator reads; their columns may be known."""
 
-ADDING = frozenset({"sum", "mean", "variance", "stddev"})
-"""Kinds of aggregates over numbers and booleans only."""
-
 
 def check_key_columns(method: str, inputs: Inputs, key: KeySelector) -> None:
-    """GraphError if the key needs a column that the stream is known not to have."""
+    """GraphError if the key needs a column that the stream is known not to have, TypeMismatchError
+    if it is known to be of a type that cannot be a key."""
     match key:
         case ColumnKey(names):
             needed: Iterable[Any] = names
@@ -38,9 +38,14 @@ def check_key_columns(method: str, inputs: Inputs, key: KeySelector) -> None:
         case _:
             return
     schema = schema_of_inputs(inputs)
-    if schema is not None:
-        for column in needed:
-            _require(schema, column, f"{method}({key.describe()})")
+    call = f"{method}({key.describe()})"
+    for column in needed if schema is not None else ():
+        assert schema is not None
+        _require(schema, column, call)
+        kind = input_type(schema, column)
+        if kind is not None:
+            name = column.meta.output_name() if is_expression(column) else column
+            check_key_types(pa.schema([pa.field(name, kind)]), call)
 
 
 def check_columns(spec: OperatorSpec, inputs: Inputs) -> None:
@@ -58,11 +63,11 @@ def check_columns(spec: OperatorSpec, inputs: Inputs) -> None:
         case WindowSpec(function=ExtremeWindow(field=field, kind=kind)):
             _check_names(inputs, [field], f"{kind}_by({field!r})")
         case WindowSpec(function=TopNWindow(n=n, order=order)):
-            _check_names(inputs, [column.name for column in order], f"top_n({n})")
+            _check_order(inputs, order, f"top_n({n})")
         case TopNSpec(n=n, order=order):
-            _check_names(inputs, [column.name for column in order], f"top_n({n})")
+            _check_order(inputs, order, f"top_n({n})")
         case DeduplicateSpec(order=order) if order:
-            _check_names(inputs, [column.name for column in order], "deduplicate")
+            _check_order(inputs, order, "deduplicate")
 
 
 def _check_names(inputs: Inputs, names: list[str], call: str) -> None:
@@ -70,6 +75,13 @@ def _check_names(inputs: Inputs, names: list[str], call: str) -> None:
     if schema is not None:
         for name in names:
             _require(schema, name, call)
+
+
+def _check_order(inputs: Inputs, order: Order, call: str) -> None:
+    schema = schema_of_inputs(inputs)
+    if schema is not None:
+        for column in order:
+            _require(schema, column.name, call, direction_hint([column.name]))
 
 
 def _check_rolling(schema: pa.Schema, kind: str, field: str | int) -> None:
@@ -94,18 +106,18 @@ def _check_aggregates(inputs: Inputs, aggregates: tuple[tuple[str, Aggregate], .
         for column in (aggregate.expression, aggregate.by, aggregate.condition):
             if column is not None:
                 _require(schema, column, call)
-        if aggregate.kind in ADDING and isinstance(aggregate.expression, str):
+        if kind_of(aggregate.kind).adds and isinstance(aggregate.expression, str):
             _require_number(schema.field(aggregate.expression), schema, call)
 
 
-def _require(schema: pa.Schema, column: Any, call: str) -> None:
+def _require(schema: pa.Schema, column: Any, call: str, hint: str = "") -> None:
     names = column.meta.root_names() if is_expression(column) else [column]
     plain = [name for name in names if name and name != "*" and not name.startswith("^")]
     missing = [name for name in plain if name not in schema.names]
     if missing:
         raise GraphError(
             f"{call}: the stream has no column {', '.join(map(repr, missing))}; it has "
-            f"{_shown(schema)}"
+            f"{_shown(schema)}{hint}"
         )
 
 

@@ -6,12 +6,15 @@ graph.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from ...core.errors import StromError
 from ...core.keys import KeySelector
+from ...state.ttl import Lifetime
+from ..types.declared import Declared, Scalars
 from .columns import NamedColumn, polars_expressions
 from .schemas import expression_schema
 
@@ -24,7 +27,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OperatorSpec:
-    """Base. `key` is set for keyed operators; their input edge is partitioned by it."""
+    """Base. `key` is set for keyed operators; their input edge is partitioned by it. `schema`, of
+    those that run users' functions: what results are declared as, None if they stay what they are.
+
+    side_types: what side outputs are declared as, by tag, where the program reads them."""
+
+    keeps_records: ClassVar[bool] = False
+    """Whether results are records of the first input, as they came."""
+
+    side_types: tuple[tuple[str, Declared], ...] = field(default=(), kw_only=True)
+
+    @property
+    def keeps_keyed_state(self) -> bool:
+        """Of operators whose inputs are partitioned by keys: of one stream, or of a join's."""
+        keyed = getattr(self, "keyed", False)
+        return bool(keyed) or hasattr(self, "key") or hasattr(self, "sides")
 
     def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
         """The columns of the results, None where the program does not tell them. Called while the
@@ -33,14 +50,48 @@ class OperatorSpec:
         declared = getattr(self, "schema", None)
         return declared if isinstance(declared, pa.Schema) else None
 
+    def result_scalars(self, left: Scalars | None) -> Scalars | None:
+        """What the results are declared as if they are one value each; else None. `left`: that of
+        the records at port 0."""
+        if self.keeps_records:
+            return left
+        declared = getattr(self, "schema", None)
+        return declared if isinstance(declared, Scalars) else None
+
+
+_ELSEWHERE = (FileNotFoundError, ConnectionError, TimeoutError, ImportError)
+"""What it raises to look for something that only the machines of the job have."""
+
+
+def is_elsewhere(error: BaseException | None) -> bool:
+    """Whether an error, or one that it was raised from, says that something is not here."""
+    while error is not None:
+        if isinstance(error, _ELSEWHERE):
+            return True
+        error = error.__cause__
+    return False
+
 
 @dataclass(frozen=True)
 class SourceSpec(OperatorSpec):
+    """`scalars`: what its records have to be; None: what they are is known, or nobody says."""
+
     source: Source
     watermarks: WatermarkStrategy | None
+    scalars: Scalars | None = None
+
+    def result_scalars(self, left: Scalars | None) -> Scalars | None:
+        return self.scalars or self.source.scalars
 
     def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
-        return self.source.schema
+        """None also for a source that reads its columns from what is not there, or cannot be
+        reached, where the program is written: the job may run elsewhere."""
+        try:
+            return self.source.schema
+        except (StromError, OSError, ImportError) as error:
+            if is_elsewhere(error):
+                return None
+            raise
 
 
 @dataclass(frozen=True)
@@ -49,21 +100,30 @@ class SinkSpec(OperatorSpec):
 
 
 @dataclass(frozen=True)
+class PassSpec(OperatorSpec):
+    """Records pass as they are; `schema`: what they are, if it is known."""
+
+    schema: Declared | None = None
+
+
+@dataclass(frozen=True)
 class MapSpec(OperatorSpec):
-    """`function`: callable or MapFunction. `schema`: results become columns of it."""
+    """`function`: callable or MapFunction."""
 
     function: Any
-    schema: pa.Schema | None = None
+    schema: Declared | None = None
 
 
 @dataclass(frozen=True)
 class FlatMapSpec(OperatorSpec):
     function: Any
-    schema: pa.Schema | None = None
+    schema: Declared | None = None
 
 
 @dataclass(frozen=True)
 class FilterSpec(OperatorSpec):
+    keeps_records = True
+
     function: Any
 
     def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
@@ -75,7 +135,7 @@ class ProcessSpec(OperatorSpec):
     """`function`: ProcessFunction."""
 
     function: Any
-    schema: pa.Schema | None = None
+    schema: Declared | None = None
 
 
 @dataclass(frozen=True)
@@ -104,11 +164,13 @@ class MapBatchesSpec(OperatorSpec):
 
     function: Any
     batch_format: Literal["arrow", "polars", "pandas", "numpy"] = "arrow"
-    schema: pa.Schema | None = None
+    schema: Declared | None = None
 
 
 @dataclass(frozen=True)
 class WatermarkSpec(OperatorSpec):
+    keeps_records = True
+
     strategy: WatermarkStrategy
 
     def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
@@ -121,24 +183,46 @@ class KeyedProcessSpec(OperatorSpec):
 
     key: KeySelector
     function: Any
-    schema: pa.Schema | None = None
+    schema: Declared | None = None
 
 
 @dataclass(frozen=True)
 class ReduceSpec(OperatorSpec):
-    """Rolling reduce: one output per input, the reduction so far of its key."""
+    """Rolling reduce: one output per input, the reduction so far of its key. `schema` None: of the
+    records' columns. `ttl`: a key without records for so long is forgotten."""
 
     key: KeySelector
     function: Any
-    schema: pa.Schema | None = None
+    schema: Declared | None = None
+    ttl: Lifetime | None = None
+
+    def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
+        return left if self.schema is None else super().result_schema(left, right)
 
 
 @dataclass(frozen=True)
 class RollingSpec(OperatorSpec):
     """Rolling sum, min or max of one field (name or position): each input record comes out with
     that field replaced by the aggregate so far of its key. `min_by`/`max_by` emit the whole record
-    that holds the extreme (the first, on ties)."""
+    that holds the extreme (the first, on ties). `ttl`: as of `ReduceSpec`. `of_first`: sum, min
+    and max emit the key's first record with that field replaced, row by row, as Flink does.
+    `scalars`: what the records, and so the results, are declared as, if that is one value each."""
 
     key: KeySelector
     kind: Literal["sum", "min", "max", "min_by", "max_by"]
     field: str | int
+    ttl: Lifetime | None = None
+    of_first: bool = False
+    scalars: Scalars | None = None
+
+    def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
+        if left is None or self.kind != "sum":
+            return left
+        at = self.field if isinstance(self.field, int) else left.get_field_index(self.field)
+        if not 0 <= at < len(left):
+            return None
+        kind = left.field(at).type
+        return left if pa.types.is_integer(kind) or pa.types.is_floating(kind) else None
+
+    def result_scalars(self, left: Scalars | None) -> Scalars | None:
+        return self.scalars

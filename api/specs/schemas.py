@@ -15,8 +15,13 @@ import pyarrow as pa
 from ...core.batch import ColumnBatch
 from ...core.constants import END, START
 from ...core.keys import ColumnKey, ExpressionKey, KeySelector
+from ...core.row_kind import ROW_KIND
+from ...core.value_types import empty_batch
 from ...engine.graph.transformation import Input, Transformation
+from ..aggregate_kinds import kind_of
 from ..aggregates import Aggregate
+from ..types.declared import Declared, Scalars
+from .columns import tells_kinds
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,19 +33,7 @@ WINDOW_BOUNDS = (pa.field(START, pa.int64()), pa.field(END, pa.int64()))
 def result_type(aggregate: Aggregate, kind: pa.DataType | None) -> pa.DataType | None:
     """The type of the result over values of type `kind` (of `expression`, dictionaries decoded);
     None where it depends on `kind` and that is not known."""
-    match aggregate.kind:
-        case "count" | "count_distinct" | "approx_count_distinct":
-            return pa.int64()
-        case "mean" | "variance" | "stddev":
-            return pa.float64()
-        case _ if kind is None:
-            return None
-        case "sum":
-            return pa.float64() if pa.types.is_floating(kind) else pa.int64()
-        case "collect" | "largest" | "smallest":
-            return pa.list_(kind)
-        case _:
-            return kind
+    return kind_of(aggregate.kind).result(kind)
 
 
 def result_fields(
@@ -72,10 +65,14 @@ def input_type(records: pa.Schema, expression: str | pl.Expr | None) -> pa.DataT
 
 
 def _computed_type(records: pa.Schema, expression: pl.Expr) -> pa.DataType | None:
+    """polars is shown only the columns that are needed: there are types that it cannot read."""
     import polars as pl
 
+    roots = set(expression.meta.root_names()) & set(records.names)
+    if roots and not expression.meta.has_multiple_outputs():
+        records = pa.schema([field for field in records if field.name in roots])
     try:
-        frame = pl.DataFrame(records.empty_table()).select(expression)
+        frame = pl.DataFrame(empty_batch(records)).select(expression)
     except (pl.exceptions.PolarsError, pa.ArrowException):
         return None
     return frame.to_series().to_arrow().type if frame.width == 1 else None
@@ -92,7 +89,7 @@ def known_keys(schema: pa.Schema | None, key: KeySelector) -> pa.Schema | None:
     columns, or for expressions that do not fit the columns (which fails when the job runs)."""
     if schema is None:
         return None
-    empty = pa.RecordBatch.from_pylist([], schema=schema)
+    empty = empty_batch(schema)
     if isinstance(key, ExpressionKey):
         import polars as pl
 
@@ -111,8 +108,32 @@ def bare_fields(schema: pa.Schema) -> list[pa.Field]:
     return [pa.field(field.name, field.type) for field in schema]
 
 
+def scalars_of_inputs(inputs: Iterable[Input]) -> Scalars | None:
+    """What every record of these inputs is declared as, if that is one value; else None."""
+    found = {_input_scalars(one) for one in inputs}
+    return found.pop() if len(found) == 1 else None
+
+
+def _input_scalars(one: Input) -> Scalars | None:
+    if one.tag is not None:
+        declared = _side(one)
+        return declared if isinstance(declared, Scalars) else None
+    spec = one.source.spec
+    firsts = [before for before in one.source.inputs if before.port == 0]
+    left = scalars_of_inputs(firsts) if firsts else None
+    known: Scalars | None = spec.result_scalars(left)
+    return known
+
+
+def _side(one: Input) -> Declared | None:
+    return dict(one.source.spec.side_types).get(one.tag)
+
+
 def _input_schema(one: Input) -> pa.Schema | None:
-    return None if one.tag is not None else _result_schema(one.source)
+    if one.tag is None:
+        return _result_schema(one.source)
+    declared = _side(one)
+    return declared if isinstance(declared, pa.Schema) else None
 
 
 def _common(schemas: Iterable[pa.Schema | None]) -> pa.Schema | None:
@@ -141,10 +162,12 @@ def expression_schema(
 
     fields = {field.name: field for field in before} if kind == "with_columns" else {}
     try:
-        empty = pl.DataFrame(before.empty_table())
+        empty = pl.DataFrame(empty_batch(before))
         for expression in expressions:
             named = _only_names(expression, before) if kind == "select" else None
             fields.update(named or _computed(empty, expression))
+        if kind == "select" and ROW_KIND in before.names and not tells_kinds(expressions):
+            fields[ROW_KIND] = before.field(ROW_KIND)
     except (pl.exceptions.PolarsError, pa.ArrowException):
         return None
     return pa.schema(list(fields.values()))

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ...core.keys import KeySelector
 from ...core.row_kind import ROW_KIND, ROW_KIND_FIELD
+from ...state.ttl import Lifetime
 from .columns import Order
 from .records import OperatorSpec
 from .schemas import bare_fields, known_keys, result_fields
@@ -24,13 +25,13 @@ OverOrder = Literal["event_time", "arrival"]
 
 @dataclass(frozen=True)
 class GroupAggregateSpec(OperatorSpec):
-    """Running aggregates per key, by output column. `ttl_ms`: a key without records for so long (in
-    processing time) is forgotten."""
+    """Running aggregates per key, by output column. `ttl`: a key without records for so long is
+    forgotten."""
 
     key: KeySelector
     aggregates: tuple[tuple[str, Aggregate], ...]
     changelog: Changelog = "retract"
-    ttl_ms: int | None = None
+    ttl: Lifetime | None = None
 
     def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
         records = _records(left)
@@ -43,12 +44,14 @@ class GroupAggregateSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class TopNSpec(OperatorSpec):
-    """The first `n` records per key. `rank`: name of the column that says which, from 1."""
+    """The first `n` records per key. `rank`: name of the column that says which, from 1. `ttl`:
+    a key whose records have not changed for so long is forgotten."""
 
     key: KeySelector
     n: int
     order: Order
     rank: str | None = None
+    ttl: Lifetime | None = None
 
     def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
         records = _records(left)
@@ -58,11 +61,13 @@ class TopNSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class DeduplicateSpec(OperatorSpec):
-    """The first or last record per key; in order of arrival when `order` is empty."""
+    """The first or last record per key; in order of arrival when `order` is empty. `ttl`: a key
+    whose record has been kept for so long is forgotten."""
 
     key: KeySelector
     keep: Literal["first", "last"]
     order: Order = ()
+    ttl: Lifetime | None = None
 
     def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
         records = _records(left)
@@ -75,13 +80,15 @@ class DeduplicateSpec(OperatorSpec):
 @dataclass(frozen=True)
 class OverSpec(OperatorSpec):
     """Each record with aggregates over those of its key before it: the last `rows` with itself,
-    those up to `range_ms` before it, or all (both None)."""
+    those up to `range_ms` before it, or all (both None). `ttl`: a key without records for so long
+    is forgotten; not with `range_ms`."""
 
     key: KeySelector
     aggregates: tuple[tuple[str, Aggregate], ...]
     rows: int | None = None
     range_ms: int | None = None
     order: OverOrder = "event_time"
+    ttl: Lifetime | None = None
 
     def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
         records = _records(left)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from ...core.keys import KeySelector
+from ..types.declared import Declared
 from .records import OperatorSpec
 from .schemas import WINDOW_BOUNDS, bare_fields, known_keys, result_fields
 
@@ -15,15 +16,18 @@ if TYPE_CHECKING:
     from ..aggregates import Aggregate
     from ..functions.user_functions import OutputTag
     from ..windows.base import Trigger, WindowAssigner
+    from ..windows.evictors import Evictor
     from .columns import Order
 
 
 @dataclass(frozen=True)
 class ReduceWindow:
-    """`window_function`: None, WindowFunction or ProcessWindowFunction fed with the one result."""
+    """`window_function`: None, WindowFunction or ProcessWindowFunction fed with the one result.
+    `records`: what is reduced, None if it is not known; reductions are such records."""
 
     function: Any
     window_function: Any = None
+    records: Declared | None = None
 
 
 @dataclass(frozen=True)
@@ -88,12 +92,14 @@ class WindowSpec(OperatorSpec):
     trigger: Trigger | None = None
     allowed_lateness_ms: int = 0
     late_tag: OutputTag | None = None
-    schema: pa.Schema | None = None
+    schema: Declared | None = None
     keyed: bool = True
+    evictor: Evictor[Any, Any] | None = None
+    """Not with built-in functions: these keep no records."""
 
     def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
         if not isinstance(self.function, COLUMN_FUNCTIONS):
-            return self.schema
+            return super().result_schema(left, right)
         if left is None:
             return None
         match self.function:

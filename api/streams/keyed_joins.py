@@ -24,12 +24,14 @@ from ..types.durations import Interval, to_millis
 from ..windows.base import WindowAssigner
 from ..windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
 from .sides import (
+    TimeToLive,
     check_how,
     check_keys,
     check_one_of,
     equal_columns,
     side_schemas,
     to_ttl,
+    to_ttls,
     two_inputs,
 )
 from .stream import Keyed, Out
@@ -105,7 +107,7 @@ class KeyedJoins(Keyed[Out]):
         other: Keyed[Out],
         how: JoinKind = "inner",
         *,
-        ttl: Interval | None = None,
+        ttl: TimeToLive | tuple[TimeToLive | None, TimeToLive | None] | None = None,
         where: pl.Expr | None = None,
         left_type: Any = None,
         right_type: Any = None,
@@ -113,10 +115,12 @@ class KeyedJoins(Keyed[Out]):
     ) -> Out:
         """Each record with every record of `other` that has its key, whenever they come.
 
-        Rows are kept for ever, or for `ttl` of processing time after their arrival. `where` is a
-        further condition over the joined columns (SQL's `ON ... AND ...`). Inputs may be
-        changelogs. An inner join of streams without row kinds gives a stream without; every other
-        join gives a changelog (`__row_kind`, +I and -D). Null keys match nothing.
+        Rows are kept for ever, or for `ttl` after their arrival; a pair is one for the left and one
+        for the right side, of which either may be None. By processing time, or, with a
+        `StateTtlConfig`, by event time: then two rows meet if neither had expired at the time of
+        the other. `where` is a further condition over the joined columns (SQL's `ON ... AND ...`).
+        Inputs may be changelogs. An inner join of streams without row kinds gives a stream without;
+        every other join gives a changelog (`__row_kind`, +I and -D). Null keys match nothing.
 
         `left_type`, `right_type`: the columns of a side, where an outer join cannot know them.
         """
@@ -130,7 +134,7 @@ class KeyedJoins(Keyed[Out]):
             how,
             side_schemas("join", self, other, how, left_type, right_type),
             _shared(self, other),
-            to_ttl("join", ttl),
+            to_ttls("join", ttl),
             where,
             suffix,
         )
@@ -141,7 +145,7 @@ class KeyedJoins(Keyed[Out]):
         versions: Keyed[Out],
         how: Literal["inner", "left"] = "inner",
         *,
-        ttl: Interval | None = None,
+        ttl: TimeToLive | None = None,
         left_type: Any = None,
         right_type: Any = None,
         suffix: str = "_right",
@@ -151,7 +155,8 @@ class KeyedJoins(Keyed[Out]):
 
         Results come when the watermark has passed the record's time, in order of time. In a
         changelog of versions, -D ends the validity of the version before. A version is kept until
-        the watermark has passed a later one; with `ttl`, no longer than that after its arrival.
+        the watermark has passed a later one; with `ttl`, no longer than that after its arrival (of
+        processing time), or after its own time if `ttl` is a `StateTtlConfig` of event time.
         """
         _check_keyed("temporal_join", self, versions)
         check_one_of("temporal_join", how, ("inner", "left"))

@@ -5,11 +5,13 @@ Results of `aggregate`, `top_n` and `deduplicate(keep="last")` are changelogs: s
 
 from __future__ import annotations
 
-from typing import Any, Generic, get_args
+from typing import Any, Generic, Literal, get_args
 
 from ...core.errors import ConfigurationError
 from ...core.keys import ColumnKey, FunctionKey
 from ...core.row_kind import ROW_KIND
+from ...state.ttl import Lifetime
+from ..aggregate_kinds import names_of
 from ..aggregates import Aggregate
 from ..functions.validation import require_positive, require_text
 from ..specs.columns import to_order
@@ -22,6 +24,7 @@ from ..specs.tables import (
     TopNSpec,
 )
 from ..types.durations import Interval, to_ms, to_timedelta
+from .sides import TimeToLive, to_ttl
 from .stream import Keyed, Out
 
 MAX_N = 10_000
@@ -29,14 +32,6 @@ MAX_N = 10_000
 
 MAX_ROWS = 100_000
 """Frames of over; the rows of a key are gathered with each of its batches."""
-
-_SIMPLE = {"count", "sum", "mean", "min", "max", "first", "last"}
-
-RUNNING: dict[str, set[str]] = {
-    "aggregate": _SIMPLE | {"variance", "stddev", "arg_min", "arg_max", "count_distinct"},
-    "over": _SIMPLE,
-}
-"""Kinds of aggregates that can be kept up to date record by record, by method."""
 
 
 class KeyedTables(Keyed[Out]):
@@ -46,7 +41,7 @@ class KeyedTables(Keyed[Out]):
         self,
         *,
         changelog: Changelog = "retract",
-        ttl: Interval | None = None,
+        ttl: TimeToLive | None = None,
         **aggregates: Aggregate,
     ) -> Out:
         """Built-in aggregates of all records of a key so far, by output column:
@@ -55,7 +50,8 @@ class KeyedTables(Keyed[Out]):
         The result is a changelog of the key columns and the aggregates: per batch of input and key
         whose result changed, +I for a new key, -U and +U for a known one, -D for one whose records
         were all retracted. With changelog="upsert" there is no -U: the reader replaces by key. The
-        input may be a changelog itself. ttl: forget keys that had no records for so long.
+        input may be a changelog itself. ttl: forget keys that had no records for so long (of
+        processing time, or with a `StateTtlConfig` of event time); nothing is taken back for them.
 
         >>> from strom import StreamExecutionEnvironment, sum_
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -69,35 +65,51 @@ class KeyedTables(Keyed[Out]):
                 f'aggregate: changelog is "retract" or "upsert", not {changelog!r}'
             )
         items = check_aggregates("aggregate", aggregates, self._key_names())
-        spec = GroupAggregateSpec(self._key, items, changelog, _ttl(ttl))
+        spec = GroupAggregateSpec(self._key, items, changelog, to_ttl("aggregate", ttl))
         return self._apply(spec, f"GroupAggregate({', '.join(aggregates)})")
 
-    def top_n(self, n: int, order_by: Any, rank: str | None = None) -> Out:
+    def top_n(
+        self,
+        n: int,
+        order_by: Any,
+        rank: str | None = None,
+        *,
+        ttl: TimeToLive | None = None,
+    ) -> Out:
         """The `n` records of each key that come first in `order_by`, ties in order of arrival.
 
         A changelog of the records: +I for one that enters, -D for one that leaves. With `rank` they
         get a column of that name with their place from 1, and each change of a place is -U and +U.
-        order_by: a column name, ("price", "desc"), or a list of these. Nulls come last.
+        order_by: a column name, ("price", "desc"), or a list of these. Nulls come last. ttl: forget
+        keys among whose first `n` no record came for so long (of processing time, or with a
+        `StateTtlConfig` of event time), or over a changelog none at all; nothing is taken back for
+        them.
         """
         self._require_columns("top_n")
         require_positive("top_n", "n", n, MAX_N)
         if rank is not None:
             require_text("top_n", "rank", rank)
-        spec = TopNSpec(self._key, n, to_order("top_n", order_by), rank)
+        spec = TopNSpec(self._key, n, to_order("top_n", order_by), rank, to_ttl("top_n", ttl))
         return self._apply(spec, f"TopN({n})")
 
-    def deduplicate(self, keep: str = "first", order_by: Any = None) -> Out:
+    def deduplicate(
+        self, keep: str = "first", order_by: Any = None, *, ttl: TimeToLive | None = None
+    ) -> Out:
         """One record per key: the first or last to arrive, or in `order_by`.
 
         keep="first" without order_by only inserts. Otherwise the result is a changelog: +I for a
         new key, -U and +U when another record takes the place. Of records equal in order_by the
-        first or last to arrive is kept; nulls are worse than any value either way.
+        first or last to arrive is kept; nulls are worse than any value either way. ttl: forget keys
+        whose record was taken so long ago (of processing time, or with a `StateTtlConfig` of event
+        time), or over a changelog that had none for so long: the next one is their first again, and
+        nothing is taken back.
         """
         self._require_columns("deduplicate")
         if keep != "first" and keep != "last":
             raise ConfigurationError(f'deduplicate: keep is "first" or "last", not {keep!r}')
         order = () if order_by is None else to_order("deduplicate", order_by)
-        spec = DeduplicateSpec(self._key, "last" if keep == "last" else "first", order)
+        which: Literal["first", "last"] = "last" if keep == "last" else "first"
+        spec = DeduplicateSpec(self._key, which, order, to_ttl("deduplicate", ttl))
         return self._apply(spec, f"Deduplicate({keep})")
 
     def over(
@@ -105,13 +117,17 @@ class KeyedTables(Keyed[Out]):
         rows: int | None = None,
         range: Interval | None = None,
         order: OverOrder = "event_time",
+        *,
+        ttl: TimeToLive | None = None,
     ) -> OverStream[Out]:
         """Aggregates over the records of the same key up to each record; see `OverStream`.
 
         rows: the last so many, itself included. range: those at most so long before it. Neither:
         all so far. order="event_time": in time order, out when the watermark passes (records of
         equal time in order of arrival; by range they see each other); late records are dropped and
-        counted. order="arrival": at once; by range of processing time.
+        counted. order="arrival": at once; by range of processing time. ttl: forget keys that had no
+        records for so long (of processing time, or with a `StateTtlConfig` of event time): the next
+        one's frame begins with itself. A range bounds what is kept by itself.
         """
         self._require_columns("over")
         if rows is not None and range is not None:
@@ -121,7 +137,12 @@ class KeyedTables(Keyed[Out]):
         if order not in get_args(OverOrder):
             raise ConfigurationError(f'over: order is "event_time" or "arrival", not {order!r}')
         range_ms = None if range is None else to_ms(to_timedelta(range, "over: range"))
-        return OverStream(self, rows, range_ms, order)
+        life = to_ttl("over", ttl)
+        if life is not None and range_ms is not None:
+            raise ConfigurationError(
+                "over: a range of time keeps what is younger and nothing else; leave out ttl"
+            )
+        return OverStream(self, rows, range_ms, order, life)
 
     def _require_columns(self, method: str) -> None:
         if isinstance(self._key, FunctionKey):
@@ -143,18 +164,26 @@ class OverStream(Generic[Out]):
         rows: int | None,
         range_ms: int | None,
         order: OverOrder,
+        ttl: Lifetime | None = None,
     ) -> None:
         self._stream = stream
         self._rows = rows
         self._range_ms = range_ms
         self._order = order
+        self._ttl = ttl
 
     def aggregate(self, **aggregates: Aggregate) -> Out:
         """Each record once, with these columns appended: count, sum_, mean, min_, max_, first or
         last of a column or expression over the records chosen by `over`."""
         items = check_aggregates("over", aggregates, ())
-        spec = OverSpec(self._stream._key, items, self._rows, self._range_ms, self._order)
+        frame = (self._rows, self._range_ms, self._order, self._ttl)
+        spec = OverSpec(self._stream._key, items, *frame)
         return self._stream._apply(spec, f"Over({', '.join(aggregates)})")
+
+
+def offered_by(method: str) -> list[str]:
+    """The kinds of aggregates that `aggregate` or `over` keeps up to date record by record."""
+    return sorted(names_of(lambda kind: kind.over if method == "over" else kind.running))
 
 
 def check_aggregates(
@@ -169,22 +198,14 @@ def check_aggregates(
                 f"{method}: {name} must be a built-in aggregate such as count() or "
                 f'max_("price"), is {aggregate!r}'
             )
-        if aggregate.kind not in RUNNING[method]:
+        offered = offered_by(method)
+        if aggregate.kind not in offered:
             raise ConfigurationError(
                 f"{method}: {aggregate.describe()} is an aggregate of windows only; here there are "
-                f"{sorted(RUNNING[method])}"
+                f"{offered}"
             )
         if name in (*taken, ROW_KIND):
             raise ConfigurationError(
                 f"{method}: the output column '{name}' is already the result's; choose another name"
             )
     return tuple(aggregates.items())
-
-
-def _ttl(ttl: Interval | None) -> int | None:
-    if ttl is None:
-        return None
-    millis = to_ms(to_timedelta(ttl, "aggregate: ttl"))
-    if millis < 1:
-        raise ConfigurationError(f"aggregate: ttl must be at least 1 ms, is {ttl!r}")
-    return millis

@@ -29,11 +29,21 @@ from ..specs.records import (
     WatermarkSpec,
 )
 from ..specs.tables import EventTimeSpec
-from ..types.type_info import schema_of
+from ..types.declared import declared_records
 from ..watermarks import WatermarkStrategy
 from .stream import Out, Stream
 
 BatchFormat = Literal["arrow", "polars", "pandas", "numpy"]
+
+
+def require_format(method: str, batch_format: BatchFormat) -> BatchFormat:
+    """One of those that batch functions may ask for; ConfigurationError naming `method`."""
+    formats = ("arrow", "polars", "pandas", "numpy")
+    if batch_format not in formats:
+        raise ConfigurationError(
+            f"{method}: batch_format must be one of {formats}, is {batch_format!r}"
+        )
+    return batch_format
 
 
 class Records(Stream[Out]):
@@ -44,15 +54,18 @@ class Records(Stream[Out]):
     def map(self, func: Any, output_type: Any = None) -> Out:
         """One result per record: a callable or MapFunction."""
         require_function("map", func, MapFunction)
-        return self._apply(MapSpec(func, schema_of(output_type)), "Map")
+        return self._apply(MapSpec(func, declared_records(output_type)), "Map")
 
     def flat_map(self, func: Any, output_type: Any = None) -> Out:
         """Any number of results per record: a callable giving an iterable, or FlatMapFunction."""
         require_function("flat_map", func, FlatMapFunction)
-        return self._apply(FlatMapSpec(func, schema_of(output_type)), "FlatMap")
+        return self._apply(FlatMapSpec(func, declared_records(output_type)), "FlatMap")
 
-    def filter(self, *predicates: Any) -> Out:
-        """Records for which the function is true, or all of the polars expressions are."""
+    def filter(self, *predicates: Any, func: Any = None) -> Out:
+        """Records for which the function is true, or all of the polars expressions are. `func`: the
+        function, by its PyFlink name."""
+        if func is not None:
+            predicates = (*predicates, func)
         if predicates and all(is_expression(p) for p in predicates):
             return self._apply(ExpressionSpec("filter", predicates), "Filter")
         if len(predicates) != 1:
@@ -65,12 +78,14 @@ class Records(Stream[Out]):
     def process(self, func: ProcessFunction, output_type: Any = None) -> Out:
         """Results are yielded by `func.process_element`; side outputs by `yield tag, value`."""
         require_instance("process", func, ProcessFunction, hint="for keyed state use key_by first")
-        return self._apply(ProcessSpec(func, schema_of(output_type)), "Process")
+        return self._apply(ProcessSpec(func, declared_records(output_type)), "Process")
 
     # --- batch by batch ----------------------------------------------------------------------
 
     def select(self, *columns: Any, **named: Any) -> Out:
-        """These columns (names or polars expressions) only; `named` ones get the keyword's name."""
+        """These columns (names or polars expressions) only; `named` ones get the keyword's name. A
+        changelog keeps its row kinds, unless `__row_kind` is named among them: then what is said of
+        it holds."""
         expressions = to_columns("select", columns, named)
         return self._apply(ExpressionSpec("select", expressions), "Select")
 
@@ -82,15 +97,12 @@ class Records(Stream[Out]):
     def map_batches(
         self, func: Any, batch_format: BatchFormat = "arrow", output_type: Any = None
     ) -> Out:
-        """`func` maps a batch to a batch of any length. A class is instantiated once per subtask,
-        without arguments, and its instance called for each batch."""
+        """`func` maps a batch to a batch of any length, with the columns of `output_type`, if there
+        is one, in any order, and no others. A class is instantiated once per subtask, without
+        arguments, and its instance called for each batch."""
         require_batch_function("map_batches", func)
-        formats = ("arrow", "polars", "pandas", "numpy")
-        if batch_format not in formats:
-            raise ConfigurationError(
-                f"map_batches: batch_format must be one of {formats}, is {batch_format!r}"
-            )
-        spec = MapBatchesSpec(func, batch_format, schema_of(output_type))
+        require_format("map_batches", batch_format)
+        spec = MapBatchesSpec(func, batch_format, declared_records(output_type))
         return self._apply(spec, "MapBatches")
 
     # --- time --------------------------------------------------------------------------------
@@ -101,6 +113,11 @@ class Records(Stream[Out]):
             raise ConfigurationError(
                 "assign_timestamps_and_watermarks: expected a WatermarkStrategy, got "
                 f"{watermark_strategy!r}"
+            )
+        if watermark_strategy.alignment is not None:
+            raise ConfigurationError(
+                "assign_timestamps_and_watermarks: watermark alignment makes a source wait, so it "
+                "must be in the strategy that from_source is given"
             )
         return self._apply(WatermarkSpec(watermark_strategy), "Timestamps/Watermarks")
 

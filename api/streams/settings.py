@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Self
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Self
 
-from ...core.errors import GraphError
+from ...core.config import SlotResources
+from ...core.errors import ConfigurationError, GraphError
 from ...engine.graph.transformation import Transformation
+from ...state.migration import StateMigration
+from ..configuration.settings import to_buffer_timeout
+from ..configuration.slots import SlotSharingGroup
+from ..configuration.state_backends import operators_backend
+from ..configuration.storage import StateBackend
 from ..functions.validation import require_positive, require_text
+from ..types.durations import Interval
+
+_HASH: Final = re.compile(r"[0-9a-fA-F]{16}|[0-9a-fA-F]{32}")
 
 
 class OperatorSettings:
@@ -27,6 +38,42 @@ class OperatorSettings:
     def uid(self, uid: str) -> Self:
         """The operator's identity: its state is found under it when the program has changed."""
         self._settable("uid").uid = require_text("uid", "uid", uid)
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> Self:
+        """The operator's id as a checkpoint has it: 16 hexadecimal digits, or Flink's 32. For an
+        operator whose state cannot be found otherwise; a `uid` beside it is not looked at."""
+        operator = self._settable("set_uid_hash")
+        if not isinstance(uid_hash, str) or not _HASH.fullmatch(uid_hash):
+            raise ConfigurationError(
+                f"set_uid_hash: operator '{operator.name}' needs 16 or 32 hexadecimal digits, got "
+                f"{uid_hash!r}"
+            )
+        operator.uid_hash = uid_hash.lower()
+        return self
+
+    def migrate_state(
+        self,
+        state: str | None = None,
+        *,
+        rename: Mapping[str, str] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+        drop: Iterable[str] = (),
+        types: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """What has become of the fields of the records, or of the values, in the operator's state
+        since an earlier program stored it. Needed where a job is restored, and harmless afterwards.
+
+        state: the state's name; None: all that are not named. rename: new names by old ones.
+        defaults: what new fields are in old records; they come last. drop: old fields that are let
+        go. types: new types of columns by their new names, which hold each old value exactly."""
+        operator = self._settable("migrate_state")
+        who = f"migrate_state of operator '{operator.name}'"
+        if state is not None:
+            require_text("migrate_state", "state", state)
+        if state in operator.migrations:
+            raise ConfigurationError(f"{who}: it is called twice for the same state: call it once")
+        operator.migrations[state] = StateMigration.of(who, rename, defaults, drop, types)
         return self
 
     def set_description(self, description: str) -> Self:
@@ -72,9 +119,34 @@ class OperatorSettings:
         self._settable("disable_chaining").chaining = "never"
         return self
 
-    def slot_sharing_group(self, slot_sharing_group: str) -> Self:
-        """Subtasks share a slot only within a group; operators behind this one inherit it."""
+    def set_buffer_timeout(self, timeout_millis: Interval) -> Self:
+        """How long what the operator sends may wait for its buffer to fill (timedelta or ms), in
+        place of the environment's; 0: not at all, -1: until it is full."""
+        operator = self._settable("set_buffer_timeout")
+        operator.buffer_timeout = to_buffer_timeout(timeout_millis)
+        return self
+
+    def set_state_backend(self, state_backend: StateBackend | str) -> Self:
+        """Where the operator keeps its keyed state, in place of what the job says: a
+        `HashMapStateBackend`, an `EmbeddedRocksDBStateBackend`, or the name of one. The job may go
+        on from a checkpoint of either."""
+        operator = self._settable("set_state_backend")
+        who = f"set_state_backend of operator '{operator.name}'"
+        if not operator.spec.keeps_keyed_state:
+            raise ConfigurationError(
+                f"{who}: it keeps no keyed state: call it right behind an operator that does"
+            )
+        operator.state_backend = operators_backend(who, state_backend)
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
+        """Subtasks share a slot only within a group; operators behind this one inherit it. With
+        resources in the group each of its slots takes these."""
         operator = self._settable("slot_sharing_group")
+        if isinstance(slot_sharing_group, SlotSharingGroup):
+            resources = slot_sharing_group.resources()
+            operator.slot_resources = None if resources == SlotResources() else resources
+            slot_sharing_group = slot_sharing_group.name
         operator.slot_sharing_group = require_text(
             "slot_sharing_group", "slot sharing group", slot_sharing_group
         )

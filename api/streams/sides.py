@@ -12,6 +12,7 @@ from ...core.errors import ConfigurationError, GraphError
 from ...core.key_types import check_comparable
 from ...core.keys import ColumnKey, ExpressionKey, FunctionKey, KeySelector
 from ...engine.graph.transformation import Input
+from ...state.ttl import Lifetime, StateTtlConfig
 from ..specs.joins import JoinKind
 from ..specs.schemas import known_keys
 from ..types.durations import Interval, to_ms, to_timedelta
@@ -114,14 +115,55 @@ def _declared(stream: Stream[Any], declared: Any) -> pa.Schema | None:
     return known_schema(stream) if declared is None else schema_of(declared)
 
 
-def to_ttl(method: str, ttl: Interval | None) -> int | None:
-    """A time to live in ms, at least 1."""
+TimeToLive = Interval | StateTtlConfig
+"""How long an operator of this package keeps what is not written: of processing time, unless a
+config says otherwise."""
+
+
+def to_ttl(method: str, ttl: TimeToLive | None) -> Lifetime | None:
+    """A time to live of at least 1 ms. ConfigurationError for what an operator cannot do."""
     if ttl is None:
         return None
+    event = False
+    if isinstance(ttl, StateTtlConfig):
+        if not ttl.is_enabled():
+            return None
+        times = StateTtlConfig.TtlTimeCharacteristic
+        event = ttl.get_ttl_time_characteristic() is times.EventTime
+        plain = StateTtlConfig.new_builder(ttl.get_ttl()).build()
+        for what, chosen, known in (
+            ("lives on", ttl.get_update_type(), plain.get_update_type()),
+            ("is seen", ttl.get_state_visibility(), plain.get_state_visibility()),
+        ):
+            if chosen is not known:
+                raise ConfigurationError(
+                    f"{method}: what has a time to live there {what} by {known}, not {chosen}; "
+                    "other settings are for state of one's own"
+                )
+        ttl = ttl.get_ttl()
     ms = to_ms(to_timedelta(ttl, f"{method}: ttl"))
     if ms < 1:
         raise ConfigurationError(f"{method}: a time to live must be at least 1 ms, is {ttl!r}")
-    return ms
+    return Lifetime(ms, event)
+
+
+def to_ttls(
+    method: str, ttl: TimeToLive | tuple[TimeToLive | None, TimeToLive | None] | None
+) -> tuple[Lifetime | None, Lifetime | None]:
+    """Those of the left and the right side: one for both, or a pair. ConfigurationError if they go
+    by different times."""
+    pair = ttl if isinstance(ttl, tuple) else (ttl, ttl)
+    if len(pair) != 2:
+        raise ConfigurationError(
+            f"{method}: ttl is one time to live, or a pair (left, right), not {ttl!r}"
+        )
+    left, right = to_ttl(f"{method}, left side", pair[0]), to_ttl(f"{method}, right side", pair[1])
+    if left is not None and right is not None and left.event != right.event:
+        raise ConfigurationError(
+            f"{method}: one side's rows expire by event time and the other's by processing time: "
+            "use the same for both"
+        )
+    return left, right
 
 
 def check_one_of(method: str, how: str, kinds: tuple[str, ...]) -> None:

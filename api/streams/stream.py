@@ -19,10 +19,9 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from ...core.errors import ConfigurationError
+from ...core.errors import ConfigurationError, GraphError
 from ...core.keys import KeySelector
 from ...engine.graph.model import (
-    Broadcast,
     Custom,
     Forward,
     Global,
@@ -36,10 +35,14 @@ from ..functions.user_functions import OutputTag
 from ..functions.user_functions import Partitioner as PartitionerFunction
 from ..functions.validation import require_function, stateless_method
 from ..jobs.environment import Environment
+from ..specs.changelogs import check_changelogs
 from ..specs.columns import to_key_selector
 from ..specs.known_columns import check_columns, check_key_columns
+from ..specs.known_types import check_types
 from ..specs.records import OperatorSpec
-from ..specs.schemas import schema_of_inputs
+from ..specs.schemas import scalars_of_inputs, schema_of_inputs
+from ..types.declared import Declared, declared_records
+from ..types.type_classes import PickledBytesTypeInfo, TypeInformation, type_of_columns
 from .settings import OperatorSettings
 
 Out = TypeVar("Out", bound=OperatorSettings)
@@ -63,10 +66,11 @@ class Stream(OperatorSettings, ABC, Generic[Out]):
     # --- views -------------------------------------------------------------------------------
 
     def get_side_output(self, output_tag: OutputTag) -> Out:
-        """What this operator emits under the tag."""
+        """What this operator emits under the tag, as records of the tag's type if it has one."""
         if not isinstance(output_tag, OutputTag):
             raise ConfigurationError(f"get_side_output: expected an OutputTag, got {output_tag!r}")
         operator = self._settable("get_side_output")
+        _declare_side(operator, output_tag)
         return self._stream((Input(operator, output_tag.tag_id),))
 
     def forward(self) -> Out:
@@ -84,10 +88,6 @@ class Stream(OperatorSettings, ABC, Generic[Out]):
     def shuffle(self) -> Out:
         """Each record to a random subtask."""
         return self._view(Shuffle())
-
-    def broadcast(self) -> Out:
-        """Every record to every subtask."""
-        return self._view(Broadcast())
 
     def global_(self) -> Out:
         """Everything to the first subtask."""
@@ -120,6 +120,8 @@ class Stream(OperatorSettings, ABC, Generic[Out]):
         """The stream of results of a new operator; on this stream unless `inputs` are given."""
         if inputs is None:
             check_columns(spec, self._inputs)
+            check_types(spec, self._inputs)
+        check_changelogs(spec, name, self._inputs if inputs is None else inputs)
         operator = self._add(spec, name, inputs, **settings)
         return self._stream((Input(operator),), operator)
 
@@ -144,6 +146,37 @@ def known_schema(stream: Stream[Any]) -> pa.Schema | None:
     """The columns that every batch of the stream will have; None where that is not known (Python
     objects, functions without a declared type), or where united streams differ."""
     return schema_of_inputs(stream._inputs)
+
+
+def known_records(stream: Stream[Any]) -> Declared | None:
+    """What every record of the stream will be: of these columns, or one value of a declared type;
+    None where that is not known."""
+    schema = known_schema(stream)
+    return scalars_of_inputs(stream._inputs) if schema is None else schema
+
+
+def type_of_records(stream: Stream[Any]) -> TypeInformation:
+    """Rows or tuples of the columns that the program tells, the type that values are declared as,
+    else Python objects. Columns do not tell CHAR from STRING, nor arrays from lists."""
+    known = known_records(stream)
+    if known is None:
+        return PickledBytesTypeInfo()
+    return type_of_columns(known) if isinstance(known, pa.Schema) else known.info
+
+
+def _declare_side(operator: Transformation, tag: OutputTag) -> None:
+    """Have the operator emit records of the tag's type under it."""
+    declared = declared_records(tag.type_info)
+    if declared is None:
+        return
+    sides = dict(operator.spec.side_types)
+    before = sides.setdefault(tag.tag_id, declared)
+    if before != declared:
+        raise GraphError(
+            f"get_side_output: operator '{operator.name}' has the side output '{tag.tag_id}' "
+            f"declared twice, as {before} and as {declared}: use one OutputTag for it"
+        )
+    operator.spec = replace(operator.spec, side_types=tuple(sides.items()))
 
 
 class Keyed(Stream[Out]):

@@ -82,13 +82,16 @@ class TableJoins(Stream[Out]):
             _check_columns("lookup_join", (known_schema(self), found.schema), mine, theirs)
         if isinstance(cache_size, bool) or not isinstance(cache_size, int) or cache_size < 0:
             raise ConfigurationError(f"lookup_join: cache_size must be >= 0, is {cache_size!r}")
+        life = to_ttl("lookup_join", cache_ttl)
+        if life is not None and life.event:
+            raise ConfigurationError("lookup_join: a cache forgets by processing time alone")
         spec = LookupJoinSpec(
             ColumnKey(mine),
             ColumnKey(theirs),
             how,
             table if found is None else found,
             cache_size,
-            to_ttl("lookup_join", cache_ttl),
+            None if life is None else life.ms,
             suffix,
         )
         return self._apply(spec, f"LookupJoin({how})")

@@ -23,6 +23,7 @@ from ..functions.validation import (
 )
 from ..specs.columns import to_order
 from ..specs.windows import (
+    COLUMN_FUNCTIONS,
     AggregateWindow,
     BuiltinWindow,
     ExtremeWindow,
@@ -32,10 +33,13 @@ from ..specs.windows import (
     WindowFunctionSpec,
     WindowSpec,
 )
+from ..types.declared import declared_records
 from ..types.durations import Interval, to_ms, to_timedelta
+from ..types.type_classes import TypeInformation
 from ..types.type_info import schema_of
 from ..windows.base import Trigger, WindowAssigner
-from .stream import Out, Stream
+from ..windows.evictors import Evictor
+from .stream import Out, Stream, known_records, type_of_records
 
 MAX_N = 100_000
 """At least so many rows may be kept per key and slice of time."""
@@ -48,10 +52,11 @@ class _Settings:
     trigger: Trigger | None = None
     allowed_lateness_ms: int = 0
     late_tag: OutputTag | None = None
+    evictor: Evictor[Any, Any] | None = None
 
 
 class Windows(Generic[Out]):
-    """What keyed and whole-stream windows share. `trigger`, `allowed_lateness` and
+    """What keyed and whole-stream windows share. `trigger`, `evictor`, `allowed_lateness` and
     `side_output_late_data` change and return this object; the functions make an operator."""
 
     _apply_function: ClassVar[type[Function]]
@@ -76,10 +81,10 @@ class Windows(Generic[Out]):
         self._settings = replace(self._settings, trigger=trigger)
         return self
 
-    def allowed_lateness(self, time: Interval) -> Self:
+    def allowed_lateness(self, time_ms: Interval) -> Self:
         """Keep windows for so long (timedelta or ms) after the watermark passed their end; each
         late record fires again. Event-time windows only."""
-        lateness = to_ms(to_timedelta(time, "allowed_lateness"))
+        lateness = to_ms(to_timedelta(time_ms, "allowed_lateness"))
         self._settings = replace(self._settings, allowed_lateness_ms=lateness)
         return self
 
@@ -92,15 +97,31 @@ class Windows(Generic[Out]):
         self._settings = replace(self._settings, late_tag=output_tag)
         return self
 
+    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
+        """What takes records out of a window when it fires. Each window then keeps all its records;
+        for `process`, `apply`, `reduce` and `aggregate` with an AggregateFunction."""
+        if not isinstance(evictor, Evictor):
+            raise ConfigurationError(
+                f"evictor: expected an Evictor such as CountEvictor.of(10), got {evictor!r}"
+            )
+        self._settings = replace(self._settings, evictor=evictor)
+        return self
+
+    def get_input_type(self) -> TypeInformation:
+        """The type of the records; see `DataStream.get_type`."""
+        return type_of_records(self._stream)
+
     # --- window functions --------------------------------------------------------------------
 
     def reduce(
         self, reduce_function: Any, window_function: Any = None, output_type: Any = None
     ) -> Out:
-        """Fold records as they come; `window_function` gets the one result."""
+        """Fold records as they come; `window_function` gets the one result. Without it results are
+        of the records' type, unless `output_type` is another one."""
         require_function("reduce", reduce_function, ReduceFunction)
         self._check_window_function("reduce", window_function)
-        function = ReduceWindow(reduce_function, window_function)
+        records = known_records(self._stream) if output_type is None or window_function else None
+        function = ReduceWindow(reduce_function, window_function, records)
         return self._operator(function, "reduce", output_type)
 
     def aggregate(
@@ -228,6 +249,14 @@ class Windows(Generic[Out]):
         return field
 
     def _operator(self, function: WindowFunctionSpec, what: str, output_type: Any) -> Out:
+        schema = declared_records(output_type)
+        if isinstance(function, ReduceWindow) and function.window_function is None:
+            schema = schema or function.records
+        if self._settings.evictor is not None and isinstance(function, COLUMN_FUNCTIONS):
+            raise ConfigurationError(
+                f"evictor: {what} keeps no records that could be evicted: use process, apply, "
+                "reduce, or aggregate with an AggregateFunction"
+            )
         spec = WindowSpec(
             key=self._key,
             assigner=self._assigner,
@@ -235,8 +264,9 @@ class Windows(Generic[Out]):
             trigger=self._settings.trigger,
             allowed_lateness_ms=self._settings.allowed_lateness_ms,
             late_tag=self._settings.late_tag,
-            schema=schema_of(output_type),
+            schema=schema,
             keyed=self._keyed,
+            evictor=self._settings.evictor,
         )
         name = f"{type(self._assigner).__name__}({what})"
         stream = self._stream._apply(spec, name)

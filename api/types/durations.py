@@ -4,14 +4,16 @@ factories of timedeltas here."""
 from __future__ import annotations
 
 import math
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ...core.errors import ConfigurationError
+from ...core.errors import ConfigurationError, TypeMismatchError
 
 Interval = timedelta | int | float
 
 _MILLISECOND = timedelta(milliseconds=1)
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def to_timedelta(value: Any, what: str, *, minimum: timedelta | None = timedelta(0)) -> timedelta:
@@ -50,53 +52,114 @@ def _read(value: Any, what: str) -> timedelta:
     return timedelta(milliseconds=number)
 
 
-class Time:
-    """`Time.seconds(5)`: a timedelta of five seconds.
+class Span(timedelta):
+    """What `Time` and `Duration` make: a timedelta that is asked as PyFlink's `Time` is."""
 
-    >>> Time.minutes(1) == Duration.of_seconds(60) == timedelta(milliseconds=60_000)
+    def to_milliseconds(self) -> int:
+        """Whole milliseconds."""
+        return to_ms(self)
+
+
+class Time:
+    """`Time.seconds(5)` or `Time(5000)`: a timedelta of five seconds.
+
+    >>> Time.minutes(1) == Duration.of_seconds(60) == Time(60_000) == timedelta(minutes=1)
     True
+    >>> Time.seconds(5).to_milliseconds()
+    5000
     """
 
-    @staticmethod
-    def milliseconds(milliseconds: int) -> timedelta:
-        return timedelta(milliseconds=milliseconds)
+    def __new__(cls, milliseconds: int) -> Span:  # type: ignore[misc]
+        return Span(milliseconds=milliseconds)
+
+    def __init__(self, milliseconds: int) -> None:
+        """What is made is a `Span`."""
+
+    to_milliseconds = Span.to_milliseconds
 
     @staticmethod
-    def seconds(seconds: int) -> timedelta:
-        return timedelta(seconds=seconds)
+    def milliseconds(milliseconds: int) -> Span:
+        return Span(milliseconds=milliseconds)
 
     @staticmethod
-    def minutes(minutes: int) -> timedelta:
-        return timedelta(minutes=minutes)
+    def seconds(seconds: int) -> Span:
+        return Span(seconds=seconds)
 
     @staticmethod
-    def hours(hours: int) -> timedelta:
-        return timedelta(hours=hours)
+    def minutes(minutes: int) -> Span:
+        return Span(minutes=minutes)
 
     @staticmethod
-    def days(days: int) -> timedelta:
-        return timedelta(days=days)
+    def hours(hours: int) -> Span:
+        return Span(hours=hours)
+
+    @staticmethod
+    def days(days: int) -> Span:
+        return Span(days=days)
 
 
 class Duration:
     """`Duration.of_seconds(5)`: a timedelta of five seconds."""
 
     @staticmethod
-    def of_millis(millis: int) -> timedelta:
-        return timedelta(milliseconds=millis)
+    def of_nanos(nanos: int) -> Span:
+        """Rounded down to microseconds, the least that a timedelta holds."""
+        return Span(microseconds=nanos // 1000)
 
     @staticmethod
-    def of_seconds(seconds: int) -> timedelta:
-        return timedelta(seconds=seconds)
+    def of_millis(millis: int) -> Span:
+        return Span(milliseconds=millis)
 
     @staticmethod
-    def of_minutes(minutes: int) -> timedelta:
-        return timedelta(minutes=minutes)
+    def of_seconds(seconds: int) -> Span:
+        return Span(seconds=seconds)
 
     @staticmethod
-    def of_hours(hours: int) -> timedelta:
-        return timedelta(hours=hours)
+    def of_minutes(minutes: int) -> Span:
+        return Span(minutes=minutes)
 
     @staticmethod
-    def of_days(days: int) -> timedelta:
-        return timedelta(days=days)
+    def of_hours(hours: int) -> Span:
+        return Span(hours=hours)
+
+    @staticmethod
+    def of_days(days: int) -> Span:
+        return Span(days=days)
+
+
+@dataclass(frozen=True, order=True)
+class Instant:
+    """A moment: seconds since the epoch (negative before it), and 0..999,999,999 nanoseconds.
+
+    >>> Instant.of_epoch_milli(-1)
+    Instant(seconds=-1, nanos=999000000)
+    >>> Instant.of_epoch_milli(1_500).to_epoch_milli()
+    1500
+    """
+
+    seconds: int
+    nanos: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.nanos < 1_000_000_000:
+            raise ConfigurationError(f"nanos must be in 0..999999999, is {self.nanos}")
+
+    def to_epoch_milli(self) -> int:
+        """Milliseconds since the epoch, rounded down."""
+        return self.seconds * 1000 + self.nanos // 1_000_000
+
+    def to_datetime(self) -> datetime:
+        """The same in UTC. TypeMismatchError for parts of a microsecond, which it has no place for.
+
+        >>> Instant(0, 1_000).to_datetime().isoformat()
+        '1970-01-01T00:00:00.000001+00:00'
+        """
+        micros, rest = divmod(self.nanos, 1000)
+        if rest:
+            raise TypeMismatchError(f"{self!r} is finer than a microsecond, and would be truncated")
+        return _EPOCH + timedelta(seconds=self.seconds, microseconds=micros)
+
+    @staticmethod
+    def of_epoch_milli(epoch_milli: int) -> Instant:
+        seconds, millis = divmod(epoch_milli, 1000)
+        return Instant(seconds, millis * 1_000_000)

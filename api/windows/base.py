@@ -11,14 +11,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, runtime_checkable
 
 from ...core.elements import MAX_TIMESTAMP
 from ...state.descriptors import StateDescriptor
-from ..functions.user_functions import MetricGroup
+from ..functions.metrics import MetricGroup
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from ..functions.user_functions import RuntimeContext
+
+    T = TypeVar("T", default=Any)
+    W = TypeVar("W", default=Any)
+else:
+    from typing import TypeVar
+
+    T, W = TypeVar("T"), TypeVar("W")
 
 
 class Window(ABC):
@@ -119,13 +128,14 @@ class TriggerResult(Enum):
         return self.value[1]
 
 
-class Trigger(ABC):
+class Trigger(ABC, Generic[T, W]):
     """Decides per key and window. One object serves all of them: what it remembers is state.
 
     Timers it sets come back as `on_event_time` and `on_processing_time`. Timers with the same time
     as the window's clean-up are one timer, so a trigger may be called at times it did not ask for.
     """
 
+    @runtime_checkable
     class TriggerContext(Protocol):
         """Time, timers and state of the current key and window; valid during the call only."""
 
@@ -138,6 +148,7 @@ class Trigger(ABC):
         def delete_event_time_timer(self, time: int) -> None: ...
         def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any: ...
 
+    @runtime_checkable
     class OnMergeContext(TriggerContext, Protocol):
         """Given to `on_merge`; the window is the one that results."""
 
@@ -147,26 +158,26 @@ class Trigger(ABC):
 
     @abstractmethod
     def on_element(
-        self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
+        self, element: T, timestamp: int, window: W, ctx: TriggerContext
     ) -> TriggerResult:
         """After `element` was added. `timestamp`: its event time, MIN_TIMESTAMP if it has none."""
 
     @abstractmethod
-    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult: ...
+    def on_processing_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult: ...
 
     @abstractmethod
-    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult: ...
+    def on_event_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult: ...
 
     def can_merge(self) -> bool:
         """Whether `on_merge` is implemented; merging windows need it."""
         return type(self).on_merge is not Trigger.on_merge
 
-    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+    def on_merge(self, window: W, ctx: OnMergeContext) -> None:
         """Several windows have become `window`: merge state, set its timers."""
         raise TypeError(f"{type(self).__name__} does not support merging windows")
 
     @abstractmethod
-    def clear(self, window: Any, ctx: TriggerContext) -> None:
+    def clear(self, window: W, ctx: TriggerContext) -> None:
         """The window goes away: remove its timers and state."""
 
 
@@ -175,37 +186,43 @@ TriggerContext = Trigger.TriggerContext
 OnMergeContext = Trigger.OnMergeContext
 
 
-class WindowAssignerContext(Protocol):
-    """What an assigner may ask for while it assigns; state is scoped to the current key."""
-
-    def get_current_processing_time(self) -> int: ...
-    def get_runtime_context(self) -> RuntimeContext: ...
-
-
-class WindowAssigner(ABC):
+class WindowAssigner(ABC, Generic[T, W]):
     """Says which windows a record belongs to. Immutable: what it must remember is keyed state."""
+
+    class WindowAssignerContext(Protocol):
+        """What an assigner may ask for while it assigns; state is scoped to the current key."""
+
+        def get_current_processing_time(self) -> int: ...
+        def get_runtime_context(self) -> RuntimeContext: ...
 
     @abstractmethod
     def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[Window]:
+        self, element: T, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[W]:
         """The windows of `element`. `timestamp`: its event time, MIN_TIMESTAMP if it has none."""
 
     @abstractmethod
-    def get_default_trigger(self, env: Any = None) -> Trigger:
+    def get_default_trigger(self, env: Any = None) -> Trigger[T, W]:
         """The trigger used when the program sets none."""
+
+    def get_window_serializer(self) -> Any:
+        """PyFlink's. Windows are values that can be pickled: nobody asks for a serializer here."""
+        return None
 
     @abstractmethod
     def is_event_time(self) -> bool:
         """Whether windows end by watermarks (True) or by the clock (False)."""
 
 
-class MergingWindowAssigner(WindowAssigner):
+WindowAssignerContext = WindowAssigner.WindowAssignerContext
+
+
+class MergingWindowAssigner(WindowAssigner[T, W]):
     """An assigner whose windows can grow together."""
 
     class MergeCallback(Protocol):
         def merge(self, to_be_merged: Collection[Any], merge_result: Any) -> None: ...
 
     @abstractmethod
-    def merge_windows(self, windows: Iterable[Any], callback: MergeCallback) -> None:
+    def merge_windows(self, windows: Iterable[W], callback: MergeCallback) -> None:
         """Call `callback.merge(group, result)` for each group of windows that become one."""

@@ -25,13 +25,13 @@ def _next_position(context: WindowAssignerContext) -> int:
 
 @dataclass(frozen=True)
 class CountTumblingWindowAssigner(WindowAssigner):
-    """Records `n * size .. (n + 1) * size - 1` of a key; fires and forgets when full."""
+    """`window_size` records of a key, then the next; fires and forgets when full."""
 
-    size: int
+    window_size: int
 
     def __post_init__(self) -> None:
-        if self.size <= 0:
-            raise ConfigurationError(f"a count window needs size > 0, got {self.size}")
+        if self.window_size <= 0:
+            raise ConfigurationError(f"a count window needs size > 0, got {self.window_size}")
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner:
@@ -40,10 +40,10 @@ class CountTumblingWindowAssigner(WindowAssigner):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssignerContext
     ) -> Collection[Window]:
-        return (CountWindow(_next_position(context) // self.size),)
+        return (CountWindow(_next_position(context) // self.window_size),)
 
     def get_default_trigger(self, env: Any = None) -> Trigger:
-        return PurgingTrigger.of(CountTrigger.of(self.size))
+        return PurgingTrigger.of(CountTrigger.of(self.window_size))
 
     def is_event_time(self) -> bool:
         return False
@@ -53,14 +53,14 @@ class CountTumblingWindowAssigner(WindowAssigner):
 class CountSlidingWindowAssigner(WindowAssigner):
     """Records `n * slide .. n * slide + size - 1` of a key; fires and forgets when full."""
 
-    size: int
-    slide: int
+    window_size: int
+    window_slide: int
 
     def __post_init__(self) -> None:
-        if self.size <= 0 or self.slide <= 0:
+        if self.window_size <= 0 or self.window_slide <= 0:
             raise ConfigurationError(
                 f"a sliding count window needs size > 0 and slide > 0, "
-                f"got size {self.size} and slide {self.slide}"
+                f"got size {self.window_size} and slide {self.window_slide}"
             )
 
     @staticmethod
@@ -71,12 +71,12 @@ class CountSlidingWindowAssigner(WindowAssigner):
         self, element: Any, timestamp: int, context: WindowAssignerContext
     ) -> Collection[Window]:
         position = _next_position(context)
-        last = position // self.slide
-        first = max(0, -(-(position - self.size + 1) // self.slide))
+        last = position // self.window_slide
+        first = max(0, -(-(position - self.window_size + 1) // self.window_slide))
         return tuple(CountWindow(n) for n in range(last, first - 1, -1))
 
     def get_default_trigger(self, env: Any = None) -> Trigger:
-        return PurgingTrigger.of(CountTrigger.of(self.size))
+        return PurgingTrigger.of(CountTrigger.of(self.window_size))
 
     def is_event_time(self) -> bool:
         return False

@@ -44,25 +44,34 @@ class SessionWindowAssigner(MergingWindowAssigner):
 
 @dataclass(frozen=True)
 class _FixedGap(SessionWindowAssigner):
-    gap: int
+    session_gap: int
 
     def __post_init__(self) -> None:
-        if self.gap <= 0:
-            raise ConfigurationError(f"the session gap must be > 0 ms, is {self.gap}")
+        if self.session_gap <= 0:
+            raise ConfigurationError(f"the session gap must be > 0 ms, is {self.session_gap}")
 
     @classmethod
     def with_gap(cls, size: Any) -> Self:
         return cls(to_millis(size, "session gap"))
 
     def gap_of(self, element: Any) -> int:
-        return self.gap
+        return self.session_gap
 
 
 @dataclass(frozen=True)
 class _DynamicGap(SessionWindowAssigner):
-    extractor: Any
+    session_window_time_gap_extractor: Any
     """A SessionWindowTimeGapExtractor, a function of the record, a column name or a polars
     expression: of milliseconds or durations."""
+
+    @classmethod
+    def with_dynamic_gap(cls, extractor: Any) -> Self:
+        """A gap for each record: see SessionWindowTimeGapExtractor."""
+        return cls(extractor)
+
+    @property
+    def extractor(self) -> Any:
+        return self.session_window_time_gap_extractor
 
     @cached_property
     def _extract(self) -> Callable[[Any], Any]:
@@ -72,7 +81,7 @@ class _DynamicGap(SessionWindowAssigner):
         return extract
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"extractor": self.extractor}
+        return {"session_window_time_gap_extractor": self.extractor}
 
     def gap_of(self, element: Any) -> int:
         found = self._extract(element)

@@ -76,13 +76,13 @@ class ProcessingTimeTrigger(Trigger):
 
 @dataclass(frozen=True)
 class CountTrigger(Trigger):
-    """Fires at every `max_count`-th record of a window; the contents stay (see PurgingTrigger)."""
+    """Fires at every `window_size`-th record of a window; contents stay (see PurgingTrigger)."""
 
-    max_count: int
+    window_size: int
 
     def __post_init__(self) -> None:
-        if self.max_count <= 0:
-            raise ConfigurationError(f"a CountTrigger needs a count > 0, got {self.max_count}")
+        if self.window_size <= 0:
+            raise ConfigurationError(f"a CountTrigger needs a count > 0, got {self.window_size}")
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:
@@ -93,7 +93,7 @@ class CountTrigger(Trigger):
     ) -> TriggerResult:
         count = ctx.get_partitioned_state(_COUNT)
         count.add(1)
-        if count.get() < self.max_count:
+        if count.get() < self.window_size:
             return TriggerResult.CONTINUE
         count.clear()
         return TriggerResult.FIRE

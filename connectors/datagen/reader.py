@@ -47,7 +47,8 @@ class Pace:
 
     def due_at(self, position: int) -> int:
         """When (ms) the first `position` records are due."""
-        return math.ceil(self.origin_ms + position * 1000.0 / self.share - 1e-6)
+        at = math.ceil(self.origin_ms + position * 1000.0 / self.share - 1e-6)
+        return at if self.due(0, at) >= position else at + 1
 
     def quantum(self) -> int:
         """Records due per QUANTUM_MS, at least 1."""

@@ -11,6 +11,7 @@ from ...api.connectors.base import EnumeratorContext, ReaderContext, Source
 from ...api.types.type_info import schema_of
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, concat, to_columns
 from ...core.errors import ConfigurationError, TypeMismatchError
+from ...state.copies import kept_values
 from .reader import NumberReader, Runs, check_rate
 from .stripes import NumberEnumerator, make_splits
 
@@ -61,6 +62,9 @@ class DataGenSource(Source):
     def schema(self) -> pa.Schema | None:
         return self._schema
 
+    def reads_from(self) -> tuple[str, ...]:
+        return () if self._count is None else (f"{self._count} records",)
+
     def create_enumerator(
         self, context: EnumeratorContext, restored: Any | None
     ) -> NumberEnumerator:
@@ -90,7 +94,7 @@ class DataGenSource(Source):
                 f"generate({start}, {count}) returned {len(made)} records, not {count}"
             )
         if isinstance(made, list):
-            batch = ObjectBatch(made)
+            batch = ObjectBatch(kept_values(made))
             return batch if self._schema is None else to_columns(batch, self._schema)
         if self._schema is not None and not made.schema.equals(self._schema):
             raise TypeMismatchError(

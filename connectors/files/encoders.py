@@ -10,12 +10,20 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from ...core.errors import TypeMismatchError
+from ...core.value_types import Pickled, as_stored, empty_batch, holds
+from ..csv_text import header, lines
+from ..json_types import for_json
+from .csv_schema import CsvSchema
+
+_CSV = "FileSink of CSV"
+
 ROW_GROUP_ROWS = 1 << 17
 ROW_GROUP_BYTES = 32 << 20
 """A Parquet row group is written when it holds this many rows or bytes in memory."""
 
 
-class Encoder(ABC):
+class FileEncoder(ABC):
     """One open file. `finish` writes what is left and the format's end; the caller owns `file`."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, compression: str) -> None:
@@ -39,7 +47,7 @@ class Encoder(ABC):
         return int(self.file.tell())
 
 
-class ParquetEncoder(Encoder):
+class ParquetEncoder(FileEncoder):
     """Collects batches into row groups of a size that readers like."""
 
     suffix = "parquet"
@@ -73,34 +81,67 @@ class ParquetEncoder(Encoder):
         self._group, self._rows, self._bytes = [], 0, 0
 
 
-class CsvEncoder(Encoder):
+class CsvEncoder(FileEncoder):
     """With a header line. Columns with nested values have no CSV form: pyarrow raises."""
 
     suffix = "csv"
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, compression: str) -> None:
         super().__init__(file, schema, compression)
-        self._writer = pacsv.CSVWriter(file, schema)
+        self._writer = pacsv.CSVWriter(file, _as_text(empty_batch(schema), "CSV").schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
+        self._writer.write_batch(_as_text(batch, "CSV"))
 
     def finish(self) -> None:
         self._writer.close()
 
 
-class JsonLinesEncoder(Encoder):
-    """One JSON object per line."""
+class DescribedCsvEncoder(FileEncoder):
+    """CSV as a `CsvSchema` says."""
+
+    suffix = "csv"
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema, described: CsvSchema) -> None:
+        super().__init__(file, schema, "")
+        self._dialect = dialect = described.dialect.with_nulls()
+        if described.use_header:
+            self.file.write(header(schema.names, dialect, _CSV).encode())
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.file.write(
+            "".join(lines(_as_text(batch, "CSV"), self._dialect, _CSV).to_pylist()).encode()
+        )
+
+    def finish(self) -> None:
+        """Nothing is left."""
+
+
+class JsonLinesEncoder(FileEncoder):
+    """One JSON object per line. TypeMismatchError for what JSON has no form for: some types, NaN
+    and infinities."""
 
     suffix = "jsonl"
 
     def write(self, batch: pa.RecordBatch) -> None:
         import polars as pl
 
-        self.file.write(pl.DataFrame(batch).write_ndjson().encode())
+        written = pl.DataFrame(for_json(_as_text(batch, "JSON"), "FileSink of JSON Lines"))
+        self.file.write(written.write_ndjson().encode())
 
     def finish(self) -> None:
         """Nothing is left."""
+
+
+def _as_text(batch: pa.RecordBatch, form: str) -> pa.RecordBatch:
+    """The columns with decimals and long integers as text; objects have none."""
+    for field in batch.schema:
+        if holds(field.type, lambda kind: isinstance(kind, Pickled)):
+            raise TypeMismatchError(
+                f"column '{field.name}': Python objects have no form in {form}; write Parquet, or "
+                "select the other columns"
+            )
+    return as_stored(batch)
 
 
 ENCODERS: dict[str, Any] = {

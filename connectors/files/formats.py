@@ -1,30 +1,38 @@
 """How each file format is cut into splits and read from a row on.
 
-A split's position counts rows. Parquet splits are row groups, so at a restore at most one row group
-is decoded in vain; a CSV or JSON Lines file is one split, because rows cannot be found without
+A split's position counts rows of the file. Parquet splits are row groups, so at a restore at most
+one row group is decoded in vain; any other file is one split, because rows cannot be found without
 parsing: a restore parses the file again up to the position.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.csv as pacsv
-import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
-from ...core.errors import ConfigurationError, ConnectorError
-from .paths import naming, open_input, show_schema, size_of
+from ...core.errors import ConnectorError
+from .paths import Stamp, naming, open_input, show_schema
 
-FormatName = Literal["parquet", "csv", "jsonl"]
+FormatName = Literal["parquet", "csv", "jsonl", "avro"]
+SourceFormat = Literal["parquet", "csv", "jsonl", "avro", "text"]
+
+KeptGroups = Callable[[Any], set[int] | None]
+"""Of an open Parquet file, the row groups to read; None: all."""
+
+UTF_8 = "utf-8"
+"""As Python calls it."""
 
 BLOCK_BYTES = 1 << 20
 """Text files are parsed in pieces of this size."""
+
+DECODED_ROWS = 1 << 17
+"""Rows of a Parquet row group that are decoded at once: fewer cost more calls than they save
+memory, and batches are slices of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,40 @@ class FileSplit:
         return self.path if self.row_group is None else f"{self.path}#{self.row_group}"
 
 
+@dataclass(frozen=True, slots=True)
+class WatchedSplit(FileSplit):
+    """Of a folder that is watched: also how the file looked when it was found."""
+
+    size: int = 0
+    modified: int = 0
+
+    @property
+    def stamp(self) -> Stamp:
+        return Stamp(self.size, self.modified)
+
+
+class LastFile:
+    """The Parquet file that a reader read from last: its next row group is often of the same one,
+    and the footer of a wide file takes long to read."""
+
+    def __init__(self) -> None:
+        self._path: str | None = None
+        self._file: Any = None
+
+    def get(self, path: str, open_: Callable[[], Any]) -> Any:
+        """The open file; `open_` is called if it is another one."""
+        if self._path != path:
+            self.close()
+            self._file = open_()
+            self._path = path
+        return self._file
+
+    def close(self) -> None:
+        file, self._file, self._path = self._file, None, None
+        if file is not None:
+            file.close()
+
+
 @dataclass(frozen=True)
 class FileFormat(ABC):
     """Reads one format. `columns`: only these; `declared`: the user's schema, else None."""
@@ -53,15 +95,16 @@ class FileFormat(ABC):
         """The columns that reading this file gives (selected, in order)."""
 
     @abstractmethod
-    def plan(self, path: str, schema: pa.Schema) -> list[FileSplit]:
-        """The file's splits, in order, after checking what can be checked without reading it."""
+    def plan(self, path: str, schema: pa.Schema, kept: KeptGroups | None = None) -> list[FileSplit]:
+        """The file's splits, in order, after checking what can be checked without reading it; of
+        Parquet only the row groups that are `kept`."""
 
     @abstractmethod
     def batches(
-        self, split: FileSplit, schema: pa.Schema, batch_size: int
+        self, split: FileSplit, schema: pa.Schema, batch_size: int, last: LastFile
     ) -> Generator[pa.RecordBatch, None, None]:
         """The split's rows from its beginning, `position` not applied. Closing the iterator closes
-        the file."""
+        the file, but for what stays open in `last`, which is the reader's."""
 
     def select(self, path: str, schema: pa.Schema) -> pa.Schema:
         """The wanted columns of a file's own schema."""
@@ -70,10 +113,8 @@ class FileFormat(ABC):
             wanted = tuple(schema.names if self.declared is None else self.declared.names)
         missing = [name for name in wanted if name not in schema.names]
         if missing:
-            raise ConnectorError(
-                f"file '{path}' has no column {missing}: it has {show_schema(schema)}, "
-                f"wanted are {list(wanted)}"
-            )
+            raise no_columns(path, missing, schema, wanted)
+        check_once(path, wanted, schema.names)
         return pa.schema([schema.field(name) for name in wanted])
 
     def check(self, path: str, found: pa.Schema, expected: pa.Schema) -> None:
@@ -86,144 +127,63 @@ class FileFormat(ABC):
             )
 
 
-class ParquetFormat(FileFormat):
+def no_columns(
+    path: str, missing: Sequence[str], schema: pa.Schema, wanted: Sequence[str]
+) -> ConnectorError:
+    return ConnectorError(
+        f"file '{path}' has no column {list(missing)}: it has {show_schema(schema)}, "
+        f"wanted are {list(wanted)}"
+    )
+
+
+def check_once(path: str, wanted: Sequence[str], names: Sequence[str]) -> None:
+    """ConnectorError if one of the wanted is among a file's names more than once."""
+    twice = [name for name in wanted if names.count(name) > 1]
+    if twice:
+        raise ConnectorError(
+            f"file '{path}' has several columns called '{twice[0]}': rename all but one, or read "
+            "others only, with columns=[...]"
+        )
+
+
+class ParquetFiles(FileFormat):
     def schema_of(self, path: str) -> pa.Schema:
         with naming("read", path, _PARQUET_HINT), self._open(path) as file:
-            return _plain(self.select(path, file.schema_arrow))
+            return plain(self.select(path, file.schema_arrow))
 
-    def plan(self, path: str, schema: pa.Schema) -> list[FileSplit]:
+    def plan(self, path: str, schema: pa.Schema, kept: KeptGroups | None = None) -> list[FileSplit]:
         with naming("read", path, _PARQUET_HINT), self._open(path) as file:
-            self.check(path, _plain(self.select(path, file.schema_arrow)), schema)
+            self.check(path, plain(self.select(path, file.schema_arrow)), schema)
             meta = file.metadata
-            return [
-                FileSplit(path, group)
-                for group in range(meta.num_row_groups)
-                if meta.row_group(group).num_rows
-            ]
+            groups = set(range(meta.num_row_groups))
+        if kept is not None:
+            with naming("read", path, _PARQUET_HINT), open_input(path, self.options) as opened:
+                wanted = kept(opened)
+            groups = groups if wanted is None else groups & wanted
+        return [FileSplit(path, g) for g in sorted(groups) if meta.row_group(g).num_rows]
 
     def batches(
-        self, split: FileSplit, schema: pa.Schema, batch_size: int
+        self, split: FileSplit, schema: pa.Schema, batch_size: int, last: LastFile
     ) -> Generator[pa.RecordBatch, None, None]:
-        with naming("read", split.path, _PARQUET_HINT), self._open(split.path) as file:
-            self.check(split.path, _plain(self.select(split.path, file.schema_arrow)), schema)
+        def opened() -> pq.ParquetFile:
+            file = self._open(split.path)
+            self.check(split.path, plain(self.select(split.path, file.schema_arrow)), schema)
+            return file
+
+        with naming("read", split.path, _PARQUET_HINT):
+            file = last.get(split.path, opened)
             groups = None if split.row_group is None else [split.row_group]
-            for batch in file.iter_batches(batch_size, groups, columns=schema.names):
+            rows = max(batch_size, DECODED_ROWS)
+            for batch in file.iter_batches(rows, groups, columns=schema.names):
                 yield batch.select(schema.names).replace_schema_metadata(None)
 
     def _open(self, path: str) -> pq.ParquetFile:
         return pq.ParquetFile(open_input(path, self.options))
 
 
-class TextFormat(FileFormat):
-    """CSV and JSON Lines: one split per file, types from the declared schema or the first file."""
-
-    hint: str
-
-    def schema_of(self, path: str) -> pa.Schema:
-        with naming("read", path, self.hint), closing(self._open(path, None)) as reader:
-            return self.select(path, _plain(reader.schema))
-
-    def plan(self, path: str, schema: pa.Schema) -> list[FileSplit]:
-        with naming("read", path, self.hint):
-            size_of(path, self.options)
-        return [FileSplit(path)]
-
-    def batches(
-        self, split: FileSplit, schema: pa.Schema, batch_size: int
-    ) -> Generator[pa.RecordBatch, None, None]:
-        path = split.path
-        with naming("read", path, self.hint):
-            if self.may_be_empty and size_of(path, self.options) == 0:
-                return
-        try:
-            with naming("read", path, self.hint), closing(self._open(path, schema)) as reader:
-                self.check(path, self.select(path, _plain(reader.schema)), schema)
-                for batch in reader:
-                    yield batch.select(schema.names).replace_schema_metadata(None)
-        except ConnectorError as error:
-            found = self._own_schema(path) if error.__cause__ is not None else None
-            if found is None or found.equals(schema):
-                raise
-            raise ConnectorError(
-                f"{error} The file by itself has {show_schema(found)}, expected is "
-                f"{show_schema(schema)}"
-            ) from error
-
-    may_be_empty = False
-
-    def _own_schema(self, path: str) -> pa.Schema | None:
-        try:
-            with closing(self._open(path, None)) as reader:
-                return _plain(reader.schema)
-        except (OSError, pa.ArrowException):
-            return None
-
-    @abstractmethod
-    def _open(self, path: str, schema: pa.Schema | None) -> Any:
-        """A streaming reader with `schema` and `close`."""
-
-
-class CsvFormat(TextFormat):
-    hint = "The file must be CSV with a header line, in UTF-8"
-
-    def _open(self, path: str, schema: pa.Schema | None) -> Any:
-        types = schema if schema is not None else self.declared
-        projected = schema is not None and (self.columns, self.declared) != (None, None)
-        convert = pacsv.ConvertOptions(
-            column_types=types, include_columns=schema.names if schema and projected else None
-        )
-        return pacsv.open_csv(
-            open_input(path, self.options),
-            read_options=pacsv.ReadOptions(block_size=BLOCK_BYTES),
-            parse_options=pacsv.ParseOptions(newlines_in_values=True),
-            convert_options=convert,
-        )
-
-
-class JsonLinesFormat(TextFormat):
-    hint = "The file must hold one JSON object per line; for an empty file, declare a schema"
-    may_be_empty = True
-
-    def _open(self, path: str, schema: pa.Schema | None) -> Any:
-        types = schema if schema is not None else self.declared
-        pinned = types is not None
-        lenient = self.declared is not None or self.columns is not None
-        return pajson.open_json(
-            open_input(path, self.options),
-            read_options=pajson.ReadOptions(block_size=BLOCK_BYTES),
-            parse_options=pajson.ParseOptions(
-                explicit_schema=types,
-                unexpected_field_behavior=(
-                    ("ignore" if lenient else "error") if pinned else "infer"
-                ),
-            ),
-        )
-
-
 _PARQUET_HINT = "The file is not complete, readable Parquet: write it again or leave it out"
 
 
-def make_format(
-    name: str,
-    columns: Sequence[str] | None,
-    declared: pa.Schema | None,
-    options: Mapping[str, Any] | None,
-) -> FileFormat:
-    formats: dict[str, type[FileFormat]] = {
-        "parquet": ParquetFormat,
-        "csv": CsvFormat,
-        "jsonl": JsonLinesFormat,
-    }
-    if name not in formats:
-        raise ConfigurationError(f"file format must be one of {list(formats)}, is {name!r}")
-    if columns is not None and declared is not None:
-        unknown = [column for column in columns if column not in declared.names]
-        if unknown:
-            raise ConfigurationError(f"columns {unknown} are not in the schema {declared.names}")
-    selected = None if columns is None else tuple(columns)
-    return formats[name](selected, declared, options or {})
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
+def plain(schema: pa.Schema) -> pa.Schema:
     """Names and types only: metadata and nullability do not make two files differ."""
     return pa.schema([(item.name, item.type) for item in schema])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -13,7 +14,39 @@ import pyarrow.compute as pc
 from ...core.arrays import numpy_of
 from ...core.errors import TypeMismatchError
 
+_SPECIAL = re.compile(r"[%/=\x00-\x1f]")
+
 NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def unfit(schema: pa.Schema, names: Sequence[str]) -> str | None:
+    """Which of the columns has no values that could be a folder's name, and its type."""
+    for name in names:
+        if name in schema.names and not _has_name(schema.field(name).type):
+            return (
+                f"column '{name}' of type {schema.field(name).type}, whose values have no text "
+                "that could be a folder's name: partition by text, numbers, dates or times"
+            )
+    return None
+
+
+def _has_name(kind: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _has_name(kind.value_type)
+    return bool(
+        types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_decimal(kind)
+        or types.is_string(kind)
+        or types.is_large_string(kind)
+        or kind == pa.string_view()
+        or types.is_date(kind)
+        or types.is_time(kind)
+        or types.is_timestamp(kind)
+        or types.is_null(kind)
+    )
 
 
 def split_by(data: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -24,6 +57,9 @@ def split_by(data: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[str, 
         raise TypeMismatchError(
             f"no partition column {missing}: the records have {data.schema.names}"
         )
+    odd = unfit(data.schema, names)
+    if odd is not None:
+        raise TypeMismatchError(f"a sink cannot partition by {odd}")
     rest = data.select([name for name in data.schema.names if name not in names])
     codes = np.zeros(data.num_rows, dtype=np.int64)
     for name in names:
@@ -34,8 +70,13 @@ def split_by(data: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[str, 
     for group in np.argsort(firsts, kind="stable").tolist():
         first = int(firsts[group])
         values = [(name, data.column(name)[first].as_py()) for name in names]
-        folder = "".join(f"{name}={_text(value)}/" for name, value in values)
+        folder = "".join(f"{_name(name)}={_text(value)}/" for name, value in values)
         yield folder, rest.take(pa.array(np.flatnonzero(inverse == group)))
+
+
+def _name(name: str) -> str:
+    """Without what would make it another folder, or another name when it is read."""
+    return _SPECIAL.sub(lambda match: quote(match[0], safe=""), name)
 
 
 def _text(value: Any) -> str:

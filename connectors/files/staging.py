@@ -1,6 +1,7 @@
 """Files that are written hidden and published by a rename.
 
     <path>/.staging/<job>/<operator>-<tag>/<attempt>-<subtask>-<random>-<n>.<suffix>  being written
+    <path>/.staging/<job>/<operator>-<tag>/held/...                                to be merged
     <path>/part-<operator>-<subtask>-<checkpoint>-<seq>-<tag>.<suffix>             published
 
 The staged name is unique: two attempts, also one thought dead, never write to one file. The
@@ -12,7 +13,8 @@ Leftovers. After a restore, the committables of former subtasks are dealt out to
 no subtask can tell which staged files of a dead attempt still wait for another subtask to publish
 them. But once a checkpoint of this attempt has completed, every subtask has recovered; what
 is still staged under an older attempt then belongs to nobody. Subtask i of p removes the files of
-former subtasks i, i + p, i + 2p, ...; a single subtask need not wait.
+former subtasks i, i + p, i + 2p, ...; a single subtask need not wait. Held files are no leftovers:
+a file is held only when a checkpoint that names it is complete.
 """
 
 from __future__ import annotations
@@ -21,16 +23,20 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 from uuid import uuid4
 
 from ...api.connectors.base import WriterContext
 from ...core.errors import ConnectorError
-from .paths import filesystem, is_local
+from .paths import filesystem, is_local, make_folder, sync_folders
 
 _CREATE_TRIES = 3
-"""A writer that closes may take the empty folder away between its making and its use."""
+"""A writer that closes may take an empty folder away between its making and its use."""
+
+HELD = "held"
 
 _STAGED = re.compile(r"(\d+)-(\d+)-[0-9a-f]+-\d+\.\w+")
 
@@ -49,32 +55,43 @@ class StagingArea:
     """Names, publishes and clears the files of one sink subtask."""
 
     def __init__(
-        self, url: str, options: Mapping[str, Any] | None, suffix: str, context: WriterContext
+        self,
+        url: str,
+        options: Mapping[str, Any] | None,
+        suffix: str,
+        context: WriterContext,
+        prefix: str = "part",
+        ending: str | None = None,
     ) -> None:
+        """prefix, ending: of published names; ending None: a dot and `suffix`."""
         self.fs, self.root = filesystem(url, options)
         self.root = self.root.rstrip("/")
         self._context = context
         self._suffix = suffix
+        self._prefix = prefix
+        self._ending = f".{suffix}" if ending is None else ending
         self._operator = _safe(context.operator_id)
         identity = f"{context.job_id}/{context.operator_id}"
         self._tag = hashlib.sha256(identity.encode()).hexdigest()[:8]
         operator = f"{self._operator}-{self._tag}"
         self.folder = f"{self.root}/.staging/{_safe(context.job_id)}/{operator}"
         self._writer = uuid4().hex[:8]
-        self._opened = 0
+        self._opened = count()
+        """Files are created on several threads."""
+        self._unsettled: set[str] = set()
+        """Local folders in which files were published since the last `settle`."""
 
     def create(self) -> tuple[str, Any]:
         """A new staged file, open for writing."""
         who = f"{self._context.attempt}-{self._context.subtask}-{self._writer}"
-        path = f"{self.folder}/{who}-{self._opened}.{self._suffix}"
-        self._opened += 1
+        path = f"{self.folder}/{who}-{next(self._opened)}.{self._suffix}"
         for _ in range(_CREATE_TRIES - 1):
-            self.fs.makedirs(self.folder, exist_ok=True)
+            make_folder(self.fs, self.folder)
             try:
                 return path, self.fs.open(path, "wb")
             except FileNotFoundError:
                 continue
-        self.fs.makedirs(self.folder, exist_ok=True)
+        make_folder(self.fs, self.folder)
         return path, self.fs.open(path, "wb")
 
     def seal(self, file: Any) -> None:
@@ -82,39 +99,65 @@ class StagingArea:
         if is_local(self.fs):
             file.flush()
             os.fsync(file.fileno())
+            sync_folders([self.folder])
         file.close()
 
     def final_path(self, checkpoint_id: int, sequence: int, folder: str = "") -> str:
         """Where file number `sequence` of this subtask and checkpoint is published; `folder` ends
         with a slash unless empty."""
         subtask = self._context.subtask
-        name = f"part-{self._operator}-{subtask}-{checkpoint_id}-{sequence}-{self._tag}"
-        return f"{self.root}/{folder}{name}.{self._suffix}"
+        name = f"{self._prefix}-{self._operator}-{subtask}-{checkpoint_id}-{sequence}-{self._tag}"
+        return f"{self.root}/{folder}{name}{self._ending}"
+
+    def held_path(self, staged: str) -> str:
+        """Where a staged file lies while it waits to be merged."""
+        return f"{staged.rsplit('/', 1)[0]}/{HELD}/{staged.rsplit('/', 1)[-1]}"
+
+    def exists(self, path: str) -> bool:
+        """Whether it is there now, whatever a filesystem remembers of it."""
+        if not is_local(self.fs):
+            self.fs.invalidate_cache()
+        return bool(self.fs.exists(path))
 
     def publish(self, committable: FileCommittable) -> None:
         """Idempotent. Atomic where the filesystem renames; on object stores a copy, which appears
-        as a whole, and a removal."""
+        as a whole, and a removal. A crash of the machine may undo it until `settle`."""
         staged, final = committable.staged, committable.final
-        self.fs.makedirs(final.rsplit("/", 1)[0], exist_ok=True)
-        try:
-            if is_local(self.fs):
-                os.replace(staged, final)
-            else:
-                self.fs.mv(staged, final)
-        except FileNotFoundError as error:
-            if not self.fs.exists(final):
+        folder = final.rsplit("/", 1)[0]
+        if is_local(self.fs):
+            self._unsettled.add(folder)
+        for left in reversed(range(_CREATE_TRIES)):
+            make_folder(self.fs, folder)
+            try:
+                if is_local(self.fs):
+                    os.replace(staged, final)
+                else:
+                    self.fs.mv(staged, final)
+                return
+            except FileNotFoundError as error:
+                if self.fs.exists(final):
+                    return
+                if left and self.fs.exists(staged):
+                    continue
                 raise ConnectorError(
                     f"cannot publish '{final}': neither it nor its staged file '{staged}' exists. "
                     f"Its {committable.rows} rows are lost; restore from an older checkpoint, and "
                     "do not remove '.staging' folders of jobs that may be restored"
                 ) from error
 
+    def settle(self) -> None:
+        """Behind `publish`, and before what was published is forgotten: afterwards a crash of the
+        machine does not undo it."""
+        folders, self._unsettled = self._unsettled, set()
+        sync_folders(folders)
+
     def revoke(self, after: int) -> None:
         """Remove this job's published files of checkpoints later than `after`, in the names of
         which former subtasks of this one's share stand."""
         self.fs.invalidate_cache()
         operator = re.escape(self._operator)
-        mine = re.compile(rf"part-{operator}-(\d+)-(\d+)-\d+-{self._tag}\..*")
+        prefix = re.escape(self._prefix)
+        mine = re.compile(rf"{prefix}-{operator}-(\d+)-(\d+)-\d+-{self._tag}.*")
         for path in self.fs.find(self.root):
             match = mine.fullmatch(path.rsplit("/", 1)[-1])
             if match and self._mine(int(match[1])) and int(match[2]) > after:
@@ -142,6 +185,8 @@ class StagingArea:
 
     def remove_empty_folders(self) -> None:
         """Take away the staging folders if this writer was the last one with files there."""
+        with suppress(OSError):
+            self.fs.rmdir(f"{self.folder}/{HELD}")
         for folder in (self.folder, *_parents(self.folder, 2)):
             try:
                 if self.fs.ls(folder, detail=False):

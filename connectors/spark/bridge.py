@@ -71,7 +71,8 @@ def spark_schema(schema: pa.Schema) -> Any:
 
     result = StructType()
     for column in schema:
-        result.add(column.name, from_arrow_type(column.type), nullable=column.nullable)
+        kind = from_arrow_type(column.type, prefer_timestamp_ntz=True)
+        result.add(column.name, kind, nullable=column.nullable)
     return result
 
 
@@ -115,16 +116,33 @@ _REPLACED = {
 
 
 def _storable(name: str, kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
+    types = pa.types
+    if types.is_dictionary(kind):
         return _storable(name, kind.value_type)
-    if pa.types.is_timestamp(kind):
+    if types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None else "UTC")
-    if pa.types.is_uint64(kind) or pa.types.is_time(kind) or pa.types.is_union(kind):
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return pa.list_(_storable(name, kind.value_type))
+    if types.is_map(kind):
+        return pa.map_(_storable(name, kind.key_type), _storable(name, kind.item_type))
+    if types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _storable(name, f.type), f.nullable) for f in kind])
+    if types.is_decimal(kind) and kind.precision <= 38:
+        return pa.decimal128(kind.precision, kind.scale)
+    if types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if any(lacks(kind) for lacks in _LACKING):
         raise TypeMismatchError(
             f"column '{name}' has type {kind}, which Spark's Parquet writer cannot hold; "
             "cast it in the stream before the sink"
         )
     return _REPLACED.get(kind, kind)
+
+
+_LACKING = (
+    *(pa.types.is_uint64, pa.types.is_time, pa.types.is_union, pa.types.is_decimal),
+    *(pa.types.is_duration, pa.types.is_interval),
+)
 
 
 def _executor(jvm: Any, executor: str) -> Any:

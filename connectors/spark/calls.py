@@ -1,13 +1,15 @@
 """One call of the Spark gateway, asked again when the gateway or Spark was lost on the way.
 
 Source readers and enumerators poll it (`poll` never waits); sink writers wait for it beside the
-task's thread. A call is repeated only after the loss of a process, at most `attempts` times in
-all; an error of Spark itself (a bad filter, a missing file) is not retried: it would come again.
+task's thread. A call is repeated only after the loss of a process, or of Kafka's brokers, with
+longer and longer pauses, at most `attempts` times in all; an error of Spark itself (a bad filter, a
+missing file) is not retried: it would come again.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, Final
 
 from ...core.errors import OperatorError, StromError, TransportError
 from .options import SparkOptions
@@ -15,6 +17,10 @@ from .session import get_or_start_gateway
 
 PENDING = object()
 """What `poll` returns while there is no result."""
+
+
+PAUSE_S: Final = 0.5
+"""Before the second attempt; twice as long before each next one."""
 
 
 class GatewayCall:
@@ -41,6 +47,8 @@ class GatewayCall:
         """Reference of the call's result; None before it is submitted and once it is read."""
         self._inner: Any = None
         """Reference of the object to fetch, once known."""
+        self._resume: float | None = None
+        """Monotonic time of the next attempt, while one is due; else None."""
         self.submitted = 0
         """How many times the call was made; never above `attempts`."""
         self._submit()
@@ -57,11 +65,11 @@ class GatewayCall:
 
     def cancel(self) -> None:
         """Forget the call; what it produces is freed."""
-        self._outer = self._inner = None
+        self._outer = self._inner = self._resume = None
         self.submitted = self._attempts
 
     def _submit(self) -> None:
-        self._inner = None
+        self._inner = self._resume = None
         self.submitted += 1
         gateway = get_or_start_gateway(self._options)
         self._outer = getattr(gateway, self._method).remote(self._options, *self._arguments)
@@ -69,6 +77,12 @@ class GatewayCall:
     def _advance(self, timeout: float | None) -> Any:
         import ray
 
+        if self._resume is not None:
+            pause = self._resume - time.monotonic()
+            if pause > 0 and timeout is not None:
+                return PENDING
+            time.sleep(max(0.0, pause))
+            self._submit()
         wanted = self._outer if self._inner is None else self._inner
         ready, _ = ray.wait([wanted], timeout=timeout)
         if not ready:
@@ -98,10 +112,11 @@ class GatewayCall:
             raise OperatorError(
                 operator,
                 subtask,
-                f"Spark was lost in each of {self.submitted} attempts to {self._method}; the last "
-                f"time: {cause}",
+                f"Spark or what it works with was lost in each of {self.submitted} attempts to "
+                f"{self._method}; the last time: {cause}",
             ) from None
-        self._submit()
+        self._outer = self._inner = None
+        self._resume = time.monotonic() + PAUSE_S * 2 ** (self.submitted - 1)
 
 
 def _was_lost(error: Exception) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from ...core.errors import ConfigurationError
@@ -17,6 +17,11 @@ class SparkOptions:
     sets aside for it (0: it shares the CPUs with the stream's tasks, so that a job whose slots take
     the whole cluster can still read through Spark). `configuration` holds further Spark settings;
     they appear on the JVMs' command lines, so secrets do not belong there.
+
+    `packages` are Maven coordinates (`group:artifact:version`) of what Spark is to have beside its
+    own jars; they are downloaded once and kept (see `jars`). The Kafka and Delta connectors
+    ask for theirs by themselves. `jars` names a folder that holds all such jars, for machines
+    without a network.
     """
 
     executors: int = 1
@@ -26,8 +31,14 @@ class SparkOptions:
     driver_memory: str = "768m"
     start_timeout_s: float = 120.0
     configuration: Mapping[str, str] = field(default_factory=dict)
+    packages: Sequence[str] = ()
+    jars: str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.packages, str):
+            raise ConfigurationError(
+                f"SparkOptions(packages={self.packages!r}): a list of coordinates is expected"
+            )
         if self.executors < 1 or self.executor_cores < 1:
             raise ConfigurationError(
                 f"Spark needs at least one executor with one core: executors is {self.executors}, "

@@ -7,20 +7,21 @@ Readers (Spark, pyarrow, pandas, DuckDB's globs) skip names that begin with a do
 published by an atomic rename to a name that depends only on what it holds, so publishing again
 finds it there.
 
-Leftovers. A dead attempt may leave staged files. Those that a restored checkpoint refers to are
-published by some subtask, not always by the one that wrote them, so `recover` removes only what
-is certainly dead: what is newer than the checkpoint restored. The rest of older attempts goes
-when the first checkpoint of this attempt is prepared: by then every subtask has recovered. Former
-subtasks that no longer exist are looked after by the subtask of the same index modulo the
-parallelism.
+Leftovers. A dead attempt may leave staged files. A restored checkpoint's committables are dealt out
+one by one: the files of one folder to several subtasks, and none of them knows what the others were
+given. So publishing removes a folder only when no file is left in it, and a subtask that recovers
+removes nothing else, unless it is alone and was given all. Once a checkpoint of this attempt is
+complete, every subtask has recovered; what older attempts staged then belongs to nobody. Former
+subtasks i, i + p, i + 2p, ... are looked after by subtask i of p.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,13 +31,17 @@ import pyarrow as pa
 
 from ...api.connectors.base import PreparedCommit, Sink, SinkWriter, WriterContext
 from ...api.types.type_info import schema_of
-from ...core.batch import Batch, to_columns
+from ...core.batch import Batch
 from ...core.errors import ConfigurationError, OperatorError
-from .bridge import encode, storable
+from .blocks import Blocks, check_folders
 from .calls import GatewayCall
+from .durable import make_folder, sync
 from .options import SparkOptions, require_spark
 
 STAGING: Final = ".staging"
+
+FILES: Final = "part-*.parquet"
+"""What Spark calls the files that hold rows."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,11 @@ class SparkParquetSink(Sink):
     """Writes to the folder `path`, which tasks and Spark's executors must share (one machine's
     disk, or a mounted file system): publishing is a rename.
 
-    `partition_by`: columns that become folders. `schema`: needed when the stream's records are
-    Python objects without a declared type. A block is handed to the object store when it reaches
-    `block_bytes`, so a subtask keeps no more than that in its own memory."""
+    `partition_by`: columns that become folders. `rows_per_file`: a file that has so many rows is
+    closed and a next one begun; None: a file for each checkpoint, subtask and partition. `schema`:
+    needed when the stream's records are Python objects without a declared type. A block is handed
+    to the object store when it reaches `block_bytes`, so a subtask keeps no more than that in its
+    own memory."""
 
     revocable = True
 
@@ -64,6 +71,7 @@ class SparkParquetSink(Sink):
         partition_by: str | Sequence[str] | None = None,
         *,
         schema: Any = None,
+        rows_per_file: int | None = None,
         block_bytes: int = 32 << 20,
         options: SparkOptions | None = None,
     ) -> None:
@@ -77,6 +85,9 @@ class SparkParquetSink(Sink):
         self.path = os.path.abspath(location)
         names = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
         self.partition_by = names
+        if rows_per_file is not None and rows_per_file < 1:
+            raise ConfigurationError(f"rows_per_file must be at least 1, is {rows_per_file}")
+        self.rows_per_file = rows_per_file or 0
         self.schema = schema_of(schema)
         self.block_bytes = block_bytes
         self.options = options
@@ -93,101 +104,77 @@ class ParquetWriter(SinkWriter):
         self._context = context
         self._root = Path(sink.path)
         self._name = f"{_safe(context.job_id)}-{_safe(context.operator_id)}"
-        self._batches: list[pa.RecordBatch] = []
-        """Rows since the last prepare that are not in a block yet, all of `_schema`."""
-        self._bytes = 0
-        """Size of `_batches`."""
-        self._blocks: list[Any] = []
-        """References of the blocks since the last prepare."""
-        self._schema: pa.Schema | None = None
-        """Columns of all rows written, as Spark can store them; set by the first batch."""
-        self._cleaned = False
-        """Whether staged files of older attempts are gone."""
+        self._blocks = Blocks(sink.schema, sink.block_bytes, self._error, self._check)
+        """Rows since the last prepare."""
+        self._sweep_due = context.attempt > 0
+        """Whether leftovers of dead attempts may exist that were not yet removed."""
 
     def write(self, batch: Batch) -> None:
-        rows = to_columns(batch, self._sink.schema).data
-        if self._schema is None:
-            self._schema = self._check(storable(rows.schema))
-        elif rows.schema.names != self._schema.names:
-            raise self._error(f"columns {rows.schema.names} after columns {self._schema.names}")
-        try:
-            rows = rows.cast(self._schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise self._error(f"a value does not fit what Parquet stores: {error}") from None
-        self._batches.append(rows)
-        self._bytes += int(rows.nbytes)
-        if self._bytes >= self._sink.block_bytes:
-            self._seal()
+        self._blocks.add(batch)
 
     def prepare_commit(self, checkpoint_id: int) -> PreparedCommit:
-        if not self._cleaned:
-            self._remove_older_attempts()
-        self._seal()
-        blocks, self._blocks = self._blocks, []
+        blocks = self._blocks.take()
         if not blocks:
             return ()
         return partial(self._stage, checkpoint_id, blocks)
 
     def commit(self, committables: Sequence[StagedFile]) -> None:
-        for item in committables:
-            self._publish(item)
-        for folder in {self._root / Path(*Path(c.staged).parts[:5]) for c in committables}:
-            shutil.rmtree(folder, ignore_errors=True)
-            self._remove_empty(folder.parent)
+        self._publish(committables)
+        if self._sweep_due:
+            self._sweep()
 
     def recover(self, committables: Sequence[StagedFile]) -> None:
-        self.commit(committables)
-        if committables:
-            self._remove_newer(max(c.checkpoint_id for c in committables))
+        self._publish(committables)
+        if self._context.parallelism == 1:
+            self._sweep()
 
     def revoke(self, after: int) -> None:
         """Remove the published files of later checkpoints that former subtasks of this one's share
         wrote."""
         mine = re.compile(rf"part-{re.escape(self._name)}-(\d+)-(\d+)-\d+\.parquet")
         parallelism, subtask = self._context.parallelism, self._context.subtask
-        for file in self._root.rglob(f"part-{self._name}-*.parquet"):
+        for file in _files(self._root):
             match = mine.fullmatch(file.name)
             if match and int(match[1]) % parallelism == subtask and int(match[2]) > after:
                 file.unlink(missing_ok=True)
+                sync(file.parent)
 
     def close(self) -> None:
-        self._batches, self._blocks, self._bytes = [], [], 0
+        self._blocks.clear()
 
     @property
     def _staging(self) -> Path:
         return self._root / STAGING / self._name
 
-    def _seal(self) -> None:
-        if self._batches:
-            import ray
-
-            self._blocks.append(ray.put(encode(pa.Table.from_batches(self._batches))))
-            self._batches, self._bytes = [], 0
-
     def _stage(self, checkpoint_id: int, blocks: list[Any]) -> Sequence[StagedFile]:
         """Runs beside the task's thread; `blocks` is this call's own."""
         context = self._context
         folder = self._staging / str(context.subtask) / str(checkpoint_id) / str(context.attempt)
+        if not self._root.exists():
+            make_folder(self._root)
         folder.parent.mkdir(parents=True, exist_ok=True)
         call = GatewayCall(
             "write",
             blocks,
-            self._schema,
+            self._blocks.schema,
             f"file://{folder}",
             self._sink.partition_by,
+            self._sink.rows_per_file,
             options=self._sink.options,
             operator=context.operator,
             subtask=context.subtask,
         )
         call.wait()
         blocks.clear()
-        files = sorted(folder.rglob("part-*.parquet"))
+        files = sorted(folder.rglob(FILES))
         if not files:
             raise self._error(
                 f"Spark wrote checkpoint {checkpoint_id}, but no file is in its staging folder: "
                 f"'{self._sink.path}' is not the same folder for the tasks and for Spark"
             )
-        _make_durable(folder, files)
+        folders = {p for f in files for p in f.parents if p.is_relative_to(self._root)}
+        for path in [*files, *folders]:
+            sync(path)
         return [self._committable(checkpoint_id, folder, f, i) for i, f in enumerate(files)]
 
     def _committable(self, checkpoint_id: int, folder: Path, file: Path, index: int) -> StagedFile:
@@ -195,7 +182,17 @@ class ParquetWriter(SinkWriter):
         final = file.relative_to(folder).parent / f"{name}.parquet"
         return StagedFile(checkpoint_id, str(file.relative_to(self._root)), str(final))
 
-    def _publish(self, item: StagedFile) -> None:
+    def _publish(self, committables: Sequence[StagedFile]) -> None:
+        """Durable when it returns."""
+        for item in committables:
+            self._move(item)
+        for place in sorted({p for c in committables for p in Path(c.final).parents}):
+            sync(self._root / place)
+        for staged in {self._root / Path(*Path(c.staged).parts[:5]) for c in committables}:
+            if not any(_files(staged)):
+                self._remove(staged)
+
+    def _move(self, item: StagedFile) -> None:
         staged, final = self._root / item.staged, self._root / item.final
         final.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -207,46 +204,38 @@ class ParquetWriter(SinkWriter):
                     f"never published: '{item.staged}'"
                 ) from None
 
-    def _remove_newer(self, checkpoint_id: int) -> None:
+    def _sweep(self) -> None:
+        """Remove what dead attempts left; see the module."""
         for folder in self._former_folders():
-            if int(folder.parent.name) > checkpoint_id:
-                shutil.rmtree(folder, ignore_errors=True)
-                self._remove_empty(folder.parent)
-
-    def _remove_older_attempts(self) -> None:
-        for folder in self._former_folders():
-            shutil.rmtree(folder, ignore_errors=True)
-            self._remove_empty(folder.parent)
-        self._cleaned = True
+            self._remove(folder)
+        self._sweep_due = False
 
     def _former_folders(self) -> list[Path]:
-        """`<subtask>/<checkpoint>/<attempt>` of older attempts that this subtask looks after."""
+        """`<subtask>/<checkpoint>/<attempt>` of older attempts that this subtask looks after. Other
+        subtasks remove theirs meanwhile."""
         context = self._context
         return [
-            folder
-            for folder in self._staging.glob("*/*/*")
-            if all(part.isdigit() for part in folder.parts[-3:])
-            and int(folder.parts[-3]) % context.parallelism == context.subtask
-            and int(folder.name) < context.attempt
+            attempt
+            for subtask in _numbered(self._staging)
+            if int(subtask.name) % context.parallelism == context.subtask
+            for checkpoint in _numbered(subtask)
+            for attempt in _numbered(checkpoint)
+            if int(attempt.name) < context.attempt
         ]
 
-    def _remove_empty(self, folder: Path) -> None:
-        """Remove `folder` and its parents up to the staging root, as far as they are empty."""
-        while folder != self._root:
+    def _remove(self, folder: Path) -> None:
+        """With its parents up to the staging root, as far as they are empty."""
+        shutil.rmtree(folder, ignore_errors=True)
+        for parent in folder.parents:
+            if parent == self._root:
+                return
             try:
-                folder.rmdir()
+                parent.rmdir()
             except OSError:
                 return
-            folder = folder.parent
 
-    def _check(self, schema: pa.Schema) -> pa.Schema:
-        missing = sorted(set(self._sink.partition_by) - set(schema.names))
-        if missing:
-            raise ConfigurationError(
-                f"operator '{self._context.operator}': partition_by names {missing}, but the "
-                f"stream has the columns {schema.names}"
-            )
-        return schema
+    def _check(self, schema: pa.Schema) -> None:
+        check_folders(self._sink.partition_by, schema, self._context.operator)
 
     def _error(self, summary: str) -> OperatorError:
         return OperatorError(self._context.operator, self._context.subtask, summary)
@@ -256,10 +245,21 @@ def _safe(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]", "_", text)
 
 
-def _make_durable(folder: Path, files: Sequence[Path]) -> None:
-    for path in [*files, *{f.parent for f in files}, folder]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def _files(folder: Path) -> Iterator[Path]:
+    """What holds rows, in it and below. Others may be removing folders meanwhile; one that cannot
+    be listed for another reason is an OSError: what is in it must not be passed over."""
+
+    def failed(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    for place, _, names in os.walk(folder, onerror=failed):
+        yield from (Path(place, name) for name in fnmatch.filter(names, FILES))
+
+
+def _numbered(folder: Path) -> list[Path]:
+    """What is in it with a number for a name."""
+    try:
+        return [folder / name for name in os.listdir(folder) if name.isdigit()]
+    except FileNotFoundError:
+        return []

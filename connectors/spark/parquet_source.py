@@ -10,11 +10,13 @@ own watermark never runs ahead of what it has still to read.
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -46,8 +48,18 @@ class SparkParquetSource(Source):
     """`path`: a Parquet file or folder that Spark's executors can reach.
 
     `filter` is a Spark SQL condition. With `sort_by` the rows come in ascending order of these
-    columns (ties: by file and row), else by file and row. `rows_per_second` limits all readers
-    together. `schema` is needed only where the path is not readable from the driver with pyarrow.
+    columns (ties: by file and row), else by file and row, as the files have them. A reader holds
+    up to two splits of `rows_per_split` rows, not all of which the filter may leave; None: 65,536
+    rows with `sort_by`, which sorts all rows once to cut them, and else what the row groups of the
+    files suggest, up to 1,048,576 rows or 32 MiB. `rows_per_second` limits all readers together.
+    `schema` is needed only where the path is not readable from the driver with pyarrow.
+
+    All files must have the same columns; with `fill` those that one lacks are null. Folders named
+    `column=value` are columns, and a filter on them leaves whole folders out.
+
+    `watch`: look for new files so often, for ever; each is read once, older ones first, in order
+    within what was found together. A file must appear whole: by a rename, or under a name that
+    begins with `.` or `_` until then.
     """
 
     def __init__(
@@ -57,26 +69,31 @@ class SparkParquetSource(Source):
         filter: str | None = None,
         sort_by: str | Sequence[str] | None = None,
         *,
-        rows_per_split: int = 65_536,
+        rows_per_split: int | None = None,
         rows_per_second: float | None = None,
+        fill: bool = False,
+        watch: timedelta | None = None,
         schema: pa.Schema | None = None,
         options: SparkOptions | None = None,
     ) -> None:
         require_spark()
-        if rows_per_split < 1:
+        if rows_per_split is not None and rows_per_split < 1:
             raise ConfigurationError(f"rows_per_split must be at least 1, is {rows_per_split}")
         if rows_per_second is not None and rows_per_second <= 0:
             raise ConfigurationError(f"rows_per_second must be positive, is {rows_per_second}")
         sort = (sort_by,) if isinstance(sort_by, str) else tuple(sort_by or ())
         chosen = None if columns is None else tuple(columns)
-        self.read = ParquetRead(str(path), chosen, filter, sort, rows_per_split)
+        if watch is not None and watch <= timedelta(0):
+            raise ConfigurationError(f"watch must be positive, is {watch}")
+        self.read = ParquetRead(str(path), chosen, filter, sort, rows_per_split, fill)
+        self.watch_s = None if watch is None else watch.total_seconds()
         self.rows_per_second = rows_per_second
         self.options = options
         self._schema = schema
 
     @property
     def bounded(self) -> bool:
-        return True
+        return self.watch_s is None
 
     @property
     def schema(self) -> pa.Schema:
@@ -85,25 +102,62 @@ class SparkParquetSource(Source):
             self._schema = _schema_of(self.read)
         return self._schema
 
+    def reads_from(self) -> tuple[str, ...]:
+        return (self.read.path,)
+
     def create_enumerator(
         self, context: EnumeratorContext, restored: Any | None
     ) -> ParquetEnumerator:
-        plan = None
-        if restored is None or restored.splits is None:
-            plan = GatewayCall(
-                "plan", self.read, options=self.options, operator=context.operator, subtask=0
-            )
-        return ParquetEnumerator(context.parallelism, plan, restored)
+        return enumerator(self, context, restored)
 
     def create_reader(self, context: ReaderContext) -> ParquetReader:
         return ParquetReader(self, context)
 
 
+class SplitRows(Protocol):
+    """What a reader asks of its source."""
+
+    rows_per_second: float | None
+    watch_s: float | None
+    options: SparkOptions | None
+
+    @property
+    def read(self) -> ParquetRead: ...
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+
+def enumerator(
+    source: SplitRows, context: EnumeratorContext, restored: EnumeratorState | None, kind: str = ""
+) -> ParquetEnumerator:
+    """Of a source of ranges. `kind`: how the names of the gateway's methods for them begin."""
+    read = source.read
+
+    def ask(method: str, *arguments: Any) -> GatewayCall:
+        return GatewayCall(
+            f"{kind}{method}",
+            read,
+            *arguments,
+            options=source.options,
+            operator=context.operator,
+            subtask=0,
+        )
+
+    if source.watch_s is not None:
+        return WatchingEnumerator(context.parallelism, ask, source.watch_s, restored)
+    unplanned = restored is None or restored.splits is None
+    return ParquetEnumerator(context.parallelism, ask("plan") if unplanned else None, restored)
+
+
 @dataclass(frozen=True)
 class EnumeratorState:
-    """`splits`: what is not assigned; None while planning."""
+    """`splits`: what is not assigned; None while planning. Of a watched input: `seen`, all files
+    that were planned (see `ranges.unseen`), and the number of the next split."""
 
     splits: tuple[ParquetSplit, ...] | None
+    seen: bytes = b""
+    next: int = 0
 
 
 class ParquetEnumerator(SplitEnumerator):
@@ -122,8 +176,10 @@ class ParquetEnumerator(SplitEnumerator):
         self._lead = SPLITS_PER_REQUEST * parallelism
         first = self._splits[0].index - self._lead if self._splits else 0
         self._reading = dict.fromkeys(range(parallelism), max(0, first))
-        """Per subtask the lowest split it may still be reading. A subtask that has not asked yet
-        may be reading restored splits."""
+        """Per subtask the lowest split it may still be reading, as far as its questions tell. One
+        that has not asked yet may be reading restored splits. One that asks is taken to hold none:
+        if it does, others may run ahead of it by what it was given before, too, and no more depends
+        on it."""
 
     def next_splits(self, subtask: int) -> Sequence[ParquetSplit] | None:
         splits = self._planned()
@@ -156,17 +212,59 @@ class ParquetEnumerator(SplitEnumerator):
         return self._splits
 
 
+class WatchingEnumerator(ParquetEnumerator):
+    """Hands out what there is, and looks for more every `every_s`. `ask`: makes a gateway call."""
+
+    def __init__(
+        self,
+        parallelism: int,
+        ask: Callable[..., GatewayCall],
+        every_s: float,
+        restored: EnumeratorState | None,
+    ) -> None:
+        state = restored or EnumeratorState(())
+        super().__init__(parallelism, None, state)
+        self._ask = ask
+        self._every_s = every_s
+        self._seen = state.seen
+        self._next = state.next
+        self._due = 0.0
+        """Monotonic time of the next look."""
+
+    def next_splits(self, subtask: int) -> Sequence[ParquetSplit] | None:
+        return super().next_splits(subtask) or ()
+
+    def snapshot(self) -> EnumeratorState:
+        splits = self._planned()
+        return EnumeratorState(tuple(splits or ()), self._seen, self._next)
+
+    def _planned(self) -> deque[ParquetSplit] | None:
+        assert self._splits is not None
+        if self._plan is None and time.monotonic() >= self._due:
+            self._due = time.monotonic() + self._every_s
+            self._plan = self._ask("plan_new", self._seen, self._next)
+        result = None if self._plan is None else self._plan.poll()
+        if result is not None and result is not PENDING:
+            splits, self._seen = result
+            self._plan = None
+            self._splits.extend(splits)
+            self._next += len(splits)
+        return self._splits
+
+
 class ParquetReader(SourceReader):
     """Fetches its splits in ascending order, one ahead of the one being emitted."""
 
-    def __init__(self, source: SparkParquetSource, context: ReaderContext) -> None:
+    def __init__(self, source: SplitRows, context: ReaderContext, method: str = "read") -> None:
+        """method: of the gateway, that reads a split."""
         self._source = source
+        self._method = method
         self._context = context
         self._pending: list[ParquetSplit] = []
         """Splits with rows not yet emitted, ascending by index."""
         self._calls: dict[int, GatewayCall] = {}
         """Reads under way, by split index; a subset of `_pending` without the one in `_table`."""
-        self._table: pa.RecordBatch | None = None
+        self._table: Rows | None = None
         """All rows of `_pending[0]`, once read."""
         share = source.rows_per_second
         self._pace = None if share is None else Pace(share / context.parallelism, context.clock)
@@ -201,7 +299,7 @@ class ParquetReader(SourceReader):
         for split in self._pending[start:SPLITS_PER_REQUEST]:
             if split.index not in self._calls:
                 self._calls[split.index] = GatewayCall(
-                    "read",
+                    self._method,
                     self._source.read,
                     split.at(0),
                     options=self._source.options,
@@ -216,18 +314,19 @@ class ParquetReader(SourceReader):
         if block is PENDING:
             return False
         del self._calls[split.index]
-        table = decode(block).cast(self._source.schema)
+        schema = self._source.schema
+        table = decode(block).select(schema.names).cast(schema)
         if table.num_rows != split.rows:
             raise OperatorError(
                 self._context.operator,
                 self._context.subtask,
                 f"split {split.split_id} was planned with {split.rows} rows and now has "
-                f"{table.num_rows}: the Parquet input changed while the job reads it",
+                f"{table.num_rows}: the input changed while the job reads it",
             )
-        self._table = table.combine_chunks().to_batches()[0]
+        self._table = Rows(table)
         return True
 
-    def _emit(self, rows: pa.RecordBatch) -> Emit:
+    def _emit(self, rows: Rows) -> Emit:
         split = self._pending[0]
         limit = self._context.batch_size
         if self._pace is not None:
@@ -243,6 +342,21 @@ class ParquetReader(SourceReader):
         else:
             self._pending[0] = split.at(after)
         return Emit(ColumnBatch(batch), split.split_id, finished)
+
+
+class Rows:
+    """A table whose rows are taken from front to back as batches, without copying them."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._batches = table.to_batches()
+        self._first = 0
+        """Row of the table that the first of the batches begins with."""
+
+    def slice(self, position: int, limit: int) -> pa.RecordBatch:
+        """Rows from `position` on, `limit` at most, and at least one. Never goes back."""
+        while position >= self._first + self._batches[0].num_rows:
+            self._first += self._batches.pop(0).num_rows
+        return self._batches[0].slice(position - self._first, limit)
 
 
 class Pace:
@@ -277,7 +391,11 @@ def _schema_of(read: ParquetRead) -> pa.Schema:
             "SparkParquetSource(schema=...), or correct the path"
         )
     dataset = ds.dataset(location, format="parquet", partitioning="hive")
-    found = storable(dataset.schema)
+    whole = dataset.schema
+    if read.fill:
+        parts = [fragment.physical_schema for fragment in dataset.get_fragments()]
+        whole = pa.unify_schemas([whole, *parts])
+    found = storable(whole)
     unknown = sorted(set(read.columns or ()) - set(found.names))
     if unknown:
         raise ConfigurationError(f"no column {unknown} in '{read.path}'; it has {found.names}")

@@ -3,7 +3,7 @@
 Begun in the order given. What may take long goes to two workers of the host, which do one thing
 after the other, each in the order given, and whose answers come back as events in that order:
 
-    storage   LoadLatest, StoreCheckpoint, DiscardCheckpoint
+    storage   LoadLatest, StoreCheckpoint, DiscardCheckpoint, RemoveSavepoint, ForgetCheckpoints
     sources   PrepareSources, AskForSplits, SnapshotSources, CloseSources: the user's enumerators
 
 So what an enumerator gave away before its snapshot is answered before the snapshot is, and the job
@@ -70,11 +70,13 @@ class CloseSources:
 class DeployAll:
     """Start every task for this attempt, from `restore` if given; then answer on_deployed or
     on_deploy_failed. Everything of former attempts has stopped. A CancelAll may come meanwhile.
-    `revoke`: the sinks have published checkpoints after `restore` and must take them back first."""
+    `revoke`: the sinks have published checkpoints after `restore` and must take them back first.
+    `halted`: the job was stopped at `restore`; tasks only commit what that holds."""
 
     attempt: Attempt
     restore: Manifest | None
     revoke: bool = False
+    halted: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,11 @@ class Send:
 
 @dataclass(frozen=True)
 class StoreCheckpoint:
-    """`storage.publish(manifest)`, then answer on_stored or on_store_failed; always one of them."""
+    """`storage.publish(manifest)`, then answer on_stored or on_store_failed; always one of them.
+    `savepoint`: the folder to publish it in instead."""
 
     manifest: Manifest
+    savepoint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,29 @@ class DiscardCheckpoint:
     failure is only worth a log line."""
 
     checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True)
+class RemoveSavepoint:
+    """Delete all there is in the folder of a savepoint that failed, after what was asked of the
+    storage before. No answer; a failure is only worth a log line."""
+
+    location: str
+
+
+@dataclass(frozen=True)
+class AnswerSavepoint:
+    """What a request for a savepoint is answered with, once: `path`, or the reason in `error`."""
+
+    request: int
+    path: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class ForgetCheckpoints:
+    """`storage.forget()`, after what was asked of the storage before. No answer; a failure is only
+    worth a log line."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +179,9 @@ Action = (
     | Send
     | StoreCheckpoint
     | DiscardCheckpoint
+    | RemoveSavepoint
+    | AnswerSavepoint
+    | ForgetCheckpoints
     | TickAt
     | Publish
     | Warn

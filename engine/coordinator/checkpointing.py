@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...checkpoint import coordinator_types as protocol
-from ...checkpoint.manifest import Manifest
+from ...checkpoint import savepoints
+from ...checkpoint.manifest import Manifest, stateful
 from ...core.ids import Attempt, CheckpointId, OperatorId
-from ..messages import CheckpointAborted, CheckpointCompleted, Mail, TriggerCheckpoint
-from .actions import Action, DiscardCheckpoint, Send, SnapshotSources, StoreCheckpoint, Warn
+from ..messages import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    EndSources,
+    Mail,
+    TriggerCheckpoint,
+)
+from .actions import (
+    Action,
+    AnswerSavepoint,
+    DiscardCheckpoint,
+    ForgetCheckpoints,
+    RemoveSavepoint,
+    Send,
+    SnapshotSources,
+    StoreCheckpoint,
+    Warn,
+)
 from .plan import JobPlan
 
 
 @dataclass
 class Translated:
-    """`failure`: why the attempt must fail; `committed`: the terminal checkpoint is complete."""
+    """`failure`: why the attempt must fail; `committed`: the terminal checkpoint is complete;
+    `halted`: no task emits anything any more; `go_back`: why the job must restart."""
 
     actions: list[Action] = field(default_factory=list)
     failure: str | None = None
     committed: bool = False
+    halted: bool = False
+    go_back: str | None = None
 
 
 @dataclass
@@ -47,7 +67,19 @@ class CheckpointTranslator:
                     self._pending = _Triggered(action)
                     result.actions.append(SnapshotSources(running, n))
                 case protocol.Store(checkpoint=checkpoint):
-                    result.actions.append(StoreCheckpoint(self._manifest(checkpoint)))
+                    result.actions += self._store(checkpoint)
+                case protocol.Saved():
+                    self._pending = None
+                case protocol.Halted():
+                    result.halted = True
+                case savepoints.Answer(request=request, path=path, error=error):
+                    result.actions.append(AnswerSavepoint(request, path, error))
+                case savepoints.DiscardSavepoint(location=location):
+                    result.actions.append(RemoveSavepoint(location))
+                case protocol.Drain():
+                    result.actions += [Send(task, EndSources()) for task in self._plan.sources]
+                case protocol.GoBack(reason=reason):
+                    result.go_back = reason
                 case protocol.Complete(checkpoint_id=n, terminal=terminal):
                     self._pending = None
                     result.committed |= terminal and running is not None
@@ -57,6 +89,8 @@ class CheckpointTranslator:
                     result.actions += self._to_all(CheckpointAborted(n), running)
                 case protocol.Discard(checkpoint_id=n):
                     result.actions.append(DiscardCheckpoint(n))
+                case protocol.Forget():
+                    result.actions.append(ForgetCheckpoints())
                 case protocol.FailJob(reason=reason):
                     result.failure = reason
                 case protocol.Say(message=message):
@@ -71,13 +105,36 @@ class CheckpointTranslator:
         if pending is None or pending.trigger.checkpoint_id != n:
             return []
         pending.states = states
-        mail = TriggerCheckpoint(n, pending.trigger.timestamp_ms, pending.trigger.terminal)
+        trigger = pending.trigger
+        mail = TriggerCheckpoint(
+            n, trigger.timestamp_ms, trigger.terminal, trigger.base, halt=trigger.stopped
+        )
+        if (savepoint := trigger.savepoint) is not None:
+            halt = savepoint.stop is not None
+            mail = replace(mail, savepoint=savepoint.location, halt=halt)
         return [Send(task, mail) for task in self._plan.sources]
 
     def validate(self, pending: CheckpointId | None) -> None:
         """Assert that states are held for the pending checkpoint and no other."""
         mine = None if self._pending is None else self._pending.trigger.checkpoint_id
         assert mine == pending, (mine, pending)
+
+    def _store(self, checkpoint: protocol.PendingCheckpoint) -> list[Action]:
+        manifest = self._manifest(checkpoint)
+        if checkpoint.savepoint is None:
+            return [StoreCheckpoint(manifest)]
+        location = checkpoint.savepoint.location
+        store = StoreCheckpoint(manifest, location)
+        unnamed = [o for o in stateful(manifest) if o in self._plan.unnamed]
+        if not unnamed:
+            return [store]
+        names = ", ".join(f"'{self._plan.names[o]}'" for o in unnamed)
+        text = (
+            f"the savepoint {location} holds state of operators without a uid: {names}; their ids "
+            "change with the program around them, and their state is not found then: give each a "
+            "uid(...)"
+        )
+        return [store, Warn(text)]
 
     def _manifest(self, checkpoint: protocol.PendingCheckpoint) -> Manifest:
         assert self._pending is not None
@@ -91,6 +148,8 @@ class CheckpointTranslator:
             subtasks=tuple(checkpoint.acknowledged[task] for task in self._plan.tasks),
             enumerators=self._pending.states,
             terminal=checkpoint.terminal,
+            savepoint=checkpoint.savepoint is not None,
+            stopped=checkpoint.stopped,
         )
 
     def _to_all(self, mail: Mail, running: Attempt | None) -> list[Send]:

@@ -50,6 +50,14 @@ class Failures:
         self.restart_at_ms = now_ms + delay_ms
         return JobStatus.RESTARTING
 
+    def on_setback(self, cause: str, now_ms: int) -> JobStatus:
+        """The attempt cannot go on for a reason that is no failure of the job: there is another
+        one at once, whatever the policy."""
+        self._last = Failure(cut(cause, SUMMARY_LIMIT + TRACE_LIMIT))
+        self.restarts += 1
+        self.restart_at_ms = now_ms
+        return JobStatus.RESTARTING
+
     def on_loss(self, cause: str) -> None:
         """A task of the failed attempt turned out to be lost: explains what was only a symptom."""
         if self._last is not None and self._last.symptom:

@@ -17,6 +17,7 @@ and losses of tasks may come at any time; those of former attempts are ignored h
     on_all_stopped               CancelAll is done
     on_stored / on_store_failed  StoreCheckpoint is done
     on_trigger                   a user wants a checkpoint now
+    on_savepoint                 a user wants a savepoint, after which the job may be to end
     on_cancel                    a user wants the job to stop; in any state, any number of times
     on_tick                      the time of the last TickAt came; early and extra calls do no harm
 
@@ -32,6 +33,7 @@ from typing import Any
 
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.coordinator import CheckpointCoordinator
+from ...checkpoint.savepoints import Savepoint
 from ...checkpoint.storage import Latest
 from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
 from ...core.job_status import JobStatus
@@ -39,6 +41,7 @@ from ..graph.model import ExecutionGraph
 from ..messages import MetricsReported, TaskReport, ValuePublished
 from .actions import (
     Actions,
+    AnswerSavepoint,
     CancelAll,
     CloseSources,
     DeployAll,
@@ -225,6 +228,17 @@ class JobMaster:
             return self._answer()
         return self._answer(self._carry_out(self._checkpoints.trigger(now_ms, "manual"), now_ms))
 
+    def on_savepoint(self, savepoint: Savepoint, now_ms: int) -> Actions:
+        """Take a savepoint, and maybe stop the job with it. An AnswerSavepoint for it comes now or
+        later, exactly one."""
+        self._life.record(f"savepoint {savepoint.request}")
+        why = self._why_no_savepoint(savepoint)
+        if why is not None:
+            error = f"no savepoint was taken: {why}"
+            return self._answer((AnswerSavepoint(savepoint.request, error=error),))
+        actions = self._checkpoints.request_savepoint(savepoint, now_ms)
+        return self._answer(self._carry_out(actions, now_ms))
+
     def on_cancel(self, now_ms: int) -> Actions:
         """Stop the job. Idempotent, and without effect on a job that is over."""
         self._life.record("cancel")
@@ -302,6 +316,9 @@ class JobMaster:
             self._failures.on_stable(now_ms)
         if outcome.failure is not None:
             return (*outcome.actions, *self._fail(outcome.failure, now_ms))
+        if outcome.go_back is not None:
+            status = self._failures.on_setback(outcome.go_back, now_ms)
+            return (*outcome.actions, *self._stop(status, now_ms))
         if progress.all_finished:
             return (*outcome.actions, *self._end(JobStatus.FINISHED, now_ms))
         return outcome.actions
@@ -329,9 +346,14 @@ class JobMaster:
     def _deploy(self, start: Start) -> Actions:
         attempt = Attempt(self._attempt)
         self._start = None
-        self._running = RunningAttempt(attempt, self._plan, self._checkpoints, self._translator)
+        halted_at = None
+        if start.halted and start.manifest is not None:
+            halted_at = start.manifest.checkpoint_id
+        self._running = RunningAttempt(
+            attempt, self._plan, self._checkpoints, self._translator, halted_at
+        )
         self._life.go(Step.DEPLOYING)
-        return (DeployAll(attempt, start.manifest, start.revoke),)
+        return (DeployAll(attempt, start.manifest, start.revoke, start.halted),)
 
     def _fail(self, failure: Failure, now_ms: int) -> Actions:
         """The attempt failed; only its first cause counts."""
@@ -369,7 +391,7 @@ class JobMaster:
         self._life.move(status)
         self._life.go(Step.ENDED)
         left = [*self._leave_attempt(now_ms)]
-        left += self._carry_out(self._checkpoints.on_job_end(), now_ms)
+        left += self._carry_out(self._checkpoints.on_job_end(status), now_ms)
         if (pending := self._checkpoints.pending) is not None:
             n = pending.checkpoint_id
             left.append(Warn(f"the job ends while checkpoint {n} is being published"))
@@ -382,7 +404,25 @@ class JobMaster:
         if self._start is not None or self._running is not None:
             close = (CloseSources(Attempt(self._attempt)),)
         self._start = self._running = None
-        return (*close, *self._carry_out(self._checkpoints.on_job_restart(), now_ms))
+        match self._life.status:
+            case JobStatus.RESTARTING | JobStatus.FAILING:
+                why = f"the job failed: {self._failures.last_cause}"
+            case status:
+                why = f"the job is {status.value}"
+        return (*close, *self._carry_out(self._checkpoints.on_job_restart(why), now_ms))
+
+    def _why_no_savepoint(self, savepoint: Savepoint) -> str | None:
+        """Why none can be taken in this state of the job."""
+        if self._life.step is not Step.RUNNING or self._running is None:
+            return f"the job is {self._life.status.value}, and not running: ask again when it is"
+        if self._running.progress.all_drained:
+            return "the job is finishing"
+        if savepoint.stop == "drain" and self._plan.caches:
+            return (
+                f"'{self._plan.caches[0]}' keeps a stream that would be taken for whole: stop the "
+                "job without drain, or cancel it"
+            )
+        return None
 
     def _carry_out(self, actions: protocol.Actions, now_ms: int) -> Actions:
         """Do what the checkpoint protocol asks for."""

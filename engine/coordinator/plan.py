@@ -10,12 +10,14 @@ from ...core.config import JobConfig
 from ...core.errors import GraphError
 from ...core.ids import OperatorId, TaskId
 from ..graph.model import ExecutionGraph
+from .watermark_alignment import AlignmentGroup
 
 
 @dataclass(frozen=True)
 class JobPlan:
     """One job, the same in all attempts. `sources`: the tasks that checkpoints are triggered at;
-    `names`: of all operators, for messages; `readers`: those of them that read splits;
+    `names`: of all operators, for messages; `readers`: those of them that read splits; `aligned`:
+    those of these that align their watermarks, and with whom;
     `irrevocable`: names of the sinks that cannot take back what they published."""
 
     job_id: str
@@ -26,7 +28,12 @@ class JobPlan:
     shapes: tuple[OperatorShape, ...]
     names: Mapping[OperatorId, str]
     readers: Mapping[OperatorId, str]
+    aligned: Mapping[OperatorId, AlignmentGroup]
     irrevocable: tuple[str, ...]
+    unnamed: frozenset[OperatorId]
+    """Those whose id no program gave them."""
+    caches: tuple[str, ...]
+    """Names of the sinks that keep a stream for later jobs, which is whole when they finish."""
     labels: Mapping[TaskId, str]
     """`name (1/2)` of each task, for messages."""
 
@@ -39,7 +46,9 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
     if not sources:
         raise GraphError(f"job '{job.name}' has no source")
     shapes = tuple(
-        OperatorShape(operator.operator_id, operator.name, v.parallelism, v.max_parallelism)
+        OperatorShape(
+            operator.operator_id, operator.name, v.parallelism, v.max_parallelism, operator.uid
+        )
         for v in job.vertices
         for operator in v.operators
     )
@@ -50,12 +59,36 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         for operator in vertex.operators
         if operator.is_source
     }
+    aligned = {
+        operator.operator_id: AlignmentGroup(
+            wanted.group,
+            wanted.max_drift_ms,
+            tuple(task for task in graph.tasks if task.vertex == vertex.id),
+        )
+        for vertex in job.vertices
+        for operator in vertex.operators
+        if operator.is_source
+        and (strategy := getattr(operator.spec, "watermarks", None)) is not None
+        and (wanted := getattr(strategy, "alignment", None)) is not None
+    }
     irrevocable = tuple(
         operator.name
         for vertex in job.vertices
         for operator in vertex.operators
         if operator.is_sink
         and not getattr(getattr(operator.spec, "sink", None), "revocable", False)
+    )
+    unnamed = frozenset(
+        operator.operator_id
+        for vertex in job.vertices
+        for operator in vertex.operators
+        if not operator.named
+    )
+    caches = tuple(
+        operator.name
+        for vertex in job.vertices
+        for operator in vertex.operators
+        if hasattr(getattr(operator.spec, "sink", None), "cache_token")
     )
     labels = {
         task: f"{vertex.name} ({task.subtask + 1}/{vertex.parallelism})"
@@ -72,6 +105,9 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         shapes=shapes,
         names=names,
         readers=readers,
+        aligned=aligned,
         irrevocable=irrevocable,
+        unnamed=unnamed,
+        caches=caches,
         labels=labels,
     )

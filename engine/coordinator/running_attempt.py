@@ -21,7 +21,9 @@ from ...checkpoint.coordinator import CheckpointCoordinator
 from ...core.errors import StromError
 from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
 from ..messages import (
+    AlignWatermarks,
     CheckpointAcknowledged,
+    CheckpointCompleted,
     CheckpointDeclined,
     SplitsRequested,
     TaskCancelled,
@@ -30,21 +32,25 @@ from ..messages import (
     TaskFinished,
     TaskReport,
     TaskRunning,
+    WatermarkReported,
 )
-from .actions import Action, Actions
+from .actions import Action, Actions, Send
 from .checkpointing import CheckpointTranslator
 from .failures import Failure
 from .job_state import Progress
 from .plan import JobPlan
 from .split_requests import Answer, SplitRequests
+from .watermark_alignment import WatermarkAlignment
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the host is to do after an event, and why the attempt cannot go on, if it cannot."""
+    """What the host is to do after an event, and why the attempt cannot go on, if it cannot.
+    `go_back`: why there must be another one, though nothing failed."""
 
     actions: Actions = ()
     failure: Failure | None = None
+    go_back: str | None = None
 
 
 NOTHING = Outcome()
@@ -59,11 +65,15 @@ class RunningAttempt:
         plan: JobPlan,
         checkpoints: CheckpointCoordinator,
         translator: CheckpointTranslator,
+        halted_at: CheckpointId | None = None,
     ) -> None:
-        """`checkpoints` and `translator` live as long as the job."""
+        """`checkpoints` and `translator` live as long as the job. `halted_at`: the terminal
+        checkpoint at which the job was stopped; the attempt only commits it."""
+        self._halted_at = halted_at
         self._attempt = attempt
         self._plan = plan
         self._requests = SplitRequests(attempt, plan.readers)
+        self._alignment = WatermarkAlignment(plan.aligned)
         self._checkpoints = checkpoints
         self._translator = translator
         self.progress = Progress(frozenset(plan.tasks))
@@ -82,6 +92,10 @@ class RunningAttempt:
                     return _do(self._requests.request(operator, task))
                 except StromError as error:
                     return self._broken(str(error))
+            case WatermarkReported(task=task, operator=operator, watermark=watermark):
+                told = self._alignment.on_report(operator, task, watermark)
+                if told is not None:
+                    return _do([Send(task, AlignWatermarks(operator, *told))])
             case CheckpointAcknowledged(task=task, checkpoint_id=n, snapshot=snapshot):
                 return self.carry_out(self._checkpoints.on_acknowledge(task, n, snapshot, now_ms))
             case CheckpointDeclined(task=task, checkpoint_id=n, reason=reason):
@@ -107,7 +121,7 @@ class RunningAttempt:
         if not self.progress.all_running:
             return _do(asked)
         outcome = self.carry_out(self._checkpoints.on_tick(now_ms))
-        return Outcome((*outcome.actions, *asked), outcome.failure)
+        return Outcome((*outcome.actions, *asked), outcome.failure, outcome.go_back)
 
     def next_tick_ms(self) -> int | None:
         """When splits should be asked for again."""
@@ -119,7 +133,9 @@ class RunningAttempt:
         result = self._translator.translate(actions, running)
         self.progress.committed |= result.committed
         failure = None if result.failure is None else Failure(result.failure)
-        return Outcome(tuple(result.actions), failure)
+        if result.halted:
+            self.progress.drained |= self.progress.tasks
+        return Outcome(tuple(result.actions), failure, result.go_back)
 
     def validate(self) -> None:
         """Assert the invariants of the fields. For use between events."""
@@ -148,9 +164,15 @@ class RunningAttempt:
         return NOTHING
 
     def _begin(self, now_ms: int) -> Outcome:
-        """All tasks run: data flows, and requests for splits made so far are asked."""
-        self._checkpoints.start(now_ms)
-        return _do(self._requests.start())
+        """All tasks run: data flows, and requests for splits made so far are asked. Unless the job
+        was stopped: then they commit, and end."""
+        if self._halted_at is not None:
+            self.progress.drained |= self.progress.tasks
+            self.progress.committed = True
+            done = CheckpointCompleted(self._halted_at, terminal=True)
+            return _do(Send(task, done) for task in self._plan.tasks)
+        outcome = self.carry_out(self._checkpoints.start(now_ms))
+        return Outcome((*outcome.actions, *self._requests.start()), outcome.failure)
 
     def _broken(self, cause: str) -> Outcome:
         return Outcome(failure=Failure(cause))

@@ -25,11 +25,13 @@ MOST_NAMED = 3
 class Start:
     """What an attempt begins with. `manifest`: None for a start from the beginning. `revoke`: the
     sinks have published checkpoints after it and must take them back first. `enumerators`: the
-    pickled states of those that do not begin anew."""
+    pickled states of those that do not begin anew. `halted`: the job itself was stopped there, and
+    is only to commit it."""
 
     manifest: Manifest | None
     revoke: bool
     enumerators: Mapping[OperatorId, bytes]
+    halted: bool = False
 
 
 class StartingPoint:
@@ -85,7 +87,8 @@ class StartingPoint:
         )
         stored = {} if manifest is None else manifest.enumerators
         mine = {o: state for o, state in stored.items() if o in self._plan.names}
-        return Start(manifest, revoke, mine)
+        halted = manifest is not None and manifest.stopped and manifest.job_id == self._plan.job_id
+        return Start(manifest, revoke, mine, halted)
 
     def _check(self, latest: Latest, newest_complete: CheckpointId) -> bool:
         """Whether a start from `latest` makes the sinks take back what they published after it.

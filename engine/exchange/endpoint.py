@@ -84,7 +84,7 @@ class InputGate(Protocol):
         It overtakes a change of activity, a latency marker, and the end of the data with its
         watermark: they say nothing of the records before the barrier, and come again after a
         restore. Other watermarks it does not: by them it is decided which records behind are late.
-        Never a terminal one, which is behind the end."""
+        Never a terminal one, which is behind the end, unless its task halts."""
         ...
 
     def block(self, index: int) -> None:

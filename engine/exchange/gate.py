@@ -106,7 +106,7 @@ class Gate:
             if self._blocked[index]:
                 continue
             for place, (item, _, credited) in enumerate(queue):
-                if isinstance(item, CheckpointBarrier) and not item.terminal:
+                if isinstance(item, CheckpointBarrier) and (item.halt or not item.terminal):
                     del queue[place]  # an empty queue that is listed is passed over by `poll`
                     return index, item
                 if credited or not _may_be_overtaken(item):

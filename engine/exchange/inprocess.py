@@ -8,7 +8,7 @@ With `through_codec` every element is encoded to frames and read back, as on a c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,10 +38,12 @@ class InProcessAddress:
 
 @dataclass
 class InProcessNetwork:
-    """Endpoints that can reach one another. `clock` drives buffer timeouts."""
+    """Endpoints that can reach one another. `clock` drives buffer timeouts. `wake`, from any
+    thread: the one that drives them all has something to do."""
 
     clock: Clock
     through_codec: bool = False
+    wake: Callable[[], None] = lambda: None
     _endpoints: dict[InProcessAddress, InProcessEndpoint] = field(default_factory=dict)
     _made: int = 0
 
@@ -256,7 +258,8 @@ class InProcessEndpoint:
         return all(link.senders.empty for link in self._links.values())
 
     def wake(self) -> None:
-        """Nothing to do: `pump` never waits."""
+        """`pump` never waits, but who calls it may."""
+        self._network.wake()
 
     def statistics(self) -> ExchangeStatistics:
         writes = [sender.largest_write for sender in self._outputs.values()]

@@ -77,7 +77,8 @@ class ChannelSender:
         self._object_bytes = FIRST_OBJECT_BYTES
         self._limit = config.buffer_bytes
         self._minimum = min(config.min_buffer_bytes, config.buffer_bytes)
-        self._timeout = config.buffer_timeout.total_seconds()
+        own = channel.buffer_timeout
+        self._timeout = (config.buffer_timeout if own is None else own).total_seconds()
         self._link = link
         self._meter = meter
 

@@ -113,7 +113,8 @@ def pad(payload: bytes) -> bytes:
 _TAG = struct.Struct("<B")
 _WATERMARK = struct.Struct("<Bq")
 _STATUS = struct.Struct("<B?")
-_BARRIER = struct.Struct("<Bqq?")
+_BARRIER = struct.Struct("<Bqq?q?I")
+"""And the bytes of a savepoint's location, as many as its last field says; 0: a checkpoint."""
 
 
 def control_frame(channel: int, element: Control) -> bytes:
@@ -126,8 +127,10 @@ def _encode_control(element: Control) -> bytes:
             return _WATERMARK.pack(1, timestamp)
         case StreamStatus(active):
             return _STATUS.pack(2, active)
-        case CheckpointBarrier(checkpoint_id, timestamp_ms, terminal):
-            return _BARRIER.pack(3, checkpoint_id, timestamp_ms, terminal)
+        case CheckpointBarrier(checkpoint_id, timestamp_ms, terminal, base, savepoint, halt):
+            place = (savepoint or "").encode()
+            fields = (checkpoint_id, timestamp_ms, terminal, base, halt, len(place))
+            return _BARRIER.pack(3, *fields) + place
         case EndOfData():
             return _TAG.pack(4)
 
@@ -142,14 +145,20 @@ def decode_control(payload: Any) -> Control:
             case 2:
                 return StreamStatus(_STATUS.unpack_from(data)[1])
             case 3:
-                _, number, triggered, terminal = _BARRIER.unpack_from(data)
-                return CheckpointBarrier(CheckpointId(number), triggered, terminal)
+                return _barrier(data)
             case 4:
                 return EndOfData()
             case other:
                 raise TransportError(f"unknown control element {other}")
     except (IndexError, struct.error) as error:
         raise TransportError(f"control element cannot be read: {error}") from error
+
+
+def _barrier(data: bytes) -> CheckpointBarrier:
+    _, number, triggered, terminal, base, halt, size = _BARRIER.unpack_from(data)
+    place = data[_BARRIER.size : _BARRIER.size + size].decode() or None
+    newest = CheckpointId(base)
+    return CheckpointBarrier(CheckpointId(number), triggered, terminal, newest, place, halt)
 
 
 _PAIR = struct.Struct("<II")

@@ -81,6 +81,7 @@ def _split_edges(
     vertex_ids = {head: VertexId(members[0].operator_id) for head, members in chains.items()}
     inner: dict[int, list[InnerEdge]] = defaultdict(list)
     outer: dict[int, list[int]] = defaultdict(list)
+    timeouts = {node.id: node.buffer_timeout for node in graph.nodes}
     edges: list[JobEdge] = []
     for edge in graph.edges:
         source_head, target_head = heads[edge.source], heads[edge.target]
@@ -96,6 +97,7 @@ def _split_edges(
                 edge.partitioner,
                 edge.tag,
                 edge.port,
+                timeouts[edge.source],
             )
         )
     return inner, outer, edges
@@ -117,6 +119,10 @@ def _vertex(
             is_sink=node.is_sink,
             description=node.description,
             implementation=node.implementation,
+            uid=node.uid,
+            named=node.uid is not None,
+            migrations=node.migrations,
+            state_backend=node.state_backend,
         )
         for node in members
     )

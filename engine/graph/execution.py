@@ -34,6 +34,7 @@ def build_execution_graph(job: JobGraph) -> ExecutionGraph:
                 source_index=sent[i],
                 target_index=len(inputs[target]),
                 port=edge.port,
+                buffer_timeout=edge.buffer_timeout,
             )
             sent[i] += 1
             channels.append(channel)

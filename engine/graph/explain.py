@@ -10,7 +10,7 @@ All three levels share one shape:
 Operators (nodes of the stream level, "operators" of the job level) have "implementation", None
 where nothing was planned:
 
-    {"kind": "kernel" | "batches" | "rows" | "kernel or rows", "name": str,
+    {"kind": "kernel" | "batches" | "rows" | "kernel or rows" | "kernel or batches", "name": str,
      "why_not": str | None, "remarks": [str]}
 """
 
@@ -84,6 +84,7 @@ def _stream_node(node: StreamNode, inputs: list[Description]) -> Description:
         "slot_sharing_group": node.slot_sharing_group,
         "chaining": node.chaining,
         "inputs": inputs,
+        "state_backend": node.state_backend,
     }
 
 
@@ -118,6 +119,7 @@ def _operator(operator: ChainedOperator) -> Description:
         "description": operator.description,
         "implementation": _implementation(operator.implementation),
         "feeds": [e.target for e in operator.inner],
+        "state_backend": operator.state_backend,
     }
 
 
@@ -191,6 +193,8 @@ def to_text(description: Mapping[str, Any]) -> str:
             details.append([node["description"]])
         if node.get("implementation"):
             details.append(_made(node["implementation"]))
+        if node.get("state_backend"):
+            details.append([_kept(node)])
         for i, (detail, *below) in enumerate(details):
             last = i == len(details) - 1
             lines.append(f"   {'└─' if last else '├─'} {detail}")
@@ -202,8 +206,8 @@ def _operator_lines(operators: list[Description]) -> list[list[str]]:
     """A line for each operator and those below it. Nothing for a chain of one operator of which
     there is nothing to say but the node's name."""
     if len(operators) == 1 and not operators[0]["description"]:
-        made = operators[0]["implementation"]
-        return [_made(made)] if made else []
+        made, kept = operators[0]["implementation"], _kept(operators[0])
+        return ([_made(made)] if made else []) + ([[kept]] if kept else [])
     return [_operator_text(operator) for operator in operators]
 
 
@@ -211,10 +215,17 @@ def _operator_text(operator: Description) -> list[str]:
     text = f"runs {operator['name']}"
     if operator["description"]:
         text += f": {operator['description']}"
+    kept = [_kept(operator)] if operator["state_backend"] else []
     if not operator["implementation"]:
-        return [text]
+        return [text, *kept]
     made, *below = _made(operator["implementation"])
-    return [f"{text}  [{made}]", *below]
+    return [f"{text}  [{made}]", *below, *kept]
+
+
+def _kept(operator: Mapping[str, Any]) -> str:
+    """Where the operator keeps its state, if that is not where the job does."""
+    backend = operator["state_backend"]
+    return f"keyed state: {backend}" if backend else ""
 
 
 def _made(made: Mapping[str, Any]) -> list[str]:

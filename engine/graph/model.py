@@ -9,8 +9,9 @@ All are immutable after construction and pickle (user functions by cloudpickle).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Literal
 
 from ...core.config import JobConfig
@@ -100,6 +101,12 @@ class StreamNode:
     is_sink: bool = False
     description: str = ""
     implementation: Implementation | None = None
+    buffer_timeout: timedelta | None = None
+    """Of what it sends to other tasks; None: the job's."""
+    migrations: Mapping[str | None, Any] = field(default_factory=dict, hash=False)
+    """Of its states; opaque to the graph, too."""
+    state_backend: str | None = None
+    """Of its keyed state; None: the job's."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,12 @@ class ChainedOperator:
     is_sink: bool = False
     description: str = ""
     implementation: Implementation | None = None
+    uid: str | None = None
+    """That the program gave it, or its uid hash."""
+    named: bool = True
+    """Whether a program gave it its id (a uid), which then outlives changes around it."""
+    migrations: Mapping[str | None, Any] = field(default_factory=dict, hash=False)
+    state_backend: str | None = None
 
 
 @dataclass(frozen=True)
@@ -147,6 +160,8 @@ class JobEdge:
     partitioner: Partitioner
     tag: str | None = None
     port: int = 0
+    buffer_timeout: timedelta | None = None
+    """How long records may wait for their buffer to fill; None: as the job says."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +211,7 @@ class Channel:
     source_index: int
     target_index: int
     port: int = 0
+    buffer_timeout: timedelta | None = None
 
 
 @dataclass(frozen=True)

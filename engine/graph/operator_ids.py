@@ -1,5 +1,6 @@
 """Stable operator ids: what ties an operator's state in a checkpoint to the operator in a program.
 
+A uid hash is the id of its operator, as it stands.
 An operator with a uid is identified by the uid alone: it may move, change its inputs, its name or
 its parallelism. Without a uid the id is derived from the structure: the kind of the spec, what it
 reads (the ids of its inputs, side-output tags, ports), and, among operators alike in all of that,
@@ -41,7 +42,9 @@ def assign_operator_ids(transformations: Iterable[Transformation]) -> dict[int, 
     alike: Counter[str] = Counter()
     owners: dict[OperatorId, Transformation] = {}
     for node in transformations:
-        if node.uid is not None:
+        if node.uid_hash is not None:
+            operator_id = OperatorId(node.uid_hash)
+        elif node.uid is not None:
             operator_id = uid_operator_id(node.uid)
         else:
             signature = _signature(node, ids)

@@ -51,7 +51,8 @@ def unreadable(error: BaseException) -> SerializationError:
         )
     refusal = SerializationError(
         f"module '{module}' is not to be had in the processes that are to run it: ship it with "
-        "`ray job submit --working-dir FOLDER`, with ray.init(runtime_env={'working_dir': ...}) or "
+        "env.add_python_file(...), with `ray job submit --working-dir FOLDER`, with "
+        "ray.init(runtime_env={'working_dir': ...}) or "
         "{'py_modules': [...]} before the job is submitted, or install it on every node"
     )
     refusal.module = module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ...core.config import JobConfig
 from ...core.errors import GraphError
@@ -33,7 +34,17 @@ def build_stream_graph(
         for t in found
         for i in t.inputs
     )
-    return StreamGraph(name, nodes, edges, config)
+    return StreamGraph(name, nodes, edges, _with_slot_resources(config, found))
+
+
+def check_uids(graph: StreamGraph) -> None:
+    """GraphError naming the operators without a uid, for programs that want one for each."""
+    without = [node.name for node in graph.nodes if node.uid is None]
+    if without:
+        raise GraphError(
+            f"job '{graph.name}': automatic uids are disabled, but {', '.join(map(repr, without))} "
+            "have none: give each operator, source and sink a uid(...)"
+        )
 
 
 def _collect(transformations: Iterable[Transformation]) -> list[Transformation]:
@@ -86,6 +97,26 @@ def _slot_sharing_groups(nodes: list[Transformation]) -> dict[int, str]:
     return groups
 
 
+def _with_slot_resources(config: JobConfig, nodes: list[Transformation]) -> JobConfig:
+    """What operators say of the slots of their groups, too."""
+    said: dict[str, Transformation] = {}
+    for node in nodes:
+        group = node.slot_sharing_group
+        if group is None or node.slot_resources is None:
+            continue
+        other = said.setdefault(group, node)
+        if other.slot_resources != node.slot_resources:
+            raise GraphError(
+                f"operators '{other.name}' and '{node.name}' are both in the slot sharing group "
+                f"'{group}', but with {other.slot_resources} and {node.slot_resources}: a group "
+                "has slots of one kind"
+            )
+    if not said:
+        return config
+    resources = {g: node.slot_resources for g, node in said.items() if node.slot_resources}
+    return replace(config, slot_resources={**config.slot_resources, **resources})
+
+
 def _node(
     node: Transformation, index: int, operator_id: OperatorId, group: str, config: JobConfig
 ) -> StreamNode:
@@ -104,12 +135,15 @@ def _node(
         spec=node.spec,
         parallelism=node.parallelism,
         max_parallelism=maximum,
-        uid=node.uid,
+        uid=node.uid or node.uid_hash,
         chaining=node.chaining,
         slot_sharing_group=group,
         is_source=node.is_source,
         is_sink=node.is_sink,
         description=node.description,
+        buffer_timeout=node.buffer_timeout,
+        migrations=dict(node.migrations),
+        state_backend=node.state_backend,
     )
 
 

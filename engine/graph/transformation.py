@@ -6,9 +6,11 @@ folded into the `Input`s of the operator that reads the stream, where they will 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
+from ...core.config import SlotResources
 from .model import ChainingStrategy, Partitioner
 
 
@@ -34,6 +36,9 @@ class Transformation:
     id: creation order within one environment, so every input's id is smaller than its reader's.
     max_parallelism, slot_sharing_group: None means the job's default and, for the group, the group
     all inputs have in common.
+    uid_hash: the operator's id as it is, whatever its uid.
+    slot_resources: of the slots of its group; buffer_timeout: of what it sends; state_backend: of
+    its keyed state; None: the job's.
     fixed_parallelism: the operator only works with the parallelism it has.
     """
 
@@ -44,12 +49,18 @@ class Transformation:
     parallelism: int
     max_parallelism: int | None = None
     uid: str | None = None
+    uid_hash: str | None = None
     chaining: ChainingStrategy = "always"
     slot_sharing_group: str | None = None
+    slot_resources: SlotResources | None = None
+    buffer_timeout: timedelta | None = None
     description: str = ""
     is_source: bool = False
     is_sink: bool = False
     fixed_parallelism: bool = False
+    migrations: dict[str | None, Any] = field(default_factory=dict)
+    """What has become of its states (`state.column_migration.Migrations`)."""
+    state_backend: str | None = None
 
     def __repr__(self) -> str:
         return f"Transformation({self.id}, {self.name!r}, x{self.parallelism})"

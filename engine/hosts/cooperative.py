@@ -82,13 +82,20 @@ class CooperativeCluster:
     the whole attempt is stopped or the task crashes.
     """
 
-    def __init__(self, config: ExchangeConfig, clock: Clock, make_background: MakeBackground):
+    def __init__(
+        self,
+        config: ExchangeConfig,
+        clock: Clock,
+        make_background: MakeBackground,
+        wake: Callable[[], None] = lambda: None,
+    ):
+        """`wake`, from any thread: a task has got something to do."""
         self.tasks: dict[TaskId, RunningTask] = {}
         self.reports: deque[TaskReport] = deque()
         self._config = config
         self._clock = clock
         self._make_background = make_background
-        self._network = InProcessNetwork(clock)
+        self._network = InProcessNetwork(clock, wake=wake)
         self._stopping: Attempt | None = None
         self._functions = FreshFunctions()
 

@@ -16,27 +16,32 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from ...api.jobs.accumulator_results import AccumulatorResults, Part
 from ...api.jobs.host import JobExecutionResult
 from ...checkpoint.coordinator_types import CheckpointStatistics
-from ...checkpoint.manifest import Manifest
+from ...checkpoint.folder_storage import folder_at, savepoint_location
+from ...checkpoint.savepoints import Savepoint, Stop
 from ...checkpoint.storage import CheckpointStorage, open_storage
 from ...core.clock import Clock
-from ...core.errors import JobCancelledError, JobFailedError
+from ...core.errors import ConfigurationError, JobCancelledError, JobFailedError
 from ...core.failure_text import described
 from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ..coordinator.actions import (
     Action,
     Actions,
+    AnswerSavepoint,
     AskForSplits,
     CancelAll,
     CloseSources,
     DeployAll,
     DiscardCheckpoint,
+    ForgetCheckpoints,
     JobEnded,
     LoadLatest,
     PrepareSources,
     Publish,
+    RemoveSavepoint,
     Send,
     SnapshotSources,
     StoreCheckpoint,
@@ -44,12 +49,14 @@ from ..coordinator.actions import (
     Warn,
 )
 from ..coordinator.job_master import JobMaster
+from ..exchange.pickling import opened
 from ..graph.execution import build_execution_graph
 from ..graph.model import JobGraph
 from ..messages import Mail, TaskReport
 from ..task.deployment import TaskDeployment, deployment_of
 from .errands import Errands, MakeBackground
-from .job_metrics import summarise
+from .job_metrics import accumulators_of, summarise
+from .metric_samples import Sample, samples_of
 
 log = logging.getLogger("strom")
 
@@ -59,6 +66,15 @@ deleted, enumerators being closed) before it is over."""
 
 FINISH_S: Final = 60.0
 """The same for a job that finished: nobody wanted it to end sooner."""
+
+
+NO_DIRECTORY: Final = (
+    "no savepoint was taken: nobody says where to; give savepoint_directory, or the job a default "
+    "with env.set_default_savepoint_directory(...) or execution.checkpointing.savepoint-dir"
+)
+
+SavepointAnswer = Callable[[str | None, str | None], None]
+"""Called once, with the path of the savepoint or the reason why there is none."""
 
 
 class Cluster(Protocol):
@@ -89,6 +105,12 @@ class JobOutcome:
     checkpoints: int
     restarts: int
     metrics: dict[str, Any]
+    accumulators: Sequence[Part] = ()
+
+
+def accumulator_results(parts: Sequence[Part]) -> AccumulatorResults:
+    """What tasks sent, for the program that asks."""
+    return AccumulatorResults(parts, lambda sealed: opened(sealed, "accumulators"))
 
 
 def new_job_id() -> str:
@@ -106,6 +128,7 @@ def result_of(outcome: JobOutcome) -> JobExecutionResult:
                 outcome.checkpoints,
                 outcome.restarts,
                 outcome.metrics,
+                accumulator_results(outcome.accumulators),
             )
         case JobStatus.CANCELED:
             raise JobCancelledError(f"job '{outcome.name}' ({outcome.job_id}) was cancelled")
@@ -157,6 +180,9 @@ class JobDriver:
         self._runtime_ms = 0.0
         self._restarts = 0
         """Those that have been logged."""
+        self._asked: dict[int, SavepointAnswer] = {}
+        """Requests for savepoints that are not answered."""
+        self._requests = 0
         self.cancelling = False
         self.ended = False
 
@@ -181,6 +207,26 @@ class JobDriver:
             self._over_at = min(self._over_at, self._in(WIND_UP_S))
         self._run(self._master.on_cancel)
 
+    def savepoint(self, directory: str | None, stop: Stop | None, answer: SavepointAnswer) -> None:
+        """Take one in a new folder below `directory`, None: the job's default. `answer` is called
+        on this thread."""
+        directory = directory or self.graph.job.config.savepoint_directory
+        if directory is None:
+            answer(None, NO_DIRECTORY)
+            return
+        try:
+            location = savepoint_location(directory, self.job_id)
+            folder_at(location, "savepoint_directory")
+        except ConfigurationError as error:
+            answer(None, f"no savepoint was taken: {error}")
+            return
+        self._requests += 1
+        self._asked[self._requests] = answer
+        if self.ended or self._over_at is not None:
+            self._answer_all()
+        else:
+            self._run(self._master.on_savepoint, Savepoint(self._requests, location, stop))
+
     def take_answer(self) -> bool:
         """Hear the oldest of what the workers got done; whether there was anything."""
         answer = self.errands.take()
@@ -195,7 +241,13 @@ class JobDriver:
         if self._over_at is not None:
             if self.ended or now < self._over_at:
                 return False
-            log.warning("job %s is over, but its storage or a source still works", self.job_id)
+            retention = self.graph.job.config.checkpoint.retention
+            stay = "; checkpoints that it was to remove may stay"
+            log.warning(
+                "job %s is over, but its storage or a source still works%s",
+                self.job_id,
+                stay if retention.removes(self.state) else "",
+            )
             self.ended = True
             return True
         if self._tick_at is None or now < self._tick_at:
@@ -213,6 +265,12 @@ class JobDriver:
     def close(self) -> None:
         """Let go of the workers; what they still do is dropped. The last call."""
         self.errands.close()
+        self._answer_all()
+
+    def _answer_all(self) -> None:
+        asked, self._asked = self._asked, {}
+        for answer in asked.values():
+            answer(None, f"no savepoint was taken: the job is {self.state.value}")
 
     # --- for anybody, from any thread ------------------------------------------------------
 
@@ -235,6 +293,14 @@ class JobDriver:
         """The figures of `JobClient.metrics()`."""
         return summarise(self._picture, self.graph.job, self._runtime_now_ms())
 
+    def samples(self) -> list[Sample]:
+        """The same, subtask by subtask, for a reporter."""
+        return samples_of(self._picture, self.graph.job, self._runtime_now_ms())
+
+    def accumulators(self) -> list[Part]:
+        """What the tasks of the current attempt said of their accumulators, still sealed."""
+        return accumulators_of(self._picture)
+
     def outcome(self) -> JobOutcome:
         """Only when `ended`."""
         state = self._picture
@@ -247,6 +313,7 @@ class JobDriver:
             checkpoints=state.checkpoints.completed,
             restarts=state.restarts,
             metrics=self.metrics(),
+            accumulators=self.accumulators(),
         )
 
     def _runtime_now_ms(self) -> float:
@@ -283,12 +350,16 @@ class JobDriver:
                 self._tick_at = time_ms
             case Publish(operator, key, value):
                 self._publish(operator, key, value)
-            case StoreCheckpoint() | DiscardCheckpoint() | LoadLatest():
+            case AnswerSavepoint(request, path, error):
+                self._asked.pop(request)(path, error)
+            case StoreCheckpoint() | DiscardCheckpoint() | ForgetCheckpoints() | LoadLatest():
+                self.errands.in_storage(action)
+            case RemoveSavepoint():
                 self.errands.in_storage(action)
             case PrepareSources() | AskForSplits() | SnapshotSources() | CloseSources():
                 self.errands.in_sources(action)
-            case DeployAll(attempt, manifest, revoke):
-                return self._deploy(attempt, manifest, revoke)
+            case DeployAll():
+                return self._deploy(action)
             case CancelAll(attempt):
                 self._cluster.cancel_all(attempt)
             case Warn(message):
@@ -297,8 +368,8 @@ class JobDriver:
                 self._end(status, error)
         return ()
 
-    def _deploy(self, attempt: Attempt, manifest: Manifest | None, revoke: bool) -> Actions:
-        self._attempt = attempt
+    def _deploy(self, action: DeployAll) -> Actions:
+        self._attempt = attempt = action.attempt
         deployments = [
             deployment_of(
                 task,
@@ -306,9 +377,10 @@ class JobDriver:
                 attempt,
                 self.job_id,
                 self._storage,
-                manifest,
+                action.restore,
                 self.errands.restored,
-                revoke,
+                action.revoke,
+                action.halted,
             )
             for task in self.graph.tasks
         ]

@@ -11,12 +11,21 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+from ...checkpoint.folder_storage import folder_at
 from ...checkpoint.manifest import Manifest
+from ...checkpoint.shared_files import SharedFiles
 from ...checkpoint.storage import CheckpointStorage, Latest
-from ...core.errors import CheckpointFormatError, ConfigurationError, StromError
+from ...checkpoint.transfers import INLINE, process_pool
+from ...core.errors import (
+    CheckpointError,
+    CheckpointFormatError,
+    ConfigurationError,
+    StromError,
+)
 from ...core.failure_text import described
 from ...core.ids import Attempt, CheckpointId
 from ..coordinator.actions import (
@@ -24,8 +33,10 @@ from ..coordinator.actions import (
     AskForSplits,
     CloseSources,
     DiscardCheckpoint,
+    ForgetCheckpoints,
     LoadLatest,
     PrepareSources,
+    RemoveSavepoint,
     SnapshotSources,
     StoreCheckpoint,
 )
@@ -33,9 +44,13 @@ from ..coordinator.job_master import JobMaster
 from ..graph.model import JobGraph
 from ..task.background import Background
 from .enumerators import Enumerators
-from .restore import is_hopeless, load_latest
+from .restore import is_hopeless, load_latest, shared_files
 
 log = logging.getLogger("strom")
+
+SWEEPS: Final = 3
+"""So often what is left of a checkpoint that never completed is looked for again, with the next
+ones that are deleted: the listing of an object store may be late."""
 
 MakeBackground = Callable[[str], Background]
 """A worker of this name. Something must wake the driver's loop after each piece of work."""
@@ -43,7 +58,9 @@ MakeBackground = Callable[[str], Background]
 Event = Callable[[int], Actions]
 """Something that the job master is to be told, with the time (ms)."""
 
-StorageAction = LoadLatest | StoreCheckpoint | DiscardCheckpoint
+StorageAction = (
+    LoadLatest | StoreCheckpoint | DiscardCheckpoint | RemoveSavepoint | ForgetCheckpoints
+)
 SourceAction = PrepareSources | AskForSplits | SnapshotSources | CloseSources
 
 
@@ -63,14 +80,24 @@ class Errands:
         self._job_id = job_id
         self._storage = storage
         self._restore_from = job.config.restore_from
+        self._claims = job.config.claim_restored
+        self._claimed: tuple[CheckpointStorage, CheckpointId] | None = None
+        """What the job started from and is to delete when it is not needed any more. Touched by the
+        storage's worker only."""
         self._enumerators = Enumerators(job, job_id)
         """Touched by their worker only."""
         self._storage_worker = make_background(f"{job.name}-storage")
+        self._transfers = process_pool() if self._storage_worker.threads else INLINE
         self._source_worker = make_background(f"{job.name}-sources")
         self._answers: deque[Event] = deque()
         """Filled by the workers, in the order in which each got done."""
         self._owed = 0
         """Begun, and not taken yet."""
+        self._shared = SharedFiles()
+        """Touched by the storage's worker only."""
+        self._swept: dict[CheckpointId, int] = {}
+        """Checkpoints that never completed and were deleted, and how many more times they will be.
+        Touched by the storage's worker only."""
         self.restored = storage
         """Where the files of the manifest loaded last are."""
         self.published = 0
@@ -100,29 +127,95 @@ class Errands:
     def in_storage(self, action: StorageAction) -> None:
         """Begin this behind what was begun before."""
         match action:
-            case StoreCheckpoint(manifest):
+            case StoreCheckpoint(manifest, savepoint):
                 stored = partial(self._stored, manifest.checkpoint_id)
-                self._begin(self._storage_worker, partial(self._publish, manifest), stored)
+                publish = partial(self._publish, manifest, savepoint)
+                self._begin(self._storage_worker, publish, stored)
             case DiscardCheckpoint(n):
-                delete = partial(self._storage.delete, n)
-                self._begin(self._storage_worker, delete, partial(self._discarded, n))
+                delete = partial(self._delete, n)
+                discarded = partial(self._discarded, f"checkpoint {n}")
+                self._begin(self._storage_worker, delete, discarded)
+            case RemoveSavepoint(location):
+                discarded = partial(self._discarded, f"what was written of savepoint {location}")
+                remove = partial(_remove_savepoint, location)
+                self._begin(self._storage_worker, remove, discarded)
+            case ForgetCheckpoints():
+                self._begin(self._storage_worker, self._storage.forget, self._forgotten)
             case LoadLatest(after):
-                load = partial(load_latest, self._storage, self._restore_from, after)
+                load = partial(self._load, after)
                 self._begin(self._storage_worker, load, self._loaded)
 
-    def _publish(self, manifest: Manifest) -> None:
-        self._storage.publish(manifest)
+    def _publish(self, manifest: Manifest, savepoint: str | None) -> None:
+        if savepoint is not None:
+            folder_at(savepoint).publish(manifest)
+            self.published += 1
+            return
+        n = manifest.checkpoint_id
+        self._shared.completed(n, manifest.shared)
+        try:
+            self._storage.publish(manifest)
+        except BaseException:
+            self._shared.discarded(n)
+            raise
         self.published += 1
+
+    def _delete(self, n: CheckpointId) -> None:
+        """The job's own, or the one that it started from and has claimed. With it once more what
+        was left of those that never completed, if a listing was late."""
+        complete = self._shared.knows(n)
+        self._swept.pop(n, None)
+        self._delete_files(n)
+        for m, times in sorted(self._swept.items()):
+            self._swept[m] = times - 1
+            if times <= 1:
+                del self._swept[m]
+            self._delete_files(m)
+        if not complete and self._storage.shares:
+            self._swept[n] = SWEEPS
+        if self._claimed is not None and self._claimed[1] == n:
+            claimed, self._claimed = self._claimed, None
+            claimed[0].delete(n)
+            claimed[0].forget()
+
+    def _delete_files(self, n: CheckpointId) -> None:
+        self._storage.delete(n)
+        present = () if self._shared.knows(n) else self._storage.list_shared()
+        self._remove(self._shared.discarded(n, present))
+
+    def _remove(self, names: list[str]) -> None:
+        """What cannot be removed now is removed with the next checkpoint that goes."""
+        try:
+            self._storage.delete_shared(names)
+        except CheckpointError as error:
+            log.warning("job %s: files that no checkpoint needs stay: %s", self._job_id, error)
+        else:
+            self._shared.removed(names)
 
     def _stored(self, n: CheckpointId, _: None, error: BaseException | None) -> Event:
         if error is not None:
             return lambda now: self._master.on_store_failed(n, _text(error), now)
         return lambda now: self._master.on_stored(n, now)
 
-    def _discarded(self, n: CheckpointId, _: None, error: BaseException | None) -> Event:
+    def _discarded(self, what: str, _: None, error: BaseException | None) -> Event:
         if error is not None:
-            log.warning("job %s: checkpoint %s stays: %s", self._job_id, n, error)
+            log.warning("job %s: %s stays: %s", self._job_id, what, error)
         return _nothing
+
+    def _forgotten(self, _: None, error: BaseException | None) -> Event:
+        if error is not None:
+            log.warning("job %s: the folder of its checkpoints stays: %s", self._job_id, error)
+        return _nothing
+
+    def _load(self, after: int) -> tuple[Latest, CheckpointStorage]:
+        latest, storage = load_latest(self._storage, self._restore_from, after, self._transfers)
+        if self._claims and storage is not self._storage and latest.manifest is not None:
+            self._claimed = storage, latest.manifest.checkpoint_id
+        if self._claimed is not None:
+            ids = tuple(sorted({*latest.ids, self._claimed[1]}))
+            latest = replace(latest, ids=ids)
+        if self._storage.shares:
+            self._remove(self._shared.found(*shared_files(self._storage)))
+        return latest, storage
 
     def _loaded(
         self, found: tuple[Latest, CheckpointStorage], error: BaseException | None
@@ -197,6 +290,10 @@ class Errands:
 def _nothing(now_ms: int) -> Actions:
     """The event of what the job master does not want to hear of."""
     return ()
+
+
+def _remove_savepoint(location: str) -> None:
+    folder_at(location).delete(CheckpointId(0))
 
 
 def _text(error: BaseException) -> str:

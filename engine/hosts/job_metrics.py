@@ -2,10 +2,13 @@
 
     state, attempt, restarts, runtime_ms, last_failure
     checkpoints   completed, failed, last_id, last_duration_ms, last_size, restored_from
-    operators     list of: id, name, parallelism, records_in, records_out, watermark, counters
+    operators     list of: id, name, parallelism, records_in, records_out, watermark, counters;
+                  of the functions' metrics by name: gauges (by subtask), meters (count, rate) and
+                  distributions (count, sum, min, max, mean, p50, p75, p95, p99)
     exchange      in_flight_bytes, peak_in_flight_bytes, bound_bytes, bytes_sent
     tasks         list of: vertex, name, subtask, state, pid, peak_rss_bytes, cpu_s,
                   opened_cpu_s (of the process when the task was open)
+    metrics       the same figures under Flink's names, see `flink_names`
 
 Counts are sums over the subtasks of the current attempt; an operator's watermark is the minimum
 over its subtasks, None while one of them has none.
@@ -16,12 +19,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ...core.ids import TaskId
+from ...operators.user_metrics import merged_distribution
 from ..coordinator.job_state import JobState
 from ..graph.model import JobGraph
+from .flink_names import flink_names
 
 
 def summarise(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any]:
     """Put the reports of all tasks together."""
+    summary = _summary(state, job, runtime_ms)
+    summary["metrics"] = flink_names(summary, state.metrics, job)
+    return summary
+
+
+def accumulators_of(state: JobState) -> list[tuple[str, str, Any]]:
+    """(name, operator, parcel) of all subtasks' accumulators, for `accumulator_results`."""
+    return [
+        (name, str(operator), sealed)
+        for _, report in sorted(state.metrics.items())
+        for operator, named in report.get("accumulators", {}).items()
+        for name, sealed in named.items()
+    ]
+
+
+def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any]:
     checkpoints = state.checkpoints
     reports = dict(state.metrics)
     names = {vertex.id: vertex.name for vertex in job.vertices}
@@ -38,9 +60,11 @@ def summarise(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, An
             "last_duration_ms": checkpoints.last_duration_ms,
             "last_size": checkpoints.last_size,
             "restored_from": checkpoints.restored_from,
+            "savepoints": checkpoints.savepoints,
+            "savepoints_failed": checkpoints.savepoints_failed,
         },
         "operators": [
-            _operator(reports.values(), operator.operator_id, operator.name, vertex.parallelism)
+            _operator(reports.items(), operator.operator_id, operator.name, vertex.parallelism)
             for vertex in job.vertices
             for operator in vertex.operators
         ],
@@ -59,9 +83,14 @@ def summarise(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, An
 
 
 def _operator(
-    reports: Iterable[dict[str, Any]], operator_id: str, name: str, parallelism: int
+    reports: Iterable[tuple[TaskId, dict[str, Any]]], operator_id: str, name: str, parallelism: int
 ) -> dict[str, Any]:
-    mine = [r["operators"][operator_id] for r in reports if operator_id in r.get("operators", {})]
+    by_subtask = {
+        task.subtask: report["operators"][operator_id]
+        for task, report in reports
+        if operator_id in report.get("operators", {})
+    }
+    mine = list(by_subtask.values())
     marks = [m["watermark"] for m in mine]
     known = len(marks) == parallelism and all(mark is not None for mark in marks)
     counters: dict[str, int] = {}
@@ -76,7 +105,38 @@ def _operator(
         "records_out": sum(m["records_out"] for m in mine),
         "watermark": min(marks) if known else None,
         "counters": counters,
+        "gauges": _gauges(by_subtask),
+        "meters": {name: _meter(meters) for name, meters in _named(mine, "meters").items()},
+        "distributions": {
+            name: merged_distribution(parts)
+            for name, parts in _named(mine, "distributions").items()
+        },
     }
+
+
+def _gauges(by_subtask: dict[Any, dict[str, Any]]) -> dict[str, dict[int, Any]]:
+    """By name and subtask: what gauges say of their subtasks cannot be summed."""
+    gauges: dict[str, dict[int, Any]] = {}
+    for subtask, figures in sorted(by_subtask.items()):
+        for name, value in (figures["gauges"] | figures.get("user_gauges", {})).items():
+            gauges.setdefault(name, {})[int(subtask)] = value
+    return gauges
+
+
+def _meter(meters: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "count": sum(meter["count"] for meter in meters),
+        "rate": sum(meter["rate"] for meter in meters),
+    }
+
+
+def _named(reports: list[dict[str, Any]], kind: str) -> dict[str, list[Any]]:
+    """The subtasks' metrics of a kind, by name."""
+    named: dict[str, list[Any]] = {}
+    for report in reports:
+        for name, figures in report.get(kind, {}).items():
+            named.setdefault(name, []).append(figures)
+    return named
 
 
 def _exchange(reports: Iterable[dict[str, Any]]) -> dict[str, int]:

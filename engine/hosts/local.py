@@ -8,13 +8,21 @@ configured time, interrupts it if it is running Python, and lets go of it otherw
 from __future__ import annotations
 
 import ctypes
+import logging
+import os
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from ...api.jobs.host import JobExecutionResult
+from ...checkpoint.savepoints import Stop
+from ...core.answered import AnsweredDict, CompletableFuture, JobID, Promise
 from ...core.clock import SystemClock
 from ...core.errors import JobCancelledError
 from ...core.ids import OperatorId
@@ -23,9 +31,19 @@ from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..task.background import ThreadBackground
 from .cooperative import CooperativeCluster
-from .driver import JobDriver, new_job_id, result_of
+from .driver import JobDriver, accumulator_results, new_job_id, result_of
+from .job_folder import JobFolder
 from .lean import seldom_collecting
+from .loaded_modules import check_modules
+from .local_cache import LocalCache
+from .placed_files import place
 from .published import PublishedValues
+from .reporters import serve_metrics
+from .savepoint_calls import SavepointCalls, absolute, answer
+from .shipped_code import importable, put_behind_path, put_on_path
+from .thread_folder import go_home, work_in
+
+log = logging.getLogger("strom")
 
 NAP_S = 0.05
 """The longest nap of an idle job. Mail, reports and snapshots end it earlier."""
@@ -35,17 +53,28 @@ class _Interrupted(BaseException):
     """Raised inside a user function that does not return after a cancel."""
 
 
-class LocalJob:
+class LocalJob(SavepointCalls):
     """A running job; also its client."""
 
     ends_with_program = True
 
     def __init__(self, graph: JobGraph) -> None:
         self.job_id = new_job_id()
+        files = graph.config.job_files
+        self._folder = JobFolder(self.job_id) if files.any_placed else None
+        if self._folder is not None:
+            self._folder.enter(lambda folder: place(files, None, folder))
+        self._moved = False
+        """Whether the job's thread has a working directory of its own."""
         self._wake = threading.Event()
         self._over = threading.Event()
         self._cancelled = threading.Event()
         self._abandoned = False
+        self._savepoints = absolute(graph.config.savepoint_directory)
+        self._calls: deque[Callable[[], None]] = deque()
+        """What the job's thread is to do between two rounds."""
+        self._promises: WeakSet[Promise[str]] = WeakSet()
+        """Of savepoints; those that are not kept are broken when the job is over."""
         self._published = PublishedValues()
         self._graph = graph
         clock = SystemClock()
@@ -54,10 +83,25 @@ class LocalJob:
         def background(name: str) -> ThreadBackground:
             return ThreadBackground(name, self._wake.set)
 
-        self._cluster = CooperativeCluster(graph.config.exchange, clock, background)
-        self._driver = JobDriver(
-            graph, self.job_id, clock, self._cluster, self._published.add, background
-        )
+        def of_driver(name: str) -> ThreadBackground:
+            made = background(name)
+            if self._folder is not None:
+                made.start()  # from here, so that relative paths are the program's
+            return made
+
+        self._cluster = CooperativeCluster(graph.config.exchange, clock, background, self._wake.set)
+        try:
+            self._driver = JobDriver(
+                graph, self.job_id, clock, self._cluster, self._published.add, of_driver
+            )
+            try:
+                self._prometheus = serve_metrics(graph.config.metrics, self._driver.samples)
+            except BaseException:
+                self._driver.close()
+                raise
+        except BaseException:
+            self._leave_folder()
+            raise
         self._thread = threading.Thread(target=self._run, name=f"strom-{graph.name}", daemon=True)
         self._thread.start()
 
@@ -65,6 +109,7 @@ class LocalJob:
 
     def _run(self) -> None:
         try:
+            self._enter_folder()
             with seldom_collecting:
                 self._driver.start()
                 while not self._driver.ended and not self._abandoned:
@@ -77,13 +122,44 @@ class LocalJob:
         finally:
             self._driver.close()
             self._cluster.close()
+            if self._prometheus is not None:
+                self._prometheus.close()
+            self._leave_folder()
             self._published.close()
             self._over.set()
+            self._break_promises()
+
+    def _enter_folder(self) -> None:
+        if self._folder is None or not self._graph.config.job_files.archives:
+            return
+        try:
+            work_in(self._folder.work)
+            self._moved = True
+        except OSError as error:
+            log.warning(
+                "job %s: its functions do not find archives by relative paths here (%s): let them "
+                "ask get_distributed_cache().get_file(target_dir)",
+                self.job_id,
+                error,
+            )
+
+    def _leave_folder(self) -> None:
+        if self._folder is None:
+            return
+        try:
+            if self._moved:
+                go_home()
+            self._folder.leave()
+        except OSError as error:
+            log.warning("job %s: its files could not be removed: %s", self.job_id, error)
 
     def _round(self) -> bool:
         busy = self._step_driver()
         if self._cancelled.is_set() and not self._driver.cancelling:
             self._driver.cancel()
+            busy = True
+        while self._calls:
+            self._calls.popleft()()
             busy = True
         for running in list(self._cluster.tasks.values()):
             if self._abandoned:  # the function of the task before was interrupted
@@ -109,23 +185,24 @@ class LocalJob:
 
     # --- the client ------------------------------------------------------------------------
 
-    def get_job_id(self) -> str:
-        return self.job_id
+    def get_job_id(self) -> JobID:
+        return JobID(self.job_id)
 
     def get_job_status(self) -> JobStatus:
         return JobStatus.CANCELED if self._abandoned else self._driver.state
 
-    def cancel(self, timeout: timedelta | None = None) -> None:
+    def cancel(self, timeout: timedelta | None = None) -> CompletableFuture[None]:
         """Stop the job and wait until it has. Returns also if a user function refuses to."""
         self._cancelled.set()
         self._wake.set()
         limit = timeout or self._graph.config.cancellation_timeout
-        if self._over.wait(limit.total_seconds()):
-            return
-        self._abandoned = True
-        self._interrupt()
-        self._over.wait(1.0)
-        self._published.close()
+        if not self._over.wait(limit.total_seconds()):
+            self._abandoned = True
+            self._interrupt()
+            self._over.wait(1.0)
+            self._published.close()
+            self._break_promises()
+        return CompletableFuture()
 
     def _interrupt(self) -> None:
         ident = self._thread.ident
@@ -133,6 +210,22 @@ class LocalJob:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(ident), ctypes.py_object(_Interrupted)
             )
+
+    def _savepoint(self, directory: str | None, stop: Stop | None) -> CompletableFuture[str]:
+        promise: Promise[str] = Promise()
+        self._promises.add(promise)
+        told = partial(answer, promise, self._graph.name)
+        place = directory or self._savepoints
+        self._calls.append(lambda: self._driver.savepoint(place, stop, told))
+        self._wake.set()
+        if self._over.is_set() or self._abandoned:
+            self._break_promises()
+        return promise
+
+    def _break_promises(self) -> None:
+        state = self.get_job_status().value
+        for promise in list(self._promises):
+            answer(promise, self._graph.name, None, f"no savepoint was taken: the job is {state}")
 
     def get_job_execution_result(self, timeout: timedelta | None = None) -> JobExecutionResult:
         """Wait for the end. Raises JobFailedError or JobCancelledError, TimeoutError on timeout."""
@@ -149,6 +242,16 @@ class LocalJob:
     def metrics(self) -> dict[str, Any]:
         return self._driver.metrics()
 
+    def get_accumulators(self) -> AnsweredDict:
+        return accumulator_results(self._driver.accumulators()).results()
+
+    @property
+    def prometheus_address(self) -> str | None:
+        """`host:port` of the job's Prometheus endpoint; None: it has none, or the job is over."""
+        if self._prometheus is None or self._over.is_set():
+            return None
+        return self._prometheus.address
+
     def published(self, operator_id: OperatorId) -> Iterator[Any]:
         for value in self._published.follow(operator_id):
             yield opened(value, "published records")
@@ -158,4 +261,17 @@ class LocalHost:
     """Runs each job in a thread of this process."""
 
     def submit(self, graph: JobGraph, job_name: str) -> LocalJob:
+        files = graph.config.job_files
+        check_modules(graph.config.python_files)
+        put_on_path(importable(path) for path in graph.config.python_files)
+        if files.requirements is not None:
+            from .requirements import check_installed
+
+            check_installed(files.requirements)
+        if files.archives and "" in sys.path:
+            put_behind_path(os.getcwd())
         return LocalJob(graph)
+
+    def open_cache(self) -> LocalCache:
+        """A store for cached streams."""
+        return LocalCache()

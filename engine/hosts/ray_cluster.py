@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from ...core.config import JobConfig
+from ...core.config import JobConfig, SlotResources
 from ...core.errors import JobCancelledError, ResourceError, SerializationError, StromError
 from ...core.ids import Attempt, TaskId
 from ..graph.model import JobGraph
@@ -30,10 +31,19 @@ from ..task.deployment import TaskDeployment
 from .last_words import Whereabouts, how_it_died
 from .mail import sealed
 from .ray_task import TaskActor
+from .requirements import not_installed
 from .resequencer import Numbering
+from .sent_files import SentFiles
+from .shipped_code import PackedCode
 
 START_TIMEOUT_S = 120.0
 """How long the processes of all tasks may take to start."""
+
+INSTALL_S = 600.0
+"""How much longer, if Ray has to install packages first: as long as Ray itself gives that."""
+
+LEAVE_S = 5.0
+"""How long the processes of a job that is over may take to remove its files."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +80,25 @@ def slots_of(job: JobGraph) -> dict[TaskId, int]:
     }
 
 
-class Slots:
-    """A placement group with one bundle per slot."""
+def bundles_of(job: JobGraph) -> list[dict[str, float]]:
+    """What each slot takes, in their order."""
+    groups = {v.id: v.slot_sharing_group for v in job.vertices}
+    group_of = {slot: groups[task.vertex] for task, slot in slots_of(job).items()}
+    config = job.config
+    return [
+        config.slot_resources.get(group_of[slot], SlotResources()).bundle(config.slot_cpus)
+        for slot in range(len(group_of))
+    ]
 
-    def __init__(self, job: JobGraph) -> None:
+
+class Slots:
+    """A placement group with one bundle per slot. It has a name, so that whoever kills the
+    coordinator while it makes the group can find it: see `ray_host._withdraw`."""
+
+    def __init__(self, job: JobGraph, name: str) -> None:
+        self._name = name
         self._slots = slots_of(job)
-        self._cpus = job.config.slot_cpus
+        self._bundles = bundles_of(job)
         self._timeout = job.config.slot_request_timeout
         self._group: PlacementGroup | None = None
 
@@ -83,8 +106,7 @@ class Slots:
         """Wait for the bundles; ResourceError says what the cluster lacks."""
         if self._group is not None:
             return
-        count = max(self._slots.values()) + 1
-        group = placement_group([{"CPU": self._cpus}] * count, strategy="PACK")
+        group = placement_group(self._bundles, strategy="PACK", name=self._name)
         try:
             wait_for([group.ready()], self._timeout.total_seconds(), cancelled)
         except JobCancelledError:
@@ -92,12 +114,10 @@ class Slots:
             raise
         except TimeoutError:
             remove_placement_group(group)
-            have = ray.cluster_resources().get("CPU", 0)
-            free = ray.available_resources().get("CPU", 0)
+            have, free = ray.cluster_resources(), ray.available_resources()
             raise ResourceError(
-                f"the job needs {count} slots of {self._cpus} CPU, the cluster has {have} CPU of "
-                f"which {free} are free (waited for {self._timeout}): lower the parallelism or "
-                "slot_cpus, or add nodes"
+                f"{lacking(self._bundles, have, free)} (waited for {self._timeout}): lower the "
+                "parallelism or what slots take (slot_cpus, slot sharing groups), or add nodes"
             ) from None
         self._group = group
 
@@ -115,6 +135,25 @@ class Slots:
             self._group = None
 
 
+def lacking(
+    bundles: Sequence[Mapping[str, float]], have: Mapping[str, float], free: Mapping[str, float]
+) -> str:
+    """What slots that cannot be had need, and what the cluster has of that."""
+    kinds = Counter(tuple(sorted(bundle.items())) for bundle in bundles)
+    needs = " and ".join(f"{n} slots of {_amounts(dict(kind))}" for kind, n in kinds.items())
+    names = sorted({name for bundle in bundles for name in bundle})
+    there = {name: have.get(name, 0) for name in names}
+    left = {name: free.get(name, 0) for name in names}
+    return (
+        f"the job needs {needs}, the cluster has {_amounts(there)} of which {_amounts(left)} are "
+        "free"
+    )
+
+
+def _amounts(resources: Mapping[str, float]) -> str:
+    return ", ".join(f"{amount} {name}" for name, amount in sorted(resources.items()))
+
+
 class RayCluster:
     """Implements the driver's `Cluster` with one Ray actor per task.
 
@@ -129,14 +168,21 @@ class RayCluster:
         loop: asyncio.AbstractEventLoop,
         inbox: Callable[[TaskLost | AllStopped | TaskFailed], None],
         coordinator: Any,
+        name: str,
+        code: Sequence[PackedCode] = (),
+        files: SentFiles | None = None,
     ) -> None:
+        """`name`: of the coordinator, and of its slots. `code`: what the tasks import from.
+        `files`: what they have beside them."""
+        self._files = files
+        self._code = ray.put(tuple(code)) if code else ()
         self._job = job
         self._config: JobConfig = job.config
         self._secret = secret
         self._loop = loop
         self._inbox = inbox
         self._coordinator = coordinator
-        self._slots = Slots(job)
+        self._slots = Slots(job, name)
         self._actors: dict[TaskId, Any] = {}
         self._processes: dict[TaskId, Whereabouts] = {}
         """Where the tasks run or, until they are started anew, ran."""
@@ -166,7 +212,9 @@ class RayCluster:
             if d.task not in self._actors:
                 self._create(d.task)
         prepared = [
-            self._actors[d.task].prepare.remote(d.task, self._config.exchange, self._secret)
+            self._actors[d.task].prepare.remote(
+                d.task, self._config.exchange, self._secret, self._code, self._files
+            )
             for d in deployments
         ]
         by_task = {}
@@ -181,12 +229,14 @@ class RayCluster:
         self._wait(started)
 
     def _wait(self, refs: Sequence[Any]) -> list[Any]:
+        requirements = self._config.job_files.requirements
+        limit = START_TIMEOUT_S + (0.0 if requirements is None else INSTALL_S)
         try:
-            return wait_for(refs, START_TIMEOUT_S, self._cancelled)
+            return wait_for(refs, limit, self._cancelled)
         except TimeoutError:
             raise ResourceError(
                 f"the processes of {len(refs)} tasks have not all started within "
-                f"{START_TIMEOUT_S:.0f} s: is the cluster overloaded?"
+                f"{limit:.0f} s: is the cluster overloaded?"
             ) from None
         except ray.exceptions.RayError as error:
             raise self._start_error(error) from None
@@ -200,7 +250,7 @@ class RayCluster:
             return cause
         if isinstance(error, ray.exceptions.RayActorError):
             return ResourceError(self._death_at_start(error))
-        return error
+        return not_installed(self._config.job_files.requirements, error) or error
 
     def _death_at_start(self, error: Any) -> str:
         task = self._task_of.get(error.actor_id)
@@ -265,6 +315,10 @@ class RayCluster:
     def close(self) -> None:
         """Kill all actors and free the slots."""
         actors, self._actors = self._actors, {}
+        files, self._files = self._files, None
+        if files is not None:
+            leaving = [actor.leave.remote() for actor in actors.values()]
+            wait([ref.future() for ref in leaving], LEAVE_S)  # what is left, the next job removes
         for actor in actors.values():
             ray.kill(actor, no_restart=True)
         self._slots.release()

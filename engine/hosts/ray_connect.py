@@ -78,6 +78,18 @@ def connect_to_ray(
     _own.append(ray.get_runtime_context().gcs_address)
 
 
+def join_ray(address: str | None = None) -> None:
+    """As `connect_to_ray`, but to a cluster that is there: ResourceError if none is named."""
+    import ray
+
+    if not ray.is_initialized() and named_cluster(address) is None:
+        raise ResourceError(
+            "no Ray cluster is named, and none that `ray start` left runs on this machine: say "
+            "which by an address, or in RAY_ADDRESS"
+        )
+    connect_to_ray(address=address)
+
+
 _own: list[str] = []
 """The addresses of clusters that were started for this process."""
 

@@ -16,12 +16,16 @@ import queue
 import secrets
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
 import ray
 
+from ...api.jobs.accumulator_results import Part
+from ...checkpoint.savepoints import Stop
 from ...core.clock import SystemClock
 from ...core.failure_text import described
 from ...core.ids import Attempt, OperatorId, TaskId
@@ -30,13 +34,18 @@ from ..graph.model import JobGraph
 from ..graph.shipping import unreadable
 from ..messages import TaskFailed, TaskReport
 from ..task.background import ThreadBackground
-from .driver import JobDriver, JobOutcome
+from .driver import JobDriver, JobOutcome, SavepointAnswer
 from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
+from .placed_files import Content
 from .published import PublishedValues
 from .ray_cluster import AllStopped, RayCluster, TaskLost
+from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
+from .reporters import serve_metrics
 from .resequencer import Resequencer
+from .sent_files import SentFiles
+from .shipped_code import PackedCode, unpack
 
 log = logging.getLogger("strom")
 
@@ -60,6 +69,15 @@ class Cancel:
     """Somebody wants the job cancelled."""
 
 
+@dataclass(frozen=True)
+class SavepointWanted:
+    """Somebody wants a savepoint; `told` is called once, with what the driver answers."""
+
+    directory: str | None
+    stop: Stop | None
+    told: SavepointAnswer
+
+
 class Answered:
     """A worker of the driver has got something done."""
 
@@ -67,10 +85,21 @@ class Answered:
 class JobCoordinator:
     """Made into a Ray actor by `RayHost`. All methods are coroutines and return at once."""
 
-    def __init__(self, payload: bytes, job_id: str) -> None:
+    def __init__(
+        self,
+        payload: bytes,
+        job_id: str,
+        code: Sequence[PackedCode] = (),
+        contents: Mapping[str, Content] | None = None,
+    ) -> None:
         use_one_thread()
         self._payload = payload
         """The pickled job graph."""
+        self._code = code
+        """What it imports from, beside what is installed."""
+        self._contents: Mapping[str, Content] = contents or {}
+        """Of its files; until the start, from when on the object store has them for as long as
+        this process lives."""
         self._job_id = job_id
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._published = PublishedValues()
@@ -97,11 +126,17 @@ class JobCoordinator:
         cannot be unpickled here."""
         loop = asyncio.get_running_loop()
         me = ray.get_runtime_context().current_actor
+        unpack(self._code)
         try:
             graph: JobGraph = cloudpickle.loads(self._payload)
         except BaseException as error:
             raise unreadable(error) from None
-        self._cluster = RayCluster(graph, secrets.token_bytes(32), loop, self._inbox.put, me)
+        secret, name = secrets.token_bytes(32), coordinator_name(self._job_id)
+        files = SentFiles.of(self._job_id, graph.config.job_files, self._contents)
+        self._contents = {}
+        self._cluster = RayCluster(
+            graph, secret, loop, self._inbox.put, me, name, self._code, files
+        )
         self._driver = JobDriver(
             graph,
             self._job_id,
@@ -110,6 +145,11 @@ class JobCoordinator:
             self._publish,
             lambda name: ThreadBackground(name, lambda: self._inbox.put(Answered())),
         )
+        self._prometheus = serve_metrics(graph.config.metrics, self._driver.samples)
+        self._reporter = None
+        if graph.config.metrics.ray_interval is not None:
+            self._reporter = RayReporter(self._driver.samples, graph.config.metrics.ray_interval)
+            self._reporter.start()
         self._lease.renew()
         threading.Thread(target=self._run, name="strom-driver", daemon=True).start()
         self._leaving = loop.create_task(self._leave_when_done(me))
@@ -134,6 +174,7 @@ class JobCoordinator:
             driver.crashed(error)
         self._release()
         self._outcome = driver.outcome()
+        self._refuse_savepoints()
         self._published.close()
         self._news.ring()
 
@@ -145,6 +186,10 @@ class JobCoordinator:
         """Whatever happens here, the job's outcome must become known."""
         self._driver.close()
         try:
+            if self._prometheus is not None:
+                self._prometheus.close()
+            if self._reporter is not None:
+                self._reporter.close()
             self._cluster.close()
         except Exception:
             log.exception("job %s: its actors and slots could not all be released", self._job_id)
@@ -163,6 +208,8 @@ class JobCoordinator:
                 driver.take_answer()
             case Cancel():
                 driver.cancel()
+            case SavepointWanted(directory, stop, told):
+                driver.savepoint(directory, stop, told)
             case _:
                 driver.on_report(event)
 
@@ -255,10 +302,47 @@ class JobCoordinator:
         self._touch()
         return self._outcome
 
+    async def savepoint(
+        self, directory: str | None, stop: Stop | None
+    ) -> tuple[str | None, str | None]:
+        """Take one, and wait for it: where it is, or why there is none."""
+        await self._started.wait()
+        self._touch()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[tuple[str | None, str | None]] = loop.create_future()
+
+        def told(path: str | None, error: str | None) -> None:
+            loop.call_soon_threadsafe(answer.set_result, (path, error))
+
+        self._inbox.put(SavepointWanted(directory, stop, told))
+        if self._outcome is not None:
+            self._refuse_savepoints()
+        return await answer
+
+    def _refuse_savepoints(self) -> None:
+        """The job is over: nobody takes anything out of the inbox any more."""
+        with suppress(queue.Empty):
+            while True:
+                event = self._inbox.get_nowait()
+                if isinstance(event, SavepointWanted):
+                    event.told(
+                        None, f"no savepoint was taken: the job is {self._driver.state.value}"
+                    )
+
     async def metrics(self) -> dict[str, Any]:
         await self._started.wait()
         self._touch()
         return self._driver.metrics()
+
+    async def accumulators(self) -> list[Part]:
+        await self._started.wait()
+        self._touch()
+        return self._driver.accumulators()
+
+    async def prometheus_address(self) -> str | None:
+        await self._started.wait()
+        self._touch()
+        return None if self._prometheus is None else self._prometheus.address
 
     async def published(
         self, operator: OperatorId, start: int, timeout: float

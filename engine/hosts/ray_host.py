@@ -8,14 +8,20 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from weakref import WeakSet
 
 import cloudpickle
 import ray
 from ray.exceptions import RayActorError
+from ray.util.placement_group import get_placement_group, remove_placement_group
 
+from ...api.jobs.accumulator_results import Part
 from ...api.jobs.host import JobExecutionResult
+from ...checkpoint.savepoints import Stop
+from ...core.answered import AnsweredDict, CompletableFuture, JobID, Promise
 from ...core.errors import (
     ConfigurationError,
     JobFailedError,
@@ -30,24 +36,29 @@ from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from .attachment import Attachment
-from .driver import JobOutcome, new_job_id, result_of
+from .driver import JobOutcome, accumulator_results, new_job_id, result_of
 from .last_words import how_it_died
-from .ray_cluster import slots_of
-from .ray_connect import NAMESPACE, connect_to_ray, on_own_cluster
+from .placed_files import contents_of
+from .ray_cache import RayCache
+from .ray_cluster import bundles_of
+from .ray_connect import NAMESPACE, connect_to_ray, join_ray, on_own_cluster
 from .ray_coordinator import LINGER_S, JobCoordinator, coordinator_name
+from .requirements import not_installed, runtime_env
+from .savepoint_calls import SavepointCalls, absolute, answer, refused
+from .shipped_code import pack
 
 POLL_S = 1.0
 
 
 def attach(job_id: str, address: str | None = None) -> RayJobClient:
     """The client of a job that another program submitted on Ray; the job does not end with this
-    one. `address`: of its cluster, as for `connect_to_ray`. ConfigurationError if there is no such
-    job, ResourceError if there is no such cluster."""
-    connect_to_ray(address=address)
+    one. `address`: of its cluster, else as of `connect_to_ray`; one of its own has no such job.
+    ConfigurationError if there is no such job, ResourceError if there is no such cluster."""
+    join_ray(address)
     return RayJobClient.attach(job_id)
 
 
-class RayJobClient:
+class RayJobClient(SavepointCalls):
     """Follows one job through its coordinator; works from any process of the cluster. Needs the
     coordinator no more once it knows how the job ended."""
 
@@ -87,8 +98,8 @@ class RayJobClient:
         """Whether the job is attached to this program."""
         return self._attachment is not None
 
-    def get_job_id(self) -> str:
-        return self._job_id
+    def get_job_id(self) -> JobID:
+        return JobID(self._job_id)
 
     def get_job_status(self) -> JobStatus:
         if self._outcome is not None:
@@ -96,11 +107,12 @@ class RayJobClient:
         state: JobStatus = self._ask(self._coordinator.state.remote())
         return state
 
-    def cancel(self, timeout: timedelta | None = None) -> None:
+    def cancel(self, timeout: timedelta | None = None) -> CompletableFuture[None]:
         """Stop the job and wait until it has."""
         if self._outcome is None:
             self._ask(self._coordinator.cancel.remote())
             self._wait(timeout)
+        return CompletableFuture()
 
     def get_job_execution_result(self, timeout: timedelta | None = None) -> JobExecutionResult:
         """Wait for the end. Raises JobFailedError, JobCancelledError, TimeoutError."""
@@ -124,6 +136,21 @@ class RayJobClient:
         metrics: dict[str, Any] = self._ask(self._coordinator.metrics.remote())
         return metrics
 
+    def get_accumulators(self) -> AnsweredDict:
+        if self._outcome is not None:
+            return accumulator_results(self._outcome.accumulators).results()
+        parts: list[Part] = self._ask(self._coordinator.accumulators.remote())
+        return accumulator_results(parts).results()
+
+    @property
+    def prometheus_address(self) -> str | None:
+        """`host:port` of the job's Prometheus endpoint, on the node of its coordinator; None: it
+        has none, or the job is over."""
+        if self._outcome is not None:
+            return None
+        address: str | None = self._ask(self._coordinator.prometheus_address.remote())
+        return address
+
     def published(self, operator_id: OperatorId) -> Iterator[Any]:
         position, closed = 0, False
         while not closed:
@@ -132,6 +159,21 @@ class RayJobClient:
             for value in values:
                 yield opened(value, "published records")
             position += len(values)
+
+    def _savepoint(self, directory: str | None, stop: Stop | None) -> CompletableFuture[str]:
+        if self._outcome is not None:
+            return refused(self._name, f"the job is {self._outcome.status.value}")
+        promise: Promise[str] = Promise()
+        asked = self._coordinator.savepoint.remote(directory, stop)
+
+        def told(_: Any) -> None:
+            try:
+                answer(promise, self._name, *self._ask(asked))
+            except Exception as error:
+                promise.fail(error)
+
+        asked.future().add_done_callback(told)
+        return promise
 
     def _ask(self, ref: Any) -> Any:
         try:
@@ -190,12 +232,22 @@ class RayHost:
         self._address = address
         self._num_cpus = num_cpus
         self._log_to_driver = log_to_driver
+        self._caches: WeakSet[RayCache] = WeakSet()
+
+    def open_cache(self) -> RayCache:
+        """A store for cached streams."""
+        cache = RayCache()
+        self._caches.add(cache)
+        return cache
 
     def submit(self, graph: JobGraph, job_name: str) -> RayJobClient:
-        slots = max(slots_of(graph).values()) + 1
-        wanted = max(os.cpu_count() or 1, round(slots * graph.config.slot_cpus + 0.5))
+        cpus = sum(bundle.get("CPU", 0.0) for bundle in bundles_of(graph))
+        wanted = max(os.cpu_count() or 1, round(cpus + 0.5))
         connect_to_ray(self._num_cpus or wanted, self._address, self._log_to_driver)
         job_id = new_job_id()
+        if _keeps_streams(graph):
+            for cache in self._caches:
+                cache.prepare()
         try:
             client = self._start(graph, job_name, job_id)
         except ray.exceptions.RayError as error:
@@ -216,8 +268,15 @@ class RayHost:
             lifetime="detached",
             num_cpus=0,
             max_restarts=0,
+            **_packages(graph),
         )
-        coordinator = actor.remote(cloudpickle.dumps(graph), job_id)
+        savepoints = absolute(graph.config.savepoint_directory)
+        config = replace(graph.config, savepoint_directory=savepoints)
+        graph = replace(graph, config=config)
+        code = pack(graph.config.python_files)
+        contents = contents_of(graph.config.job_files)
+        coordinator = actor.remote(cloudpickle.dumps(graph), job_id, code, contents)
+        del contents
         attachment = Attachment(job_id, coordinator)
         try:
             ray.get(coordinator.start.remote())
@@ -233,11 +292,35 @@ class RayHost:
         return RayJobClient(job_id, job_name, coordinator, storage)
 
 
+def _packages(graph: JobGraph) -> dict[str, Any]:
+    """Options of the coordinator's actor; those that it starts inherit its environment."""
+    requirements = graph.config.job_files.requirements
+    if requirements is None:
+        return {}
+    env = runtime_env(requirements, ray.get_runtime_context().runtime_env)
+    return {} if env is None else {"runtime_env": env}
+
+
+def _keeps_streams(graph: JobGraph) -> bool:
+    operators = (operator for vertex in graph.vertices for operator in vertex.operators)
+    return any(hasattr(getattr(o.spec, "sink", None), "cache_token") for o in operators)
+
+
+WITHDRAWAL_S = 1.0
+"""How long slots are looked for that a killed coordinator had just asked for."""
+
+
 def _withdraw(job_id: str) -> None:
-    """End a job whose submission broke off."""
+    """End a job whose submission broke off. Ray frees the slots of an actor that dies, but not
+    those that it hears of only after the death: these are looked for by their name."""
+    name = coordinator_name(job_id)
     with suppress(Exception):
-        coordinator = ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE)
-        ray.kill(coordinator, no_restart=True)
+        ray.kill(ray.get_actor(name, namespace=NAMESPACE), no_restart=True)
+        deadline = time.monotonic() + WITHDRAWAL_S
+        while time.monotonic() < deadline:
+            with suppress(ValueError):  # there is none, or none yet
+                remove_placement_group(get_placement_group(name))
+            time.sleep(0.1)
 
 
 def _notice(job_name: str, client: RayJobClient) -> str:
@@ -257,5 +340,8 @@ def _start_error(graph: JobGraph, error: Exception) -> Exception:
         return naming_operator(graph, cause)
     if isinstance(cause, StromError):
         return cause
+    lacking = not_installed(graph.config.job_files.requirements, error)
+    if lacking is not None:
+        return lacking
     why = how_it_died(None, str(error)) if isinstance(error, RayActorError) else described(error)
     return JobFailedError(f"job '{graph.name}': its coordinator could not start: {why}")

@@ -12,7 +12,7 @@ import logging
 import os
 import pickle
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -29,9 +29,12 @@ from ..messages import CancelTask, Mail, TaskFailed, TaskReport
 from ..task.background import ThreadBackground
 from ..task.deployment import TaskDeployment
 from ..task.task import Task
+from .job_folder import JobFolder
 from .last_words import Whereabouts, confess_exits, own_whereabouts
 from .lean import keep_freed_memory, postpone_pandas, settle
 from .resequencer import Numbering, Resequencer
+from .sent_files import SentFiles
+from .shipped_code import PackedCode, unpack
 
 REST_S = 0.2
 """The longest nap of an idle task; mail and input end it earlier."""
@@ -140,15 +143,28 @@ class TaskActor:
         self._mail: dict[Attempt, Resequencer[Mail]] = {}
         self._early: dict[Attempt, list[Mail]] = {}
         """Mail in order of attempts that are not deployed yet."""
+        self._preparing = asyncio.Lock()
+        self._folder: JobFolder | None = None
+        """Where the job's files are; None: it has none."""
         self._stopped: Attempt = Attempt(-1)
         """No attempt up to this one may start any more."""
 
     async def prepare(
-        self, task: TaskId, config: ExchangeConfig, secret: bytes
+        self,
+        task: TaskId,
+        config: ExchangeConfig,
+        secret: bytes,
+        code: Sequence[PackedCode] = (),
+        files: SentFiles | None = None,
     ) -> tuple[Address, Whereabouts]:
-        """Open the endpoint; returns where peers reach it, and where this process is."""
-        if self._endpoint is None:
-            self._endpoint = SocketEndpoint(task, config, secret, SystemClock())
+        """Open the endpoint, make the program's `code` importable and have its `files` here;
+        returns where peers reach it, and where this process is."""
+        async with self._preparing:
+            if self._endpoint is None:
+                unpack(code)
+                if files is not None and self._folder is None:
+                    self._folder = await asyncio.to_thread(files.arrive)
+                self._endpoint = SocketEndpoint(task, config, secret, SystemClock())
         return self._endpoint.address, own_whereabouts()
 
     async def deploy(
@@ -193,6 +209,12 @@ class TaskActor:
         runner.post(CancelTask())
         await asyncio.shield(asyncio.wrap_future(runner.ended))
         return True
+
+    async def leave(self) -> None:
+        """The job is over: its files are needed here no more. The last call."""
+        if self._folder is not None:
+            os.chdir("/")
+            await asyncio.to_thread(self._folder.leave)
 
     async def pid(self) -> int:
         """The worker's process id (shown by the job's status; used to test recovery)."""

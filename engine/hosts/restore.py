@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
-from ...checkpoint.storage import CheckpointStorage, Latest, open_folder
+from ...checkpoint.folder_storage import open_folder
+from ...checkpoint.storage import CheckpointStorage, Latest
+from ...checkpoint.transfers import INLINE, Transfers
 from ...core.errors import (
     CheckpointFormatError,
     ConfigurationError,
     CorruptCheckpointError,
     MissingCheckpointError,
 )
+from ...core.ids import CheckpointId
 
 
 def load_latest(
-    storage: CheckpointStorage, restore_from: str | None, after: int
+    storage: CheckpointStorage,
+    restore_from: str | None,
+    after: int,
+    transfers: Transfers = INLINE,
 ) -> tuple[Latest, CheckpointStorage]:
-    """The job's own newest valid checkpoint; without one, the checkpoint folder `restore_from`
-    (of another job), verified. With it the storage that holds its files. Raises CheckpointError or
-    ConfigurationError."""
-    latest = storage.latest_valid(after=after)
+    """The job's own newest valid checkpoint; without one, the checkpoint or savepoint at
+    `restore_from` (of another job), verified. With it the storage that holds its files. Raises
+    CheckpointError or ConfigurationError."""
+    latest = storage.latest_valid(after=after, transfers=transfers)
     if latest.manifest is not None or restore_from is None:
         return latest, storage
-    foreign, checkpoint_id = open_folder(restore_from)
-    try:
-        manifest = foreign.load(checkpoint_id)
-    except MissingCheckpointError as error:
-        raise ConfigurationError(
-            f"restore_from='{restore_from}': there is no complete checkpoint ({error})"
-        ) from error
-    foreign.verify(manifest)
-    ids = tuple(sorted({*latest.ids, checkpoint_id}))
+    foreign, manifest = open_folder(restore_from, validate=True, transfers=transfers)
+    ids = tuple(sorted({*latest.ids, manifest.checkpoint_id}))
     return Latest(manifest, latest.rejected, ids), foreign
+
+
+def shared_files(
+    storage: CheckpointStorage,
+) -> tuple[dict[CheckpointId, frozenset[str]], list[CheckpointId], tuple[str, ...]]:
+    """What `SharedFiles.found` asks for. Raises CheckpointError."""
+    users, unreadable = {}, []
+    for n in storage.list():
+        try:
+            users[n] = storage.load(n).shared
+        except MissingCheckpointError:
+            continue  # it never completed
+        except (CorruptCheckpointError, CheckpointFormatError):
+            unreadable.append(n)
+    return users, unreadable, storage.list_shared()
 
 
 def is_hopeless(error: BaseException) -> bool:

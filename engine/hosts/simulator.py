@@ -17,7 +17,9 @@ from functools import partial
 from typing import Any
 
 from ...api.jobs.host import JobExecutionResult
+from ...checkpoint.savepoints import Stop
 from ...checkpoint.storage import CheckpointStorage, open_storage
+from ...core.answered import AnsweredDict, CompletableFuture, JobID
 from ...core.clock import VirtualClock
 from ...core.errors import StromError
 from ...core.ids import CheckpointId, OperatorId, TaskId
@@ -27,7 +29,9 @@ from ..graph.model import JobGraph
 from ..task.background import Done, SteppedBackground
 from ..task.task import TaskState
 from .cooperative import CooperativeCluster
-from .driver import JobDriver, JobOutcome, new_job_id, result_of
+from .driver import JobDriver, JobOutcome, accumulator_results, new_job_id, result_of
+from .placed_files import files_at_hand
+from .savepoint_calls import SavepointCalls, refused
 
 
 class SimulationError(StromError):
@@ -46,6 +50,9 @@ class SimulationPlan:
     deleting and finding checkpoints, asking enumerators) begins up to so many ms late.
     `crash_after_checkpoints`: a random task crashes right after each of the first so many completed
     checkpoints. `stop_after_checkpoint`: everything is dropped, for good, once so many completed.
+    `savepoints`: so many are asked for, each at a random step of the same window.
+    `halt_after_checkpoint`: once so many completed, the job is stopped with a savepoint, which is
+    asked for again when that fails.
     """
 
     seed: int = 0
@@ -54,13 +61,18 @@ class SimulationPlan:
     crash_window: int = 2000
     crash_after_checkpoints: int = 0
     stop_after_checkpoint: int | None = None
+    savepoints: int = 0
+    halt_after_checkpoint: int | None = None
+    savepoint_directory: str = "memory://strom-simulator"
     slow_workers: int = 10
     max_steps: int = 1_000_000
 
 
 @dataclass
 class SimulationResult:
-    """`published`: what reached the client, by operator and key, in order. `outcome` is None if
+    """`published`: what reached the client, by operator and key, in order. `savepoints`: where each
+    one is that is complete, with what was published when it was taken; `refused`: why others are
+    not; `halted_at`: the one that stopped the job. `outcome` is None if
     the simulation was stopped. `midway`: how many of the crashes (and the stop) came while there
     was a checkpoint to go back to and input left to read."""
 
@@ -72,6 +84,9 @@ class SimulationResult:
     coordinators_crashed: int = 0
     midway: int = 0
     last_checkpoint: CheckpointId | None = None
+    savepoints: dict[str, dict[OperatorId, dict[str, Any]]] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+    halted_at: str | None = None
 
 
 class _CoordinatorDied(Exception):
@@ -122,6 +137,10 @@ class Simulation:
         self._result = SimulationResult(self._storage.job_id, None)
         self._crash_steps = self._draw_steps(plan.crashes)
         self._coordinator_steps = self._draw_steps(plan.coordinator_crashes)
+        self._savepoint_steps = self._draw_steps(plan.savepoints)
+        self._asked = 0
+        """Requests for savepoints that are not answered."""
+        self._halting = False
         self._crashes_left = plan.crash_after_checkpoints
         self._seen = 0
         """Completed checkpoints after which somebody could have crashed."""
@@ -163,17 +182,26 @@ class Simulation:
     def run(self) -> SimulationResult:
         """To the end of the job. SimulationError if it hangs, or publishes two values under one
         key."""
+        with files_at_hand(self._result.job_id, self._graph.config.job_files):
+            return self._run()
+
+    def _run(self) -> SimulationResult:
         self._driver.start()
         while not self._driver.ended and not self._stopped():
             self._count_step()
-            self._maybe_crash()
             try:
+                self._maybe_crash()
+                self._maybe_save()
                 self._turn()
             except _CoordinatorDied:
                 self._replace_coordinator()
         self._result.last_checkpoint = self._driver.checkpoints().latest_completed
         self._driver.close()
         self._cluster.close()
+        if self._asked:
+            raise SimulationError(
+                f"seed {self._plan.seed}: {self._asked} requests for savepoints were not answered"
+            )
         if self._driver.ended:
             self._result.outcome = self._driver.outcome()
         return self._result
@@ -237,6 +265,35 @@ class Simulation:
     def _picture(self) -> str:
         tasks = self._cluster.tasks.values()
         return "\n".join(f"  {r.task.deployment.label}: {r.task.state.value}" for r in tasks)
+
+    # --- savepoints ------------------------------------------------------------------------
+
+    def _maybe_save(self) -> None:
+        if self._savepoint_steps and self._result.steps >= self._savepoint_steps[0]:
+            self._savepoint_steps.pop(0)
+            self._ask(None)
+        limit = self._plan.halt_after_checkpoint
+        if limit is None or self._halting or self._completed() < limit:
+            return
+        if self._rng.random() < 0.05:
+            self._halting = True
+            self._note_midway()
+            self._ask("halt")
+
+    def _ask(self, stop: Stop | None) -> None:
+        self._asked += 1
+        self._driver.savepoint(self._plan.savepoint_directory, stop, partial(self._told, stop))
+
+    def _told(self, stop: Stop | None, path: str | None, error: str | None) -> None:
+        self._asked -= 1
+        if path is None:
+            self._halting &= stop is None
+            self._result.refused.append(str(error))
+        else:
+            seen = {operator: dict(values) for operator, values in self._result.published.items()}
+            self._result.savepoints[path] = seen
+            if stop is not None:
+                self._result.halted_at = path
 
     # --- crashes ---------------------------------------------------------------------------
 
@@ -304,7 +361,7 @@ class Simulation:
             )
 
 
-class SimulatedJob:
+class SimulatedJob(SavepointCalls):
     """The client of a simulated job, which is over before anybody can ask."""
 
     ends_with_program = True
@@ -317,20 +374,32 @@ class SimulatedJob:
         assert self.result.outcome is not None, "the simulation was stopped"
         return self.result.outcome
 
-    def get_job_id(self) -> str:
-        return self.result.job_id
+    def get_job_id(self) -> JobID:
+        return JobID(self.result.job_id)
 
     def get_job_status(self) -> JobStatus:
         return self._outcome.status
 
-    def cancel(self, timeout: Any = None) -> None:
+    def cancel(self, timeout: Any = None) -> CompletableFuture[None]:
         """Too late: the job is over."""
+        return CompletableFuture()
+
+    def _savepoint(self, directory: str | None, stop: Stop | None) -> CompletableFuture[str]:
+        return refused(self._outcome.name, f"the job is {self._outcome.status.value}")
 
     def get_job_execution_result(self, timeout: Any = None) -> JobExecutionResult:
         return result_of(self._outcome)
 
     def metrics(self) -> dict[str, Any]:
         return self._outcome.metrics
+
+    def get_accumulators(self) -> AnsweredDict:
+        return accumulator_results(self._outcome.accumulators).results()
+
+    @property
+    def prometheus_address(self) -> str | None:
+        """A simulation opens no port."""
+        return None
 
     def published(self, operator_id: OperatorId) -> Any:
         return iter(self.result.published.get(operator_id, {}).values())

@@ -25,6 +25,11 @@ class Background(Protocol):
         """Whether the results are wanted no more. What runs asks now and then."""
         ...
 
+    @property
+    def threads(self) -> bool:
+        """Whether threads run beside the task's, so that operators may start some, too."""
+        ...
+
     def close(self, wait_s: float = 0.0) -> None:
         """Take no more work; what runs may end, which is waited for so long at most; what waits is
         dropped."""
@@ -38,6 +43,8 @@ class ThreadBackground:
     upload that hangs would keep the user's program for ever.
     """
 
+    threads = True
+
     def __init__(self, name: str, after: Callable[[], None] = lambda: None) -> None:
         self._name = name
         self._after = after
@@ -50,6 +57,11 @@ class ThreadBackground:
         if self._closed:
             return
         self._work.put((work, done))
+        self.start()
+
+    def start(self) -> None:
+        """Start its thread, if it has none yet: what a thread begins with (its working directory)
+        it has from the one that starts it."""
         if self._thread is None:
             self._thread = Thread(target=self._run, name=f"strom-{self._name}-writer", daemon=True)
             self._thread.start()
@@ -82,6 +94,8 @@ def _run_one(work: Callable[[], Any], done: Done) -> None:
 
 class SteppedBackground:
     """Work waits until somebody calls `step`: the simulator decides when."""
+
+    threads = False
 
     def __init__(self) -> None:
         self.closed = False

@@ -20,7 +20,8 @@ class TaskDeployment:
     chain feeds, `key_groups` the number of key groups of their receivers, by edge id. `restore` is
     the checkpoint to start from, None for a fresh start; its files are in `restore_storage`, new
     checkpoints go to `storage`. `revoke`: later checkpoints than `restore` have been published and
-    are lost, so sinks must take them back.
+    are lost, so sinks must take them back. `halted`: the job was stopped at `restore`; the task
+    only commits what that holds, and ends.
     """
 
     task: TaskId
@@ -37,6 +38,7 @@ class TaskDeployment:
     restore: Manifest | None
     restore_storage: CheckpointStorage
     revoke: bool = False
+    halted: bool = False
 
     @property
     def label(self) -> str:
@@ -53,6 +55,7 @@ def deployment_of(
     restore: Manifest | None,
     restore_storage: CheckpointStorage,
     revoke: bool = False,
+    halted: bool = False,
 ) -> TaskDeployment:
     """Cut one task's part out of the execution graph."""
     job = graph.job
@@ -73,4 +76,5 @@ def deployment_of(
         restore=restore,
         restore_storage=restore_storage,
         revoke=revoke,
+        halted=halted,
     )

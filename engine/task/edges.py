@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from ...core.batch import Batch
 from ...core.elements import Control
 from ...core.ids import ChannelId
+from ...state.copies import own_batch
 from ..exchange.endpoint import OutputChannel
 from ..exchange.partitioners import make_selector
-from ..graph.model import JobEdge
+from ..graph.model import Broadcast, JobEdge
 from .deployment import TaskDeployment
+
+_COPY = "records that are broadcast are copied for each subtask that reads them"
 
 
 class EdgeWriter:
@@ -19,6 +22,8 @@ class EdgeWriter:
     def __init__(self, edge: JobEdge, channels: Sequence[OutputChannel], d: TaskDeployment) -> None:
         self.edge = edge
         self._channels = list(channels)
+        self._to_all = isinstance(edge.partitioner, Broadcast) and not d.config.object_reuse
+        """Whether each channel gets records of its own, equal to the others'."""
         self._selector = make_selector(
             edge.partitioner,
             len(self._channels),
@@ -27,6 +32,10 @@ class EdgeWriter:
         )
 
     def emit(self, batch: Batch) -> None:
+        if self._to_all:
+            for position, channel in enumerate(self._channels):
+                channel.write(own_batch(batch, _COPY) if position else batch)
+            return
         for position, part in self._selector.split(batch):
             if len(part):
                 self._channels[position].write(part)

@@ -24,7 +24,8 @@ from ...operators.time.valve import Action as ValveAction
 from ...operators.time.valve import WatermarkValve
 from ..exchange.endpoint import InputGate
 from ..graph.model import Channel
-from .chain import ChainNode, OperatorChain
+from .chain import OperatorChain
+from .chain_node import ChainNode
 from .portions import Portions
 
 ELEMENTS_PER_STEP = 16
@@ -96,8 +97,11 @@ class GateIntake:
         clock: Clock,
         batch_size: int,
         on_barrier: Callable[[int, CheckpointBarrier], None],
+        halted: Callable[[], bool],
     ) -> None:
-        """`inputs` in order of `target_index`."""
+        """`inputs` in order of `target_index`. `halted`: whether a barrier was one behind which
+        nothing is to be taken."""
+        self._halted = halted
         self._chain = chain
         self._gate = gate
         self._clock = clock
@@ -124,7 +128,7 @@ class GateIntake:
             else:
                 return taken > 0
             chain = self._chain
-            if chain.busy or not chain.available or self.ended:
+            if chain.busy or not chain.available or self.ended or self._halted():
                 break
             if self._clock.monotonic() >= until:
                 break

@@ -27,9 +27,11 @@ from ...core.ids import OperatorId
 from ..exchange.endpoint import Endpoint
 from ..exchange.pickling import opened, parcel
 from ..messages import (
+    AlignWatermarks,
     CancelTask,
     CheckpointAborted,
     CheckpointCompleted,
+    EndSources,
     Mail,
     MetricsReported,
     NoMoreSplits,
@@ -43,14 +45,17 @@ from ..messages import (
     TaskRunning,
     TriggerCheckpoint,
     ValuePublished,
+    WatermarkReported,
 )
 from .background import Background
-from .chain import ChainNode, OperatorChain
+from .chain import OperatorChain
+from .chain_node import ChainNode
 from .checkpointing import TaskCheckpoints
 from .deployment import TaskDeployment
 from .edges import edge_writers
 from .intake import GateIntake, Intake, SourceIntake
 from .metrics import process_figures
+from .times import TaskTimes
 from .wakeups import Wakeups
 
 _log = logging.getLogger("strom")
@@ -92,14 +97,19 @@ class Task:
         self._mailbox: deque[Mail | Callable[[], None]] = deque()
         self._wakeups = Wakeups()
         self._wake_metrics = self._wakeups.register(self._on_metrics_due)
+        self._times = TaskTimes(clock.monotonic)
         self._opened_cpu_s = 0.0
         """CPU time of this process when the task was open: what its start cost."""
         self._chain = self._build_chain()
         self._source = self._chain.source
+        self._complete = False
+        """Whether the terminal checkpoint is complete, and at most its commit is to be done."""
         self._checkpoints = TaskCheckpoints(
             deployment, self._chain, endpoint.gate, clock, background, report, self.post
         )
         self._intake = self._build_intake()
+        self._woken: list[Callable[[], None]] = []
+        """Wake-ups of operators that came while the task was halted."""
 
     def _build_chain(self) -> OperatorChain:
         d = self.deployment
@@ -112,6 +122,9 @@ class Task:
             self._wakeups,
             publish=self._publish,
             request_splits=lambda op: self._report(SplitsRequested(task, attempt, op)),
+            wake=self._wake_operator,
+            report_watermark=lambda op, at: self._report(WatermarkReported(task, attempt, op, at)),
+            threads=self._background.threads,
         )
 
     def _publish(self, operator: OperatorId, key: str, value: Any) -> None:
@@ -130,6 +143,7 @@ class Task:
             self._clock,
             self.deployment.config.batch_size,
             self._checkpoints.on_barrier,
+            lambda: self._halted,
         )
 
     # --- the host's side -------------------------------------------------------------------
@@ -139,16 +153,33 @@ class Task:
         self._mailbox.append(mail)
         self._endpoint.wake()
 
+    def _wake_operator(self, woken: Callable[[], None]) -> None:
+        """Thread-safe: a source has something to read, or another operator something to go on with,
+        which `woken` tells it."""
+
+        def wake() -> None:
+            if self._halted:
+                self._woken.append(woken)
+                return
+            woken()
+            self._intake.wake()
+
+        self.post(wake)
+
     def step(self) -> bool:
         """Do one round of work; returns whether anything happened. Never raises, except for Ctrl-C
         in the main thread: an error ends the task and is reported."""
         if self.state.over:
             return False
+        self._times.begin()
         try:
-            return self._step()
+            did_something = self._step()
         except BaseException as error:
             self._fail(error)
             return True
+        blocked = not did_something and (self._chain.busy or not self._chain.available)
+        self._times.end(did_something, blocked)
+        return did_something
 
     def rest(self, limit: float) -> None:
         """Wait up to `limit` seconds for input, mail, or the next deadline.
@@ -170,7 +201,7 @@ class Task:
 
     def next_deadline(self) -> float | None:
         """Seconds until `step` has something to do by itself; None: only input or mail can tell."""
-        due = self._wakeups.next_due()
+        due = None if self._halted else self._wakeups.next_due()
         flush = self._endpoint.next_flush()
         timer = None if due is None else (due - self._clock.now_ms()) / 1000.0
         known = [t for t in (timer, flush) if t is not None]
@@ -181,6 +212,7 @@ class Task:
         if not self.state.over:
             self.state = TaskState.CANCELED
             self._close_chain()
+        self._checkpoints.close()
         self._background.close()
 
     # --- one step --------------------------------------------------------------------------
@@ -190,27 +222,49 @@ class Task:
             self._open()
             return True
         busy = self._handle_mail()
+        self._finish_if_committed()
         if self.state.over:
             return True
         self._chain.begin_slice()
+        if self._halted:
+            return self._stand_still() or busy
         if self._wakeups.fire(self._clock.now_ms()):
             busy = True
             self._intake.wake()
         busy |= self._endpoint.pump(0)
         return self._work() or busy
 
+    @property
+    def _halted(self) -> bool:
+        """Whether it is to emit nothing any more: see `checkpointing`."""
+        return self.deployment.halted or self._checkpoints.halted_at is not None
+
+    def _stand_still(self) -> bool:
+        """Barriers, and what sinks have still to commit; whether anything was done."""
+        busy = self._endpoint.pump(0)
+        busy |= self._chain.resume_sinks()
+        busy |= self._checkpoints.take_waiting()
+        return self._intake.take_barriers() or busy
+
+    def _go_on(self) -> None:
+        """The savepoint behind which it was to halt is given up."""
+        woken, self._woken = self._woken, []
+        for wake in woken:
+            wake()
+        self._intake.wake()
+
     def _work(self) -> bool:
         """What is parked, snapshots that waited for it, then input; whether anything was done."""
         chain, checkpoints = self._chain, self._checkpoints
         busy = chain.resume()
         busy |= checkpoints.take_waiting()
-        if checkpoints.waiting:
+        if checkpoints.waiting or self._halted:
             return busy
         if not chain.busy and chain.available:
             busy |= self._intake.take()
         elif chain.settled:
             busy |= self._intake.take_barriers()
-        if self._intake.ended and self.state is TaskState.RUNNING:
+        if self._intake.ended and self.state is TaskState.RUNNING and not self._halted:
             busy |= self._drain()
         return busy
 
@@ -235,21 +289,34 @@ class Task:
 
     def _on_mail(self, mail: Mail) -> None:
         match mail:
-            case TriggerCheckpoint(checkpoint_id, timestamp_ms, terminal):
-                barrier = CheckpointBarrier(checkpoint_id, timestamp_ms, terminal)
+            case TriggerCheckpoint(checkpoint_id, timestamp_ms, terminal, base):
+                place, halt = mail.savepoint, mail.halt
+                barrier = CheckpointBarrier(
+                    checkpoint_id, timestamp_ms, terminal, base, place, halt
+                )
                 self._checkpoints.trigger(barrier)
+            case EndSources():
+                if self._source is not None:
+                    self._source.end()
+                    self._intake.wake()
             case CheckpointCompleted(checkpoint_id, terminal):
                 self._chain.notify_complete(checkpoint_id)
-                if terminal:
-                    self._finish()
+                self._complete |= terminal
+                self._finish_if_committed()
             case CheckpointAborted(checkpoint_id):
+                halted = self._halted
                 self._checkpoints.on_aborted(checkpoint_id)
+                if halted and not self._halted:
+                    self._go_on()
             case SplitsAssigned(operator, splits):
                 source, head = self._source_for(operator), self._chain.head
                 head.guard(source.add_splits, list(head.guard(opened, splits, "splits")))
                 self._intake.wake()
             case NoMoreSplits(operator):
                 self._source_for(operator).no_more_splits()
+                self._intake.wake()
+            case AlignWatermarks(operator, limit_ms):
+                self._chain.head.guard(self._source_for(operator).align, limit_ms)
                 self._intake.wake()
             case CancelTask():
                 self._end(TaskState.CANCELED)
@@ -269,13 +336,23 @@ class Task:
             return self._chain.finished > finished
         self.state = TaskState.DRAINED
         self._endpoint.flush()
-        self._report_metrics()
+        self._send_metrics(self._figures(exact=True))
         self._report(TaskDrained(self.deployment.task, self.deployment.attempt))
         return True
 
-    def _finish(self) -> None:
-        self._report_metrics()
+    def _finish_if_committed(self) -> None:
+        if not self._complete or self.state.over:
+            return
+        if not (self._chain.sinks_settled if self._halted else self._chain.settled):
+            return
+        figures = self._figures(exact=True)
         self._end(TaskState.FINISHED)
+        try:
+            # What functions added while they were closed counts; their gauges are asked no more.
+            figures["accumulators"] = self._chain.accumulators()
+        except OperatorError as error:
+            _log.warning("%s; what was added to accumulators in close() is not in them", error)
+        self._send_metrics(figures)
         self._report(TaskFinished(self.deployment.task, self.deployment.attempt))
 
     def _fail(self, error: BaseException) -> None:
@@ -303,6 +380,7 @@ class Task:
     def _end(self, state: TaskState) -> None:
         self.state = state
         self._close_chain()
+        self._checkpoints.close()
         self._background.close()
 
     def _close_chain(self) -> None:
@@ -318,12 +396,20 @@ class Task:
         self._wake_metrics(now_ms + max(1, round(interval)))
 
     def _report_metrics(self) -> None:
-        d = self.deployment
+        self._send_metrics(self._figures())
+
+    def _figures(self, exact: bool = False) -> dict[str, Any]:
+        """`exact`: also those of functions that count on threads of their own."""
         stats = self._endpoint.statistics()
-        metrics = {
-            "operators": self._chain.metrics(),
+        return {
+            "operators": self._chain.metrics(self._clock.monotonic(), exact),
+            "accumulators": self._chain.accumulators(exact),
             "exchange": stats,
             "state": self.state.value,
+            "times": self._times.report(),
             "process": {**process_figures(), "opened_cpu_s": self._opened_cpu_s},
         }
-        self._report(MetricsReported(d.task, d.attempt, metrics))
+
+    def _send_metrics(self, figures: dict[str, Any]) -> None:
+        d = self.deployment
+        self._report(MetricsReported(d.task, d.attempt, figures))

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots
-from ...state.backend import AccColumn, ColumnTable
+from ...state.backend import AccColumn, SlotTable
 from ..columns import Storage, from_numbers, storage, to_numbers
 from ..kernels import moments
-from .base import Accumulator, Read, chosen
+from .base import Accumulator, Source, chosen
 
 VALUE, BY = 0, 1
 """Fields of the input struct."""
@@ -27,6 +28,10 @@ def struct_field(array: pa.Array, index: int) -> pa.Array:
 
 class ArgExtreme(Accumulator):
     combinable: ClassVar[bool] = False
+
+    @classmethod
+    def suits(cls, aggregate: Aggregate, kind: pa.DataType) -> bool:
+        return all(storage(kind.field(at).type) is not None for at in (VALUE, BY))
 
     @property
     def extreme(self) -> str:
@@ -44,23 +49,25 @@ class ArgExtreme(Accumulator):
             AccColumn(self.valid, "bool", False),
         ]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         by, valid = to_numbers(struct_field(array, BY), self._held_field(BY))
         values, present = to_numbers(struct_field(array, VALUE), self._held_field(VALUE))
         self._take(table, slots, by, valid, numbers, values, present)
 
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
-        numbers = read(self.mark)
-        values, present = read(self.value), read(self.valid)
-        self._take(target, slots, read(self.extreme), numbers >= 0, numbers, values, present)
+    def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
+        numbers = source.column(self.mark)
+        values, present = source.column(self.value), source.column(self.valid)
+        self._take(
+            target, slots, source.column(self.extreme), numbers >= 0, numbers, values, present
+        )
 
-    def _take(self, table: ColumnTable, slots: Slots, *rows: Any) -> None:
+    def _take(self, table: SlotTable, slots: Slots, *rows: Any) -> None:
         names = (self.extreme, self.mark, self.value, self.valid)
         largest = self.aggregate.kind == "arg_max"
         arguments: list[Any] = [slots, *rows, *map(table.column, names), largest]
         moments.held_value_into(*arguments)
 
-    def result(self, table: ColumnTable, at: Slots | None = None) -> pa.Array:
+    def result(self, table: SlotTable, at: Slots | None = None) -> pa.Array:
         values, valid = chosen(table, self.value, at), chosen(table, self.valid, at)
         return from_numbers(values, valid, self.kind.field(VALUE).type)
 

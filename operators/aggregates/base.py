@@ -1,8 +1,10 @@
-"""What drives a built-in aggregate on columns: flat accumulators, and parts that may hold more.
+"""The one interface of built-in aggregates on columns: what slices, sessions, panes, windows by
+count, running groups and local combining fold records into.
 
-An `Accumulator` keeps a fixed number of numbers per key, in columns of a `ColumnTable` that its
-operator owns. Most aggregates over numbers are accumulators. A `Part` is an accumulator, or an
-aggregate that keeps a varying number of values per key in state of its own (`parts.make_part`).
+An `Accumulator` keeps one aggregate per slot of a `SlotTable` that its operator owns: in columns
+of numbers, and, where these are not enough, in columns of codes, for values that the table's
+stores keep. It holds nothing itself, so one serves any number of tables. Which one keeps which
+aggregate is said in `registry`.
 
 Every aggregate that takes input at all (all but `count()` without a condition) gets one Arrow array
 per batch, made by `inputs.AggregateInputs`: the expression's column, null where the condition is
@@ -12,21 +14,63 @@ not true; for arg_min and arg_max a struct of `value` and `by`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, ClassVar
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots
 from ...core.errors import StateError
-from ...state.backend import AccColumn, ColumnTable
+from ...state.backend import AccColumn, SlotTable
+from ...state.value_store import Codes, MakeStores, Values
 from ..columns import Storage, from_numbers, storage
 
-Read = Callable[[str], npt.NDArray[Any]]
-"""A source table's accumulator column by name, one entry per entry of `slots`."""
+
+class Use(Enum):
+    """What becomes of the slots of a table."""
+
+    SLICES = "slices"
+    """Nothing: they are folded into, may be merged into other tables, and go with their table."""
+    SLOTS = "slots"
+    """They are merged within the table, emptied, and used again, one by one."""
+    GROUPS = "groups"
+    """They are folded into and read after every batch; some may be emptied."""
+    CHANGING = "changing"
+    """The same, and values are taken back."""
+
+
+class Source:
+    """Slots of other tables, of one after the other, that are merged into a table."""
+
+    def __init__(self, *pieces: tuple[SlotTable, Slots | slice]) -> None:
+        self._pieces = pieces
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """What they have in this column."""
+        if len(self._pieces) == 1:
+            table, at = self._pieces[0]
+            return table.column(name)[at]
+        return np.concatenate([table.column(name)[at] for table, at in self._pieces])
+
+    def coded(self, name: str) -> list[tuple[Values, Codes]]:
+        """What they have in this column of codes, and what the codes stand for: by table."""
+        return [(table.stores[name], table.column(name)[at]) for table, at in self._pieces]
+
+
+class Partials(Source):
+    """Columns that another subtask sent; there are no codes in them."""
+
+    def __init__(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        super().__init__()
+        self._columns = columns
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        return self._columns[name]
 
 
 @dataclass(frozen=True)
@@ -34,15 +78,23 @@ class Accumulator(ABC):
     """One aggregate over one column of Arrow type `kind`, in columns named `prefix...`."""
 
     combinable: ClassVar[bool] = True
-    """Whether accumulators of two instances may be merged by `merge` alone, in any order: true of
-    all that do not depend on arrival numbers. Local combining needs it."""
+    """Whether accumulators of two instances may be merged by `merge` alone, in any order, and are
+    numbers: true of all that depend on no arrival numbers and keep no codes. Local combining needs
+    it."""
 
     retractable: ClassVar[bool] = False
     """Whether `retract` works."""
 
+    shares: ClassVar[bool] = False
+    """Whether it reads values that others fold, and is made with them (see `shared`)."""
+
+    uses: ClassVar[frozenset[Use]] = frozenset(Use)
+    """In which tables it may be; in changing ones only if it is `retractable`, too."""
+
     aggregate: Aggregate
     prefix: str
     kind: pa.DataType
+    use: Use
 
     @property
     def value(self) -> str:
@@ -53,23 +105,38 @@ class Accumulator(ABC):
         """The second column: seen, n or sequence number."""
         return f"{self.prefix}_mark"
 
-    @abstractmethod
-    def columns(self) -> list[AccColumn]: ...
+    @classmethod
+    def suits(cls, aggregate: Aggregate, kind: pa.DataType) -> bool:
+        """Whether it can keep this aggregate of values of this type. By default: of numbers."""
+        return storage(kind) is not None
 
     @abstractmethod
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def columns(self) -> list[AccColumn]:
+        """What it needs in its tables."""
+
+    def values(self) -> MakeStores:
+        """What makes the stores of those columns that hold codes (initially -1)."""
+        return {}
+
+    @abstractmethod
+    def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         """Fold one value per entry of `slots`; `numbers` are the rows' sequence numbers."""
 
-    def retract(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def retract(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         """Take back values that were folded before (any order among folds and retractions)."""
         raise cannot_retract(self.aggregate)
 
     @abstractmethod
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
-        """Fold another table's accumulators into `target`."""
+    def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
+        """Fold what other slots hold, one per entry of `slots`, into those of `target`. They stay
+        as they are, and may be read, folded into and merged again.
+
+        Where source and target share their stores, the target's values may go on from the source's
+        own (`ListedValues`). So nothing may be merged into such a source from then on, unless its
+        targets are to hold it, too, as in `count_lane.merge_before`, or it was emptied first."""
 
     @abstractmethod
-    def result(self, table: ColumnTable, at: Slots | None = None) -> pa.Array:
+    def result(self, table: SlotTable, at: Slots | None = None) -> pa.Array:
         """The aggregate of the slots `at`, or of every slot. Owns its memory."""
 
     def _held(self) -> Storage:
@@ -77,58 +144,12 @@ class Accumulator(ABC):
         assert held is not None
         return held
 
-    def _marked(self, table: ColumnTable, at: Slots | None, kind: pa.DataType) -> pa.Array:
+    def _marked(self, table: SlotTable, at: Slots | None, kind: pa.DataType) -> pa.Array:
         """`value` as a column, null where `mark` is not positive (false)."""
         return from_numbers(chosen(table, self.value, at), chosen(table, self.mark, at) > 0, kind)
 
 
-class Part(ABC):
-    """One aggregate of a keyed operator, per namespace (a slice's end; 0 where there is but one).
-
-    `table` is always the operator's own table of that namespace, in which the key of each row has
-    the slot `slots[row]`; a part's flat columns are in there, and have the names that `columns()`
-    gave. Whatever else a part keeps is in the keyed state, by real keys."""
-
-    aggregate: Aggregate
-    combinable: bool = False
-    """As for accumulators."""
-
-    def columns(self) -> list[AccColumn]:
-        """Columns that this part needs in the operator's table (and its scratch table)."""
-        return []
-
-    @abstractmethod
-    def fold(
-        self,
-        namespace: int,
-        table: ColumnTable,
-        keys: pa.RecordBatch,
-        slots: Slots,
-        array: pa.Array,
-        numbers: Int64s,
-    ) -> None:
-        """Fold one value per row; `numbers` are the rows' sequence numbers, ascending."""
-
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
-        """Fold the flat columns of other tables into `target`, a scratch table. Once per source
-        or group of sources, before `result(target, several namespaces)`."""
-
-    @abstractmethod
-    def result(
-        self, table: ColumnTable, namespaces: Sequence[int], at: Slots | None = None
-    ) -> pa.Array:
-        """The aggregate over these namespaces for the keys of `table`, in slot order; of the slots
-        `at` only, if given. With one namespace, `table` is that one's own or a scratch table into
-        which it was merged; with several, a scratch table. Adds no key to `table`."""
-
-    def drop(self, namespace: int) -> None:
-        """Forget a namespace."""
-
-    def load(self, namespace: int, table: ColumnTable) -> None:
-        """After a restore, before anything else of this namespace."""
-
-
-def chosen(table: ColumnTable, name: str, at: Slots | None) -> npt.NDArray[Any]:
+def chosen(table: SlotTable, name: str, at: Slots | None) -> npt.NDArray[Any]:
     """A copy of an accumulator column, of the slots `at` or of all."""
     column = table.column(name)
     return column[: len(table)].copy() if at is None else column[at]
@@ -137,5 +158,5 @@ def chosen(table: ColumnTable, name: str, at: Slots | None) -> npt.NDArray[Any]:
 def cannot_retract(aggregate: Aggregate) -> StateError:
     """An accumulator that was not made for it is told to take back a value."""
     return StateError(
-        f"{aggregate.describe()} cannot take values back; ask make_accumulator for one that can"
+        f"{aggregate.describe()} cannot take values back; it was made for tables where none go"
     )

@@ -10,33 +10,38 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots
-from ...state.backend import AccColumn, ColumnTable
+from ...state.backend import AccColumn, SlotTable
 from ..columns import from_numbers, to_numbers
 from ..kernels import moments
-from .base import Accumulator, Read, chosen
+from .base import Accumulator, Source, chosen
 
 GREATEST_FLAT = 16
-"""Longer lists are kept as rows (`lists.Best`): a pass per place would cost more."""
+"""Longer lists are kept as lists (`ListedBest`): a pass per place would cost more."""
 
 
 class FlatBest(Accumulator):
+    @classmethod
+    def suits(cls, aggregate: Aggregate, kind: pa.DataType) -> bool:
+        return super().suits(aggregate, kind) and aggregate.number <= GREATEST_FLAT
+
     def columns(self) -> list[AccColumn]:
         return [column for place in range(self.aggregate.number) for column in self._place(place)]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         values, valid = to_numbers(array, self._held())
         alive = np.ones(len(values), dtype=np.bool_) if not len(valid) else valid.copy()
         self._carry(table, slots, values.copy(), alive)
 
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
+    def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
         for place in range(self.aggregate.number):
             value, seen = (column.name for column in self._place(place))
-            self._carry(target, slots, read(value).copy(), read(seen).copy())
+            self._carry(target, slots, source.column(value).copy(), source.column(seen).copy())
 
     def _carry(
         self,
-        table: ColumnTable,
+        table: SlotTable,
         slots: Slots,
         values: npt.NDArray[np.generic],
         alive: npt.NDArray[np.bool_],
@@ -47,7 +52,7 @@ class FlatBest(Accumulator):
             if not moments.carry_into(slots, values, alive, acc, seen, largest):
                 return
 
-    def result(self, table: ColumnTable, at: Slots | None = None) -> pa.Array:
+    def result(self, table: SlotTable, at: Slots | None = None) -> pa.Array:
         size = len(table) if at is None else len(at)
         values = np.empty((size, self.aggregate.number), dtype=self._held())
         seen = np.empty((size, self.aggregate.number), dtype=np.bool_)

@@ -1,77 +1,100 @@
-"""count_distinct: the set of (key, value) pairs, and per key how many there are.
-
-The count is an accumulator column that follows the set, so that reading it costs nothing; only a
-window of several slices has to build the union of their sets when it fires.
-"""
+"""count_distinct and approx_count_distinct in slices, whose slots stay what they are: a set of
+values per slot, or a sketch, that grows in place and is read by any number of windows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import Int64s, Slots
-from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
-from ..kernels import distinct, scatter
-from .base import Part, Read, chosen
-from .entries import KeyNumbers, Pairs, present, take_rows
+from ...core.arrays import Int64s, Slots, numpy_of
+from ...core.batch import take_column
+from ...state.backend import AccColumn, SlotTable
+from ...state.value_sets import ValueSets
+from ...state.value_store import Codes, MakeStores, Values
+from .base import Accumulator, Source, Use, chosen
+from .registers import Registers
 
 
-class DistinctCount(Part):
-    """State: table `<prefix>_pairs`."""
+class Sets(Values, Protocol):
+    """What tells how many values each of its codes has seen."""
 
-    def __init__(
-        self,
-        aggregate: Aggregate,
-        prefix: str,
-        kind: pa.DataType,
-        keys: pa.Schema,
-        state: KeyedStateBackend,
-    ) -> None:
-        self.aggregate = aggregate
-        self._count = f"{prefix}_value"
-        self._pairs = Pairs(f"{prefix}_pairs", keys, kind, [], state)
-        self._numbers = KeyNumbers(state, keys)
+    def __len__(self) -> int: ...
+    def make(self, count: int) -> Codes:
+        """New codes, which have seen nothing."""
+        ...
+
+    def add(self, codes: Codes, values: pa.Array) -> None:
+        """Each sees a value, not null."""
+        ...
+
+    def unite(self, codes: Codes, other: Values) -> None:
+        """codes[i] sees what code i of another such store has seen; nobody does where it is -1."""
+        ...
+
+    def sizes(self, codes: Codes) -> Int64s:
+        """How many values each has seen; 0 for -1."""
+        ...
+
+
+class DistinctCount(Accumulator):
+    """One column: the code of what the slot has seen, -1 for nothing."""
+
+    combinable: ClassVar[bool] = False
+    uses: ClassVar[frozenset[Use]] = frozenset((Use.SLICES,))
+
+    @classmethod
+    def suits(cls, aggregate: Aggregate, kind: pa.DataType) -> bool:
+        return True
 
     def columns(self) -> list[AccColumn]:
-        return [AccColumn(self._count, "int64")]
+        return [AccColumn(self.value, "int64", -1)]
 
-    def fold(
-        self,
-        namespace: int,
-        table: ColumnTable,
-        keys: pa.RecordBatch,
-        slots: Slots,
-        array: pa.Array,
-        numbers: Int64s,
-    ) -> None:
-        keys, slots, array = present(keys, slots, array)
-        pairs = self._pairs.state.table(namespace)
-        known = len(pairs)
-        at = pairs.slots(self._pairs.rows(keys, array))
-        distinct.count_new(slots, at, known, table.column(self._count))
+    def values(self) -> MakeStores:
+        return {self.value: self._store}
 
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
-        """Right for a single source; `result` counts anew where there are several."""
-        scatter.add_into(slots, read(self._count), target.column(self._count))
+    def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+        if array.null_count:
+            rows = np.flatnonzero(numpy_of(array.is_valid()))
+            slots, array = slots[rows], take_column(array, pa.array(rows))
+        if len(slots):
+            self._sets(table).add(self._codes(table, slots), array)
 
-    def result(
-        self, table: ColumnTable, namespaces: Sequence[int], at: Slots | None = None
-    ) -> pa.Array:
-        if len(namespaces) == 1:
-            return pa.array(chosen(table, self._count, at))
-        rows = self._pairs.all(namespaces)
-        slots = self._numbers.of(table, self._pairs.keys_of(rows))
-        held = slots < len(table)
-        if not held.all():
-            where = np.flatnonzero(held)
-            rows, slots = take_rows(rows, where), slots[where]
-        counts = np.zeros(len(table), dtype=np.int64)
-        distinct.count_new(slots, self._pairs.union().slots(rows), 0, counts)
-        self._pairs.end_union()
-        return pa.array(counts if at is None else counts[at])
+    def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
+        start = 0
+        for store, codes in source.coded(self.value):
+            assert isinstance(store, ValueSets | Registers)
+            held = np.flatnonzero(codes >= 0)
+            into = np.full(len(store), -1, dtype=np.int64)
+            into[codes[held]] = self._codes(target, slots[start + held])
+            self._sets(target).unite(into, store)
+            start += len(codes)
 
-    def drop(self, namespace: int) -> None:
-        self._pairs.state.drop(namespace)
+    def result(self, table: SlotTable, at: Slots | None = None) -> pa.Array:
+        return pa.array(self._sets(table).sizes(chosen(table, self.value, at)))
+
+    def _store(self) -> Sets:
+        return ValueSets(self.kind)
+
+    def _sets(self, table: SlotTable) -> Sets:
+        found = table.stores[self.value]
+        assert isinstance(found, ValueSets | Registers)
+        return found
+
+    def _codes(self, table: SlotTable, slots: Slots) -> Codes:
+        """The codes of these slots, new ones where there are none."""
+        column = table.column(self.value)
+        new = np.unique(slots[column[slots] < 0])
+        if len(new):
+            column[new] = self._sets(table).make(len(new))
+        codes: Codes = column[slots]
+        return codes
+
+
+class ApproximateCount(DistinctCount):
+    """The same with HyperLogLog registers."""
+
+    def _store(self) -> Sets:
+        return Registers(self.aggregate.number)

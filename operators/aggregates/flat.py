@@ -17,51 +17,60 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots, numpy_of
-from ...state.backend import AccColumn, ColumnTable
-from ..columns import NO_NULLS, Storage, from_numbers, to_numbers
+from ...state.backend import AccColumn, SlotTable
+from ..columns import NO_NULLS, Storage, from_numbers, to_numbers, validity
 from ..kernels import moments, scatter
-from ..row_folds.numbers import overflow
-from .base import Accumulator, Read, chosen
+from ..sums import overflow
+from .base import Accumulator, Source, chosen
 
 
 class Count(Accumulator):
     retractable = True
 
+    @classmethod
+    def suits(cls, aggregate: Aggregate, kind: pa.DataType) -> bool:
+        return True
+
     def columns(self) -> list[AccColumn]:
         return [AccColumn(self.value, "int64")]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         scatter.count_into(slots, validity(array), table.column(self.value))
 
-    def retract(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def retract(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         moments.count_out(slots, validity(array), table.column(self.value))
 
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
-        scatter.add_into(slots, read(self.value), target.column(self.value))
+    def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
+        scatter.add_into(slots, source.column(self.value), target.column(self.value))
 
-    def result(self, table: ColumnTable, at: Slots | None = None) -> pa.Array:
+    def result(self, table: SlotTable, at: Slots | None = None) -> pa.Array:
         return pa.array(chosen(table, self.value, at))
 
 
 class Sum(Accumulator):
+    @classmethod
+    def suits(cls, aggregate: Aggregate, kind: pa.DataType) -> bool:
+        return True
+
     def columns(self) -> list[AccColumn]:
         return [AccColumn(self.value, self._held()), AccColumn(self.mark, "bool", False)]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         self._add(table, slots, *to_numbers(array, self._held()))
 
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
-        self._add(target, slots, read(self.value), read(self.mark))
+    def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
+        self._add(target, slots, source.column(self.value), source.column(self.mark))
 
     def _add(
-        self, table: ColumnTable, slots: Slots, values: npt.NDArray[Any], valid: npt.NDArray[Any]
+        self, table: SlotTable, slots: Slots, values: npt.NDArray[Any], valid: npt.NDArray[Any]
     ) -> None:
         acc, seen = table.column(self.value), table.column(self.mark)
         if scatter.sum_into(slots, values, valid, acc, seen):
             raise overflow(self.aggregate)
 
-    def result(self, table: ColumnTable, at: Slots | None = None) -> pa.Array:
+    def result(self, table: SlotTable, at: Slots | None = None) -> pa.Array:
         return self._marked(table, at, pa.int64() if self._held() == "int64" else pa.float64())
 
     def _held(self) -> Storage:
@@ -76,45 +85,49 @@ class CountedSum(Sum):
     def columns(self) -> list[AccColumn]:
         return [AccColumn(self.value, self._held()), AccColumn(self.mark, "int64")]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         values, valid = to_numbers(array, self._held())
         acc, counts = table.column(self.value), table.column(self.mark)
         if moments.counted_sum_into(slots, values, valid, acc, counts):
             raise overflow(self.aggregate)
 
-    def retract(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def retract(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         values, valid = to_numbers(array, self._held())
         acc, counts = table.column(self.value), table.column(self.mark)
         moments.counted_sum_out(slots, values, valid, acc, counts)
 
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
-        sums = read(self.value)
+    def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
+        sums = source.column(self.value)
         ignored = np.zeros(len(target), dtype=np.bool_)
         if scatter.sum_into(slots, sums, NO_NULLS, target.column(self.value), ignored):
             raise overflow(self.aggregate)
-        scatter.add_into(slots, read(self.mark), target.column(self.mark))
+        scatter.add_into(slots, source.column(self.mark), target.column(self.mark))
 
 
 class Mean(Accumulator):
     retractable = True
 
+    @classmethod
+    def suits(cls, aggregate: Aggregate, kind: pa.DataType) -> bool:
+        return True
+
     def columns(self) -> list[AccColumn]:
         return [AccColumn(self.value, "float64", 0.0), AccColumn(self.mark, "int64")]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         values, valid = to_numbers(array, "float64")
         scatter.mean_into(slots, values, valid, table.column(self.value), table.column(self.mark))
 
-    def retract(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def retract(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         values, valid = to_numbers(array, "float64")
         sums, counts = table.column(self.value), table.column(self.mark)
         moments.counted_sum_out(slots, values, valid, sums, counts)
 
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
-        scatter.add_into(slots, read(self.value), target.column(self.value))
-        scatter.add_into(slots, read(self.mark), target.column(self.mark))
+    def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
+        scatter.add_into(slots, source.column(self.value), target.column(self.value))
+        scatter.add_into(slots, source.column(self.mark), target.column(self.mark))
 
-    def result(self, table: ColumnTable, at: Slots | None = None) -> pa.Array:
+    def result(self, table: SlotTable, at: Slots | None = None) -> pa.Array:
         n = chosen(table, self.mark, at)
         means = chosen(table, self.value, at) / np.maximum(n, 1)
         return from_numbers(means, n > 0, pa.float64())
@@ -124,19 +137,19 @@ class Extreme(Accumulator):
     def columns(self) -> list[AccColumn]:
         return [AccColumn(self.value, self._held()), AccColumn(self.mark, "bool", False)]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         self._take(table, slots, *to_numbers(array, self._held()))
 
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
-        self._take(target, slots, read(self.value), read(self.mark))
+    def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
+        self._take(target, slots, source.column(self.value), source.column(self.mark))
 
     def _take(
-        self, table: ColumnTable, slots: Slots, values: npt.NDArray[Any], valid: npt.NDArray[Any]
+        self, table: SlotTable, slots: Slots, values: npt.NDArray[Any], valid: npt.NDArray[Any]
     ) -> None:
         acc, seen = table.column(self.value), table.column(self.mark)
         scatter.extreme_into(slots, values, valid, acc, seen, self.aggregate.kind == "max")
 
-    def result(self, table: ColumnTable, at: Slots | None = None) -> pa.Array:
+    def result(self, table: SlotTable, at: Slots | None = None) -> pa.Array:
         return self._marked(table, at, self.kind)
 
 
@@ -148,17 +161,17 @@ class Arrival(Accumulator):
     def columns(self) -> list[AccColumn]:
         return [AccColumn(self.value, self._held()), AccColumn(self.mark, "int64", -1)]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         values, valid = to_numbers(array, self._held())
         self._take(table, slots, values, valid, numbers)
 
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
-        numbers = read(self.mark)
-        self._take(target, slots, read(self.value), numbers >= 0, numbers)
+    def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
+        numbers = source.column(self.mark)
+        self._take(target, slots, source.column(self.value), numbers >= 0, numbers)
 
     def _take(
         self,
-        table: ColumnTable,
+        table: SlotTable,
         slots: Slots,
         values: npt.NDArray[Any],
         valid: npt.NDArray[np.bool_],
@@ -168,7 +181,7 @@ class Arrival(Accumulator):
         latest = self.aggregate.kind == "last"
         scatter.earliest_into(slots, values, valid, numbers, acc, best, latest)
 
-    def result(self, table: ColumnTable, at: Slots | None = None) -> pa.Array:
+    def result(self, table: SlotTable, at: Slots | None = None) -> pa.Array:
         present = chosen(table, self.mark, at) >= 0
         return from_numbers(chosen(table, self.value, at), present, self.kind)
 
@@ -187,20 +200,20 @@ class Finite(Accumulator):
     def columns(self) -> list[AccColumn]:
         return [*self.inner.columns(), *(AccColumn(name, "int64") for name in self._names())]
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         finite = self._count(table, slots, array, scatter.count_into)
         self.inner.fold(table, slots, finite, numbers)
 
-    def retract(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def retract(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         finite = self._count(table, slots, array, moments.count_out)
         self.inner.retract(table, slots, finite, numbers)
 
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
-        self.inner.merge(target, slots, read)
+    def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
+        self.inner.merge(target, slots, source)
         for name in self._names():
-            scatter.add_into(slots, read(name), target.column(name))
+            scatter.add_into(slots, source.column(name), target.column(name))
 
-    def result(self, table: ColumnTable, at: Slots | None = None) -> pa.Array:
+    def result(self, table: SlotTable, at: Slots | None = None) -> pa.Array:
         inner = self.inner.result(table, at)
         nan, high, low = (chosen(table, name, at) for name in self._names())
         odd = nan + high + low
@@ -219,7 +232,7 @@ class Finite(Accumulator):
     def _names(self) -> list[str]:
         return [f"{self.prefix}_{odd}" for odd in ("nan", "high", "low")]
 
-    def _count(self, table: ColumnTable, slots: Slots, array: pa.Array, count: Any) -> pa.Array:
+    def _count(self, table: SlotTable, slots: Slots, array: pa.Array, count: Any) -> pa.Array:
         """The values with the odd ones as nulls, having counted those."""
         values, valid = to_numbers(array, "float64")
         finite = np.isfinite(values)
@@ -230,11 +243,3 @@ class Finite(Accumulator):
         for name, mask in zip(self._names(), kinds, strict=True):
             count(slots, mask & odd, table.column(name))
         return pa.array(values, mask=odd | ~valid if len(valid) else odd)
-
-
-def validity(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """As kernels take it: NO_NULLS when no value is null."""
-    if not array.null_count:
-        return NO_NULLS
-    valid: npt.NDArray[np.bool_] = numpy_of(array.is_valid())
-    return valid

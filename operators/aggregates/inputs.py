@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...api.aggregates import Aggregate
+from ...api.aggregates import DISTINCT, Aggregate, check_distinct
 from ...core.batch import ColumnBatch, take_column
 from ...core.errors import TypeMismatchError
 from ..columns import evaluate
@@ -33,6 +33,9 @@ class AggregateInputs:
     def of(self, batch: ColumnBatch) -> list[pa.Array]:
         """The inputs of the aggregates that take one, one value per record each."""
         columns = evaluate(batch, self._expressions)
+        for aggregate, value, _, _ in self._plans:
+            if value is not None and aggregate.kind in DISTINCT:
+                check_distinct(aggregate, columns[value].type)
         masks: dict[int, pa.Array] = {}
         for aggregate, _, _, condition in self._plans:
             if condition is not None and condition not in masks:
@@ -48,7 +51,7 @@ class AggregateInputs:
         if expression is None:
             return None
         for index, other in enumerate(self._expressions):
-            if _same(expression, other):
+            if same_expression(expression, other):
                 return index
         self._expressions.append(expression)
         return len(self._expressions) - 1
@@ -77,11 +80,6 @@ class AggregateInputs:
         return pa.StructArray.from_arrays([columns[value], filtered(by)], names=["value", "by"])
 
 
-def aggregate_inputs(batch: ColumnBatch, aggregates: Sequence[Aggregate]) -> list[pa.Array]:
-    """`AggregateInputs.of` for one batch."""
-    return AggregateInputs(aggregates).of(batch)
-
-
 def null_unless(mask: pa.Array, column: pa.Array) -> pa.Array:
     """The column, null where the mask (booleans without nulls) is false. For every type."""
     try:
@@ -100,7 +98,8 @@ def _mask(column: pa.Array, aggregate: Aggregate) -> pa.Array:
     return column.fill_null(False) if column.null_count else column
 
 
-def _same(left: str | pl.Expr, right: str | pl.Expr) -> bool:
+def same_expression(left: str | pl.Expr, right: str | pl.Expr) -> bool:
+    """Whether two inputs are the same column or expression."""
     if isinstance(left, str) or isinstance(right, str):
         return isinstance(left, str) and isinstance(right, str) and left == right
     return bool(left.meta.eq(right))

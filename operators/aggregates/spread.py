@@ -9,15 +9,20 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots
-from ...state.backend import AccColumn, ColumnTable
+from ...state.backend import AccColumn, SlotTable
 from ..columns import from_numbers, to_numbers
 from ..kernels import moments
-from .base import Accumulator, Read, chosen
+from .base import Accumulator, Source, chosen
 
 
 class Variance(Accumulator):
     retractable = True
+
+    @classmethod
+    def suits(cls, aggregate: Aggregate, kind: pa.DataType) -> bool:
+        return True
 
     @property
     def squares(self) -> str:
@@ -33,19 +38,20 @@ class Variance(Accumulator):
     def _names(self) -> tuple[str, str, str]:
         return self.mark, self.value, self.squares
 
-    def fold(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         values, valid = to_numbers(array, "float64")
         moments.moments_into(slots, values, valid, *map(table.column, self._names()))
 
-    def retract(self, table: ColumnTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
+    def retract(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
         values, valid = to_numbers(array, "float64")
         moments.moments_out(slots, values, valid, *map(table.column, self._names()))
 
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
+    def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
         names = self._names()
-        moments.merge_moments(slots, *map(read, names), *map(target.column, names))
+        held = [source.column(name) for name in names]
+        moments.merge_moments(slots, *held, *map(target.column, names))
 
-    def result(self, table: ColumnTable, at: Slots | None = None) -> pa.Array:
+    def result(self, table: SlotTable, at: Slots | None = None) -> pa.Array:
         freedom = chosen(table, self.mark, at) - self.aggregate.number
         spread = chosen(table, self.squares, at) / np.maximum(freedom, 1)
         if self.aggregate.kind == "stddev":

@@ -18,10 +18,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.specs.columns import NamedColumn
+from ...api.specs.columns import NamedColumn, tells_kinds
 from ...api.specs.records import ExpressionSpec
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import OperatorError
+from ...core.row_kind import ROW_KIND
+from ...core.value_types import empty_batch, is_value_type, type_text
 from ..base import Operator
 
 if TYPE_CHECKING:
@@ -119,7 +121,8 @@ class ExpressionOperator(Operator):
         if not self._expressions:
             return
         self._inputs = self._needed(schema.names)
-        empty = self._polars.DataFrame(schema.empty_table().select(self._inputs))
+        self._check_readable(schema)
+        empty = self._polars.DataFrame(empty_batch(schema).select(self._inputs))
         constants = 0
         for expression in self._expressions:
             try:
@@ -139,6 +142,16 @@ class ExpressionOperator(Operator):
                     raise self._error(f"{predicate} gives {kind}; a filter must give Booleans")
         self._constant = constants == len(self._expressions)
 
+    def _check_readable(self, schema: pa.Schema) -> None:
+        """Expressions would compare what values are stored as, for which 1.5 is not 1.50."""
+        named = {name for one in self._expressions for name in one.meta.root_names()}
+        for field in schema:
+            if field.name in named and is_value_type(field.type):
+                raise self._error(
+                    f"the column '{field.name}' has type {type_text(field.type)}, which only "
+                    "Python can read: use a function, as in map(lambda row: ...)"
+                )
+
     def _split(self, schema: pa.Schema) -> None:
         """Tell apart what a select computes and which columns it only names."""
         self._order: list[str] = []
@@ -151,11 +164,14 @@ class ExpressionOperator(Operator):
             if named is None:
                 assert not isinstance(expression, NamedColumn)
                 self._expressions.append(expression)
-                empty = self._polars.DataFrame(schema.empty_table())
+                empty = self._polars.DataFrame(empty_batch(schema))
                 self._order += self._names_of(empty, expression)
             else:
                 self._kept.update(named)
                 self._order += named
+        if ROW_KIND in schema.names and not tells_kinds(self._spec.expressions):
+            self._kept[ROW_KIND] = ROW_KIND
+            self._order.append(ROW_KIND)
         twice = sorted({name for name in self._order if self._order.count(name) > 1})
         if twice:
             raise self._error(f"gives several columns of the name {', '.join(twice)}")

@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ...api.functions.checkpointed import CheckpointedFunction, FunctionAdapter
 from ...api.functions.user_functions import Function
+from ...api.specs.connected import CoMapBatchesSpec
 from ...api.specs.records import MapBatchesSpec
+from ...api.types.declared import as_declared
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, Timestamps, to_columns
 from ...core.constants import CHUNK_BATCHES
 from ...core.errors import TypeMismatchError
-from ..base import Operator, Work, emit_slices
+from ...core.value_types import empty_batch
+from ..base import Operator, OperatorContext, Work, emit_slices
+from ..rows.emitted import list_keeper
 from ..rows.runtime_context import OperatorRuntimeContext
 from ..rows.user_function import UserFunction
 
@@ -31,75 +36,94 @@ class MapBatchesOperator(Operator):
     values; its number of rows is free.
     """
 
-    def __init__(self, spec: MapBatchesSpec) -> None:
+    def __init__(self, spec: MapBatchesSpec | CoMapBatchesSpec) -> None:
         self._spec = spec
-        self._convert = _CONVERT[spec.batch_format]
+        self._convert = CONVERT[spec.batch_format]
         self._lifecycle: UserFunction | None = None
 
     def open(self) -> None:
         function = self._spec.function
         instance = function() if isinstance(function, type) else function
+        self._bind(instance)
+        if isinstance(function, type) or self._is_opened(instance):
+            self._lifecycle = UserFunction(_Lifecycle(instance), "call")
+            self._lifecycle.open(self._runtime_context())
+
+    def _is_opened(self, instance: Any) -> bool:
+        """Whether `open` and `close` of an object that was given are meant for the operator."""
+        return isinstance(instance, (Function, CheckpointedFunction))
+
+    def _runtime_context(self) -> OperatorRuntimeContext:
+        return OperatorRuntimeContext(self.ctx, keyed=False)
+
+    def _bind(self, instance: Any) -> None:
+        """Find what is called with each batch."""
         if not callable(instance):
             raise TypeMismatchError(
                 f"map_batches of operator '{self.ctx.name}': {instance!r} is not callable; give a "
                 "function, or a class with __call__"
             )
         self._function: Callable[[Any], Any] = instance
-        if isinstance(function, type) or isinstance(instance, Function):
-            self._lifecycle = UserFunction(_Lifecycle(instance), "call")
-            self._lifecycle.open(OperatorRuntimeContext(self.ctx, keyed=False))
 
     def process(self, batch: Batch, port: int = 0) -> Work:
         columns = to_columns(batch)
         result = self._batch(self._function(self._convert(columns.data)))
         if self._spec.schema is not None:
-            result = to_columns(result, self._spec.schema)
+            result = as_declared(result, self._spec.schema)
         if not len(result):
             return None
-        stamps = _timestamps(columns.timestamps, len(result))
+        stamps = result_timestamps(columns.timestamps, len(result))
         size = max(len(columns), self.ctx.config.batch_size * CHUNK_BATCHES)
         return emit_slices(self.out, result.with_timestamps(stamps), size)
+
+    def _batch(self, result: Any) -> Batch:
+        """What the function returned, as a batch."""
+        return result_batch(result, self.ctx, "map_batches")
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        if self._lifecycle is not None:
+            self._lifecycle.snapshot(checkpoint_id)
 
     def close(self) -> None:
         if self._lifecycle is not None:
             self._lifecycle.close(self.ctx.name)
 
-    def _batch(self, result: Any) -> Batch:
-        """What the function returned, as a batch."""
-        if isinstance(result, list):
-            return ObjectBatch(result)
-        data = to_record_batch(result)
-        if data is None:
-            raise TypeMismatchError(
-                f"map_batches of operator '{self.ctx.name}', subtask {self.ctx.subtask}: the "
-                f"function returned a {type(result).__module__}.{type(result).__qualname__}; "
-                "return a RecordBatch, Table, DataFrame, dict of arrays or list of values"
-            )
-        return ColumnBatch(data)
 
-
-class _Lifecycle(Function):
+class _Lifecycle(FunctionAdapter):
     """Gives an instance's optional `open` and `close` the lifecycle of a `Function`."""
 
-    def __init__(self, instance: Any) -> None:
-        self._instance = instance
-
     def call(self, batch: Any) -> Any:
-        return self._instance(batch)
+        return self.function(batch)
 
     def open(self, runtime_context: Any) -> None:
-        method = getattr(self._instance, "open", None)
+        method = getattr(self.function, "open", None)
         if callable(method):
             method(runtime_context)
 
     def close(self) -> None:
-        method = getattr(self._instance, "close", None)
+        method = getattr(self.function, "close", None)
         if callable(method):
             method()
 
 
+def result_batch(result: Any, ctx: OperatorContext, method: str) -> Batch:
+    """What a batch function returned, as a batch. TypeMismatchError, naming the `method` that was
+    given the function, if it is none."""
+    if isinstance(result, list):
+        return ObjectBatch(list_keeper(ctx.config)(result))  # in a list of its own
+    data = to_record_batch(result)
+    if data is None:
+        raise TypeMismatchError(
+            f"{method} of operator '{ctx.name}', subtask {ctx.subtask}: the function returned a "
+            f"{type(result).__module__}.{type(result).__qualname__}; return a RecordBatch, Table, "
+            "DataFrame, dict of arrays or list of values"
+        )
+    return ColumnBatch(data)
+
+
 def to_record_batch(result: Any) -> pa.RecordBatch | None:
-    """Columnar data of any known kind as one record batch; None if it is of no known kind."""
+    """Columnar data of any known kind as one record batch; None if it is of no known kind. What can
+    be written to is copied, for a function may fill the same arrays again."""
     if isinstance(result, pa.RecordBatch):
         return result
     if isinstance(result, pa.Table):
@@ -110,7 +134,9 @@ def to_record_batch(result: Any) -> pa.RecordBatch | None:
     if polars is not None and isinstance(result, polars.DataFrame):
         return _one_batch(result.to_arrow())
     if pandas is not None and isinstance(result, pandas.DataFrame):
-        return pa.RecordBatch.from_pandas(result, preserve_index=False).replace_schema_metadata()
+        return pa.RecordBatch.from_pandas(
+            result.copy(), preserve_index=False
+        ).replace_schema_metadata()
     return None
 
 
@@ -118,15 +144,17 @@ def _array(values: Any) -> pa.Array:
     """A one-dimensional column; arrays of more dimensions become lists per row."""
     if isinstance(values, np.ndarray) and values.ndim > 1:
         return pa.array(values.tolist())
+    if isinstance(values, np.ndarray) and values.flags.writeable:
+        values = values.copy()  # Arrow would take it as it is
     return values if isinstance(values, pa.Array) else pa.array(values)
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+    return batches[0] if batches else empty_batch(table.schema)
 
 
-def _timestamps(stamps: Timestamps | None, rows: int) -> Timestamps | None:
+def result_timestamps(stamps: Timestamps | None, rows: int) -> Timestamps | None:
     """The input's timestamps if the number of rows is unchanged, else its greatest one for all."""
     if stamps is None or len(stamps) == rows:
         return stamps
@@ -146,7 +174,7 @@ def _to_numpy(data: pa.RecordBatch) -> dict[str, Any]:
     }
 
 
-_CONVERT: dict[str, Callable[[pa.RecordBatch], Any]] = {
+CONVERT: dict[str, Callable[[pa.RecordBatch], Any]] = {
     "arrow": lambda data: data,
     "polars": _to_polars,
     "pandas": lambda data: data.to_pandas(),

@@ -21,16 +21,13 @@ from ...core.elements import MIN_TIMESTAMP
 from ...core.ids import KeyGroupRange
 from ...core.partials import make_layout, partial_schema
 from ...core.preload import preload
+from ...plan.combining_types import uncombined
 from ...plan.slicing import Slicing
 from ...state.backend import COLUMN_STATE
 from ...state.memory import MemoryKeyedStateBackend
 from ..base import Operator, Work, emit_slices, one_by_one, run_to_end, then
 from ..windows.slices import runs_by_slice, slice_ends
 from .worth import Worth, can_combine
-
-ANY_ORDER = ("count", "min", "max")
-"""Aggregates whose result does not depend on the order in which values are merged, even of
-floats."""
 
 NO_NUMBERS: Int64s = np.empty(0, dtype=np.int64)
 """No sequence numbers: aggregates that need them are not combined."""
@@ -61,6 +58,11 @@ class LocalAggregatesOperator(Operator):
         """Whether others may have passed by: holds records for a limited time only."""
         self._deadline: int | None = None
         """When (processing time, ms) all is to be sent on; set only if `_was_idle`."""
+
+    @property
+    def combines(self) -> bool | None:
+        """Whether the types allow it; None before the first columns."""
+        return None if self._keys is None else not self._off
 
     def open(self) -> None:
         from ..windows.window_aggregates import WindowAggregates
@@ -136,19 +138,12 @@ class LocalAggregatesOperator(Operator):
         groups = KeyGroupRange(0, 0)
         self._contents.bind(MemoryKeyedStateBackend(groups, 1), pa.schema(list(keys)), fields)
         self._keys, self._kinds = keys, [field.type for field in fields]
-        accumulators = [(column.name, column.dtype) for column in self._contents.accumulators]
+        accumulators = [(column.name, column.dtype) for column in self._contents.columns]
         self._schema = partial_schema(make_layout(keys, fields), accumulators)
         names = self._schema.names
         clash = len(set(names)) < len(names)  # a key is called as an accumulator is
-        self._off = clash or not (self._contents.combinable() and self._any_order())
-
-    def _any_order(self) -> bool:
-        """Sums of floats depend on the order of their addends in the last digits. With several
-        senders that order is open anyway; with one it is not, and stays what it is."""
-        floats = any(pa.types.is_floating(kind) for kind in self._kinds)
-        kinds = {aggregate.kind for _, aggregate in self._function.aggregates}
-        exact = kinds.issubset(ANY_ORDER if floats else (*ANY_ORDER, "sum", "mean"))
-        return exact or self.ctx.parallelism > 1
+        why_not = uncombined(self._function, self._kinds, self.ctx.parallelism)
+        self._off = clash or why_not is not None or not self._contents.combinable
 
     def _fold(self, batch: ColumnBatch, keys: pa.RecordBatch, inputs: list[pa.Array]) -> int:
         """Returns how many pairs are new."""

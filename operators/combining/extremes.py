@@ -47,6 +47,11 @@ class LocalExtremesOperator(Operator):
         self._pairs = 0
         """How many (key, slice) are in `_table`."""
 
+    @property
+    def combines(self) -> bool | None:
+        """Whether the type of the field allows it; None before the first columns."""
+        return None if self._kind is None else storage(self._kind) is not None
+
     def open(self) -> None:
         from ..kernels import scatter
 

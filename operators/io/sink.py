@@ -15,7 +15,7 @@ until the terminal checkpoint completes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...api.connectors.base import PreparedCommit, SinkWriter, WriterContext
@@ -24,7 +24,7 @@ from ...core.batch import Batch
 from ...core.errors import OperatorError
 from ...core.failure_text import with_place
 from ...state.descriptors import ListStateDescriptor
-from ..base import Operator
+from ..base import Operator, Work
 from ..closing import warn_of_close
 
 COMMITTABLES = ListStateDescriptor("committables")
@@ -85,12 +85,20 @@ class SinkOperator(Operator):
 
     def __init__(self, spec: SinkSpec) -> None:
         self._spec = spec
+        self.only_reads = spec.sink.only_reads
         self._pending: list[Prepared] = []
         """Prepared and not committed, by ascending checkpoint."""
+        self._tend_at = 0
+        """When the writer is tended next (ms), if it is at all."""
         self._opened = False
+        self._complete = 0
+        """The last checkpoint that is complete."""
+        self._committing = False
+        """Whether the steps of a commit are being taken."""
 
-    def open(self) -> None:
+    def open(self) -> Work:
         ctx = self.ctx
+        interval = ctx.config.checkpoint.interval
         self._state = ctx.operator_state.get_list_state(COMMITTABLES)
         self._writer = self._spec.sink.create_writer(
             WriterContext(
@@ -102,19 +110,31 @@ class SinkOperator(Operator):
                 attempt=ctx.attempt,
                 clock=ctx.clock,
                 publish=ctx.publish,
-                checkpointing=ctx.config.checkpoint.interval is not None,
+                checkpointing=interval is not None,
+                checkpoint_every_s=None if interval is None else interval.total_seconds(),
             )
         )
         self._opened = True
+        work: Work = None
         if ctx.restored or ctx.attempt > 0:
             if ctx.revoke_after is not None:
                 self._writer.revoke(ctx.revoke_after)
             restored = sorted(self._state.get(), key=lambda item: item[0])
-            self._writer.recover([committable for _, committable in restored])
+            work = self._writer.recover([committable for _, committable in restored])
         self._state.clear()
+        self._tend_later(ctx.clock.now_ms())
+        return work
 
-    def process(self, batch: Batch, port: int = 0) -> None:
-        self._writer.write(batch)
+    def process(self, batch: Batch, port: int = 0) -> Work:
+        return self._writer.write(batch)
+
+    def on_processing_time(self, now_ms: int) -> None:
+        if self._writer.tends_every_ms is not None and now_ms >= self._tend_at:
+            self._tend_later(now_ms)
+            self._writer.tend()
+
+    def finish(self) -> None:
+        self._writer.finish()
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         prepared = self._writer.prepare_commit(checkpoint_id)
@@ -126,11 +146,26 @@ class SinkOperator(Operator):
             if late not in known:
                 self.ctx.operator_state.set_deferred(COMMITTABLES.name, late.items)
 
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Commit. An error leaves what is not committed pending, and fails the task."""
-        while self._pending and self._pending[0].checkpoint_id <= checkpoint_id:
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> Work:
+        """Commit, as far as that goes without waiting. An error leaves what is not committed
+        pending, and fails the task."""
+        self._complete = checkpoint_id
+        if self._committing:
+            return None  # what is committing goes on with this one
+        work = self._commit()
+        for _ in work:
+            return work
+        return None
+
+    def _commit(self) -> Iterator[None]:
+        """All that is complete, in order."""
+        while self._pending and self._pending[0].checkpoint_id <= self._complete:
             committables = self._pending[0].committables()
-            self._writer.commit(committables)
+            steps = self._writer.commit(committables)
+            if steps is not None:
+                self._committing = True
+                yield from steps
+                self._committing = False
             self.ctx.metrics.count("committed", len(committables))
             del self._pending[0]
 
@@ -145,6 +180,12 @@ class SinkOperator(Operator):
             self._writer.close()
         except BaseException as error:
             warn_of_close(self.ctx.name, self.ctx.subtask, "its writer", error)
+
+    def _tend_later(self, now_ms: int) -> None:
+        every = self._writer.tends_every_ms
+        if every is not None:
+            self._tend_at = now_ms + every
+            self.ctx.wake_at(self._tend_at)
 
     def validate(self) -> None:
         """Assert the invariants; for tests."""

@@ -12,14 +12,16 @@ records after its position or none, and with it the holding back.
 
 from __future__ import annotations
 
-import io
+from collections.abc import Iterator
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 
 from ...api.specs.joins import BroadcastJoinSpec
 from ...core.arrays import numpy_of
-from ...core.batch import Batch, ColumnBatch
+from ...core.batch import Batch, ColumnBatch, compatible, concat
+from ...core.batch_data import columns_data, columns_of
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import OperatorError, StromError
 from ...core.joined_columns import side_columns
@@ -28,7 +30,7 @@ from ...core.row_kind import RowKind, retracts, split_kinds, with_kinds
 from ...state.backend import COLUMN_STATE
 from ...state.descriptors import ListStateDescriptor
 from ..base import Operator, Steps, emit_each
-from .contents import content_codes
+from ..contents import content_codes
 from .layout import as_columns, fitted
 from .tables import KERNELS, TableJoin, TableRows
 
@@ -37,6 +39,9 @@ TABLE = 1
 
 TIME = "__time"
 
+PIECE = 8_192
+"""Rows of an item of state: a restore shares items out."""
+
 
 class BroadcastJoinOperator(Operator):
     """See the module. `_held` is None once the table is complete."""
@@ -44,7 +49,7 @@ class BroadcastJoinOperator(Operator):
     def __init__(self, spec: BroadcastJoinSpec) -> None:
         self._spec = spec
         self._join = TableJoin(spec.how, spec.left_on.names, spec.right_on.names, spec.suffix)
-        self._parts: list[pa.RecordBatch] = []
+        self._parts: list[ColumnBatch] = []
         """The table so far, with row kinds if it has any."""
         self._held: list[ColumnBatch] | None = []
         self._rows: TableRows | None = None
@@ -56,7 +61,7 @@ class BroadcastJoinOperator(Operator):
         state = self.ctx.operator_state
         table = state.get_union_list_state(ListStateDescriptor("table"))
         held = state.get_list_state(ListStateDescriptor("held"))
-        self._parts = [_decoded(data).data for data in table.get()]
+        self._parts = [_decoded(data) for data in table.get()]
         self._held = [_decoded(data) for data in held.get()]
         for restored in (table, held):
             restored.clear()
@@ -64,13 +69,13 @@ class BroadcastJoinOperator(Operator):
     def process(self, batch: Batch, port: int = 0) -> Steps:
         try:
             if port == TABLE:
-                self._parts.append(self._fitted(batch, TABLE))
+                _gather(self._parts, ColumnBatch(self._fitted(batch, TABLE)))
                 return
             records = ColumnBatch(self._fitted(batch, 0), batch.timestamps)
             if self._held is None:
                 yield from self._emit(records)
             else:
-                self._held.append(records)
+                _gather(self._held, records)
         except StromError as error:
             raise self._error(error) from error
 
@@ -97,8 +102,8 @@ class BroadcastJoinOperator(Operator):
         parts, held = list(self._parts), list(self._held or ())
         state = self.ctx.operator_state
         if self.ctx.subtask == 0:
-            state.set_deferred("table", lambda: [_encoded(ColumnBatch(part)) for part in parts])
-        state.set_deferred("held", lambda: [_encoded(records) for records in held])
+            state.set_deferred("table", lambda: _encoded(parts))
+        state.set_deferred("held", lambda: _encoded(held))
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -123,14 +128,15 @@ class BroadcastJoinOperator(Operator):
         schema = self._spec.schemas[TABLE]
         columns = None if schema is None else side_columns(schema)
         if self._parts:
-            columns = split_kinds(self._parts[0])[0].schema if columns is None else columns
-            whole = pa.Table.from_batches([_current(self._parts, columns)]).combine_chunks()
-            self._parts = whole.to_batches()
+            parts = [part.data for part in self._parts]
+            columns = split_kinds(parts[0])[0].schema if columns is None else columns
+            whole = pa.Table.from_batches([_current(parts, columns)]).combine_chunks()
+            self._parts = [ColumnBatch(part) for part in whole.to_batches()]
         if columns is not None:
             what = f"broadcast_join '{self.ctx.name}'"
             self._rows = TableRows(columns, self._spec.right_on.names, what)
             for part in self._parts:
-                self._rows.add(part)
+                self._rows.add(part.data)
 
     def _error(self, error: StromError) -> OperatorError:
         return OperatorError(self.ctx.name, self.ctx.subtask, f"broadcast_join: {error}")
@@ -158,21 +164,55 @@ def _current(parts: list[pa.RecordBatch], columns: pa.Schema) -> pa.RecordBatch:
     return ColumnBatch(whole).take(rows).data
 
 
-def _encoded(batch: ColumnBatch) -> bytes:
-    """As an Arrow stream, the times as a column behind the others."""
+def _gather(batches: list[ColumnBatch], batch: ColumnBatch) -> None:
+    """Put it behind the others. Small ones become one, so that there are few of them however many
+    came: every snapshot encodes them all. A row is copied about log2(`PIECE`) times."""
+    batches.append(batch)
+    while len(batches) > 1 and _belong_together(*batches[-2:]):
+        batches[-2:] = [concat(batches[-2:])]  # type: ignore[list-item]
+
+
+def _belong_together(first: ColumnBatch, second: ColumnBatch) -> bool:
+    return (
+        max(len(first), len(second)) < PIECE
+        and len(first) <= 2 * len(second)
+        and compatible(first, second)
+    )
+
+
+def _encoded(batches: list[ColumnBatch]) -> list[bytes]:
+    """As Arrow streams of about `PIECE` rows, the times as a column behind the others."""
+    return [
+        columns_data(piece)
+        for _, alike in groupby(map(_with_times, batches), key=lambda data: data.schema)
+        for piece in _pieces(list(alike))
+    ]
+
+
+def _with_times(batch: ColumnBatch) -> pa.RecordBatch:
     data = batch.data
-    if batch.timestamps is not None:
-        arrays = [*data.columns, pa.array(batch.timestamps)]
-        schema = data.schema.append(pa.field(TIME, pa.int64()))
-        data = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, data.schema) as writer:
-        writer.write_batch(data)
-    return sink.getvalue()
+    if batch.timestamps is None:
+        return data
+    arrays = [*data.columns, pa.array(batch.timestamps)]
+    return pa.RecordBatch.from_arrays(arrays, schema=data.schema.append(pa.field(TIME, pa.int64())))
+
+
+def _pieces(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Neighbours in one, until there are `PIECE` rows or more."""
+    gathered: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        gathered.append(batch)
+        rows += len(batch)
+        if rows >= PIECE:
+            yield pa.concat_batches(gathered)
+            gathered, rows = [], 0
+    if gathered:
+        yield pa.concat_batches(gathered)
 
 
 def _decoded(stored: bytes) -> ColumnBatch:
-    data = pa.ipc.open_stream(stored).read_next_batch()
+    data = columns_of(stored)
     if TIME not in data.schema.names:
         return ColumnBatch(data)
     times = numpy_of(data.column(TIME))

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.errors import TypeMismatchError
+from ...core.value_types import empty_batch
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,7 +21,7 @@ class Condition:
     def __init__(self, expression: pl.Expr, schema: pa.Schema) -> None:
         self._expression = expression
         self.needs = _needed(expression, schema.names)
-        empty = schema.empty_table().select(self.needs)
+        empty = empty_batch(schema).select(self.needs)
         kind = self._values(empty).dtype
         import polars as pl
 

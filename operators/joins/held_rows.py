@@ -16,7 +16,7 @@ from ...state.backend import KeyedStateBackend
 from ...state.hash_columns import hash_columns
 from ...state.key_words import is_words, to_words
 from ...state.rows.chunks import Chunk, Gathered, RowChunks
-from .contents import same_rows
+from ..contents import same_rows
 from .side import SIDES, JoinSide, SideRows
 from .time_index import TimeIndex
 
@@ -87,6 +87,22 @@ class HeldRows:
         chunks = self._rows.chunks
         self._index.first = chunks[0].first if chunks else self._index.next
         return alone
+
+    def cuts(self, until: int, limit: int) -> Iterator[int]:
+        """Times up to which to expire rows one after the other, the last one `until`, so that there
+        are about `limit` without partner each time, more only if they are of one time."""
+        chunks = self._rows.chunks if self._tracked and self._rows is not None else ()
+        due = [chunk for chunk in chunks if chunk.due <= until]
+        if sum(map(len, due)) > limit:
+            alone = [c.stamps[~c.matched & (c.stamps >= c.due) & (c.stamps <= until)] for c in due]
+            times = np.sort(np.concatenate(alone))
+            start = 0
+            while start + limit < len(times):
+                cut = int(times[start + limit - 1])
+                start = int(np.searchsorted(times, cut, side="right"))
+                if cut < until:
+                    yield cut
+        yield until
 
     def validate(self) -> None:
         """Assert the invariants."""

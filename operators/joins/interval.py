@@ -24,10 +24,11 @@ from ...core.constants import CHUNK_BATCHES, LATE_DROPPED
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.joined_columns import NO_ROW
 from ...core.preload import preload
+from ...core.value_types import empty_batch
 from ...state.backend import COLUMN_STATE
 from ...state.rows.chunks import Gathered
 from ...state.window_progress import WindowProgress
-from ..base import Operator, Steps
+from ..base import IN_STATE, Operator, Steps
 from .assembly import BatchRows, joined
 from .chunks import ChunkedOutput
 from .held_rows import HeldRows
@@ -84,6 +85,8 @@ class IntervalJoinOperator(Operator):
         for side, held in zip(self._sides, self._held, strict=True):
             if side.schema is not None:
                 held.bind(self.ctx.keyed_state)
+        if any(map(len, self._held)):
+            self.go_on_soon()
 
     def process(self, batch: Batch, port: int = 0) -> Steps:
         records = self._sides[port].read(batch)
@@ -98,14 +101,14 @@ class IntervalJoinOperator(Operator):
         self._output.flush()
 
     def process_watermark(self, timestamp: int) -> Steps:
-        if timestamp > self._progress.watermark:
-            for port in (0, 1):
-                yield from self._expire(port, timestamp)
-            self._output.flush()
-        self._progress.advance(timestamp)
+        yield from self._expire_until(max(timestamp, self._progress.watermark))
         behind = timestamp if timestamp == MAX_TIMESTAMP else timestamp - self._behind
         if behind > MIN_TIMESTAMP:
             self.out.emit_watermark(behind)
+
+    def on_processing_time(self, now_ms: int) -> Steps:
+        """After a restore, perhaps of a snapshot between two parts of what expired."""
+        return self._expire_until(self._progress.watermark)
 
     def end_input(self, port: int) -> None:
         """The other side's records will find no more partners: they are kept only to be written."""
@@ -181,13 +184,20 @@ class IntervalJoinOperator(Operator):
             if self._write_rows(found.rows, found.at, found.stamps[found.at]):
                 yield None
 
-    def _expire(self, port: int, watermark: int) -> Steps:
-        """No partner comes any more for rows whose time is far enough behind `watermark`."""
-        held = self._held[port]
-        until = watermark if watermark == MAX_TIMESTAMP else watermark - held.reach
-        for chunk, rows in held.expire(until):
-            alone = SideRows(chunk.rows, chunk.keys, chunk.stamps, None)
-            yield from self._write_alone(port, alone, rows)
+    def _expire_until(self, watermark: int) -> Steps:
+        """No partner comes any more for rows whose time is far enough behind `watermark`. They come
+        out in order of time, in parts, between which state has those that are still to come."""
+        self._progress.advance(watermark)
+        for port, held in enumerate(self._held):
+            until = watermark if watermark == MAX_TIMESTAMP else watermark - held.reach
+            for part in held.cuts(until, self._limit):
+                for chunk, rows in held.expire(part):
+                    alone = SideRows(chunk.rows, chunk.keys, chunk.stamps, None)
+                    yield from self._write_alone(port, alone, rows)
+                if part < until:
+                    self._output.flush()
+                    yield IN_STATE
+        self._output.flush()
 
     def _write_pairs(
         self, port: int, records: SideRows, mine: Int64s, found: Gathered, theirs: Int64s
@@ -209,7 +219,7 @@ class IntervalJoinOperator(Operator):
                     yield None
                 continue
             none = np.full(len(some), NO_ROW, dtype=np.int64)
-            nothing = pa.RecordBatch.from_pylist([], schema=self._sides[1 - port].schema)
+            nothing = empty_batch(self._sides[1 - port].schema)
             if port == 0:
                 data = self._columns.build(records.rows, some, nothing, none)
             else:

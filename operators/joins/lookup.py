@@ -18,12 +18,14 @@ from ...api.specs.joins import LookupJoinSpec
 from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import OperatorError, StromError, TypeMismatchError
+from ...core.failure_text import text_of, users_place
 from ...core.growing import GrowingList
 from ...core.joined_columns import side_columns
 from ...core.preload import preload
 from ...core.row_kind import split_kinds
 from ...state.backend import COLUMN_STATE
 from ..base import Operator, Steps, emit_each
+from ..closing import warn_of_close
 from .layout import fitted
 from .tables import KERNELS, TableJoin, TableRows
 
@@ -70,7 +72,18 @@ class LookupJoinOperator(Operator):
                 results = self._join.join(records, rows, slots)
             yield from emit_each(self.out, results)
         except StromError as error:
-            raise OperatorError(self.ctx.name, self.ctx.subtask, f"lookup_join: {error}") from error
+            text = f"lookup_join: {text_of(error)}{users_place(error)}"
+            raise OperatorError(self.ctx.name, self.ctx.subtask, text) from error
+
+    def close(self) -> None:
+        """A function may hold connections: its `close` is called, if it has one."""
+        cache = getattr(self, "_cache", None)
+        close = getattr(cache and cache.function, "close", None)
+        if callable(close):
+            try:
+                close()
+            except BaseException as error:
+                warn_of_close(self.ctx.name, self.ctx.subtask, "its lookup function", error)
 
     def _without_rows(self, records: ColumnBatch) -> None:
         if self._spec.how == "anti":
@@ -93,7 +106,7 @@ class LookupCache:
         self._keys = list(spec.right_on.names)
         self._size = spec.cache_size
         self._ttl_ms = spec.cache_ttl_ms
-        self._function = function
+        self.function = function
         self._what = what
         self._rows: TableRows | None = None
         self._loaded = GrowingList(np.int64)
@@ -121,7 +134,7 @@ class LookupCache:
     def _ask(self, keys: pa.RecordBatch, new: Int64s, now_ms: int) -> Int64s:
         """Add what the function finds for the keys at these rows; the slots of all keys."""
         asked = ColumnBatch(keys).take(new).data
-        found = _to_table(self._function(asked), self._keys)
+        found = _to_table(self.function(asked), self._keys)
         schema = side_columns(found.schema)
         if self._rows is None:
             self._rows = TableRows(schema, self._keys, self._what)

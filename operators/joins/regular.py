@@ -1,5 +1,6 @@
 """Regular join: every record of one side with every record of the other that has its key, for ever
-or as long as records live.
+or as long as records live. By event time a row lives from its own time on, and two rows meet if
+neither had expired at the time of the other: so it does not matter which of them came first.
 
 Both sides' rows are kept, chained by key. A batch first finds its pairs among the other side's
 rows, then joins its own side: O(batch + result), whatever is stored. Pairs are found in portions of
@@ -26,19 +27,22 @@ from ...api.specs.joins import JoinKind, RegularJoinSpec
 from ...core.arrays import Bools, Int64s
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import OperatorError, StromError
+from ...core.failure_text import text_of, users_place
 from ...core.joined_columns import JoinedColumns, side_columns
 from ...core.preload import preload
 from ...core.row_kind import RowKind, retracts, with_kinds
+from ...core.value_types import empty_batch
 from ...state.backend import COLUMN_STATE
 from ..base import Operator, Steps
 from ..kernels.change_flags import ALONE, LONE_SHOWN, MATCHED, MATCHED_SHOWN, PAIRS, UNTRACKED
+from ..key_expiry import RecordTimes
 from .assembly import BatchRows, Rows, joined, joined_some
 from .condition import Condition
 from .keyslots import KeySlots, groups_by
 from .layout import JoinLayout
 from .rowstore import FIRST_COMPACTION, MATCHES, NO_TIME, SEEN, RowStore
 from .side import SIDES
-from .walking import Portion, no_pairs, walk
+from .walking import Lifespans, Portion, no_pairs, walk
 
 MAX_PAIRS = 1 << 15
 
@@ -63,10 +67,12 @@ class _Rules:
 
 @dataclass(frozen=True)
 class _Records:
-    """A batch of one side. `slots`: NO_SLOT for null keys. `kinds`: None if it only inserts."""
+    """A batch of one side. `when`: the time of each, by which rows expire. `slots`: NO_SLOT for
+    null keys."""
 
     data: pa.RecordBatch
     seen: Int64s
+    when: Int64s
     slots: Int64s
     retracting: Bools
     insert_only: bool
@@ -85,8 +91,15 @@ class RegularJoinOperator(Operator):
         self._where: Condition | None = None
         self._armed = False
         """Whether a wake-up for expired rows is under way."""
+        self._expiring = any(spec.ttl)
+        self._event = any(life is not None and life.event for life in spec.ttl)
+        """Whether and by which time rows expire."""
 
     def open(self) -> None:
+        time = self.ctx.keyed_state.time
+        self._times = RecordTimes(self._event, time, self.ctx.name)
+        if self._event:
+            time.states.append(self)
         preload("operators.kernels.chains", "state.gather_kernels", *COLUMN_STATE)
         preload("operators.kernels.changes")
         schemas = map(side_columns, self._spec.schemas)
@@ -105,9 +118,21 @@ class RegularJoinOperator(Operator):
             else:
                 yield from self._change(records, port)
         except StromError as error:
-            raise OperatorError(self.ctx.name, self.ctx.subtask, f"join: {error}") from error
-        self._tidy(FIRST_COMPACTION)
+            text = f"join: {text_of(error)}{users_place(error)}"
+            raise OperatorError(self.ctx.name, self.ctx.subtask, text) from error
+        if not self._event:
+            self._tidy(FIRST_COMPACTION)
         self._arm()
+
+    def sweep(self, records: int) -> None:
+        """By event time: see `Sweeping`."""
+        for store in self._stores:
+            if store is not None:
+                store.expire_some(self._times.now(), records)
+        self._compact(FIRST_COMPACTION)
+
+    def begin_event_time(self, watermark: int) -> None:
+        """Every birth is known: records without event times are refused."""
 
     def on_processing_time(self, now_ms: int) -> None:
         self._armed = False
@@ -115,10 +140,7 @@ class RegularJoinOperator(Operator):
         self._arm()
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        now = self.ctx.clock.now_ms()
-        for store in self._stores:
-            if store is not None:
-                store.expire(now)
+        self._expire()
 
     def validate(self) -> None:
         """Assert the invariants of both sides."""
@@ -138,6 +160,7 @@ class RegularJoinOperator(Operator):
         return _Records(
             data,
             np.full(len(batch), NO_TIME) if seen is None else seen,
+            self._times.of(seen, len(batch)),
             self._slots_of(port, data),
             retracting,
             kinds is None or not retracting.any(),
@@ -200,8 +223,10 @@ class RegularJoinOperator(Operator):
         self, records: _Records, other: RowStore, rows: BatchRows, port: int
     ) -> Iterator[Portion]:
         """The pairs that match; see `walking`."""
-        cutoff = other.cutoff(self.ctx.clock.now_ms())
-        chains = (other.head, other.link, other.born, cutoff)
+        mine = self._stores[port]
+        assert mine is not None
+        oldest, latest = other.oldest(records.when), mine.latest(records.when)
+        chains = (other.head, other.link, Lifespans(other.born, oldest, latest))
         for probing, stored, done in walk(records.slots, *chains, MAX_PAIRS):
             if len(probing) and self._where is not None:
                 holds = self._holds(rows, probing, other, stored, port)
@@ -225,21 +250,20 @@ class RegularJoinOperator(Operator):
 
     def _store(self, store: RowStore, records: _Records, matches: Int64s | None) -> None:
         """Keep the batch's rows, but for those with null keys: nothing ever matches them."""
-        now = self.ctx.clock.now_ms()
         keyed = records.slots >= 0
-        data, slots, seen = records.data, records.slots, records.seen
+        data, slots, seen, when = records.data, records.slots, records.seen, records.when
         retracting = records.retracting
         if not keyed.all():
             chosen = np.flatnonzero(keyed)
             if not len(chosen):
                 return
             data, slots, seen = ColumnBatch(data).take(chosen).data, slots[chosen], seen[chosen]
-            retracting = retracting[chosen]
+            when, retracting = when[chosen], retracting[chosen]
             matches = None if matches is None else matches[chosen]
         if records.insert_only:
-            store.add(data, slots, seen, now, matches)
+            store.add(data, slots, seen, when, matches)
         else:
-            store.change(data, slots, seen, now, matches, retracting)
+            store.change(data, slots, seen, when, matches, retracting)
 
     # --- results -----------------------------------------------------------------------------
 
@@ -298,9 +322,8 @@ class RegularJoinOperator(Operator):
         assert schema is not None
         counted = self._rules[1 - port].track != UNTRACKED
         groups_of = groups_by(self._keys[port], self.ctx.max_parallelism)
-        store = RowStore(
-            self.ctx.keyed_state, SIDES[port], schema, groups_of, self._spec.ttl_ms, counted
-        )
+        life, state = self._spec.ttl[port], self.ctx.keyed_state
+        store = RowStore(state, SIDES[port], schema, groups_of, life, self._event, counted)
         if len(store):
             store.restore(self.ctx.clock.now_ms(), partial(self._slots_of, port))
         self._stores[port] = store
@@ -320,24 +343,31 @@ class RegularJoinOperator(Operator):
         return KeySlots(f"join '{self.ctx.name}'")
 
     def _arm(self) -> None:
-        """Ask to be woken when the rows that are here now have expired."""
-        ttl = self._spec.ttl_ms
-        if (
-            ttl is not None
-            and not self._armed
-            and any(store and len(store) for store in self._stores)
-        ):
-            self.ctx.wake_at(self.ctx.clock.now_ms() + ttl)
+        """By processing time: ask to be woken when rows of a side that are here now have expired,
+        all of them."""
+        if self._armed or self._event or not self._expiring:
+            return
+        held = [store.life for store in self._stores if store and len(store)]
+        waits = [life.ms for life in held if life is not None]
+        if waits:
+            self.ctx.wake_at(self.ctx.clock.now_ms() + min(waits))
             self._armed = True
+
+    def _expire(self) -> None:
+        """All rows that have expired are gone."""
+        for store in self._stores:
+            if store is not None:
+                store.expire(self._times.now())
 
     def _tidy(self, least: int) -> None:
         """Drop rows without use when they are more than `least` and the better half."""
-        now = self.ctx.clock.now_ms()
+        self._expire()
+        self._compact(least)
+
+    def _compact(self, least: int) -> None:
         for store in self._stores:
-            if store is not None:
-                store.expire(now)
-                if store.useless > max(least, len(store) // 2):
-                    store.compact()
+            if store is not None and store.useless > max(least, len(store) // 2):
+                store.compact()
         kept = sum(len(store) for store in self._stores if store is not None)
         if len(self._slots) > FIRST_COMPACTION + 2 * kept:
             self._slots = self._new_slots()
@@ -348,4 +378,4 @@ class RegularJoinOperator(Operator):
 
 
 def _no_rows(schema: pa.Schema | None) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=schema or pa.schema([]))
+    return empty_batch(schema or pa.schema([]))

@@ -17,8 +17,8 @@ from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.growing import GrowingList
 from ...state.rows.log import RowLog
-from .contents import content_codes, same_rows
-from .walking import walk
+from ..contents import content_codes, same_rows
+from .walking import FOR_EVER, walk
 
 _PORTION = 1 << 15
 
@@ -37,13 +37,15 @@ class Changes:
 
 @dataclass(frozen=True)
 class Chains:
-    """The rows of one side by slot; see `kernels.chains`."""
+    """The rows of one side by slot, and for each change of a batch which of them are there; see
+    `kernels.chains`."""
 
     log: RowLog
     head: GrowingList
     link: GrowingList
     born: Int64s
-    cutoff: int
+    oldest: Int64s
+    ordered: bool
     hashes: GrowingList
 
     def apply(self, changes: Changes) -> Int64s:
@@ -77,7 +79,8 @@ class Chains:
             self.head.array,
             self.link.array,
             self.born,
-            self.cutoff,
+            self.oldest,
+            self.ordered,
             self.hashes.array,
             removed,
             before,
@@ -109,8 +112,8 @@ class Chains:
         """Give rows and records of the keys and hashes of `wrong` other hashes, equal exactly where
         contents are. Returns the rows and the hashes they had."""
         slots = np.unique(changes.slots[wrong])
-        chains = (self.head, self.link, self.born, self.cutoff)
-        rows = np.concatenate([found for _, found, _ in walk(slots, *chains, _PORTION)])
+        chained = walk(slots, self.head, self.link, FOR_EVER, _PORTION)
+        rows = np.concatenate([found for _, found, _ in chained])
         known = self.hashes.array[rows]
         records = np.flatnonzero(np.isin(changes.slots, slots))
         taken = np.concatenate([known, hashed[records]])

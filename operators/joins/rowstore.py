@@ -1,14 +1,17 @@
 """One side of a regular join: its rows, chained by key, with what is known of each.
 
-`seen`     event time of the record (NO_TIME: it has none)
-`born`     processing time of its arrival; kept only with a time to live
-`matches`  how many rows of the other side it matches; kept only where the join asks
+`seen`        event time of the record (NO_TIME: it has none)
+`born`        processing time of its arrival; kept only with a time to live of that
+`event_born`  where a side's rows expire by event time, of both sides: the record's timestamp, or
+              the watermark at its arrival if that was later
+`matches`     how many rows of the other side it matches; kept only where the join asks
 
 These are state (a `RowLog`); what finds rows is not, and is made anew from them: chains, and for
 changelogs hashes of the rows' contents, by which a retraction finds its row (see `retraction`).
 
 Rows are numbered as they arrive. Those that were retracted or have expired are marked as gone, and
-when they are the better half the others are numbered anew. Expired rows are never read.
+when they are the better half the others are numbered anew. Expired rows are never read. By
+processing time they are the first ones; by event time they are looked for, some with each batch.
 """
 
 from __future__ import annotations
@@ -20,11 +23,14 @@ import pyarrow as pa
 
 from ...core.arrays import Bools, Int64s
 from ...core.batch import ColumnBatch
+from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.growing import GrowingList
 from ...state.backend import AccColumn, KeyedStateBackend
 from ...state.rows.format import GroupsOf
 from ...state.rows.log import PORTION
-from .contents import hash_rows
+from ...state.ttl import Lifetime
+from ..contents import hash_rows
+from ..key_expiry import LEAST, PER_RECORD
 from .retraction import Chains, Changes
 
 NO_TIME = np.iinfo(np.int64).min
@@ -35,14 +41,15 @@ FIRST_COMPACTION = 4096
 
 SEEN, BORN, MATCHES = "seen", "born", "matches"
 
-_NO_BIRTHS = np.empty(0, dtype=np.int64)
+_NONE = np.empty(0, dtype=np.int64)
 
 
 class RowStore:
-    """`ttl_ms`: None keeps rows for ever. `counted`: whether `matches` is kept.
+    """`life`: None keeps rows for ever. `event`: whether a side's rows expire by event time.
+    `counted`: whether `matches` is kept.
 
-    Invariants: all arrays have len(self) entries; `born` never decreases; the chains hold exactly
-    the rows that were not retracted, each in its slot's.
+    Invariants: all arrays have len(self) entries; processing times of arrival never decrease; the
+    chains hold exactly the rows that were not retracted, each in its slot's.
     """
 
     def __init__(
@@ -51,16 +58,23 @@ class RowStore:
         name: str,
         schema: pa.Schema,
         groups_of: GroupsOf,
-        ttl_ms: int | None,
+        life: Lifetime | None,
+        event: bool,
         counted: bool,
     ) -> None:
         """The rows that are restored have no chains yet: see `restore`."""
         numbers = [AccColumn(SEEN, "int64")]
-        if ttl_ms is not None:
-            numbers.append(AccColumn(BORN, "int64"))
+        self._born = f"event_{BORN}" if event else BORN
+        self._stamped = event or life is not None
+        """Whether births are kept."""
+        if self._stamped:
+            numbers.append(AccColumn(self._born, "int64"))
         marks = [AccColumn(MATCHES, "int64")] if counted else []
         self.log = state.log(name, schema, groups_of, numbers, marks)
-        self.ttl_ms = ttl_ms
+        self.life = life
+        self.event = event
+        self._next = 0
+        """By event time: the first row that was not looked at in this round."""
         self.counted = counted
         self.slots = GrowingList(np.int32)
         self.link = GrowingList(np.int32)
@@ -73,19 +87,39 @@ class RowStore:
     @property
     def born(self) -> Int64s:
         """As kernels take it: empty where nothing expires."""
-        return _NO_BIRTHS if self.ttl_ms is None else self.log.number(BORN)
+        return self.log.number(self._born) if self._stamped else _NONE
 
-    def cutoff(self, now_ms: int) -> int:
-        """Rows born then or before have expired."""
-        return 0 if self.ttl_ms is None else now_ms - self.ttl_ms
+    def oldest(self, when: Int64s) -> Int64s:
+        """Per record of this time: rows born then or before have expired for it. Empty where births
+        are not kept."""
+        if not self._stamped:
+            return _NONE
+        if self.life is None:
+            return np.full(len(when), MIN_TIMESTAMP, dtype=np.int64)
+        return when - self.life.ms
+
+    def latest(self, when: Int64s) -> Int64s:
+        """Per record of this side and time: for rows of the other side born then or later it has
+        expired itself. Empty by processing time, of which it cannot be."""
+        if not self.event:
+            return _NONE
+        if self.life is None:
+            return np.full(len(when), MAX_TIMESTAMP, dtype=np.int64)
+        return when + self.life.ms
 
     def add(
-        self, rows: pa.RecordBatch, slots: Int64s, seen: Int64s, now_ms: int, matches: Int64s | None
+        self,
+        rows: pa.RecordBatch,
+        slots: Int64s,
+        seen: Int64s,
+        when: Int64s,
+        matches: Int64s | None,
     ) -> None:
-        """Insert-only records with these slots (>= 0); `matches` where they are counted."""
+        """Insert-only records with these slots (>= 0), which come at these times; `matches` where
+        they are counted."""
         from ..kernels.chains import link_rows
 
-        first = self._append(rows, slots, seen, now_ms, matches)
+        first = self._append(rows, slots, seen, when, matches)
         if self._hashes is not None:
             self._hashes.append(hash_rows(rows.columns))
         link_rows(slots, first, self.head.array, self.link.array)
@@ -95,11 +129,12 @@ class RowStore:
         rows: pa.RecordBatch,
         slots: Int64s,
         seen: Int64s,
-        now_ms: int,
+        when: Int64s,
         matches: Int64s | None,
         retracting: Bools,
     ) -> None:
-        """A changelog in order: each retraction takes one equal row away, if there is one."""
+        """A changelog in order: each retraction takes one equal row away, if there is one that has
+        not expired."""
         self._keep_hashes()
         assert self._hashes is not None
         hashed = hash_rows(rows.columns)
@@ -108,23 +143,44 @@ class RowStore:
             ColumnBatch(rows).take(added).data,
             slots[added],
             seen[added],
-            now_ms,
+            when[added],
             None if matches is None else matches[added],
         )
         self._hashes.append(hashed[added])
         self.head.extend(max(0, int(slots.max()) + 1 - self.head.length))
         numbers = np.full(len(slots), -1, dtype=np.int64)
         numbers[added] = np.arange(first, first + len(added))
-        held = (self.log, self.head, self.link, self.born, self.cutoff(now_ms))
+        held = (self.log, self.head, self.link, self.born, self.oldest(when), not self.event)
         chains = Chains(*held, self._hashes)
         removed = chains.apply(Changes(rows.columns, slots, hashed, retracting, numbers))
         self.log.remove(removed[removed >= 0])
 
-    def expire(self, now_ms: int) -> None:
-        """Rows that have expired are gone."""
-        if self.ttl_ms is not None:
+    def expire(self, now: int) -> None:
+        """All rows that have expired are gone."""
+        if self.life is None or now < MIN_TIMESTAMP + self.life.ms:
+            return
+        if self.event:
+            self._expire_between(0, len(self), now - self.life.ms)
+        else:
             born = self.born[: len(self)]
-            self.log.forget(int(np.searchsorted(born, self.cutoff(now_ms), side="right")))
+            self.log.forget(int(np.searchsorted(born, now - self.life.ms, side="right")))
+
+    def expire_some(self, now: int, records: int) -> None:
+        """By event time: rows that have expired are gone, of those whose turn it is."""
+        if self.life is None or now < MIN_TIMESTAMP + self.life.ms:
+            return
+        count = len(self)
+        budget = min(max(LEAST, PER_RECORD * records), count)
+        start = self._next if self._next < count else 0
+        stop = min(start + budget, count)
+        again = start + budget - stop
+        self._next = again or stop
+        for at, end in ((start, stop), (0, again)):
+            self._expire_between(at, end, now - self.life.ms)
+
+    def _expire_between(self, start: int, end: int, cutoff: int) -> None:
+        rows = self.log.rows(start, end)
+        self.log.remove(rows[self.born[rows] <= cutoff])
 
     @property
     def useless(self) -> int:
@@ -132,10 +188,12 @@ class RowStore:
         return len(self) - self.log.live
 
     def restore(self, now_ms: int, slots_of: Callable[[pa.RecordBatch], Int64s]) -> None:
-        """Chain the rows that former subtasks kept, by the slots of their keys."""
-        if self.ttl_ms is not None:
+        """Chain the rows that former subtasks kept, by the slots of their keys. By processing time,
+        those that have expired meanwhile are gone."""
+        if self.life is not None and not self.event:
             by_birth = np.argsort(self.born[: len(self)], kind="stable")
-            expired = np.searchsorted(self.born[by_birth], self.cutoff(now_ms), side="right")
+            cutoff = now_ms - self.life.ms
+            expired = np.searchsorted(self.born[by_birth], cutoff, side="right")
             self.log.keep(by_birth[expired:])
         self.rechain(slots_of)
 
@@ -145,6 +203,7 @@ class RowStore:
         slots = self.slots.array[rows]
         hashes = None if self._hashes is None else self._hashes.array[rows]
         self.log.keep(rows)
+        self._next = 0
         self._chain(slots.astype(np.int64))
         if hashes is not None:
             self._hashes = GrowingList(np.int64)
@@ -163,7 +222,7 @@ class RowStore:
         for grower in (self.slots, self.link):
             assert grower.length == len(self)
         assert self._hashes is None or self._hashes.length == len(self)
-        if self.ttl_ms is not None:
+        if self._stamped and not self.event:
             assert bool((np.diff(self.born[: len(self)]) >= 0).all())
         chained: list[int] = []
         for slot, head in enumerate(self.head.used.tolist()):
@@ -174,18 +233,24 @@ class RowStore:
                 at = int(self.link.array[at])
         assert len(chained) == len(set(chained))
         assert set(self.log.rows().tolist()) <= set(chained)
-        if self.ttl_ms is None:
+        if self.life is None:
             assert len(chained) == self.log.live
 
     def _append(
-        self, rows: pa.RecordBatch, slots: Int64s, seen: Int64s, now_ms: int, matches: Int64s | None
+        self,
+        rows: pa.RecordBatch,
+        slots: Int64s,
+        seen: Int64s,
+        when: Int64s,
+        matches: Int64s | None,
     ) -> int:
         """Store rows without chaining them; the number of the first."""
         count = rows.num_rows
         known = {SEEN: seen}
-        if self.ttl_ms is not None:
-            latest = int(self.born[len(self) - 1]) if len(self) else now_ms
-            known[BORN] = np.full(count, max(now_ms, latest))
+        if self._stamped:
+            if len(self) and not self.event:
+                when = np.maximum(when, self.born[len(self) - 1])
+            known[self._born] = when
         if self.counted:
             assert matches is not None
             known[MATCHES] = matches

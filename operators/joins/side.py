@@ -21,6 +21,7 @@ from ...core.joined_columns import plain_columns
 from ...core.key_types import check_comparable, widened_keys
 from ...core.keys import KeySelector
 from ...core.row_kind import ROW_KIND
+from ...core.value_types import empty_batch
 from ...state.backend import KeyedStateBackend
 from ...state.hash_columns import validity_of
 from ...state.shared_facts import SharedFacts
@@ -69,7 +70,7 @@ class JoinSide:
     def bind(self, schema: pa.Schema) -> None:
         """The side's columns are these, dictionaries as their values."""
         self.schema = plain_columns(schema)
-        empty = pa.RecordBatch.from_pylist([], schema=self.schema)
+        empty = empty_batch(self.schema)
         self.keys = self._keys_of(empty).schema
 
     def read(self, batch: Batch) -> SideRows:

@@ -20,7 +20,7 @@ from ...state.rows.arena import Arena
 from ..kernels.change_flags import ALONE, MATCHED, PAIRS, UNTRACKED
 from .assembly import BatchRows, joined
 from .keyslots import KeySlots
-from .walking import NO_BIRTHS, walk
+from .walking import FOR_EVER, walk
 
 MAX_PAIRS = 1 << 15
 
@@ -68,7 +68,7 @@ class TableRows:
         return len(self._slots)
 
     def pairs(self, slots: Int64s) -> Iterator[tuple[Int64s, Int64s, int]]:
-        return walk(slots, self._head, self._link, NO_BIRTHS, 0, MAX_PAIRS)
+        return walk(slots, self._head, self._link, FOR_EVER, MAX_PAIRS)
 
     def forget_unknown(self) -> None:
         """Take keys that only records had out of the index, when there are many. Slots of the

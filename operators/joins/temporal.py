@@ -5,7 +5,8 @@ versions of a key are chained from the latest to the first, so that one is found
 there are later ones.
 
 State: waiting records, and the versions that may still be found. The order of the former and the
-chains of the latter are made anew from them.
+chains of the latter are made anew from them. A record waits until it is emitted; `FiringUntil` says
+that it is due, so that versions which come after a restore do not change what it is joined with.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from ...core.joined_columns import NO_ROW, JoinedColumns, side_columns
 from ...core.preload import preload
 from ...core.row_kind import RowKind
 from ...state.backend import COLUMN_STATE
-from ..base import Operator, Steps
+from ..base import IN_STATE, Operator, Steps, Work, plainly
+from ..firing_until import FiringUntil
 from .assembly import BatchRows, joined
 from .keyslots import KeySlots, groups_by
 from .layout import JoinLayout
@@ -53,9 +55,23 @@ class TemporalJoinOperator(Operator):
         schemas = map(side_columns, self._spec.schemas)
         self._layout = JoinLayout(self.ctx.keyed_state, self._keys, *schemas)
         self._slots = self._new_slots()
+        self._firing = FiringUntil(self.ctx.keyed_state, "firing")
         self._bind()
+        if self._firing.unfinished:
+            self.go_on_soon()
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Work:
+        if self._firing.unfinished:
+            return self._resumed_for(batch, port)
+        self._process(batch, port)
+        return None
+
+    def _resumed_for(self, batch: Batch, port: int) -> Steps:
+        """The batch, behind what was due before it."""
+        yield from plainly(self._resume())
+        self._process(batch, port)
+
+    def _process(self, batch: Batch, port: int) -> None:
         try:
             if port == LEFT:
                 self._wait(batch)
@@ -67,17 +83,38 @@ class TemporalJoinOperator(Operator):
             ) from error
 
     def process_watermark(self, timestamp: int) -> Steps:
+        yield from plainly(self._resume())  # a snapshot in between would not know of this one
         if self._waiting is not None:
-            due = self._waiting.due(timestamp)
-            for start in range(0, len(due), MAX_ROWS):
-                self._emit(self._waiting.take(due[start : start + MAX_ROWS]))
-                if start + MAX_ROWS < len(due):
-                    yield None
+            self._firing.begin(timestamp)
+            yield from self._release(self._waiting, self._waiting.due(timestamp))
+            self._firing.end()
             self._waiting.tidy()
         if self._versions is not None:
             self._versions.watermark = max(self._versions.watermark, timestamp)
         self._tidy()
         self.out.emit_watermark(timestamp)
+
+    def on_processing_time(self, now_ms: int) -> Steps:
+        yield from self._resume()
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        self._firing.save()
+
+    def _resume(self) -> Steps:
+        """After a restore between two batches of records that were due: the rest of them."""
+        if self._firing.unfinished:
+            if self._waiting is not None:
+                yield from self._release(self._waiting, self._waiting.overdue(self._firing))
+                self._waiting.renumber()
+            if self._versions is not None:
+                self._versions.watermark = self._firing.least
+            self._firing.end()
+
+    def _release(self, waiting: Waiting, due: Int64s) -> Steps:
+        for start in range(0, len(due), MAX_ROWS):
+            if start:
+                yield IN_STATE
+            self._emit(waiting.take(due[start : start + MAX_ROWS]))
 
     def validate(self) -> None:
         """Assert the invariants of both sides."""
@@ -160,7 +197,7 @@ class TemporalJoinOperator(Operator):
             self._waiting = Waiting(state, SIDES[LEFT], left, groups_by(self._keys[LEFT], most))
         if right is not None and self._versions is None:
             groups_of = groups_by(self._keys[RIGHT], most)
-            versions = VersionStore(state, SIDES[RIGHT], right, groups_of, self._spec.ttl_ms)
+            versions = VersionStore(state, SIDES[RIGHT], right, groups_of, self._spec.ttl)
             rows = versions.unexpired(self.ctx.clock.now_ms())
             versions.rebuild(rows, partial(self._slots_of, RIGHT))
             self._versions = versions

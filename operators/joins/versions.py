@@ -1,7 +1,8 @@
 """The versions of a table's rows by key, as a temporal join keeps them.
 
 The rows are state (a `RowLog`), with the time from which each is valid (`time`), whether it ends
-the one before (`ends`), and with a time to live when it came (`born`). Chains are made anew.
+the one before (`ends`), and with a time to live of processing time when it came (`born`); by event
+time it lives so long after `time`. Chains are made anew.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ...core.growing import GrowingList
 from ...state.backend import AccColumn, KeyedStateBackend
 from ...state.rows.format import GroupsOf
 from ...state.rows.log import PORTION
+from ...state.ttl import Lifetime
 
 TIME, BORN, ENDS = "time", "born", "ends"
 
@@ -36,14 +38,16 @@ class VersionStore:
         name: str,
         schema: pa.Schema,
         groups_of: GroupsOf,
-        ttl_ms: int | None,
+        life: Lifetime | None,
     ) -> None:
         """The rows that are restored have no chains yet: see `rebuild`."""
         numbers = [AccColumn(TIME, "int64"), AccColumn(ENDS, "bool")]
-        if ttl_ms is not None:
+        self._ttl = None if life is None or life.event else life.ms
+        """Of processing time."""
+        self._event_ttl = life.ms if life is not None and life.event else 0
+        if self._ttl is not None:
             numbers.append(AccColumn(BORN, "int64"))
         self.log = state.log(name, schema, groups_of, numbers)
-        self.ttl_ms = ttl_ms
         self.watermark = MIN_TIMESTAMP
         self._link = GrowingList(np.int64)
         self._head = GrowingList(np.int64, fill=-1)
@@ -60,7 +64,7 @@ class VersionStore:
         if not rows.num_rows:
             return
         known = {TIME: times, ENDS: ends}
-        if self.ttl_ms is not None:
+        if self._ttl is not None:
             known[BORN] = np.full(len(slots), now_ms)
         self._chain(self.log.append(rows, known), slots)
 
@@ -89,6 +93,7 @@ class VersionStore:
             self.log.number(ENDS),
             self._births,
             self._cutoff(now_ms),
+            self._event_ttl,
             found,
         )
         return found
@@ -98,21 +103,24 @@ class VersionStore:
         from ..kernels.versions import mark_useful
 
         marks = np.zeros(len(self), dtype=np.bool_)
+        births, cutoff = self._births, self._cutoff(now_ms)
+        if self._event_ttl and self.watermark > MIN_TIMESTAMP + self._event_ttl:
+            births, cutoff = self.log.number(TIME), self.watermark - self._event_ttl
         mark_useful(
             self._head.used,
             self._link.array,
             self.log.number(TIME),
             self.log.number(ENDS),
-            self._births,
-            self._cutoff(now_ms),
+            births,
+            cutoff,
             self.watermark,
             marks,
         )
         return marks
 
     def unexpired(self, now_ms: int) -> Int64s:
-        """The rows that have not expired, ascending."""
-        if self.ttl_ms is None:
+        """The rows that have not expired by processing time, ascending."""
+        if self._ttl is None:
             return np.arange(len(self))
         return np.flatnonzero(self._births[: len(self)] > self._cutoff(now_ms))
 
@@ -141,7 +149,7 @@ class VersionStore:
 
     @property
     def _births(self) -> Int64s:
-        return _NO_BIRTHS if self.ttl_ms is None else self.log.number(BORN)
+        return _NO_BIRTHS if self._ttl is None else self.log.number(BORN)
 
     def _cutoff(self, now_ms: int) -> int:
-        return 0 if self.ttl_ms is None else now_ms - self.ttl_ms
+        return 0 if self._ttl is None else now_ms - self._ttl

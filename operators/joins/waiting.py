@@ -17,6 +17,7 @@ from ...core.batch import ColumnBatch
 from ...core.elements import MAX_TIMESTAMP
 from ...state.backend import AccColumn, KeyedStateBackend
 from ...state.rows.format import GroupsOf
+from ..firing_until import FiringUntil
 
 TIME = "time"
 
@@ -47,6 +48,7 @@ class Waiting:
         self, state: KeyedStateBackend, name: str, schema: pa.Schema, groups_of: GroupsOf
     ) -> None:
         """With the records that are restored."""
+        self._groups_of = groups_of
         self._log = state.log(name, schema, groups_of, [AccColumn(TIME, "int64")])
         self._runs: list[_Run] = []
         self._sorted = 0
@@ -77,6 +79,21 @@ class Waiting:
             return np.empty(0, dtype=np.int64)
         rows, times = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
         return rows if len(parts) == 1 else rows[np.argsort(times, kind="stable")]
+
+    def overdue(self, firing: FiringUntil) -> Int64s:
+        """Before anything is added after a restore: the numbers of the records that were due then
+        by how far their key groups fire, in the same order; `renumber` when they are taken."""
+        rows = self._log.rows()
+        times = self._log.number(TIME)[rows]
+        at = np.argsort(times, kind="stable")
+        rows = rows[at[: np.searchsorted(times[at], firing.furthest, side="right")]]
+        groups = self._groups_of(self._log.take(rows))
+        return rows[self._log.number(TIME)[rows] <= firing.by_group[groups]]
+
+    def renumber(self) -> None:
+        """Number the records that wait anew; none of them is in a run."""
+        assert not self._runs
+        self._log.keep(self._log.rows())
 
     def take(self, rows: Int64s) -> ColumnBatch:
         """Remove and return some that are due."""

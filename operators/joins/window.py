@@ -5,6 +5,9 @@ passes a window's end, the keys of both sides are numbered together and rows wit
 paired. Nothing is decided before, so all kinds of join are one procedure.
 
 A record whose windows have all ended is dropped and counted. Windows fire once.
+
+What is much at once comes out by key groups, and `FiringProgress` says which have had which window;
+so a checkpoint passes between two of them. One group's pairs, a product, may take many batches.
 """
 
 from __future__ import annotations
@@ -12,44 +15,49 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.specs.joins import WindowJoinSpec, with_bounds
-from ...api.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
 from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch
 from ...core.constants import CHUNK_BATCHES, LATE_DROPPED
 from ...core.errors import GraphError, StateError
 from ...core.joined_columns import NO_ROW
 from ...core.preload import preload
-from ...plan.slicing import Slicing
+from ...core.value_types import empty_batch, empty_table
+from ...plan.windows import slicing_of
 from ...state.backend import COLUMN_STATE, BufferState
 from ...state.key_groups import key_groups_of
 from ...state.window_progress import WindowProgress
-from ..base import Operator, Steps
+from ..base import IN_STATE, Operator, Pause, Steps, Work, plainly
+from ..windows.firing_progress import FiringProgress
+from ..windows.slice_calendar import SliceCalendar
 from ..windows.slices import runs_by_slice, slice_ends
 from .chunks import ChunkedOutput
-from .pairing import join_rows
 from .side import SIDES, JoinSide, SideLayouts, SideRows, all_valid, check_sides
+from .window_rows import WindowRows
 
 SCRATCH = "scratch"
+
+PART_BATCHES = 4
+"""About how many batches of pairs are between two pauses where a snapshot may be taken: cutting
+finer costs more, and a barrier waits for so many."""
+
+_NO_GROUPS = np.empty(0, dtype=np.int32)
 
 
 class WindowJoinOperator(Operator):
     """See the module. Port 0 is the left side."""
 
     def __init__(self, spec: WindowJoinSpec) -> None:
-        assigner = spec.assigner
-        if isinstance(assigner, TumblingEventTimeWindows):
-            self._slicing = Slicing(assigner.size, assigner.size, assigner.offset)
-        elif isinstance(assigner, SlidingEventTimeWindows):
-            self._slicing = Slicing(assigner.size, assigner.slide, assigner.offset)
-        else:
-            raise GraphError(f"window_join runs no {type(assigner).__name__}")
+        slicing = slicing_of(spec.assigner)
+        if slicing is None or not spec.assigner.is_event_time():
+            raise GraphError(f"window_join runs no {type(spec.assigner).__name__}")
+        self._slicing = slicing
+        self._calendar = SliceCalendar(slicing)
         self._spec = spec.sides
         self._how = spec.sides.how
-        self._due: int | None = None
-        """The least watermark at which a window has to fire."""
         self._buffers: list[BufferState | None] = [None, None]
         """Rows per slice, for the sides whose columns are known."""
         self._keeps_nulls = (self._how in ("left", "full", "anti"), self._how in ("right", "full"))
@@ -63,6 +71,10 @@ class WindowJoinOperator(Operator):
         )
         self._layouts = SideLayouts(self.ctx.keyed_state, self._sides)
         self._progress = WindowProgress(self.ctx.keyed_state)
+        self._firing = FiringProgress(self.ctx.keyed_state, self._progress)
+        self._complete: list[tuple[int, int]] = []
+        """(window end, up to which key group) of all that was added to the output since the state
+        was told of what is emitted."""
         self._limit = self.ctx.config.batch_size * CHUNK_BATCHES
         self._output = ChunkedOutput(self.out, self._limit)
         self._join: str = name
@@ -70,9 +82,22 @@ class WindowJoinOperator(Operator):
             if side.schema is not None:
                 self._bind(side)
         for end in self._slices():
-            self._note_due(end, self._progress.watermark)
+            self._calendar.note(end, self._progress.watermark)
+        if self._firing.unfinished:
+            self.go_on_soon()
 
-    def process(self, batch: Batch, port: int = 0) -> None:
+    def process(self, batch: Batch, port: int = 0) -> Work:
+        if self._firing.unfinished:
+            return self._resumed_for(batch, port)
+        self._process(batch, port)
+        return None
+
+    def _resumed_for(self, batch: Batch, port: int) -> Steps:
+        """The batch, behind what was due before it."""
+        yield from plainly(self._resume())
+        self._process(batch, port)
+
+    def _process(self, batch: Batch, port: int) -> None:
         side = self._sides[port]
         records = side.read(batch)
         if self._buffers[port] is None:
@@ -81,13 +106,24 @@ class WindowJoinOperator(Operator):
             self._add(port, records if rows is None else records.take(rows), watermark)
 
     def process_watermark(self, timestamp: int) -> Steps:
-        if self._due is not None and self._due <= timestamp:
+        yield from plainly(self._resume())  # a snapshot in between would not know of this one
+        due = self._calendar.due
+        if due is not None and due <= timestamp:
             yield from self._fire_until(timestamp)
         self._progress.advance(timestamp)
         self.out.emit_watermark(timestamp)
 
+    def on_processing_time(self, now_ms: int) -> Steps:
+        yield from self._resume()
+
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
+        self._firing.save()
+
+    def _resume(self) -> Steps:
+        """After a restore in the middle of a firing: the rest of it."""
+        if self._firing.unfinished:
+            yield from self._fire_until(self._progress.watermark)
 
     def _bind(self, side: JoinSide) -> None:
         """The columns of this side are known from here on."""
@@ -115,11 +151,11 @@ class WindowJoinOperator(Operator):
             windows = self._slicing.window_ends(end)
             if not windows:
                 self._drop_late(int((records.timestamps[start:stop] <= watermark).sum()))
-            elif windows[-1] - 1 <= watermark:
+            elif self._calendar.over(windows, watermark):
                 self._drop_late(stop - start)
             else:
                 buffer.append(end, records.rows.slice(start, stop - start), groups[start:stop])
-                self._note_due(end, watermark)
+                self._calendar.note(end, watermark)
 
     def _drop_late(self, count: int) -> None:
         if count:
@@ -129,31 +165,21 @@ class WindowJoinOperator(Operator):
         """Ends of the slices that hold rows of either side, ascending."""
         return sorted({end for b in self._buffers if b is not None for end in b.namespaces()})
 
-    def _note_due(self, slice_end: int, watermark: int) -> None:
-        """Remember when a slice's next window fires; `watermark` has fired the ones before."""
-        due = next(w - 1 for w in self._slicing.window_ends(slice_end) if w - 1 > watermark)
-        self._due = due if self._due is None else min(self._due, due)
-
     def _fire_until(self, watermark: int) -> Steps:
         """Fire the windows that `watermark` passes, in order of time, and drop finished slices."""
-        fired, slices = self._progress.watermark, self._slices()
-        due = {
-            window
-            for end in slices
-            for window in self._slicing.window_ends(end)
-            if fired < window - 1 <= watermark
-        }
-        for window in sorted(due):
+        slices = self._slices()
+        self._firing.begin()
+        self._progress.advance(watermark)
+        fired, until = self._firing.least, self._progress.furthest
+        for window in self._calendar.windows(slices, fired, until):
             yield from self._fire(window, slices)
         self._output.flush()
-        self._due = None
-        for end in slices:
-            if self._slicing.window_ends(end)[-1] - 1 <= watermark:
-                for buffer in self._buffers:
-                    if buffer is not None:
-                        buffer.drop(end)
-            else:
-                self._note_due(end, watermark)
+        self._complete.clear()
+        self._firing.end()
+        for end in self._calendar.take_over(slices, watermark):
+            for buffer in self._buffers:
+                if buffer is not None:
+                    buffer.drop(end)
 
     def _fire(self, window: int, slices: list[int]) -> Steps:
         """Emit one window's results, for the key groups that have not had it."""
@@ -162,31 +188,58 @@ class WindowJoinOperator(Operator):
         if rows[0] is None or (rows[1] is None and self._how != "anti"):
             # A side of unknown columns is empty; a join that could write something knows them.
             return
-        left = rows[0]
-        right = rows[1]
+        left = rows[0][0]
+        right = None if rows[1] is None else rows[1][0]
+        groups = [_NO_GROUPS if side is None else side[1] for side in rows]
         keys = [self._sides[0].keys_of(left)]
         if right is not None:
             keys.append(self._sides[1].keys_of(right))
         slots, count = self._number(keys, window)
         if right is None:
             slots.append(np.empty(0, dtype=np.int64))
-        for pairs in self._chosen(keys, window, slots, count):
-            if self._output.add(self._build(window, left, right, *pairs)):
-                yield None
+        for through, part in self._parts(window, WindowRows(self._how, slots, groups, count)):
+            more = False
+            sides = left, right
+            if part.at is not None:
+                others = None if right is None else _rows_at(right, part.at[1])
+                sides = _rows_at(left, part.at[0]), others
+            for pairs in part.pairs(self._limit):
+                if self._output.add(self._build(window, *sides, *pairs)):
+                    yield None if more else self._emitted()
+                more = True
+            self._complete.append((window, through))
 
-    def _rows(self, port: int, slice_ends: list[int]) -> pa.RecordBatch | None:
-        """One side's rows in these slices; None if its columns are not known yet."""
+    def _parts(self, window: int, rows: WindowRows) -> Iterator[tuple[int, WindowRows]]:
+        """The rows of the key groups that have not had the window, cut where a batch is full, and
+        up to which group."""
+        due = self._firing.due_groups(window)
+        return (rows if due is None else rows.of(due)).parts(PART_BATCHES * self._limit)
+
+    def _emitted(self) -> Pause:
+        """All that is complete is emitted, and nothing else."""
+        for window, through in self._complete:
+            self._firing.emitted_through(window, through)
+        self._complete.clear()
+        return IN_STATE
+
+    def _rows(
+        self, port: int, slice_ends: list[int]
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]] | None:
+        """One side's rows in these slices and their key groups; None if its columns are not known
+        yet."""
         buffer, schema = self._buffers[port], self._sides[port].schema
         if buffer is None or schema is None:
             return None
-        table = pa.concat_tables([schema.empty_table(), *(buffer.get(e)[0] for e in slice_ends)])
+        found = [buffer.get(end) for end in slice_ends]
+        table = pa.concat_tables([empty_table(schema), *(rows for rows, _ in found)])
+        groups = np.concatenate([_NO_GROUPS, *(groups for _, groups in found)])
         batches = table.combine_chunks().to_batches()
         if len(batches) > 1:
             raise StateError(
                 f"{self._join}: one window holds over 2 GiB of one text column of the "
                 f"{SIDES[port]} side; make it a large_string before the join"
             )
-        return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
+        return batches[0] if batches else empty_batch(schema), groups
 
     def _number(self, keys: list[pa.RecordBatch], window: int) -> tuple[list[Int64s], int]:
         """Each side's keys as slots of one numbering, NO_ROW for null, and how many there are."""
@@ -200,20 +253,6 @@ class WindowJoinOperator(Operator):
         count = len(table)
         self.ctx.keyed_state.table(SCRATCH, schema, []).drop(0)
         return slots, count
-
-    def _chosen(
-        self, keys: list[pa.RecordBatch], window: int, slots: list[Int64s], count: int
-    ) -> Iterator[tuple[Int64s, Int64s]]:
-        """The window's pairs, without the keys whose groups fired it before a rescale."""
-        unfired = [self._progress.unfired(side, window) for side in keys]
-        if all(mask is None for mask in unfired):
-            yield from join_rows(self._how, slots[0], slots[1], count, self._limit)
-            return
-        at = [np.flatnonzero(mask) for mask in unfired if mask is not None]
-        at += [np.empty(0, dtype=np.int64)] * (2 - len(at))
-        chosen = [side[rows] for side, rows in zip(slots, at, strict=True)]
-        for left, right in join_rows(self._how, chosen[0], chosen[1], count, self._limit):
-            yield _back(at[0], left), _back(at[1], right)
 
     def _build(
         self,
@@ -235,9 +274,5 @@ class WindowJoinOperator(Operator):
         return ColumnBatch(data, np.full(count, window - 1, dtype=np.int64))
 
 
-def _back(rows: Int64s, chosen: Int64s) -> Int64s:
-    """Row numbers among the chosen rows as row numbers of the side."""
-    if not len(rows):
-        return chosen
-    back: Int64s = np.where(chosen == NO_ROW, NO_ROW, rows[chosen])
-    return back
+def _rows_at(rows: pa.RecordBatch, at: Int64s) -> pa.RecordBatch:
+    return ColumnBatch(rows).take(at).data

@@ -1,9 +1,10 @@
 """Kernels over rows chained by key slot: the in-memory index of a join's stored rows.
 
 `head[slot]` is the slot's newest row, `link[row]` the next older one, -1 the end. Adding a row is
-two writes; finding the rows of a key follows the chain. A row stored before `cutoff` by `born`
-(times of arrival, never decreasing along the rows) has expired; as a chain goes from new to old,
-everything behind such a row has expired as well. `born` is empty where nothing expires.
+two writes; finding the rows of a key follows the chain. A stored row has expired for a row of the
+batch if it was stored at `oldest` (of the latter) or before, by `born`. Times of arrival never
+decrease along the rows: as a chain goes from new to old, everything behind such a row has expired
+as well. Event times do, so all of the chain is looked at. `born` is empty where nothing expires.
 Twins in `reference_chains`.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.native import int32, int64, njit, void
+from ...core.native import boolean, int32, int64, njit, void
 from .signatures import BOOLS_IN, INTS, INTS_IN, OPTIONS
 
 ROWS = int32[::1]
@@ -31,20 +32,22 @@ def link_rows(slots: Any, first: int, head: Any, link: Any) -> None:
         head[slot] = first + i
 
 
-@njit([int64(INTS_IN, ROWS, ROWS, INTS_IN, int64, INTS, INTS, INTS)], **OPTIONS)
+@njit([int64(INTS_IN, ROWS, ROWS, INTS_IN, INTS_IN, INTS_IN, INTS, INTS, INTS)], **OPTIONS)
 def walk_pairs(
     slots: Any,
     head: Any,
     link: Any,
     born: Any,
-    cutoff: int,
+    oldest: Any,
+    latest: Any,
     cursor: Any,
     probing: Any,
     stored: Any,
 ) -> int:
     """The pairs (row of `slots`, stored row), from where `cursor` (row, stored row) stands until
     all are found or `probing` is full; returns how many. Rows before cursor[0] are done. A negative
-    slot has no pairs."""
+    slot has no pairs. `latest` is empty where `born` never decreases; else a row of the batch has
+    itself expired for rows that were stored at its `latest` or later."""
     room = len(probing)
     found = 0
     row = cursor[0]
@@ -53,8 +56,14 @@ def walk_pairs(
         if at == FRESH:
             at = head[slots[row]] if slots[row] >= 0 else NONE
         while at != NONE:
-            if len(born) and born[at] <= cutoff:
-                break
+            if born.size and born[at] <= oldest[row]:
+                if not latest.size:
+                    break
+                at = link[at]
+                continue
+            if latest.size and born[at] >= latest[row]:
+                at = link[at]
+                continue
             if found == room:
                 cursor[0] = row
                 cursor[1] = at
@@ -73,7 +82,8 @@ def walk_pairs(
 @njit(
     [
         void(
-            INTS_IN, INTS_IN, BOOLS_IN, INTS_IN, ROWS, ROWS, INTS_IN, int64, INTS, INTS, INTS
+            INTS_IN, INTS_IN, BOOLS_IN, INTS_IN, ROWS, ROWS, INTS_IN, INTS_IN, boolean, INTS, INTS,
+            INTS
         )
     ],
     **OPTIONS,
@@ -86,14 +96,15 @@ def apply_changes(
     head: Any,
     link: Any,
     born: Any,
-    cutoff: int,
+    oldest: Any,
+    ordered: bool,
     hashes: Any,
     removed: Any,
     befores: Any,
 ) -> None:
     """A changelog in order: add row `rows[i]` to its chain, or take away the newest row whose
     content has the hash `hashed[i]`; `removed[i]` becomes the row taken, -1 if there was none, and
-    `befores[i]` the row ahead of it in the chain."""
+    `befores[i]` the row ahead of it in the chain. `ordered`: whether `born` never decreases."""
     for i in range(len(slots)):
         slot = slots[i]
         removed[i] = NONE
@@ -105,8 +116,11 @@ def apply_changes(
             continue
         before = NONE
         at = head[slot]
-        while at != NONE and not (len(born) and born[at] <= cutoff):
-            if hashes[at] == hashed[i]:
+        while at != NONE:
+            gone = born.size > 0 and born[at] <= oldest[i]
+            if gone and ordered:
+                break
+            if not gone and hashes[at] == hashed[i]:
                 if before == NONE:
                     head[slot] = link[at]
                 else:

@@ -25,51 +25,88 @@ def precedes(left: Any, at: Any, right: Any, other: Any, width: Any) -> bool:
 
 
 @njit(
-    [int64(INTS_IN, INTS_IN, int64, boolean, int64, INTS, SMALL, INTS)],
+    [
+        int64(
+            INTS_IN, INTS_IN, int64, boolean, INTS_IN, int64, INTS, SMALL, INTS, SMALL, INTS, INTS,
+            INTS, INTS, INTS
+        )
+    ],
     **OPTIONS,
-)
+)  # fmt: skip
 def best_rows(
     slots: Any,
     words: Any,
     width: int,
     later: bool,
-    known: int,
+    times: Any,
+    ttl: int,
+    stamps: Any,
+    positions: Any,
     held_words: Any,
-    winner: Any,
+    entry: Any,
     touched: Any,
+    before: Any,
+    winner: Any,
+    dropped: Any,
+    counts: Any,
 ) -> int:
-    """Which row of the batch becomes each slot's best: winner[slot], -1 where the held one stays.
+    """Which row of the batch becomes each slot's best. Of equals the earlier stays, with `later`
+    the later. `positions[slot]`: the row held before, -1 for none.
 
-    Slots below `known` hold a row already. Of equals the earlier stays, with `later` the later.
-    `winner` is -1 everywhere at the start; `touched` gets the slots that changed, by first change;
-    returns their number."""
+    Each change is an entry: `touched` (the slot), `before` (what was held, -1 for nothing) and
+    `winner` (a row). `entry` is -1 everywhere at the start and becomes each slot's entry, by first
+    change; returns their number. `times` (empty: nothing expires): of each row; a slot that has
+    expired for a row holds nothing, and its next entry is another. What it held without an entry is
+    written to `dropped`, how many to counts[0]. Rows that are taken stamp their slot."""
     count = 0
+    gone = 0
     for i in range(slots.size):
         s = slots[i]
-        if s < known or winner[s] >= 0:
+        held = entry[s] >= 0 or positions[s] >= 0
+        if held and times.size and stamps[s] <= times[i] - ttl:
+            if entry[s] < 0:
+                dropped[gone] = positions[s]
+                gone += 1
+            entry[s] = -1
+            positions[s] = -1
+            held = False
+        if held:
             if later:
                 if precedes(held_words, s * width, words, i * width, width):
                     continue
             elif not precedes(words, i * width, held_words, s * width, width):
                 continue
-        if winner[s] < 0:
+        if entry[s] < 0:
             touched[count] = s
+            before[count] = positions[s]
+            entry[s] = count
             count += 1
-        winner[s] = i
+        winner[entry[s]] = i
         for j in range(width):
             held_words[s * width + j] = words[i * width + j]
+        if times.size and times[i] > stamps[s]:
+            stamps[s] = times[i]
+    counts[0] = gone
     return count
 
 
 @njit(
-    [int64(INTS_IN, INTS_IN, int64, int64, SMALL, INTS, SMALL, SMALL, INTS, INTS, INTS)],
+    [
+        int64(
+            INTS_IN, INTS_IN, int64, int64, INTS_IN, int64, INTS, SMALL, INTS, SMALL, SMALL, INTS,
+            INTS, INTS, INTS, INTS, INTS, INTS
+        )
+    ],
     **OPTIONS,
-)
+)  # fmt: skip
 def insert_ranked(
     slots: Any,
     words: Any,
     width: int,
     n: int,
+    times: Any,
+    ttl: int,
+    stamps: Any,
     sizes: Any,
     held_words: Any,
     held_ids: Any,
@@ -77,16 +114,37 @@ def insert_ranked(
     touched: Any,
     before_sizes: Any,
     before_ids: Any,
+    after_sizes: Any,
+    after_ids: Any,
+    dropped: Any,
+    counts: Any,
 ) -> int:
     """Insert each row into its slot's first `n`, behind its equals; row i gets the id -1 - i.
 
     `marks` is -1 everywhere at the start and becomes the index in `touched` of changed slots, whose
-    former ids are left in `before_ids` (n per slot) and `before_sizes`; returns their number."""
+    former ids are left in `before_ids` (n per slot) and `before_sizes`; returns their number.
+
+    `times` (empty: nothing expires, and the arrays of this paragraph are not used): of each row. A
+    slot that has expired for a row holds nothing, and is touched once more; the ids up to there are
+    left in `after_ids` and `after_sizes` (-1 for those that are held at the end), or if it was not
+    touched in `dropped`, how many in counts[0]. Rows that are inserted stamp their slot."""
     count = 0
+    gone = 0
     for i in range(slots.size):
         s = slots[i]
         size = sizes[s]
         base = s * n
+        if size > 0 and times.size and stamps[s] <= times[i] - ttl:
+            if marks[s] < 0:
+                for j in range(size):
+                    dropped[gone + j] = held_ids[base + j]
+                gone += size
+            else:
+                after_sizes[marks[s]] = size
+                for j in range(size):
+                    after_ids[marks[s] * n + j] = held_ids[base + j]
+            marks[s] = -1
+            size = 0
         if size == n and not precedes(words, i * width, held_words, (base + n - 1) * width, width):
             continue
         if marks[s] < 0:
@@ -95,6 +153,8 @@ def insert_ranked(
             before_sizes[count] = size
             for j in range(size):
                 before_ids[count * n + j] = held_ids[base + j]
+            if times.size:
+                after_sizes[count] = -1
             count += 1
         if size < n:
             sizes[s] = size + 1
@@ -109,6 +169,10 @@ def insert_ranked(
         held_ids[base + p] = -1 - i
         for j in range(width):
             held_words[(base + p) * width + j] = words[i * width + j]
+        if times.size and times[i] > stamps[s]:
+            stamps[s] = times[i]
+    if times.size:
+        counts[0] = gone
     return count
 
 

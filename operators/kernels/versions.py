@@ -45,7 +45,8 @@ def insert_versions(
 
 
 @njit(
-    [void(INTS_IN, INTS_IN, INTS_IN, INTS_IN, INTS_IN, BOOLS_IN, INTS_IN, int64, INTS)], **OPTIONS
+    [void(INTS_IN, INTS_IN, INTS_IN, INTS_IN, INTS_IN, BOOLS_IN, INTS_IN, int64, int64, INTS)],
+    **OPTIONS,
 )
 def find_versions(
     slots: Any,
@@ -56,11 +57,12 @@ def find_versions(
     ends: Any,
     born: Any,
     cutoff: int,
+    life: int,
     found: Any,
 ) -> None:
     """`found[i]`: the version of slots[i] that is valid at time asked[i]; -1 if there is none, if
-    it is an end of validity (`ends`), or if it was born at `cutoff` or before (`born` may be
-    empty)."""
+    it is an end of validity (`ends`), if it was born at `cutoff` or before (`born` may be empty),
+    or if its own time is `life` or more before the one asked for (0: it has no such end)."""
     for i in range(len(slots)):
         slot = slots[i]
         found[i] = NONE
@@ -69,7 +71,9 @@ def find_versions(
         at = head[slot]
         while at != NONE and times[at] > asked[i]:
             at = link[at]
-        if at != NONE and not ends[at] and not (len(born) and born[at] <= cutoff):
+        if at == NONE or ends[at] or (len(born) and born[at] <= cutoff):
+            continue
+        if life == 0 or times[at] > asked[i] - life:
             found[i] = at
 
 

@@ -11,7 +11,8 @@ that. Batches of the other kind are converted and come out in the kind they are 
 
 Nulls are skipped: the aggregate stays as it is, null if there was no value yet. NaN is the greatest
 value; of equal extremes the first is kept. A record held by min_by or max_by whose field is null
-(it came first) gives way to the first one with a value. Integer sums are int64, float sums float64.
+(it came first) gives way to the first one with a value. A sum is of its field's
+type: what is beyond it fails. On the way integers are int64 and floats float64.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ class RollingOperator(Operator):
 
     def _bind(self, layout: pa.Schema) -> None:
         if layout.metadata[b"face"] == b"row":
-            self.face = RollingRows(self._spec, self.ctx.keyed_state)
+            self.face = RollingRows(self._spec, self.ctx.keyed_state, self.ctx.name)
         else:
             from .columns import RollingColumns
 
-            self.face = RollingColumns(self._spec, layout, self.ctx.keyed_state)
+            self.face = RollingColumns(self._spec, layout, self.ctx.keyed_state, self.ctx.name)

@@ -8,98 +8,133 @@ and named tuples (position or name), dicts and dataclasses (name), or scalars (f
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import pyarrow as pa
 
-from ...api.aggregates import Aggregate
 from ...api.specs.records import RollingSpec
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, to_columns
 from ...core.errors import TypeMismatchError
+from ...core.records import transposed
+from ...core.row import make_row
 from ...state.backend import KeyedStateBackend
+from ...state.copies import own_batch
 from ...state.descriptors import ValueStateDescriptor
-from ..row_folds.numbers import INT64_MAX, INT64_MIN, overflow
+from ..rows.turns import Parting
+from ..sums import is_number, out_of_range
+
+Held = MutableMapping[Any, Any]
+"""What is stored of the keys."""
 
 Build = Callable[[list[Any], list[Any]], list[Any]]
 
 
 class RollingRows:
     """State "rolling_rows": the aggregate per key, as a 1-tuple (it may be null) for sum, min and
-    max; (field, record) for min_by and max_by."""
+    max, with the key's first record behind it where the spec wants that; (field, record) for min_by
+    and max_by."""
 
-    def __init__(self, spec: RollingSpec, state: KeyedStateBackend) -> None:
+    def __init__(self, spec: RollingSpec, state: KeyedStateBackend, operator: str) -> None:
+        """`operator`: its name, for messages."""
         self._spec = spec
-        self._state = state.get_bulk_state(ValueStateDescriptor("rolling_rows"))
+        self._keyed = state
+        descriptor = ValueStateDescriptor("rolling_rows")
+        descriptor.ttl_config = None if spec.ttl is None else spec.ttl.config
+        self._parting = Parting(spec.ttl, state.time, operator)
+        self._state = state.get_bulk_state(descriptor)
         self._by = spec.kind.endswith("_by")
         self._largest = spec.kind.startswith("max")
 
     def run(self, batch: Batch) -> Batch:
-        keys = self._spec.key.keys(batch)
+        keys = self._spec.key.held_keys(batch)
+        self._keyed.check_keys(keys)
         records = batch.rows()
+        records = _alike(records, self._spec.field)
         read, replace = accessors(records[0], self._spec.field)
         values = read(records)
-        if self._by:
-            held = self._hold(keys, values, records)
-            return self._as_input(batch, held)
         fold = self._sum if self._spec.kind == "sum" else self._extreme
-        return self._as_input(batch, replace(records, fold(keys, values)))
+        if self._spec.of_first:
+            records = list(records)  # those of the batch stay as they are
+        results: list[Any] = []
+        for part, times in self._parting.parts(keys, batch.timestamps):
+            some, some_records = keys[part], records[part]
+            held = self._state.fetch(some, times)
+            if self._by:
+                results += self._hold(held, some, values[part], some_records)
+            else:
+                results += fold(held, some, values[part], some_records)
+                if self._spec.of_first:
+                    records[part] = some_records
+            self._state.commit()
+        if not self._by:
+            results = replace(records, results)
+            if self._spec.scalars is not None:
+                results = self._spec.scalars.fitted(results)
+        return self._as_input(batch, results)
 
     def _as_input(self, batch: Batch, records: list[Any]) -> Batch:
         """The records in the kind of the batch they came from."""
         result = ObjectBatch(records, batch.timestamps)
         if not isinstance(batch, ColumnBatch):
-            return result
+            what = "records of min_by and max_by, which state holds, are copied"
+            return own_batch(result, what) if self._by else result
         schema = batch.data.schema
         if self._spec.kind == "sum":
             from .columns import field_index
 
-            at = field_index(self._spec.field, schema.names)
-            schema = schema.set(at, pa.field(schema.names[at], _sum_type(schema.field(at).type)))
+            schema = _sums_in(schema, field_index(self._spec.field, schema.names), records)
         return to_columns(result, schema)
 
-    def _sum(self, keys: list[Any], values: list[Any]) -> list[Any]:
-        held = self._state.fetch(keys)
-        get = held.get
+    def _sum(self, held: Held, keys: list[Any], values: list[Any], records: list[Any]) -> list[Any]:
+        """The sums; with `of_first` the records become their keys' first ones."""
+        get, of_first = held.get, self._spec.of_first
         results: list[Any] = []
         add = results.append
-        for key, value in zip(keys, values, strict=True):
+        for at, (key, value) in enumerate(zip(keys, values, strict=True)):
             so_far = get(key)
-            total = None if so_far is None else so_far[0]
+            if so_far is None:
+                total, first = None, records[at] if of_first else None
+            elif len(so_far) == 2:
+                total, first = so_far
+                records[at] = first
+            else:
+                (total,), first = so_far, None
             if value is not None:
-                total = +value if total is None else total + value
-            held[key] = (total,)
+                try:
+                    total = +value if total is None else total + value
+                except TypeError as error:
+                    raise self._not_added(value, error) from error
+            held[key] = (total,) if first is None else (total, first)
             add(total)
-        self._check_range(results)
-        self._state.commit()
         return results
 
-    def _check_range(self, sums: list[Any]) -> None:
-        try:
-            if min(sums) >= INT64_MIN and max(sums) <= INT64_MAX:
-                return
-        except TypeError:  # nulls among them, or numbers of a kind that does not compare
-            pass
-        for total in sums:
-            if isinstance(total, int) and not INT64_MIN <= total <= INT64_MAX:
-                raise overflow(Aggregate("sum", str(self._spec.field)))
+    def _not_added(self, value: Any, error: TypeError) -> TypeMismatchError:
+        return TypeMismatchError(
+            f"sum({self._spec.field!r}): the value {value!r}, which is a {type(value).__name__}, "
+            f"cannot be added up ({error}): sum a field of numbers"
+        )
 
-    def _extreme(self, keys: list[Any], values: list[Any]) -> list[Any]:
-        held = self._state.fetch(keys)
+    def _extreme(
+        self, held: Held, keys: list[Any], values: list[Any], records: list[Any]
+    ) -> list[Any]:
+        """The extremes, and records as of `_sum`."""
         better = _larger if self._largest else _smaller
         results: list[Any] = []
-        for key, value in zip(keys, values, strict=True):
+        for at, (key, value) in enumerate(zip(keys, values, strict=True)):
             so_far = held.get(key)
             best = None if so_far is None else so_far[0]
             if value is not None and (best is None or better(value, best)):
                 best = value
-            held[key] = (best,)
+            if so_far is not None and len(so_far) == 2:
+                records[at] = so_far[1]
+            held[key] = (best, records[at]) if self._spec.of_first else (best,)
             results.append(best)
-        self._state.commit()
         return results
 
-    def _hold(self, keys: list[Any], values: list[Any], records: list[Any]) -> list[Any]:
-        held = self._state.fetch(keys)
+    def _hold(
+        self, held: Held, keys: list[Any], values: list[Any], records: list[Any]
+    ) -> list[Any]:
         better = _larger if self._largest else _smaller
         results = []
         for key, value, record in zip(keys, values, records, strict=True):
@@ -109,7 +144,6 @@ class RollingRows:
             ):
                 so_far = held[key] = (value, record)
             results.append(so_far[1])
-        self._state.commit()
         return results
 
 
@@ -121,8 +155,18 @@ def _smaller(value: Any, than: Any) -> bool:
     return bool(value < than or (than != than and value == value))
 
 
-def _sum_type(kind: pa.DataType) -> pa.DataType:
-    return pa.float64() if pa.types.is_floating(kind) else pa.int64()
+def _sums_in(schema: pa.Schema, at: int, records: list[Any]) -> pa.Schema:
+    """The columns that hold the sums of field `at`: of its type if that is one of numbers, else
+    int64. TypeMismatchError if a sum is beyond it."""
+    field = schema.field(at)
+    kind = field.type if is_number(field.type) else pa.int64()
+    if pa.types.is_integer(kind):
+        sums = [record[at] for record in records if record[at] is not None]
+        try:
+            pa.array([min(sums), max(sums)] if sums else [], kind)
+        except (pa.ArrowInvalid, OverflowError) as error:
+            raise out_of_range(field.name, str(kind)) from error
+    return schema.set(at, field.with_type(kind))
 
 
 def accessors(record: Any, field: str | int) -> tuple[Callable[[list[Any]], list[Any]], Build]:
@@ -149,6 +193,20 @@ def accessors(record: Any, field: str | int) -> tuple[Callable[[list[Any]], list
             "of scalars"
         )
     return lambda records: records, lambda records, new: new
+
+
+def _alike(records: list[Any], field: str | int) -> list[Any]:
+    """The records; where their fields are named, with these in the first one's order if some have
+    another. TypeMismatchError if one has other fields."""
+    kinds = set(map(type, records))
+    if len(kinds) == 1 or not isinstance(field, str):
+        return records
+    first = records[0]
+    names = getattr(first, "_fields", None) if isinstance(first, tuple) else None
+    if names is None or all(getattr(kind, "_fields", names) == names for kind in kinds):
+        return records
+    columns = transposed(records, tuple(names))
+    return [make_row(names, values) for values in zip(*columns, strict=True)]
 
 
 def _position(record: Any, field: str | int) -> int:

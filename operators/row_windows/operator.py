@@ -5,7 +5,8 @@ clean-up timer, at its end plus the allowed lateness. Event-time timers fire in 
 watermark is forwarded; ties fire in order of registration.
 
 Two things differ from Flink. The watermark is part of the state: after a restore the same records
-are late as without a failure (after a rescale, the least watermark of the former subtasks counts).
+are late as without a failure (after a rescale, each key group's by the watermark of the subtask
+that had it).
 And processing-time windows still open when a bounded input ends fire then, instead of being lost.
 """
 
@@ -16,21 +17,26 @@ from typing import Any
 
 import numpy as np
 
-from ...api.specs.windows import COLUMN_FUNCTIONS, WindowSpec
+from ...api.specs.windows import WindowSpec
 from ...api.windows.base import MergingWindowAssigner, TriggerResult
 from ...api.windows.triggers import EventTimeTrigger, ProcessingTimeTrigger
-from ...core.batch import Batch, ColumnBatch
+from ...core.batch import Batch
 from ...core.constants import LATE_DROPPED
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.errors import GraphError, StateError, TypeMismatchError
+from ...core.key_kinds import given
 from ...core.row_kind import refuse_changelog
+from ...state.copies import FIXED, kept
 from ...state.descriptors import ValueStateDescriptor
+from ...state.key_groups import key_group
 from ...state.window_progress import WindowProgress
 from ..base import Operator, Steps, run_to_end
 from ..rows.runtime_context import OperatorRuntimeContext
 from ..rows.timers import Timer, Timers
-from .builtin_windows import input_layout
+from ..slots.slot_kinds import runs_on_slots
+from .evicting import Eviction, EvictorContext, TimedContents
 from .merging_windows import Merge, MergingWindows
+from .slot_windows import SlotWindows
 from .window_contexts import AssignerContext, ProcessContext, TriggerWindow
 from .window_logic import WindowLogic, make_logic
 from .window_namespace import Namespace, to_namespace, to_window
@@ -63,10 +69,11 @@ class RowWindowOperator(Operator):
             )
         self._idempotent = type(self._trigger) in (EventTimeTrigger, ProcessingTimeTrigger)
         """Whether `on_element` only sets a timer unless it fires: once per batch will do then."""
-        self._columnar = isinstance(spec.function, COLUMN_FUNCTIONS)
 
     def open(self) -> None:
         state = self.ctx.keyed_state
+        self._shares = self.ctx.config.object_reuse or runs_on_slots(self._spec.function)
+        """Whether the windows of a record may hold the same object."""
         runtime = OperatorRuntimeContext(self.ctx, keyed=True)
         self._progress = WindowProgress(state, "__window_progress")
         self._timers = Timers(self.ctx, _TIMER_STATES)
@@ -74,10 +81,20 @@ class RowWindowOperator(Operator):
         self._context = AssignerContext(self._timers, runtime)
         self._window = TriggerWindow(state, self._timers, runtime.get_metrics_group())
         self._sessions = state.get_state(_MERGING) if self._merging else None
-        process = ProcessContext(state, self._timers, runtime, self._merging)
         self._functions: list[Any] = []
-        logic = make_logic(self._spec, self.ctx, self.out, process, lambda: self._progress.layout)
-        self._bind(logic)
+        self._slots: SlotWindows | None = None
+        """Of built-in functions."""
+        if runs_on_slots(self._spec.function):
+            self._slots = SlotWindows(self._spec, self.ctx, self.out, self._progress)
+            self._bind(WindowLogic(self._slots.contents, self._slots.emitter))
+        else:
+            process = ProcessContext(state, self._timers, runtime, self._merging)
+            self._bind(make_logic(self._spec, self.ctx, self.out, process))
+        self._eviction: Eviction | None = None
+        if self._spec.evictor is not None:
+            assert isinstance(self._contents, TimedContents)
+            context = EvictorContext(self._timers, runtime.get_metrics_group())
+            self._eviction = Eviction(self._spec.evictor, self._contents, context)
         for function in self._functions:
             function.open(runtime)
 
@@ -88,23 +105,34 @@ class RowWindowOperator(Operator):
         self._armed: dict[Namespace, set[Any] | None] = {}
         """Windows that records of this batch fall into, and the keys for which their timers are
         set already; None for a window that is late, which the watermark decides."""
+        self._passed = MIN_TIMESTAMP
+        """Up to where windows of the current record's key group have fired, if not less far than
+        the watermark: after a rescale groups differ."""
         self._open_windows: dict[Any, MergingWindows] = {}
         """Merging windows by key, while a batch or the timers of one advance are handled; written
         to state at its end, so empty in between."""
 
     def process(self, batch: Batch, port: int = 0) -> Steps:
         refuse_changelog(batch, self.ctx.name, "windows")
-        if self._columnar and self._progress.layout is None and isinstance(batch, ColumnBatch):
-            self._progress.layout = input_layout(batch, self._spec.key, self._spec.keyed)
         self._armed.clear()
+        progress, armed = self._progress, {self._passed: self._armed}
+        fired = progress.by_group() if progress.furthest > progress.watermark else None
         current = self.ctx.keyed_state.current
         add = self._add_merging if self._merging else self._add
-        rows, keys = batch.rows(), self._spec.key.keys(batch)
+        rows, keys, contents = batch.rows(), self._spec.key.held_keys(batch), self._contents
+        self.ctx.keyed_state.check_keys(keys)
+        if self._slots is not None:
+            self._slots.begin(batch, keys)
         none = [MIN_TIMESTAMP] * len(rows)
         stamps = none if batch.timestamps is None else batch.timestamps.tolist()
+        if self._eviction is not None:
+            self._eviction.begin(stamps)
         late = []
         for index, (value, key, stamp) in enumerate(zip(rows, keys, stamps, strict=True)):
-            current.key = key
+            current.key, contents.row = key, index
+            if fired is not None:
+                self._passed = int(fired[key_group(key, self.ctx.max_parallelism)])
+                self._armed = armed.setdefault(self._passed, {})
             if not add(key, value, stamp) and self._is_late(stamp + self._lateness):
                 late.append(index)
             if self._emitter.full:
@@ -116,6 +144,8 @@ class RowWindowOperator(Operator):
         if late:
             self._send_late(batch, late)
         self._emitter.flush()
+        if self._slots is not None:
+            self._slots.end(len(rows))
 
     def process_watermark(self, timestamp: int) -> Steps:
         for timer in self._timers.advance_watermark(timestamp):
@@ -140,6 +170,8 @@ class RowWindowOperator(Operator):
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
+        for function in self._functions:
+            function.snapshot(checkpoint_id)
 
     def close(self) -> None:
         for function in getattr(self, "_functions", ()):
@@ -148,7 +180,9 @@ class RowWindowOperator(Operator):
     def _add(self, key: Any, value: Any, stamp: int) -> bool:
         """Put a record of the current key into its windows; False if none of them takes it."""
         taken = False
-        for window in self._assign(value, stamp, self._context):
+        windows = list(self._assign(value, stamp, self._context))
+        values = self._one_each(value, len(windows))
+        for window, value in zip(windows, values, strict=True):
             namespace = to_namespace(window)
             armed = self._armed.get(namespace, _UNKNOWN)
             if armed is _UNKNOWN:
@@ -160,6 +194,13 @@ class RowWindowOperator(Operator):
             if key not in armed:
                 self._added(key, value, stamp, window, namespace, namespace, armed)
         return taken
+
+    def _one_each(self, value: Any, count: int) -> list[Any]:
+        """The record for each of its windows: what is folded in one of them may be changed by it,
+        or become what is changed."""
+        if count < 2 or self._shares or type(value) in FIXED:
+            return [value] * count
+        return [kept(value) for _ in range(count)]
 
     def _add_merging(self, key: Any, value: Any, stamp: int) -> bool:
         """`_add` for windows that grow together."""
@@ -241,7 +282,8 @@ class RowWindowOperator(Operator):
         if self._is_late(self._end_of_life(result)):
             raise StateError(
                 f"operator '{self.ctx.name}' merged windows into {result}, which is over at "
-                f"watermark {self._timers.watermark}: a merging assigner must not shrink windows"
+                f"watermark {max(self._timers.watermark, self._passed)}: a merging assigner must "
+                "not shrink windows"
             )
         if not self._idempotent:
             self._window.select(merge.result, merge.windows)
@@ -300,16 +342,20 @@ class RowWindowOperator(Operator):
         if result in _FIRES:
             contents = self._contents.get(held_at)
             if contents is not None:
-                rest = self._emitter.fire(key, window, contents)
+                if self._eviction is not None:
+                    contents = self._eviction.before(contents, window)
+                rest = self._emitter.fire(given(key), window, contents)
                 while rest is not None:
                     self._emitter.flush()
                     yield None
                     rest = self._emitter.more(rest, window)
+                if self._eviction is not None:
+                    self._eviction.after(held_at, window)
         if result in _PURGES:
             self._contents.clear(held_at)
 
     def _is_late(self, end_of_life: int) -> bool:
-        return self._event_time and end_of_life <= self._timers.watermark
+        return self._event_time and end_of_life <= max(self._timers.watermark, self._passed)
 
     def _end_of_life(self, window: Any) -> int:
         """When the window is cleared: never, if MAX_TIMESTAMP."""
@@ -348,6 +394,6 @@ class RowWindowOperator(Operator):
         for key, windows in self._open_windows.items():
             if windows.changed:
                 assert self._sessions is not None
-                self.ctx.keyed_state.set_current_key(key)
+                self.ctx.keyed_state.current.key = key
                 self._sessions.update(windows.pairs() or None)
         self._open_windows.clear()

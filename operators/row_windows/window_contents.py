@@ -1,11 +1,13 @@
 """What a window holds between firings: one folded value, or the list of its records.
 
 Both live in keyed state under (key, state window). `get` returns None for a window that holds
-nothing, and the elements to hand to the window function otherwise.
+nothing, and the elements to hand to the window function otherwise. (`slot_contents` has built-in
+functions.)
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Protocol
@@ -29,15 +31,23 @@ class Fold(Protocol):
     def result(self, accumulator: Any) -> Any: ...
 
 
-class WindowContents(Protocol):
+class WindowContents(ABC):
     """Contents of the current key's windows."""
 
+    row: int = 0
+    """Which record of the batch is being added."""
+
+    @abstractmethod
     def add(self, namespace: Namespace, value: Any) -> None: ...
-    def get(self, namespace: Namespace) -> Sequence[Any] | None: ...
+    @abstractmethod
+    def get(self, namespace: Namespace) -> Any:
+        """What the emitter takes: see the module."""
+
+    @abstractmethod
     def merge(self, target: Namespace, sources: Sequence[Namespace]) -> None:
         """Fold the contents of `sources` into `target`, and forget `sources`."""
-        ...
 
+    @abstractmethod
     def clear(self, namespace: Namespace) -> None: ...
 
 
@@ -47,7 +57,7 @@ class _Held(Enum):
     NONE = "none"
 
 
-class FoldedContents:
+class FoldedContents(WindowContents):
     """One accumulator per window."""
 
     def __init__(self, state: KeyedStateBackend, fold: Fold) -> None:
@@ -89,7 +99,7 @@ class FoldedContents:
         return _Held.NONE if merged is None else merged
 
 
-class ListedContents:
+class ListedContents(WindowContents):
     """All records, in the order of arrival (after merging: window by window)."""
 
     def __init__(self, state: KeyedStateBackend) -> None:

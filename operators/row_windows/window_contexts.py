@@ -21,7 +21,8 @@ from ...state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from ..rows.runtime_context import OperatorMetricGroup, OperatorRuntimeContext
+from ..rows.metric_group import OperatorMetricGroup
+from ..rows.runtime_context import OperatorRuntimeContext
 from ..rows.timers import Timers, timer_time
 from .window_namespace import Namespace
 

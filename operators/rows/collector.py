@@ -13,24 +13,28 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from ...api.functions.user_functions import OutputTag
-from ...core.batch import ObjectBatch, Timestamps, to_columns
+from ...api.types.declared import Declared, as_declared, declared_records
+from ...core.batch import ObjectBatch, Timestamps
 from ...core.errors import TypeMismatchError
+from ...state.copies import FIXED
 from ..base import Output, Steps
+from .emitted import Keep
 from .pace import Pace
 
 
 class Collector:
     """Between two flushes either every group has a timestamp or none has.
 
-    schema: main output becomes columns of it. pace: how many values make a batch.
+    declared: what the main output becomes; a side output what its tag declares. pace: how many
+    values make a batch. keep: see `emitted`; who appends to `values` has asked it.
     """
 
-    def __init__(self, out: Output, schema: pa.Schema | None, pace: Pace) -> None:
+    def __init__(self, out: Output, declared: Declared | None, pace: Pace, keep: Keep) -> None:
         self._out = out
-        self._schema = schema
+        self.keep = keep
+        self._declared = declared
         self._pace = pace
         self.values: list[Any] = []
         self.bounds: list[int] = []
@@ -62,7 +66,7 @@ class Collector:
             first = last - 1
             yield None
             full = self.begin()
-            self.values.extend(islice(rest, full))
+            self._take(rest, full)
             if len(self.values) < full:
                 return
 
@@ -77,13 +81,18 @@ class Collector:
             self._barren += 1
             return None
         rest, before = iterator(results, "the function"), len(self.values)
-        self.values.extend(islice(rest, self._pace.size - before))
+        self._take(rest, self._pace.size - before)
         if len(self.values) == before:
             self._barren += 1
             return None
         self.bounds.append(len(self.values))
         self._stamps.append(stamp)
         return rest if len(self.values) >= self._pace.size else None
+
+    def _take(self, rest: Iterator[Any], count: int) -> None:
+        values, keep = self.values, self.keep
+        for one in islice(rest, count):
+            values.append(one if type(one) in FIXED else keep(one))
 
     @property
     def full(self) -> bool:
@@ -112,25 +121,40 @@ class Collector:
             values, stamps = self._send_side_outputs(values, stamps)
         if values:
             batch = ObjectBatch(values, stamps)
-            self._out.emit(batch if self._schema is None else to_columns(batch, self._schema))
+            self._out.emit(batch if self._declared is None else as_declared(batch, self._declared))
 
     def _send_side_outputs(
         self, values: list[Any], stamps: Timestamps | None
     ) -> tuple[list[Any], Timestamps | None]:
         """What remains for the main output."""
         side: dict[str, list[int]] = {}
+        tags: dict[OutputTag, None] = {}
         for index, value in enumerate(values):
             if type(value) is tuple and len(value) == 2 and isinstance(value[0], OutputTag):
                 side.setdefault(value[0].tag_id, []).append(index)
+                tags[value[0]] = None
         if not side:
             return values, stamps
         main = np.ones(len(values), dtype=np.bool_)
-        for tag, indices in side.items():
+        for tag_id, indices in side.items():
             main[indices] = False
             picked = None if stamps is None else stamps[indices]
-            self._out.emit_side(tag, ObjectBatch([values[i][1] for i in indices], picked))
+            batch = ObjectBatch([values[i][1] for i in indices], picked)
+            declared = _type_of(tag_id, tags)
+            self._out.emit_side(tag_id, batch if declared is None else as_declared(batch, declared))
         rest = np.flatnonzero(main)
         return [values[i] for i in rest.tolist()], None if stamps is None else stamps[rest]
+
+
+def _type_of(tag_id: str, tags: Iterable[OutputTag]) -> Declared | None:
+    """What the tags of one side output declare, of which some may declare nothing."""
+    types = {declared_records(tag.type_info) for tag in tags if tag.tag_id == tag_id}
+    types.discard(None)
+    if len(types) > 1:
+        raise TypeMismatchError(
+            f"side output '{tag_id}' got records under tags of different types: use one OutputTag"
+        )
+    return types.pop() if types else None
 
 
 def _one_each(stamps: Timestamps, bounds: list[int]) -> Timestamps:

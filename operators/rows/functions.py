@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from ...api.specs.records import FilterSpec, FlatMapSpec, MapSpec
-from ...core.batch import Batch, ColumnBatch, ObjectBatch, to_columns
+from ...api.types.declared import Declared, as_declared
+from ...core.batch import Batch, ColumnBatch, ObjectBatch
 from ...core.errors import TypeMismatchError
+from ...core.failure_text import described
+from ...state.copies import ALL_FIXED, FIXED, all_fixed
 from ..base import Operator, Steps
 from .collector import check_iterable
+from .emitted import keeper, list_keeper
+from .forgetful import keeps_nothing
 from .pace import Pace
 from .runtime_context import OperatorRuntimeContext
 from .user_function import UserFunction
@@ -23,19 +27,23 @@ from .user_function import UserFunction
 class _RowOperator(Operator):
     """One function, without keyed state."""
 
-    def __init__(self, function: Any, method: str, schema: pa.Schema | None) -> None:
+    def __init__(self, function: Any, method: str, declared: Declared | None) -> None:
         self._function = UserFunction(function, method)
-        self._schema = schema
+        self._declared = declared
 
     def open(self) -> None:
+        self._keep = keeper(self.ctx.config)
         self._function.open(OperatorRuntimeContext(self.ctx, keyed=False))
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        self._function.snapshot(checkpoint_id)
 
     def close(self) -> None:
         self._function.close(self.ctx.name)
 
     def _emit(self, batch: ObjectBatch) -> None:
         if len(batch):
-            self.out.emit(batch if self._schema is None else to_columns(batch, self._schema))
+            self.out.emit(batch if self._declared is None else as_declared(batch, self._declared))
 
 
 class MapOperator(_RowOperator):
@@ -43,10 +51,23 @@ class MapOperator(_RowOperator):
 
     def __init__(self, spec: MapSpec) -> None:
         super().__init__(spec.function, "map", spec.schema)
+        self._forgets = keeps_nothing(spec.function)
 
     def process(self, batch: Batch, port: int = 0) -> None:
-        call = self._function.call
-        self._emit(ObjectBatch([call(row) for row in batch.rows()], batch.timestamps))
+        call, keep, fixed, of_fixed = self._function.call, self._keep, FIXED, ALL_FIXED
+        if self._forgets and (isinstance(batch, ColumnBatch) or all_fixed(batch.values)):
+            self._emit(ObjectBatch([call(row) for row in batch.rows()], batch.timestamps))
+            return
+        values: list[Any] = []
+        append = values.append
+        for row in batch.rows():
+            value = call(row)
+            kind = type(value)
+            if kind in fixed or (kind is tuple and of_fixed(map(type, value))):
+                append(value)
+            else:
+                append(keep(value))
+        self._emit(ObjectBatch(values, batch.timestamps))
 
 
 class FlatMapOperator(_RowOperator):
@@ -57,6 +78,7 @@ class FlatMapOperator(_RowOperator):
 
     def open(self) -> None:
         super().open()
+        self._keep_all = list_keeper(self.ctx.config)
         self._pace = Pace(self.ctx.config.batch_size, self.ctx.clock)
 
     def process(self, batch: Batch, port: int = 0) -> Steps:
@@ -79,6 +101,7 @@ class FlatMapOperator(_RowOperator):
         """Results of the records from `start` on until they make a batch, how many of each, and
         what the last one may still give. `rest`: what is left of the first one's."""
         call, full = self._function.call, self._pace.begin()
+        keep, keep_all = self._keep, self._keep_all
         values: list[Any] = []
         counts: list[int] = []
         result: Any = ()
@@ -88,11 +111,12 @@ class FlatMapOperator(_RowOperator):
                 if rest is None:
                     result = call(rows[index])
                     if type(result) is list and len(result) <= full - size:
-                        values.extend(result)
+                        values.extend(keep_all(result))
                     else:
                         rest = iter(result)
                 if rest is not None:
-                    values.extend(islice(rest, full - size))
+                    for value in islice(rest, full - size):
+                        values.append(value if type(value) in FIXED else keep(value))
                 counts.append(len(values) - size)
                 size = len(values)
                 if size >= full:
@@ -113,6 +137,9 @@ class FilterOperator(_RowOperator):
 
     def process(self, batch: Batch, port: int = 0) -> None:
         call = self._function.call
+        if isinstance(batch, ObjectBatch) and not all_fixed(batch.values):
+            self._filter_kept(batch)
+            return
         mask = _truth([call(row) for row in batch.rows()])
         if mask.all():
             self.out.emit(batch)
@@ -124,6 +151,17 @@ class FilterOperator(_RowOperator):
             stamps = None if batch.timestamps is None else batch.timestamps[mask]
             self._emit(ObjectBatch(list(compress(batch.values, mask)), stamps))
 
+    def _filter_kept(self, batch: ObjectBatch) -> None:
+        """Of records that can change: the function may have kept some, and change them later."""
+        call, keep = self._function.call, self._keep
+        results, values = [], []
+        for row in batch.values:
+            results.append(call(row))
+            values.append(keep(row))
+        mask = _truth(results)
+        stamps = None if batch.timestamps is None else batch.timestamps[mask]
+        self._emit(ObjectBatch(list(compress(values, mask)), stamps))
+
 
 def _truth(results: list[Any]) -> npt.NDArray[np.bool_]:
     try:
@@ -132,7 +170,7 @@ def _truth(results: list[Any]) -> npt.NDArray[np.bool_]:
         bad = next((result for result in results if _has_no_truth(result)), None)
         raise TypeMismatchError(
             f"the filter function returned {bad!r} ({type(bad).__name__}), which is neither true "
-            f"nor false: {type(error).__name__}: {error}"
+            f"nor false: {described(error)}"
         ) from error
 
 

@@ -12,12 +12,15 @@ from itertools import islice
 from typing import Any
 
 from ...api.functions.user_functions import TimeDomain
-from ...api.specs.records import KeyedProcessSpec
 from ...core.batch import Batch
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from ...core.keys import KeySelector
 from ...state.backend import KeyedStateBackend
-from ..base import Operator, Steps
+from ...state.copies import FIXED
+from ..base import IN_STATE, Operator, Steps, plainly
+from ..firing_until import FiringUntil
 from .collector import Collector, check_iterable
+from .emitted import keeper
 from .pace import Pace
 from .runtime_context import OperatorRuntimeContext
 from .timers import Timer, Timers, timer_time
@@ -61,7 +64,7 @@ class KeyedTimerService:
         self._timers.delete_event(timestamp)
 
 
-class _Context:
+class KeyedContext:
     """Context and OnTimerContext in one object, changed for each record and timer."""
 
     __slots__ = ("_service", "_state", "domain", "stamp")
@@ -93,28 +96,54 @@ class KeyedProcessOperator(Operator):
     timers still pending when a bounded input ends do not fire.
 
     A record or a timer may give results without end: they go out batch by batch, with a pause after
-    each. No checkpoint is taken within one.
+    each. No checkpoint is taken within one, but between two timers: those that have fired are in no
+    state any more, and `_firing` says up to where the others are due.
+
+    What runs functions of several inputs says which method handles the records of which port, and
+    what their keys are; state and timers of a key are one for all.
     """
 
-    def __init__(self, spec: KeyedProcessSpec) -> None:
-        self._key = spec.key
-        self._function = UserFunction(spec.function, "process_element")
+    METHODS: tuple[str, ...] = ("process_element",)
+    """By port: what handles its records."""
+
+    def __init__(self, spec: Any) -> None:
+        self._keys: tuple[KeySelector, ...] = self._keys_of(spec)
+        self._function = UserFunction(spec.function, self.METHODS[0])
+        self._calls = [self._function.other(name) for name in self.METHODS]
         self._on_timer = getattr(spec.function, "on_timer", None)
         self._schema = spec.schema
 
+    def _keys_of(self, spec: Any) -> tuple[KeySelector, ...]:
+        """By port."""
+        return (spec.key,)
+
     def open(self) -> None:
         pace = Pace(self.ctx.config.batch_size, self.ctx.clock)
-        self._collector = Collector(self.out, self._schema, pace)
+        self._collector = Collector(self.out, self._schema, pace, keeper(self.ctx.config))
         self._timers = Timers(self.ctx, _TIMER_STATES)
-        self._context = _Context(KeyedTimerService(self._timers), self.ctx.keyed_state)
+        self._firing = FiringUntil(self.ctx.keyed_state, "__event_firing")
+        if self._firing.unfinished:
+            self.go_on_soon()
+        self._context = self._make_context(KeyedTimerService(self._timers))
+        self._by_clock = False
+        """Whether processing-time timers fire, whose times are no event times."""
+        self.ctx.keyed_state.time.stamp_of = self._event_stamp
         self._function.open(OperatorRuntimeContext(self.ctx, keyed=True))
 
+    def _make_context(self, service: KeyedTimerService) -> KeyedContext:
+        """What calls are given, of records and of timers."""
+        return KeyedContext(service, self.ctx.keyed_state)
+
     def process(self, batch: Batch, port: int = 0) -> Steps:
-        collector, context, call = self._collector, self._context, self._function.call
+        if self._firing.unfinished:
+            yield from plainly(self._resume())
+        collector, context, call = self._collector, self._context, self._calls[port]
         current = self.ctx.keyed_state.current
         values, bound, full = collector.values, collector.bounds.append, collector.begin()
-        rows, keys, times = batch.rows(), self._key.keys(batch), batch.timestamps
+        rows, keys, times = batch.rows(), self._keys[port].held_keys(batch), batch.timestamps
+        self.ctx.keyed_state.check_keys(keys)
         stamps = [None] * len(rows) if times is None else times.tolist()
+        append, size, fixed, keep = values.append, len(values), FIXED, collector.keep
         first = 0  # the record to which the first of the bounds belongs
         result: Any = None
         try:
@@ -122,8 +151,20 @@ class KeyedProcessOperator(Operator):
                 result = call(value, context)
                 if result is not None:
                     rest = iter(result)
-                    values.extend(islice(rest, full))
-                    if len(values) >= full:
+                    for one in rest:
+                        kind = type(one)
+                        if kind is tuple:
+                            for part in one:
+                                if type(part) not in fixed:
+                                    one = keep(one)
+                                    break
+                        elif kind not in fixed:
+                            one = keep(one)
+                        append(one)
+                        size += 1
+                        if size >= full:
+                            break
+                    if size >= full:
                         this = first + len(collector.bounds)
                         yield from collector.overflow(rest, times, first)
                         values, bound, full = (
@@ -132,36 +173,68 @@ class KeyedProcessOperator(Operator):
                             collector.size,
                         )
                         first = this
-                bound(len(values))
+                        append, size = values.append, len(values)
+                bound(size)
         except TypeError as error:
             if result is not None:
-                check_iterable(result, "process_element", error)
+                check_iterable(result, self.METHODS[port], error)
             raise
         collector.flush_groups(None if times is None else times[first:])
 
     def process_watermark(self, timestamp: int) -> Steps:
+        if self._firing.unfinished:  # a snapshot in between would not know of this watermark
+            yield from plainly(self._resume())
+        self._firing.begin(timestamp)
         yield from self._fire(TimeDomain.EVENT_TIME, self._timers.advance_watermark(timestamp))
+        self._firing.end()
         self.out.emit_watermark(timestamp)
 
     def on_processing_time(self, now_ms: int) -> Steps:
-        return self._fire(TimeDomain.PROCESSING_TIME, self._timers.advance_clock(now_ms))
+        if self._firing.unfinished:
+            yield from self._resume()
+        self._by_clock = True
+        yield from self._fire(TimeDomain.PROCESSING_TIME, self._timers.advance_clock(now_ms))
+        self._by_clock = False
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        self._firing.save()
+        self._function.snapshot(checkpoint_id)
 
     def close(self) -> None:
         self._function.close(self.ctx.name)
 
+    def _event_stamp(self) -> int | None:
+        """For state that expires by event time."""
+        return None if self._by_clock else self._context.stamp
+
+    def _resume(self) -> Steps:
+        """Fire what was due when a snapshot was taken between two timers."""
+        due = self._timers.overdue(self._firing.by_group, self._firing.furthest)
+        yield from self._fire(TimeDomain.EVENT_TIME, due)
+        self._timers.watermark = self._firing.least
+        self._firing.end()
+
     def _fire(self, domain: TimeDomain, due: Iterator[Timer]) -> Steps:
-        """Call the function for each timer; a pause after each batch of results or of timers."""
+        """Call the function for each timer; a pause after each batch of results or of timers. What
+        a timer has still to give is in no state, so results that are gathered when it has ended go
+        out before the next one if it took several batches."""
         collector, context = self._collector, self._context
         for timestamp, _, _ in due:
             if self._on_timer is None:
                 continue
             context.domain, context.stamp = domain, timestamp
             rest = collector.collect(self._on_timer(timestamp, context), timestamp)
+            full = rest is not None or collector.full
             while rest is not None:
                 collector.flush()
+                one_more = list(islice(rest, 1))
+                if not one_more:
+                    break
                 yield None
-                rest = collector.collect(rest, timestamp)
-            if collector.full:
+                collector.collect(one_more, timestamp)
+                if not collector.full:
+                    rest = collector.collect(rest, timestamp)
+            if full:
                 collector.flush()
-                yield None
+                yield IN_STATE
         collector.flush()

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ...api.specs.records import ProcessSpec
 from ...core.batch import Batch
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import StateError
+from ...state.copies import FIXED
 from ..base import Operator, Steps
 from .collector import Collector, check_iterable
+from .emitted import keeper
 from .pace import Pace
 from .runtime_context import OperatorRuntimeContext
 from .user_function import UserFunction
 
 
-class _ReadOnlyTime:
+class ReadOnlyTime:
     """The TimerService of a stream without keys: it tells the time but sets no timers."""
 
     def __init__(self, operator: ProcessOperator) -> None:
@@ -43,23 +44,23 @@ class _ReadOnlyTime:
     def _refuse(self) -> NoReturn:
         raise StateError(
             f"operator '{self._operator.ctx.name}' sets a timer, but its input has no key: timers "
-            "need key_by(...) and a KeyedProcessFunction"
+            f"need key_by(...) and a {self._operator.KEYED}"
         )
 
 
-class _Context:
+class ElementContext:
     """ProcessFunction.Context; one object, changed for each record."""
 
     __slots__ = ("_time", "stamp")
 
-    def __init__(self, time: _ReadOnlyTime) -> None:
+    def __init__(self, time: ReadOnlyTime) -> None:
         self._time = time
         self.stamp: int | None = None
 
     def timestamp(self) -> int | None:
         return self.stamp
 
-    def timer_service(self) -> _ReadOnlyTime:
+    def timer_service(self) -> ReadOnlyTime:
         return self._time
 
 
@@ -67,51 +68,88 @@ class ProcessOperator(Operator):
     """Runs a ProcessFunction; results carry the timestamp of the record they come from.
 
     A record may give results without end: they go out batch by batch, with a pause after each. No
-    checkpoint is taken within a record."""
+    checkpoint is taken within a record.
 
-    def __init__(self, spec: ProcessSpec) -> None:
-        self._function = UserFunction(spec.function, "process_element")
+    What runs functions of several inputs says which method handles the records of which port, and
+    which context that is given."""
+
+    METHODS: tuple[str, ...] = ("process_element",)
+    KEYED = "KeyedProcessFunction"
+    """What sets timers in its place."""
+
+    def __init__(self, spec: Any) -> None:
+        self._function = UserFunction(spec.function, self.METHODS[0])
+        self._calls = [self._function.other(name) for name in self.METHODS]
         self._schema = spec.schema
         self.watermark: int = MIN_TIMESTAMP
 
     def open(self) -> None:
         pace = Pace(self.ctx.config.batch_size, self.ctx.clock)
-        self._collector = Collector(self.out, self._schema, pace)
-        self._context = _Context(_ReadOnlyTime(self))
+        self._collector = Collector(self.out, self._schema, pace, keeper(self.ctx.config))
+        self._contexts = self._make_contexts()
         self._function.open(OperatorRuntimeContext(self.ctx, keyed=False))
 
+    def _make_contexts(self) -> tuple[Any, ...]:
+        """By port: what a call is given, with a `stamp` that is set for each record."""
+        return (ElementContext(ReadOnlyTime(self)),) * len(self.METHODS)
+
     def process(self, batch: Batch, port: int = 0) -> Steps:
-        collector, context, call = self._collector, self._context, self._function.call
-        values, bound, full = collector.values, collector.bounds.append, collector.begin()
-        rows, times = batch.rows(), batch.timestamps
-        stamps = [None] * len(rows) if times is None else times.tolist()
-        first = 0  # the record to which the first of the bounds belongs
-        result: Any = None
-        try:
-            for value, context.stamp in zip(rows, stamps, strict=True):
-                result = call(value, context)
-                if result is not None:
-                    rest = iter(result)
-                    values.extend(islice(rest, full))
-                    if len(values) >= full:
-                        this = first + len(collector.bounds)
-                        yield from collector.overflow(rest, times, first)
-                        values, bound, full = (
-                            collector.values,
-                            collector.bounds.append,
-                            collector.size,
-                        )
-                        first = this
-                bound(len(values))
-        except TypeError as error:
-            if result is not None:
-                check_iterable(result, "process_element", error)
-            raise
-        collector.flush_groups(None if times is None else times[first:])
+        call, context = self._calls[port], self._contexts[port]
+        return each_record(self._collector, call, self.METHODS[port], context, batch)
 
     def process_watermark(self, timestamp: int) -> None:
         self.watermark = timestamp
         self.out.emit_watermark(timestamp)
 
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        self._function.snapshot(checkpoint_id)
+
     def close(self) -> None:
         self._function.close(self.ctx.name)
+
+
+def each_record(
+    collector: Collector, call: Callable[..., Any], method: str, context: Any, batch: Batch
+) -> Steps:
+    """Call `call(record, context)` for each record, and collect what it gives; `method` names it in
+    errors, and `context.stamp` is the record's time."""
+    values, bound, full = collector.values, collector.bounds.append, collector.begin()
+    rows, times = batch.rows(), batch.timestamps
+    stamps = [None] * len(rows) if times is None else times.tolist()
+    append, size, fixed, keep = values.append, len(values), FIXED, collector.keep
+    first = 0  # the record to which the first of the bounds belongs
+    result: Any = None
+    try:
+        for value, context.stamp in zip(rows, stamps, strict=True):
+            result = call(value, context)
+            if result is not None:
+                rest = iter(result)
+                for one in rest:
+                    kind = type(one)
+                    if kind is tuple:
+                        for part in one:
+                            if type(part) not in fixed:
+                                one = keep(one)
+                                break
+                    elif kind not in fixed:
+                        one = keep(one)
+                    append(one)
+                    size += 1
+                    if size >= full:
+                        break
+                if size >= full:
+                    this = first + len(collector.bounds)
+                    yield from collector.overflow(rest, times, first)
+                    values, bound, full = (
+                        collector.values,
+                        collector.bounds.append,
+                        collector.size,
+                    )
+                    first = this
+                    append, size = values.append, len(values)
+            bound(size)
+    except TypeError as error:
+        if result is not None:
+            check_iterable(result, method, error)
+        raise
+    collector.flush_groups(None if times is None else times[first:])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.errors import StateError
+from ...api.functions.accumulators import Accumulator
+from ...core.errors import ConfigurationError, StateError, TypeMismatchError
+from ...core.job_files import DistributedCache
 from ...state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -14,39 +16,8 @@ from ...state.descriptors import (
     ValueStateDescriptor,
 )
 from ...state.faces import AggregatingState, ListState, MapState, ReducingState, ValueState
-from ..base import Metrics, OperatorContext
-
-
-class MetricCounter:
-    """One named counter of the operator's subtask."""
-
-    __slots__ = ("_metrics", "_name")
-
-    def __init__(self, metrics: Metrics, name: str) -> None:
-        self._metrics = metrics
-        self._name = name
-
-    def inc(self, n: int = 1) -> None:
-        self._metrics.count(self._name, n)
-
-    def dec(self, n: int = 1) -> None:
-        self._metrics.count(self._name, -n)
-
-    def get_count(self) -> int:
-        return self._metrics.get_count(self._name)
-
-
-class OperatorMetricGroup:
-    """Metrics of one operator's subtask."""
-
-    __slots__ = ("_metrics",)
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def counter(self, name: str) -> MetricCounter:
-        """The counter `name`; asked for twice, the same count."""
-        return MetricCounter(self._metrics, name)
+from ..base import OperatorContext
+from .metric_group import OperatorMetricGroup
 
 
 class OperatorRuntimeContext:
@@ -55,7 +26,12 @@ class OperatorRuntimeContext:
     def __init__(self, ctx: OperatorContext, keyed: bool) -> None:
         self._ctx = ctx
         self._keyed = keyed
-        self._metrics = OperatorMetricGroup(ctx.metrics)
+        self._metrics = OperatorMetricGroup(ctx)
+
+    @property
+    def operator(self) -> OperatorContext:
+        """The operator's own context."""
+        return self._ctx
 
     def get_task_name(self) -> str:
         return self._ctx.name
@@ -78,8 +54,30 @@ class OperatorRuntimeContext:
     def get_job_parameter(self, key: str, default_value: Any = None) -> Any:
         return self._ctx.config.job_parameters.get(key, default_value)
 
+    def get_distributed_cache(self) -> DistributedCache:
+        return DistributedCache(self._ctx.job_id, self._ctx.config.job_files)
+
     def get_metrics_group(self) -> OperatorMetricGroup:
         return self._metrics
+
+    def add_accumulator(self, name: str, accumulator: Accumulator[Any, Any]) -> None:
+        """See `api.functions.accumulators`. Once per name in an operator."""
+        held = self._ctx.user_metrics.accumulators
+        if not isinstance(accumulator, Accumulator):
+            raise TypeMismatchError(
+                f"operator '{self._ctx.name}': accumulator '{name}' must be an Accumulator such as "
+                f"LongCounter(), is {accumulator!r}"
+            )
+        if name in held:
+            raise ConfigurationError(
+                f"operator '{self._ctx.name}' has an accumulator '{name}' already: use "
+                "get_accumulator, or another name"
+            )
+        held[name] = accumulator
+
+    def get_accumulator(self, name: str) -> Accumulator[Any, Any] | None:
+        """What this subtask of the operator added under the name; None: nothing."""
+        return self._ctx.user_metrics.accumulators.get(name)
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
         self._require_key(state_descriptor)

@@ -11,8 +11,13 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.errors import TypeMismatchError
+from ...state.backend import TimerQueue
+from ...state.key_groups import key_group
 from ..base import OperatorContext
 
 Timer = tuple[int, Any, Any]
@@ -31,12 +36,16 @@ class Timers:
         self._current = ctx.keyed_state.current
         self._event = ctx.keyed_state.timers(names[0])
         self._processing = ctx.keyed_state.timers(names[1])
+        self._apart = ctx.keyed_state.timers(f"{names[0]}_apart")
+        """Event-time timers that wait while others fire that were overdue."""
+        self._max_parallelism = ctx.max_parallelism
         self._alarm = MAX_TIMESTAMP
         """The earliest timer for which the task was asked to call; greater ones may be unknown to
         it, so that only the head of the queue costs a call."""
         self.watermark: int = MIN_TIMESTAMP
         """Never decreases."""
         self._set_alarm()
+        _move(self._apart, self._event)
 
     def now(self) -> int:
         return self._clock.now_ms()
@@ -62,6 +71,24 @@ class Timers:
         if timestamp > self.watermark:
             self.watermark = timestamp
             yield from self._due(self._event.pop_due, timestamp)
+
+    def overdue(self, until: npt.NDArray[np.int64], furthest: int) -> Iterator[Timer]:
+        """A restored operator, before anything else: what is due of key groups that were in the
+        middle of firing `until` then (`furthest`: the greatest of these), as it would have been.
+        Timers of other key groups wait: nobody has told them yet that their time has come. So all
+        are in state between two."""
+        self.watermark = furthest
+        due: list[Timer] = []
+        moved: list[Timer] = []
+        while (timer := self._event.pop_due(furthest)) is not None:
+            timestamp, key, _ = timer
+            mine = timestamp <= until[key_group(key, self._max_parallelism)]
+            (due if mine else moved).append(timer)
+        for queue, timers in ((self._event, due), (self._apart, moved)):
+            for timestamp, key, namespace in timers:
+                queue.register(timestamp, key, namespace)
+        yield from self._due(self._event.pop_due, furthest)
+        _move(self._apart, self._event)
 
     def advance_clock(self, now_ms: int) -> Iterator[Timer]:
         """The clock shows `now_ms`: everything due, likewise; at the end, asks to be called for the
@@ -95,6 +122,12 @@ class Timers:
     def _wake_after(self, timestamp: int) -> None:
         if timestamp < MAX_TIMESTAMP:
             self._wake_at(timestamp + 1)
+
+
+def _move(source: TimerQueue, target: TimerQueue) -> None:
+    """All timers of one queue to another, in order."""
+    while (timer := source.pop_due(MAX_TIMESTAMP)) is not None:
+        target.register(*timer)
 
 
 def timer_time(timestamp: Any, method: str) -> int:

@@ -5,25 +5,51 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...api.functions.user_functions import Function, RuntimeContext
+from ...api.functions.checkpointed import checkpointed
+from ...api.functions.user_functions import Function
 from ...core.errors import TypeMismatchError
+from ...state.backend import NoKey
+from ..base import OperatorContext
 from ..closing import warn_of_close
+from .function_state import InitializationContext, SnapshotContext
+from .runtime_context import OperatorRuntimeContext
 
 
 class UserFunction:
-    """`call` is the function itself or its method `method`. Opened and closed at most once."""
+    """`call` is the function itself or its method `method`. Opened and closed at most once. Every
+    operator that has one calls `snapshot` as it prepares its own."""
 
     def __init__(self, function: Any, method: str) -> None:
         self.function = function
         self.call: Callable[..., Any] = _resolve(function, method)
         self._opened = False
         self._subtask = 0
+        self._state = checkpointed(function)
+        self._operator: OperatorContext | None = None
 
-    def open(self, context: RuntimeContext) -> None:
-        """Call the function's own `open`, if it has one."""
+    def other(self, method: str) -> Callable[..., Any]:
+        """Another method of the function."""
+        return _resolve(self.function, method)
+
+    def open(self, context: OperatorRuntimeContext) -> None:
+        """Have the function initialise its state, and call its own `open`, if it has these."""
         self._opened = True
         self._subtask = context.get_index_of_this_subtask()
+        if self._state is not None:
+            self._operator = context.operator
+            self._state.initialize_state(InitializationContext(context.operator))
         _lifecycle(self.function, "open", context)
+
+    def snapshot(self, checkpoint_id: int) -> None:
+        """Have the function put into state what it keeps beside it, if it has any. There is no
+        current key then."""
+        if self._state is None or self._operator is None:
+            return
+        keyed = self._operator.keyed_state
+        key = keyed.get_current_key()
+        keyed.set_current_key(NoKey())
+        self._state.snapshot_state(SnapshotContext(checkpoint_id))
+        keyed.set_current_key(key)
 
     def close(self, operator: str) -> None:
         """Call the function's own `close`, if it was opened. Never raises: an error is logged under

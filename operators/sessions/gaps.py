@@ -36,7 +36,7 @@ def gaps_of(assigner: SessionAssigner, batch: Batch, columns: ColumnBatch) -> In
 
     TypeMismatchError unless all are greater than 0."""
     if not isinstance(assigner, DYNAMIC):
-        return np.array([assigner.gap], dtype=np.int64)
+        return np.array([assigner.session_gap], dtype=np.int64)
     extractor = assigner.extractor
     if not (isinstance(extractor, str) or is_expression(extractor)):
         gaps = [assigner.gap_of(record) for record in batch.rows()]

@@ -17,6 +17,7 @@ from ...core.batch import take_column
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...state.backend import AccColumn, KeyedStateBackend
 from ...state.key_groups import key_groups_of
+from ..aggregates.base import Source
 from ..kernels import sessions as kernel
 from ..slots.slot_aggregates import SlotAggregates
 
@@ -59,24 +60,33 @@ class SessionStore:
         keys: pa.Schema,
         aggregates: SlotAggregates,
     ) -> None:
-        """`gap`: a typical one."""
+        """`gap`: a typical one; 0 if none is known yet, and then `suit` says it."""
         self._lateness = lateness
         self._keys = keys
-        self._width = max(1, (gap + min(lateness, MAX_TIMESTAMP // 2)) // SPAN)
         self._aggregates = aggregates
-        self._place: int = MIN_TIMESTAMP // self._width
-        """Of the wheel, that of the last watermark."""
         self._head = np.full(FIRST_SLOTS, -1, dtype=np.int64)
-        self._ring = np.full(PLACES, -1, dtype=np.int64)
         self._control = np.array([-1, 0, 0, 0], dtype=np.int64)
         columns = [AccColumn(SESSION, "V64", None, WORDS), *aggregates.columns]
         self._table = state.entries("sessions", keys, columns, OWNER, aggregates.values())
+        self._suits = gap > 0
+        """Whether the places are as wide as a gap of records wants them."""
+        self._place: int
+        """Of the wheel, that of the last watermark."""
+        self._ring: npt.NDArray[np.int64]
+        self._make_ring(gap or self._usual_length())
         if len(self._table):
             self._restore()
 
     def __len__(self) -> int:
         """Open sessions."""
         return int(self._control[kernel.OPEN])
+
+    def suit(self, gap: int) -> None:
+        """A typical gap, of each batch; the first makes the places as wide as it wants them."""
+        if not self._suits:
+            self._suits = True
+            self._make_ring(gap)
+            self._chain(self._opened())
 
     def add(
         self,
@@ -218,12 +228,34 @@ class SessionStore:
         words: npt.NDArray[np.int64] = self._table.column(SESSION).view(np.int64)
         return words.reshape(-1, kernel.FIELDS)
 
+    def _usual_length(self) -> int:
+        """Of the sessions that former subtasks wrote: where no gap is known, what is nearest."""
+        held = self._sessions[: len(self._table)]
+        return int(np.median(held[:, kernel.END] - held[:, kernel.START])) if len(held) else 1
+
+    def _make_ring(self, gap: int) -> None:
+        """Empty, of places that suit this gap."""
+        self._width = max(1, (gap + min(self._lateness, MAX_TIMESTAMP // 2)) // SPAN)
+        self._place = MIN_TIMESTAMP // self._width
+        self._ring = np.full(PLACES, -1, dtype=np.int64)
+
     def _restore(self) -> None:
         """Chain the sessions that former subtasks wrote, which lie in slots 0, 1, ..."""
-        count = len(self._table)
-        self._table.touch_all()
         self._make_room(0)
-        order = np.argsort(self._sessions[:count, kernel.START], kind="stable")
+        self._chain(np.arange(len(self._table)))
+        self._control[kernel.USED] = len(self._table)
+
+    def _opened(self) -> Slots:
+        """The slots of open sessions."""
+        return np.flatnonzero(self._sessions[: len(self._table), kernel.OWNER] >= 0)
+
+    def _chain(self, slots: Slots) -> None:
+        """Make chains and the wheel's places anew of these sessions: all that are open."""
+        self._table.touch_all()
+        self._head[:] = -1
+        self._control[kernel.KEYS] = 0
+        used = self._control[kernel.USED]
+        order = slots[np.argsort(self._sessions[slots, kernel.START], kind="stable")]
         kernel.restore(
             order,
             self._lateness,
@@ -233,6 +265,7 @@ class SessionStore:
             self._ring,
             self._control,
         )
+        self._control[kernel.USED] = used
 
     def _touch_writable(self, numbers: Slots, sessions: npt.NDArray[np.int64]) -> None:
         """Records of these keys come."""
@@ -253,7 +286,7 @@ class SessionStore:
         targets = merged.copy()
         kernel.survivors(self._sessions, targets)
         kernel.survivors(self._sessions, slots)
-        self._aggregates.merge(self._table, targets, lambda name: self._table.column(name)[merged])
+        self._aggregates.merge(self._table, targets, Source((self._table, merged)))
 
     def _fold(self, slots: Slots, inputs: list[pa.Array], numbers: Int64s, late: Slots) -> None:
         if len(late):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ...api.windows.session_windows import SESSIONS
+from ...api.windows.session_windows import DYNAMIC, SESSIONS
 from ...core.arrays import Int64s, Slots
 from ...core.batch import Batch, ColumnBatch
 from ...core.elements import MAX_TIMESTAMP
@@ -41,8 +41,9 @@ class SessionWindower(Windower):
     """See the module. State: see `store`."""
 
     def __init__(self) -> None:
-        self._gap = 1
-        """The greatest of the last batch; before the first, not known."""
+        self._gap = 0
+        """The greatest of the last batch; before the first 0, where records have gaps of their
+        own."""
         self._soonest = MAX_TIMESTAMP
         """No session by the clock ends before this, or the task has been asked to call."""
 
@@ -53,6 +54,8 @@ class SessionWindower(Windower):
         assert isinstance(spec.assigner, SESSIONS)
         assert runs_on_slots(spec.function)
         self._assigner: SessionAssigner = spec.assigner
+        if not isinstance(spec.assigner, DYNAMIC):
+            self._gap = spec.assigner.session_gap
         event_time = spec.assigner.is_event_time()
         self.time = Time.EVENTS if event_time else Time.CLOCK
         self._lateness = min(spec.allowed_lateness_ms if event_time else 0, MAX_TIMESTAMP)
@@ -85,6 +88,7 @@ class SessionWindower(Windower):
     def add(self, records: Records, watermark: int) -> tuple[LateRows, Work]:
         times, gaps = records.times, records.spans
         assert gaps is not None
+        self._store.suit(self._gap)
         if self.time is Time.CLOCK:
             self._soonest = min(self._soonest, int(times[0] + gaps.min()) - 1)
         late, fired = self._store.add(

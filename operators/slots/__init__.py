@@ -1,2 +1,2 @@
 """Aggregates over slots that the operator gives out and takes back: for sessions, windows by
-count and panes."""
+count, panes, and built-in functions of windows that run row by row."""

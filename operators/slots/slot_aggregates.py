@@ -1,9 +1,5 @@
-"""The aggregates of a `BuiltinWindow` over tables whose slots are given out by the operator.
-
-Unlike the slices of `window_aggregates`, such slots are merged, emptied and used again one by one,
-so everything of a slot is in its accumulator columns; values that are no numbers, and lists of
-values, are there by code.
-"""
+"""The aggregates of a `BuiltinWindow` over tables of slots: one table for all windows, or one for
+each slice. All of a slot is in its table: columns of numbers, and codes of values in its stores."""
 
 from __future__ import annotations
 
@@ -15,25 +11,25 @@ from ...api.aggregates import Aggregate
 from ...api.specs.windows import BuiltinWindow
 from ...core.arrays import Int64s, Slots
 from ...core.batch import ColumnBatch
-from ...state.backend import AccColumn, ColumnTable
-from ...state.value_store import Values
-from ..aggregates.accumulators import Accumulator, Read, make_accumulator
+from ...state.backend import AccColumn, SlotTable
+from ...state.value_store import MakeStores
+from ..aggregates.base import Accumulator, Source, Use
 from ..aggregates.inputs import AggregateInputs
+from ..aggregates.registry import window_accumulator
 from ..columns import NO_NULLS, decoded, fit
 from ..kernels import scatter
-from ..values.coded_values import CodedValues
-from .listed_values import ListedValues, make_listed
 
 
 class SlotAggregates:
     """`rows` is the column that counts records; other columns start with `prefix`."""
 
-    def __init__(self, spec: BuiltinWindow, prefix: str = "") -> None:
+    def __init__(self, spec: BuiltinWindow, prefix: str = "", use: Use = Use.SLOTS) -> None:
         self.names = [name for name, _ in spec.aggregates]
         """Of the results' columns; of records, known when bound."""
         self._aggregates: list[Aggregate] = [aggregate for _, aggregate in spec.aggregates]
         self._inputs = AggregateInputs(self._aggregates)
         self._prefix = prefix
+        self._use = use
         self.rows = f"{prefix}rows"
 
     def inputs(self, batch: ColumnBatch) -> list[pa.Array]:
@@ -51,16 +47,14 @@ class SlotAggregates:
     def _bind_parts(self, inputs: list[pa.DataType]) -> None:
         self._kinds = inputs
         kinds = iter(inputs)
-        self._parts: list[Accumulator | None] = []
-        for i, aggregate in enumerate(self._aggregates):
-            part = None
-            if aggregate.takes_input:
-                kind, prefix = next(kinds), f"{self._prefix}a{i}"
-                part = make_accumulator(aggregate, prefix, kind)
-                part = part or make_listed(aggregate, prefix, kind)
-                part = part or CodedValues(aggregate, prefix, kind)
-            self._parts.append(part)
+        self._parts: list[Accumulator | None] = [
+            self._part(i, aggregate, next(kinds)) if aggregate.takes_input else None
+            for i, aggregate in enumerate(self._aggregates)
+        ]
         self._name_columns()
+
+    def _part(self, index: int, aggregate: Aggregate, kind: pa.DataType) -> Accumulator:
+        return window_accumulator(aggregate, f"{self._prefix}a{index}", kind, self._use)
 
     def _name_columns(self) -> None:
         """The parts are known."""
@@ -68,9 +62,12 @@ class SlotAggregates:
         for part in self._parts:
             self.columns += part.columns() if part is not None else []
 
-    def fold(
-        self, table: ColumnTable, slots: Slots, inputs: list[pa.Array], numbers: Int64s
-    ) -> None:
+    @property
+    def combinable(self) -> bool:
+        """Whether the columns say all there is to say of the records."""
+        return all(part is None or part.combinable for part in self._parts)
+
+    def fold(self, table: SlotTable, slots: Slots, inputs: list[pa.Array], numbers: Int64s) -> None:
         """Records in order of arrival, and their sequence numbers."""
         scatter.count_into(slots, NO_NULLS, table.column(self.rows))
         arrays = iter(zip(inputs, self._kinds, strict=True))
@@ -79,14 +76,14 @@ class SlotAggregates:
                 array, kind = next(arrays)
                 part.fold(table, slots, fit(array, kind, aggregate.describe()), numbers)
 
-    def merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
-        """Fold other slots' accumulators into `target`."""
-        scatter.add_into(slots, read(self.rows), target.column(self.rows))
+    def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
+        """Fold what other slots hold into `target`; see `Accumulator.merge`."""
+        scatter.add_into(slots, source.column(self.rows), target.column(self.rows))
         for part in self._parts:
             if part is not None:
-                part.merge(target, slots, read)
+                part.merge(target, slots, source)
 
-    def results(self, table: ColumnTable) -> list[pa.Array]:
+    def results(self, table: SlotTable) -> list[pa.Array]:
         """The aggregates of every slot."""
         return [
             pa.array(table.column(self.rows)[: len(table)].copy())
@@ -95,13 +92,11 @@ class SlotAggregates:
             for part in self._parts
         ]
 
-    def emitted(self, table: ColumnTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
+    def emitted(self, table: SlotTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
         """What these slots give when they fire: the slot of each result, and the results."""
         return slots, self.results(table.gather(slots))
 
-    def values(self) -> dict[str, Values]:
-        """The columns that hold codes, and what these stand for."""
-        return {part.value: part.store for part in self._coded()}
-
-    def _coded(self) -> list[CodedValues | ListedValues]:
-        return [part for part in self._parts if isinstance(part, (CodedValues, ListedValues))]
+    def values(self) -> MakeStores:
+        """What makes the stores of the columns that hold codes."""
+        made = [part.values() for part in self._parts if part is not None]
+        return {name: make for stores in made for name, make in stores.items()}

@@ -12,10 +12,10 @@ from ...api.specs.windows import BuiltinWindow, ExtremeWindow
 from ...core.arrays import Int64s, Slots
 from ...core.batch import ColumnBatch
 from ...core.errors import TypeMismatchError
-from ...state.backend import ColumnTable
+from ...state.backend import SlotTable
 from ...state.key_index import as_declared
 from ...state.value_store import ValueStore
-from ..columns import fit
+from ..columns import fit, require_order
 from .slot_aggregates import SlotAggregates
 
 
@@ -62,6 +62,7 @@ class WholeRecords(SlotAggregates):
         at: int = self._output.get_field_index(name)
         if at < 0:
             raise TypeMismatchError(f"no column '{name}' in {self._output.names}")
+        require_order(self._output.field(at).type, f"column '{name}'")
         return at
 
 
@@ -70,7 +71,7 @@ class SlotExtremes(WholeRecords):
 
     def __init__(self, spec: ExtremeWindow, prefix: str = "") -> None:
         kind = "arg_min" if spec.kind == "min" else "arg_max"
-        record = Aggregate(kind, spec.field, by=spec.field)  # type: ignore[arg-type]
+        record = Aggregate(kind, spec.field, by=spec.field)
         super().__init__(BuiltinWindow((("record", record),)), prefix)
         self._field = spec.field
 
@@ -81,15 +82,13 @@ class SlotExtremes(WholeRecords):
         self._input = pa.struct(both)
         self._bind_parts([self._input])
 
-    def fold(
-        self, table: ColumnTable, slots: Slots, inputs: list[pa.Array], numbers: Int64s
-    ) -> None:
+    def fold(self, table: SlotTable, slots: Slots, inputs: list[pa.Array], numbers: Int64s) -> None:
         records = self._structs(inputs)
         columns = [records, records.field(self._at)]
         both = pa.StructArray.from_arrays(columns, fields=list(self._input))
         super().fold(table, slots, [both], numbers)
 
-    def emitted(self, table: ColumnTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
+    def emitted(self, table: SlotTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
         (column,) = self.values()
         slots = slots[table.column(column)[slots] >= 0]
         (records,) = self.results(table.gather(slots))

@@ -16,12 +16,13 @@ from ...api.aggregates import Aggregate
 from ...api.specs.windows import BuiltinWindow, ExtremeWindow, TopNWindow
 from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import take_column
-from ...state.backend import ColumnTable
+from ...state.backend import SlotTable
+from ...state.value_lists import Choose
 from ..aggregates.best_rows import best_rows
+from ..aggregates.listed import ListedValues
 from ..columns import ranks, storage, to_numbers
 from ..kernels import scatter
-from ..tables.order_words import OrderWords
-from .listed_values import Choose, ListedValues
+from ..order_words import OrderWords
 from .slot_extremes import WholeRecords
 
 
@@ -30,6 +31,8 @@ class ListedRecords(ListedValues):
     """A list of the records that `pick` picks."""
 
     pick: Choose
+
+    keeps_all = False
 
     def _choose(self, owners: Slots, values: pa.Array, numbers: Int64s) -> npt.NDArray[np.int64]:
         return np.sort(self.pick(owners, values, numbers))
@@ -44,19 +47,20 @@ class SlotRecords(WholeRecords):
 
     def bind(self, fields: Sequence[pa.Field]) -> None:
         super().bind(fields)
-        self._list = ListedRecords(self._collect, f"{self._prefix}a0", self._record, self._rows)
+        self._list = ListedRecords(
+            self._collect, f"{self._prefix}a0", self._record, self._use, self._rows
+        )
         self._kinds = [self._record]
         self._aggregates = [self._collect]
         self._parts = [self._list]
         self._name_columns()
 
-    def fold(
-        self, table: ColumnTable, slots: Slots, inputs: list[pa.Array], numbers: Int64s
-    ) -> None:
+    def fold(self, table: SlotTable, slots: Slots, inputs: list[pa.Array], numbers: Int64s) -> None:
         super().fold(table, slots, [self._structs(inputs)], numbers)
 
-    def emitted(self, table: ColumnTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
-        owners, records, numbers = self._list.store.read(table.column(self._list.value)[slots])
+    def emitted(self, table: SlotTable, slots: Slots) -> tuple[Slots, list[pa.Array]]:
+        lists = table.column(self._list.value)[slots]
+        owners, records, numbers = self._list.lists(table).read(lists)
         rows = self._rows(owners, records, numbers)
         columns = self._declared(take_column(records, pa.array(rows)))
         return slots[owners[rows]], self._ranked(owners[rows], columns)

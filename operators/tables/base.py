@@ -23,6 +23,7 @@ from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
 from ..base import Operator, Work
 from ..columns import fit_columns, fit_keys
+from .grown import take_rows
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,15 @@ class Records:
             self.data.slice(start, count),
             None if self.stamps is None else self.stamps[start:stop],
             None if self.retracted is None else self.retracted[start:stop],
+        )
+
+    def take(self, rows: Int64s) -> Records:
+        """These records, in this order."""
+        return Records(
+            take_rows(self.keys, rows),
+            take_rows(self.data, rows),
+            None if self.stamps is None else self.stamps[rows],
+            None if self.retracted is None else self.retracted[rows],
         )
 
     def parts(self, size: int) -> Iterator[Records]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.growing import Growing
-from ...state.backend import ColumnTable
+from ...state.backend import SlotTable
 from ...state.hash_columns import validity_of
 from ...state.stores import SeenFace
 
@@ -32,7 +32,7 @@ class DistinctValues:
         """Pairs of group and value."""
         return len(self._stored)
 
-    def own(self, table: ColumnTable) -> None:
+    def own(self, table: SlotTable) -> None:
         """The groups' table; what was restored is now counted."""
         self._stored.own(table)
         self.grow(len(table))
@@ -69,6 +69,9 @@ class DistinctValues:
 
     def distinct(self, view: int, groups: Int64s) -> pa.Array:
         return pa.array(self._distinct[view].array[groups])
+
+    def extreme(self, index: int, groups: Int64s) -> pa.Array:
+        raise AssertionError("extremes are read from GroupValues")
 
     def forget(self, groups: Int64s) -> None:
         """Groups of a stream that only inserts, without a ttl, stay for ever."""

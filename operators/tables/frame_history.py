@@ -10,11 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import Int64s
+from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
-from ...state.backend import KeyedStateBackend
+from ...core.growing import Growing
+from ...state.backend import AccColumn, KeyedStateBackend
 from ...state.key_index import CompositeIndex
+from ...state.ttl import Lifetime
+from ..key_expiry import NEVER, KeyExpiry
+from ..key_turns import Turns, TurnTaking
 from .base import Layout, Records
+from .expiring_keys import STORED
 from .frames import Frames
 from .grown import bounds, reindexed
 from .kept_rows import KeptRows
@@ -34,27 +39,65 @@ class FrameHistory:
         rows: int | None,
         range_ms: int | None,
         peers: bool,
+        life: Lifetime | None,
+        operator: str,
     ) -> None:
+        """`life`: only of frames of rows; every record stamps its key. `operator`: its name."""
         self._layout = layout
         self._frame_rows = rows
         self._range = range_ms
         self._peers = peers
-        self._rows = KeptRows(layout, state)
+        self._stored = STORED if life is None else life.column(STORED)
+        numbers = () if life is None else (AccColumn(self._stored, "int64", NEVER),)
+        self._rows = KeptRows(layout, state, numbers=numbers)
+        self._stamps = Growing(np.int64, NEVER)
+        """When each key's last record came; each record is stored with that."""
+        self._expiry: KeyExpiry | None = None
+        if life is not None:
+            self._expiry = KeyExpiry(life, state.time, operator, self._forget_some)
+            self._turns = TurnTaking(life.ms)
         self._runs = Runs()
         self._index = CompositeIndex(layout.keys)
+        self.reached = 0
+        """How many rows that were held the last records were looked at with."""
         self._limit = _SPARE
         """Rows held before the next look for old ones."""
         for positions in self._rows.restored():
             self._find(positions)
 
-    def update(self, records: Records, aggregates: list[tuple[Aggregate, int]]) -> list[pa.Array]:
+    def update(
+        self,
+        records: Records,
+        aggregates: list[tuple[Aggregate, int]],
+        stamps: Int64s | None,
+    ) -> list[pa.Array]:
         """The aggregates (each with the index of its input, -1 for none) for each record, in their
-        order; records of a key come in order."""
-        slots, owners = np.unique(self._index.upsert(records.keys.columns), return_inverse=True)
+        order; records of a key come in order. `stamps`: the event times of the records."""
+        of_rows = self._index.upsert(records.keys.columns)
         self._runs.grow(len(self._index))
+        known: dict[str, Int64s] | None = None
+        turns: Turns | None = None
+        if self._expiry is not None:
+            self._stamps.reserve(len(self._index))
+            times = self._expiry.times.of(stamps, len(records))
+            turns = self._turns.take(of_rows, times, self._stamps.array)
+            self._empty(turns.stale)
+            known = {self._stored: self._stamps.array[of_rows]}
+        if turns is None or turns.of_rows is None:
+            slots, owners = np.unique(of_rows, return_inverse=True)
+            firsts = lasts = np.ones(len(slots), dtype=np.bool_)
+        else:
+            numbers = turns.numbers(of_rows)
+            _, some, owners = np.unique(numbers, return_index=True, return_inverse=True)
+            slots, turn = of_rows[some], turns.of_rows[some]
+            firsts, lasts = turn == 0, turn == turns.last[some]
         order = np.argsort(owners, kind="stable")
-        held_sizes, held = self._runs.gather(slots)
-        new = self._rows.add(records, order)
+        held_sizes = np.zeros(len(slots), dtype=np.int64)
+        held_sizes[firsts], held = self._runs.gather(slots[firsts])
+        self.reached = len(held)
+        if known is not None:
+            known = {name: values[order] for name, values in known.items()}
+        new = self._rows.add(records, order, known)
         new_sizes = np.bincount(owners, minlength=len(slots))
         positions, new_at = _interleave(held_sizes, held, new_sizes, new)
         sizes = held_sizes + new_sizes
@@ -68,7 +111,7 @@ class FrameHistory:
             frames.sizes() if at < 0 else frames.aggregate(aggregate, inputs[at])
             for aggregate, at in aggregates
         ]
-        self._keep(slots, sizes, positions, times)
+        self._keep(slots, sizes, positions, times, lasts)
         return [take_column(result, pa.array(back)) for result in results]
 
     def prune(self, time: int) -> None:
@@ -96,6 +139,32 @@ class FrameHistory:
         sizes = np.bincount(owners, minlength=len(slots))
         both, _ = _interleave(held_sizes, held, sizes, positions[order])
         self._runs.replace(slots, held_sizes + sizes, both)
+        if self._expiry is not None:
+            self._stamps.reserve(len(self._index))
+            stamps = self._rows.table.number(self._stored)[positions]
+            np.maximum.at(self._stamps.array, found, stamps)
+
+    def _forget_some(self, records: int) -> None:
+        """Forget some keys whose time is over, and those without rows when they are the most."""
+        assert self._expiry is not None
+        count = len(self._index)
+        self._runs.grow(count)
+        self._stamps.reserve(count)
+        gone = self._expiry.some(self._stamps.array[:count], records)
+        self._empty(gone)
+        self._stamps.array[gone] = NEVER
+        live = np.flatnonzero(self._stamps.array[:count] != NEVER) if len(gone) else gone
+        if len(gone) and count > 2 * len(live) + _SPARE:
+            self._index = reindexed(self._index, self._layout.keys, live)
+            self._runs.keep(live)
+            self._stamps = Growing.over(self._stamps.array[live], NEVER)
+            self._expiry.begin_again()
+
+    def _empty(self, slots: Int64s) -> None:
+        """Keep nothing of these keys."""
+        sizes, positions = self._runs.gather(slots)
+        self._rows.release(positions)
+        self._runs.replace(slots, np.zeros_like(sizes), positions[:0])
 
     def _times(self, positions: Int64s) -> Int64s:
         if not self._layout.stamped:
@@ -114,18 +183,23 @@ class FrameHistory:
         range_frames(edges, times, new_at, self._range, self._peers, starts, ends)
         return starts, ends
 
-    def _keep(self, slots: Int64s, sizes: Int64s, positions: Int64s, times: Int64s) -> None:
-        """What frames to come may reach: the last rows of each key, or those young enough."""
+    def _keep(
+        self, slots: Int64s, sizes: Int64s, positions: Int64s, times: Int64s, lasts: Bools
+    ) -> None:
+        """What frames to come may reach: the last rows of each key, or those young enough. `lasts`:
+        which runs are of the key's last turn; they come behind its others."""
         edges = bounds(sizes)
         last = np.repeat(edges[1:] - 1, sizes)
         if self._range is None:
             assert self._frame_rows is not None
             keep = last - np.arange(len(positions)) < self._frame_rows - 1
+            keep &= np.repeat(lasts, sizes)
         else:
             keep = times >= times[last] - self._range
         self._rows.release(positions[~keep])
         owners = np.repeat(np.arange(len(slots)), sizes)[keep]
-        self._runs.replace(slots, np.bincount(owners, minlength=len(slots)), positions[keep])
+        left = np.bincount(owners, minlength=len(slots))
+        self._runs.replace(slots[lasts], left[lasts], positions[keep])
 
 
 def _interleave(

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import Bools, Int64s, numpy_of
+from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
-from ..columns import NO_NULLS, from_numbers, to_numbers
-from ..row_folds.numbers import overflow
-from .order_words import value_words
+from ..columns import from_numbers, to_numbers, validity
+from ..order_words import value_words
+from ..sums import overflow
 
 _LIMIT = 2.0**63
 
@@ -35,15 +35,16 @@ class Frames:
         """The aggregate of each frame over `array`, one value per row."""
         match aggregate.kind:
             case "count":
-                return pa.array(self._counts(_validity(array)))
+                return pa.array(self._counts(validity(array)))
             case "sum" if not pa.types.is_floating(array.type):
                 return self._integer_sums(aggregate, array)
             case "sum" | "mean":
                 return self._float_sums(array, aggregate.kind == "mean")
             case "min" | "max":
                 return self._extremes(array, aggregate.kind == "max")
-            case _:
+            case "first" | "last":
                 return self._ends_of(array, aggregate.kind == "last")
+        raise AssertionError(f"over offers no {aggregate.kind}")
 
     def _counts(self, valid: Bools) -> Int64s:
         if not len(valid):
@@ -87,12 +88,12 @@ class Frames:
         rows = np.empty(len(self._starts), dtype=np.int64)
         words = np.ascontiguousarray(value_words(array))
         queue = np.empty(len(words), dtype=np.int64)
-        frame_extremes(words, _validity(array), self._starts, self._ends, largest, queue, rows)
+        frame_extremes(words, validity(array), self._starts, self._ends, largest, queue, rows)
         return _pick(array, rows)
 
     def _ends_of(self, array: pa.Array, last: bool) -> pa.Array:
         """The first or last value of each frame that is not null."""
-        valid = _validity(array)
+        valid = validity(array)
         if not len(valid):
             return _pick(array, self._ends - 1 if last else self._starts)
         places = np.arange(self._rows)
@@ -109,13 +110,6 @@ def _totals(values: Int64s) -> Int64s:
     totals = np.zeros(len(values) + 1, dtype=np.int64)
     np.cumsum(values, out=totals[1:])
     return totals
-
-
-def _validity(array: pa.Array) -> Bools:
-    if not array.null_count:
-        return NO_NULLS
-    valid: Bools = numpy_of(array.is_valid())
-    return valid
 
 
 def _pick(array: pa.Array, rows: Int64s) -> pa.Array:

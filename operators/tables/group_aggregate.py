@@ -3,31 +3,40 @@
 A batch is folded at once; per key that it changed, the results before and after are compared, and
 their difference comes out: +I, -U and +U, or -D when no record is left. So a key that changes a
 thousand times within a batch costs one update. Where input is a changelog, records are taken back.
+
+With a time to live a key without records for so long is forgotten. Nothing is taken back for it,
+and of a key without records nothing can be: such retractions are skipped and counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...api.specs.tables import GroupAggregateSpec
-from ...core.arrays import Bools, Int64s, numpy_of
+from ...core.arrays import Bools, Int8s, Int64s
 from ...core.batch import take_column
+from ...core.constants import RETRACTIONS_SKIPPED
 from ...core.row_kind import ROW_KIND, RowKind
 from ...state.backend import AccColumn
-from ...state.column_index import storage_type
+from ..base import Steps, Work
 from ..columns import NO_NULLS
+from ..contents import same_rows
+from ..key_expiry import NEVER, KeyExpiry
+from ..key_turns import TurnTaking
+from .aside import TURN, aside, layout_of_turns, records_of_turns
 from .base import Layout, Records, TableOperator, require_distinct
 from .group_parts import GroupParts
 from .group_values import too_much_taken
 from .grown import fill_to
 
 ROWS, SEEN = "rows", "seen"
-"""Accumulator columns: records of the group; when its last one came (only with a ttl)."""
+"""Accumulator columns: records of the group; when its last one came, only with a time to live."""
+
+PORTION = 1 << 18
+"""Slots that a step looks at when no batch comes."""
 
 
 class GroupAggregateOperator(TableOperator):
@@ -39,6 +48,7 @@ class GroupAggregateOperator(TableOperator):
         "state.block_kernels",
         "operators.kernels.scatter",
         "operators.kernels.moments",
+        "operators.kernels.expiry",
         "operators.aggregates.flat",
     )
 
@@ -47,64 +57,142 @@ class GroupAggregateOperator(TableOperator):
         self._spec = spec
         self._names = [name for name, _ in spec.aggregates]
         self._retract = spec.changelog == "retract"
-        self._ttl = spec.ttl_ms
+        self._life = spec.ttl
+        self._seen = SEEN if spec.ttl is None else spec.ttl.column(SEEN)
+        self._expiry: KeyExpiry | None = None
+        self.lenient = spec.ttl is not None
+        """Whether retractions from groups without records are skipped."""
 
     def bind(self, layout: Layout) -> None:
         self._schema = layout.keys
         require_distinct(self.ctx.name, [*layout.keys.names, *self._names, ROW_KIND])
         aggregates = [aggregate for _, aggregate in self._spec.aggregates]
-        lasting = not layout.changelog and self._ttl is None
+        lasting = not layout.changelog and self._life is None
         self._parts = GroupParts(aggregates, layout.columns, layout.changelog, lasting)
         self._columns = [AccColumn(ROWS, "int64"), *self._parts.columns()]
-        if self._ttl is not None:
-            self._columns.append(AccColumn(SEEN, "int64", -1))
-        state = self.ctx.keyed_state
-        self._table = state.table("groups", layout.keys, self._columns).table(0)
+        columns, life = self._columns, self._life
+        if life is not None:
+            columns = [*columns, AccColumn(self._seen, "int64", NEVER)]
+        state, values = self.ctx.keyed_state, self._parts.values()
+        cold = life is None and not self._parts.shared
+        table = state.table("groups", layout.keys, columns, values=values, cold=cold)
+        self._table = table.table()
         self._parts.bind(state, layout.keys, self._table)
         self._at = np.empty(0, dtype=np.int64)
         """Scratch: a row of the batch per group."""
         self._awake = False
-        """Whether a time to look for forgotten groups is set."""
+        """Whether a time to look for forgotten groups is set; it is while there are any."""
+        self._bound = layout
+        if life is not None:
+            self._expiry = KeyExpiry(life, state.time, self.ctx.name, self._forget_some)
+            self._turns = TurnTaking(life.ms)
+            if len(self._table) and not life.event:
+                self._wake_in(life.ms)
 
     def update(self, records: Records) -> None:
+        slots = self._table.slots(records.keys)
+        self._parts.grow(len(self._table))
+        if self._expiry is None:
+            self._update(records, slots)
+        else:
+            self._update_expiring(records, slots, self._expiry)
+        self._tidy()
+
+    def _update(self, records: Records, slots: Int64s) -> None:
         table = self._table
-        slots = table.slots(records.keys)
-        self._parts.grow(len(table))
         touched, first, last = self._touched(slots)
-        if self._ttl is not None:
-            self._expire(touched, self._ttl)
+        if self.lenient and records.retracted is not None and records.retracted.any():
+            rows = self._sound(slots, touched, records.retracted)
+            if len(rows) < len(slots):
+                if len(rows):
+                    self._update(records.take(rows), slots[rows])
+                return
         rows_before = table.column(ROWS)[touched]
         before = self._parts.read(table, touched, rows_before)
         self._fold(records, slots)
         self._parts.settle(touched)
         rows_after = table.column(ROWS)[touched]
         if len(rows_after) and rows_after.min() < 0:
-            self._below(touched, rows_after)
-            rows_after = table.column(ROWS)[touched]
+            raise too_much_taken(self.ctx.name, self.ctx.subtask, "a record")
         after = self._parts.read(table, touched, rows_after)
         keys = [take_column(column, pa.array(first)) for column in records.keys.columns]
         stamps = None if records.stamps is None else records.stamps[last]
         self._emit(keys, (rows_before > 0, before), (rows_after > 0, after), stamps)
-        self._bury(touched[rows_after <= 0])
+        empty = touched[rows_after <= 0]
+        if self._expiry is None:
+            self._let_go(empty)
+        else:
+            self._reset(empty)
 
-    def on_processing_time(self, now_ms: int) -> None:
-        """Forget the groups whose time is over."""
-        if self._layout is not None and self._ttl is not None:
-            live = np.flatnonzero(self._table.column(ROWS)[: len(self._table)] > 0)
-            old = self._table.column(SEEN)[live] <= now_ms - self._ttl
-            self._bury(live[old])
-            self._awake = not old.all()
-            if self._awake:
-                self.ctx.wake_at(now_ms + self._ttl)
+    def _update_expiring(self, records: Records, slots: Int64s, expiry: KeyExpiry) -> None:
+        """Groups that had no record for so long start anew, wherever in the batch they do."""
+        if not self._awake and not expiry.times.event:
+            self._wake_in(expiry.ttl)
+        times = expiry.times.of(records.stamps, len(records))
+        turns = self._turns.take(slots, times, self._table.column(self._seen))
+        self._reset(turns.stale)
+        if turns.of_rows is None:
+            self._update(records, slots)
+            return
+        first, between, last = turns.parts()
+        self._update(records.take(first), slots[first])
+        if len(between):
+            brief = _Turns(self, layout_of_turns(self._bound))
+            brief.update(records_of_turns(records, turns.numbers(slots), between))
+        self._reset(np.unique(slots[last]))
+        self._update(records.take(last), slots[last])
 
-    def _bury(self, slots: Int64s) -> None:
-        """These groups are no more. When those are the most, the others get new numbers."""
+    def _sound(self, slots: Int64s, touched: Int64s, taken: Bools) -> Int64s:
+        """All rows but those that take a record away from a group that has none when they come: it
+        was forgotten."""
+        from ..kernels.expiry import find_unheld
+
+        self._at[touched] = np.arange(len(touched))
+        counts = self._table.column(ROWS)[touched]
+        unheld = np.empty(len(slots), dtype=np.bool_)
+        found = find_unheld(self._at[slots], taken, counts, unheld)
+        if found:
+            self.ctx.metrics.count(RETRACTIONS_SKIPPED, found)
+        return np.flatnonzero(~unheld)
+
+    def _forget_some(self, records: int) -> None:
+        assert self._expiry is not None
+        stamps = self._table.column(self._seen)[: len(self._table)]
+        self._let_go(self._expiry.some(stamps, records))
+        self._tidy()
+
+    def on_processing_time(self, now_ms: int) -> Work:
+        """Forget the groups whose time is over that no batch has come across."""
+        if self._expiry is None or self._expiry.times.event:
+            return None
+        return self._forget_all(self._expiry, now_ms)
+
+    def _forget_all(self, expiry: KeyExpiry, now_ms: int) -> Steps:
+        """Some slots a step: no group comes or goes between, for nothing else is done then."""
+        table = self._table
+        for start in range(0, len(table), PORTION):
+            if start:
+                yield None
+            stamps = table.column(self._seen)[start : min(start + PORTION, len(table))]
+            self._let_go(start + np.flatnonzero(expiry.gone(stamps)))
+        self._tidy()
+        self._awake = bool((table.column(self._seen)[: len(table)] != NEVER).any())
+        if self._awake:
+            self.ctx.wake_at(now_ms + expiry.ttl)
+
+    def _let_go(self, slots: Int64s) -> None:
+        """These groups are no more."""
         if len(slots):
             self._parts.forget(slots)
             self._table.release(slots)
-            moved = self._table.tidy()
-            if moved is not None:
-                self._parts.keep(np.flatnonzero(moved >= 0))
+
+    def _tidy(self) -> None:
+        """When groups that are no more are the most, the others get new numbers."""
+        moved = self._table.tidy()
+        if moved is not None:
+            self._parts.keep(np.flatnonzero(moved >= 0))
+            if self._expiry is not None:
+                self._expiry.begin_again()
 
     def _touched(self, slots: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         """The batch's groups by first appearance; the first and the last row of each."""
@@ -136,28 +224,16 @@ class GroupAggregateOperator(TableOperator):
         table = self._table
         count = scatter.count_into if sign > 0 else moments.count_out
         count(slots, NO_NULLS, table.column(ROWS))
-        if self._ttl is not None:
-            table.column(SEEN)[slots] = self.ctx.clock.now_ms()
-        if self._parts.fold(table, slots, arrays, numbers, sign) and self._ttl is None:
+        if self._parts.fold(table, slots, arrays, numbers, sign) and not self.lenient:
             raise too_much_taken(self.ctx.name, self.ctx.subtask, "a value")
 
-    def _below(self, touched: Int64s, rows: Int64s) -> None:
-        """Groups with less than no records: an error, unless their records were forgotten."""
-        if self._ttl is None:
-            raise too_much_taken(self.ctx.name, self.ctx.subtask, "a record")
-        self._reset(touched[rows < 0])
-
-    def _expire(self, touched: Int64s, ttl: int) -> None:
-        """Groups that had no record for `ttl` start anew."""
-        now = self.ctx.clock.now_ms()
-        if not self._awake:
-            self._awake = True
-            self.ctx.wake_at(now + ttl)
-        seen = self._table.column(SEEN)[touched]
-        self._reset(touched[(seen >= 0) & (seen <= now - ttl)])
+    def _wake_in(self, ttl: int) -> None:
+        """Have the task call once the groups that are here now can have gone."""
+        self._awake = True
+        self.ctx.wake_at(self.ctx.clock.now_ms() + ttl)
 
     def _reset(self, slots: Int64s) -> None:
-        """These groups, of the batch, start anew."""
+        """These groups, of the batch, start anew; their stamps are written already."""
         if len(slots):
             for column in self._columns:
                 self._table.column(column.name)[slots] = column.initial
@@ -171,7 +247,7 @@ class GroupAggregateOperator(TableOperator):
         stamps: Int64s | None,
     ) -> None:
         had, has = before[0], after[0]
-        changed = _changed(before[1], after[1])
+        changed = ~same_rows(before[1], after[1])
         old = had & (~has | (changed if self._retract else np.False_))
         new = has & (~had | changed)
         shown = np.stack([old, new], axis=1).reshape(-1)
@@ -190,25 +266,15 @@ class GroupAggregateOperator(TableOperator):
         self.emit(data, kinds.reshape(-1)[shown], None if stamps is None else stamps[owner])
 
 
-def _changed(before: Sequence[pa.Array], after: Sequence[pa.Array]) -> Bools:
-    """Which groups have another value in any column. Nulls are equal, and NaN are."""
-    changed: npt.NDArray[np.bool_] = np.zeros(len(before[0]), dtype=np.bool_)
-    for old, new in zip(before, after, strict=True):
-        changed |= _differs(old, new)
-    return changed
+class _Turns(GroupAggregateOperator):
+    """Groups that begin and end within a batch of `operator`."""
 
+    def __init__(self, operator: GroupAggregateOperator, layout: Layout) -> None:
+        super().__init__(replace(operator._spec, ttl=None))
+        self.lenient = True
+        self.setup(aside(operator.ctx), operator.out)
+        self.open()
+        self.bind(layout)
 
-def _differs(old: pa.Array, new: pa.Array) -> Bools:
-    differs: Bools
-    if pa.types.is_floating(old.type):
-        old, new = (a.cast(pa.float64()) for a in (old, new))
-        left, right = (numpy_of(a.fill_null(0.0)) for a in (old, new))
-        differs = (left != right) & ~(np.isnan(left) & np.isnan(right))
-    else:
-        plain = storage_type(old.type)  # views cannot be compared
-        old, new = (a if a.type == plain else a.cast(plain) for a in (old, new))
-        differs = numpy_of(pc.not_equal(old, new).fill_null(False))
-    if old.null_count or new.null_count:
-        valid = [numpy_of(a.is_valid()) for a in (old, new)]
-        differs = differs | (valid[0] != valid[1])
-    return differs
+    def emit(self, data: pa.RecordBatch, kinds: Int8s | None, stamps: Int64s | None) -> None:
+        super().emit(data.drop_columns([TURN]), kinds, stamps)

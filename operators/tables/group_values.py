@@ -15,12 +15,12 @@ import pyarrow as pa
 from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.errors import StateError
-from ...state.backend import ColumnTable
+from ...state.backend import SlotTable
 from ...state.hash_columns import validity_of
 from ...state.stores import CountedFace
 from ..columns import storage
+from ..order_words import value_words
 from .grown import fill_to
-from .order_words import value_words
 
 PART = 1 << 20
 """Values whose order words are made at a time."""
@@ -51,7 +51,7 @@ class GroupValues:
         """Pairs, those that are no more included."""
         return len(self._stored)
 
-    def own(self, table: ColumnTable) -> None:
+    def own(self, table: SlotTable) -> None:
         """The groups' table; what was restored is now found."""
         self._stored.own(table)
         self._find(len(table))

@@ -6,12 +6,12 @@ is not stored: a restored operator makes it from the rows, in order of arrival.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from ...core.arrays import Int64s, numpy_of
-from ...state.backend import KeyedStateBackend
+from ...state.backend import AccColumn, KeyedStateBackend
 from .base import Layout, Records
 from .grown import take_rows
 
@@ -24,9 +24,15 @@ class KeptRows:
     columns; its event time, if it has one. `_key_at`: which of them are the keys."""
 
     def __init__(
-        self, layout: Layout, state: KeyedStateBackend, name: str = "rows", ordered: bool = True
+        self,
+        layout: Layout,
+        state: KeyedStateBackend,
+        name: str = "rows",
+        ordered: bool = True,
+        numbers: Sequence[AccColumn] = (),
     ) -> None:
-        """`ordered`: whether the order in which records of a key came is needed again."""
+        """`ordered`: whether the order in which records of a key came is needed again. `numbers`:
+        kept with each record."""
         apart = [] if layout.named else _numbered("k", layout.keys)
         fields = [*apart, *_numbered("c", layout.columns)]
         if layout.stamped:
@@ -38,9 +44,14 @@ class KeptRows:
         if layout.named:
             self._key_at = [layout.columns.names.index(name) for name in layout.keys.names]
         self._end = self._apart + len(layout.columns)
-        self.table = state.rows(name, self._schema, self._key_at, ordered=ordered)
+        self.table = state.rows(name, self._schema, self._key_at, numbers, ordered)
 
-    def add(self, records: Records, rows: Int64s | None) -> Int64s:
+    def add(
+        self,
+        records: Records,
+        rows: Int64s | None,
+        numbers: Mapping[str, Int64s] | None = None,
+    ) -> Int64s:
         """Keep these records of a batch (None: all); their positions."""
         columns = self.content_of(records)
         if records.stamps is not None:
@@ -48,7 +59,7 @@ class KeptRows:
         data = pa.RecordBatch.from_arrays(columns, names=self._schema.names)
         if rows is not None:
             data = take_rows(data, rows)
-        return self.table.add(data)
+        return self.table.add(data, numbers)
 
     def release(self, positions: Int64s) -> None:
         """These records, distinct, are kept no more."""

@@ -1,11 +1,17 @@
 """Each record with aggregates over the records of its key up to it.
 
 In event-time order records wait until the watermark passes them and come out sorted by time, those
-of one time in order of arrival. In order of arrival they come out at once; ranges of time then go
-by processing time. What frames reach back to is in `FrameHistory`, or `Running` for all rows.
+of one key and time in order of arrival. In order of arrival they come out at once; ranges of time
+then go by processing time. What frames reach back to is in `FrameHistory`, or `Running` for all.
+With a time to live a key without records for so long is forgotten.
+
+What one watermark passes comes out in parts. Between two, state says all: what is out waits no more
+and is in the frames of what follows, the rest waits, and the progress says that it is due.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +24,19 @@ from ...core.constants import CHUNK_BATCHES, LATE_DROPPED
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import TypeMismatchError
 from ...core.row_kind import ROW_KIND
-from ..aggregates.accumulators import check_type
+from ...core.value_types import empty_batch
+from ...state.key_groups import group_order
 from ..aggregates.inputs import AggregateInputs
-from ..base import Work, emit_slices, then
+from ..aggregates.registry import check_type
+from ..base import IN_STATE, Steps, Work, emit_slices, then
 from ..columns import fit
 from .base import Layout, Records, TableOperator, require_distinct
 from .frame_history import FrameHistory
 from .pending import Pending
 from .running import Running
+
+AGAIN = 4
+"""How many times as much as a part has itself its frames may reach back to, before parts grow."""
 
 
 class OverOperator(TableOperator):
@@ -34,15 +45,24 @@ class OverOperator(TableOperator):
     kernels = (
         "operators.kernels.over",
         "operators.kernels.running",
+        "operators.kernels.expiry",
         "state.block_kernels",
-        "operators.aggregates.accumulators",
+        "operators.aggregates.registry",
     )
 
     def __init__(self, spec: OverSpec) -> None:
         super().__init__(spec.key)
         self._spec = spec
         self._event_time = spec.order == "event_time"
+        self._peers = self._event_time and spec.range_ms is not None
+        """Whether records of one key and time are in each other's frames."""
         self._evaluate = AggregateInputs([a for _, a in spec.aggregates])
+        self._pending: Pending | None = None
+        """In event-time order, once bound."""
+
+    def open(self) -> None:
+        self._limit = self.ctx.config.batch_size * CHUNK_BATCHES
+        super().open()
 
     def bind(self, layout: Layout) -> None:
         spec, state = self._spec, self.ctx.keyed_state
@@ -55,7 +75,7 @@ class OverOperator(TableOperator):
             raise self._no_time()
         names = [name for name, _ in spec.aggregates]
         require_distinct(self.ctx.name, [*layout.columns.names, *names])
-        empty = ColumnBatch(pa.RecordBatch.from_pylist([], schema=layout.columns))
+        empty = ColumnBatch(empty_batch(layout.columns))
         self._kinds = [array.type for array in self._evaluate.of(empty)]
         self._aggregates = list(self._with_inputs())
         fields = [pa.field(f"i{i}", kind) for i, kind in enumerate(self._kinds)]
@@ -63,18 +83,23 @@ class OverOperator(TableOperator):
         inner = Layout(layout.keys, pa.schema(fields), ranged, changelog=False, named=False)
         self._history: FrameHistory | Running
         if spec.rows is None and not ranged:
-            self._history = Running(inner, state, self._aggregates)
+            self._history = Running(inner, state, self._aggregates, spec.ttl, self.ctx.name)
         else:
-            peers = ranged and self._event_time
-            self._history = FrameHistory(inner, state, spec.rows, spec.range_ms, peers)
-        self._pending = Pending(layout, state) if self._event_time else None
+            frame = (spec.rows, spec.range_ms, self._peers)
+            self._history = FrameHistory(inner, state, *frame, spec.ttl, self.ctx.name)
+        if self._event_time:
+            self._pending = Pending(layout, state)
+            first = self._pending.first
+            if first is not None and first <= self._progress.watermark:
+                self.go_on_soon()
 
     def update(self, records: Records) -> Work:
-        if self._pending is None:
+        if not self._event_time:
             now = self.ctx.clock.now_ms()
             done = self._finish(records, np.full(len(records), now, dtype=np.int64))
             self._history.prune(now - 1)
             return done
+        assert self._pending is not None
         assert records.stamps is not None
         if records.stamps.min() == MIN_TIMESTAMP:
             raise self._no_time()
@@ -88,15 +113,73 @@ class OverOperator(TableOperator):
         return None
 
     def process_watermark(self, timestamp: int) -> Work:
-        done: Work = None
-        if self._layout is not None and self._pending is not None:
-            due = self._pending.take_until(timestamp)
-            if due is not None:
-                assert due.stamps is not None
-                done = self._finish(due, due.stamps)
-            self._history.prune(timestamp)
-        self._progress.advance(timestamp)
-        return then(done, lambda: self.out.emit_watermark(timestamp))
+        return then(self._release(timestamp), lambda: self._passed(timestamp))
+
+    def on_processing_time(self, now_ms: int) -> Work:
+        """After a restore between two parts."""
+        return self._release(self._progress.watermark)
+
+    def _release(self, watermark: int) -> Work:
+        """What waits up to `watermark` comes out."""
+        if self._pending is None:
+            return None
+        positions, times = self._pending.due(watermark)
+        self._progress.advance(watermark)
+        return self._in_parts(positions, times) if len(positions) else None
+
+    def _passed(self, watermark: int) -> None:
+        """All up to `watermark` is out."""
+        if self._pending is not None:
+            self._history.prune(watermark)
+        self._progress.advance(watermark)
+        self.out.emit_watermark(watermark)
+
+    def _in_parts(self, positions: Int64s, times: Int64s) -> Steps:
+        assert self._pending is not None
+        more = False
+        for part, stamps in self._parts(positions, times):
+            if more:
+                yield IN_STATE
+            yield from self._finish(self._pending.take(part, stamps), stamps) or ()
+            more = True
+
+    def _parts(self, positions: Int64s, times: Int64s) -> Iterator[tuple[Int64s, Int64s]]:
+        """Cut about where a batch is full; with frames of a range of time, in which all records of
+        one time see each other, between times, or between key groups within one time."""
+        start = 0
+        while start < len(times):
+            stop = start + self._part_size()
+            if self._peers and stop < len(times):
+                stop = int(np.searchsorted(times, times[stop]))
+                if stop <= start:
+                    stop = int(np.searchsorted(times, times[start], side="right"))
+                    yield from self._parts_of_one_time(positions[start:stop], times[start:stop])
+                    start = stop
+                    continue
+            yield positions[start:stop], times[start:stop]
+            start = stop
+
+    def _parts_of_one_time(
+        self, positions: Int64s, times: Int64s
+    ) -> Iterator[tuple[Int64s, Int64s]]:
+        assert self._pending is not None
+        groups = self._pending.key_groups(positions)
+        order = group_order(groups)
+        groups, positions = groups[order], positions[order]
+        start = 0
+        while start < len(groups):
+            stop = min(start + self._part_size(), len(groups))
+            if stop < len(groups):
+                stop = int(np.searchsorted(groups, groups[stop]))
+            if stop <= start:
+                stop = int(np.searchsorted(groups, groups[start], side="right"))
+            yield positions[start:stop], times[start:stop]
+            start = stop
+
+    def _part_size(self) -> int:
+        """Each part looks at what the frames of its keys reach back to: where that is a lot, parts
+        are larger, so that what is looked at again is at most some times what comes out."""
+        return max(self._limit, self._history.reached // AGAIN)
 
     def _no_time(self) -> TypeMismatchError:
         return TypeMismatchError(
@@ -127,8 +210,8 @@ class OverOperator(TableOperator):
         data = pa.RecordBatch.from_arrays(inputs, schema=pa.schema(fields))
         stamps = times if self._spec.range_ms is not None else None
         inner = Records(records.keys, data, stamps, None)
-        results = self._history.update(inner, self._aggregates)
+        results = self._history.update(inner, self._aggregates, records.stamps)
         names = [*records.data.schema.names, *(name for name, _ in self._spec.aggregates)]
         columns = [*records.data.columns, *results]
         output = ColumnBatch(pa.RecordBatch.from_arrays(columns, names=names), records.stamps)
-        return emit_slices(self.out, output, self.ctx.config.batch_size * CHUNK_BATCHES)
+        return emit_slices(self.out, output, self._limit)

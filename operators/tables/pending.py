@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
-from ...core.arrays import Int64s
+from ...core.arrays import Groups, Int64s
 from ...core.growing import GrowingList
 from ...state.backend import KeyedStateBackend
+from ...state.key_groups import key_groups_of
 from .base import Layout, Records
 from .kept_rows import KeptRows
+
+_NONE = np.empty(0, dtype=np.int64)
 
 
 class Pending:
@@ -17,6 +21,8 @@ class Pending:
 
     def __init__(self, layout: Layout, state: KeyedStateBackend) -> None:
         self._rows = KeptRows(layout, state, "pending")
+        self._keys = layout.keys
+        self._max_parallelism = state.max_parallelism
         self._positions = GrowingList(np.int64)
         self._times = GrowingList(np.int64)
         self._first: int | None = None
@@ -36,19 +42,33 @@ class Pending:
         least = int(times.min())
         self._first = least if self._first is None else min(self._first, least)
 
-    def take_until(self, time: int) -> Records | None:
-        """Those of times up to this one, sorted by time, then arrival; None if there are none."""
+    @property
+    def first(self) -> int | None:
+        """The least event time of those that wait; None if there are none."""
+        return self._first
+
+    def due(self, time: int) -> tuple[Int64s, Int64s]:
+        """Positions and event times of those up to this time, sorted by time, then arrival. Each
+        has to be taken before the next call of this; until then it is in state."""
         if self._first is None or self._first > time:
-            return None
+            return _NONE, _NONE
         positions, times = self._positions.used, self._times.used
         due = np.flatnonzero(times <= time)
         left = np.flatnonzero(times > time)
         order = due[np.argsort(times[due], kind="stable")]
-        keys, data = self._rows.keyed(positions[order])
-        records = Records(keys, data, times[order], None)
-        self._rows.release(positions[due])
         self._positions, self._times = GrowingList(np.int64), GrowingList(np.int64)
         self._first = None
         if len(left):
             self._append(positions[left], times[left])
-        return records
+        return positions[order], times[order]
+
+    def take(self, positions: Int64s, times: Int64s) -> Records:
+        """Some of those that are due, in this order; they wait no more."""
+        keys, data = self._rows.keyed(positions)
+        self._rows.release(positions)
+        return Records(keys, data, times, None)
+
+    def key_groups(self, positions: Int64s) -> Groups:
+        """Of some of those that are due."""
+        keys = pa.RecordBatch.from_arrays(self._rows.keys(positions), schema=self._keys)
+        return key_groups_of(keys, self._max_parallelism)

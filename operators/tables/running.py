@@ -10,18 +10,31 @@ import pyarrow as pa
 from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, numpy_of
 from ...core.errors import TypeMismatchError
-from ...state.backend import AccColumn, KeyedStateBackend
+from ...state.backend import AccColumn, KeyedStateBackend, SlotTable
+from ...state.ttl import Lifetime
 from ..columns import NO_NULLS, Storage, from_numbers, storage, to_numbers
-from ..row_folds.numbers import overflow
+from ..key_expiry import NEVER, KeyExpiry
+from ..key_turns import TurnEntries, TurnTaking
+from ..sums import overflow
 from .base import Layout, Records
+from .expiring_keys import STORED
 
 
 class Running:
     """Table "running": per aggregate a value and whether there is one, a count and the same."""
 
+    reached = 0
+    """As of `FrameHistory`: no row is held."""
+
     def __init__(
-        self, layout: Layout, state: KeyedStateBackend, aggregates: list[tuple[Aggregate, int]]
+        self,
+        layout: Layout,
+        state: KeyedStateBackend,
+        aggregates: list[tuple[Aggregate, int]],
+        life: Lifetime | None,
+        operator: str,
     ) -> None:
+        """`operator`: its name, for messages."""
         columns = []
         self._held: list[Storage] = []
         for index, (aggregate, at) in enumerate(aggregates):
@@ -31,24 +44,73 @@ class Running:
             columns.append(AccColumn(f"a{index}_mark", "bool", False))
             columns.append(AccColumn(f"a{index}_count", "int64"))
             columns.append(AccColumn(f"a{index}_counted", "bool", False))
-        self._state = state.table("running", layout.keys, columns)
+        self._columns = list(columns)
+        self._expiry: KeyExpiry | None = None
+        if life is not None:
+            self._stamp = life.column(STORED)
+            columns.append(AccColumn(self._stamp, "int64", NEVER))
+            self._expiry = KeyExpiry(life, state.time, operator, self._forget_some)
+            self._turns = TurnTaking(life.ms)
+        self._state = state.table("running", layout.keys, columns, cold=life is None)
 
-    def update(self, records: Records, aggregates: list[tuple[Aggregate, int]]) -> list[pa.Array]:
+    def update(
+        self,
+        records: Records,
+        aggregates: list[tuple[Aggregate, int]],
+        stamps: Int64s | None,
+    ) -> list[pa.Array]:
         """As `FrameHistory.update`."""
-        slots = self._state.table(0).slots(records.keys)
+        table = self._state.table(0)
+        slots = table.slots(records.keys)
+        if self._expiry is None:
+            return self._results(records, aggregates, slots, table)
+        times = self._expiry.times.of(stamps, len(slots))
+        turns = self._turns.take(slots, times, table.column(self._stamp))
+        if len(turns.stale):
+            for column in self._columns:
+                table.column(column.name)[turns.stale] = column.initial
+        if turns.of_rows is None:
+            return self._results(records, aggregates, slots, table)
+        held = TurnEntries(self._columns, table, slots, turns)
+        results = self._results(records, aggregates, held.of_rows, held)
+        held.put_back()
+        return results
+
+    def _results(
+        self,
+        records: Records,
+        aggregates: list[tuple[Aggregate, int]],
+        slots: Int64s,
+        table: SlotTable | TurnEntries,
+    ) -> list[pa.Array]:
+        """`table`: what is held of the slots."""
         ones = pa.array(np.ones(len(slots), dtype=np.int64))
         return [
-            self._run(index, aggregate, slots, ones if at < 0 else records.data.column(at))
+            self._run(index, aggregate, slots, ones if at < 0 else records.data.column(at), table)
             for index, (aggregate, at) in enumerate(aggregates)
         ]
 
     def prune(self, time: int) -> None:
-        """Nothing grows old."""
+        """Nothing grows old by itself."""
 
-    def _run(self, index: int, aggregate: Aggregate, slots: Int64s, array: pa.Array) -> pa.Array:
+    def _forget_some(self, records: int) -> None:
+        """Forget some keys whose time is over."""
+        assert self._expiry is not None
+        table = self._state.table(0)
+        table.release(self._expiry.some(table.column(self._stamp)[: len(table)], records))
+        if table.tidy() is not None:
+            self._expiry.begin_again()
+
+    def _run(
+        self,
+        index: int,
+        aggregate: Aggregate,
+        slots: Int64s,
+        array: pa.Array,
+        table: SlotTable | TurnEntries,
+    ) -> pa.Array:
         from ..kernels import over, running
 
-        table = self._state.table(0)
         value, mark, count, counted = (
             table.column(f"a{index}_{name}") for name in ("value", "mark", "count", "counted")
         )
@@ -68,9 +130,11 @@ class Running:
             case "min" | "max":
                 largest = aggregate.kind == "max"
                 running.running_extreme(slots, values, valid, value, mark, largest, out, some)
-            case _:
+            case "first" | "last":
                 last = aggregate.kind == "last"
                 over.running_pick(slots, values, valid, value, mark, last, out, some)
+            case _:
+                raise AssertionError(f"over offers no {aggregate.kind}")
         return from_numbers(out, some, kind)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...api.watermarks import TimestampAssigner, WatermarkStrategy
-from ...core.arrays import numpy_of
+from ...core.arrays import holds_event_times, numpy_of
 from ...core.batch import Batch, ColumnBatch, Timestamps, to_columns
 from ...core.elements import GREATEST_EVENT_TIME, LEAST_EVENT_TIME, MIN_TIMESTAMP
 from ...core.errors import ConfigurationError, TypeMismatchError
@@ -161,7 +161,7 @@ def _to_times(array: pa.Array, what: str) -> Timestamps:
 
 def _to_millis(array: pa.Array, what: str) -> Timestamps:
     """int64 ms of an integer, timestamp or date array; rounds down, never wraps."""
-    if array.null_count:
+    if array.null_count and (pa.types.is_null(array.type) or holds_event_times(array.type)):
         missing = pc.index(pc.is_null(array), True).as_py()
         raise TypeMismatchError(
             f"{what}: record {missing} of the batch has no timestamp (null): fill it in or filter "

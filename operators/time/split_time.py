@@ -15,7 +15,7 @@ Pure: times come in as arguments, watermarks and status changes go out as return
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -100,11 +100,36 @@ class SplitEventTime:
         self._splits.pop(split_id, None)
         self._emptied = self._idle_clock
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is no split."""
+        return not self._splits
+
     def periodic(self) -> int | None:
         """The watermark if it advanced since the last one given out."""
         for split in self._splits.values():
             split.watermark = max(split.watermark, split.tracker.periodic())
         return self._advance()
+
+    def watermarks(self) -> dict[str, int]:
+        """Of each split held, as of its last record."""
+        return {name: max(s.watermark, s.tracker.periodic()) for name, s in self._splits.items()}
+
+    def holding(self) -> int | None:
+        """The least watermark of the splits that are not idle; None: this subtask holds nobody
+        back."""
+        known = [
+            max(split.watermark, split.tracker.periodic())
+            for split in self._splits.values()
+            if not split.idle
+        ]
+        return min(known, default=None)
+
+    def front(self) -> int | None:
+        """The greatest watermark of the splits that are not idle: how far one who reads them one
+        after the other has come; None: this subtask holds nobody back."""
+        marks = self.watermarks()
+        return max((w for name, w in marks.items() if not self._splits[name].idle), default=None)
 
     def polled(self, now_ms: int, wait_until: float | None) -> None:
         """The source was polled at `now_ms`: it gave records (None) or waits until a time (ms)."""
@@ -122,12 +147,15 @@ class SplitEventTime:
             self._idle_clock += max(0, until - self._last_seen)
             self._last_seen = max(self._last_seen, until)
 
-    def check_idle(self) -> bool:
-        """Mark splits that have been silent for too long; whether the output just turned idle."""
+    def check_idle(self, waiting: Collection[str] = ()) -> bool:
+        """Mark splits that have been silent for too long; whether the output just turned idle.
+        `waiting`: splits that must not be read now, whose silence says nothing."""
         limit = self._idleness_ms
         if limit is None:
             return False
-        for split in self._splits.values():
+        for name, split in self._splits.items():
+            if name in waiting and not split.idle:
+                split.arrived = self._idle_clock
             split.idle = self._idle_clock - split.arrived >= limit
         if self._splits:
             silent = all(split.idle for split in self._splits.values())

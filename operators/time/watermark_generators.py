@@ -30,7 +30,8 @@ class BatchGenerator(Protocol):
 
 
 class BoundedGenerator:
-    """Greatest timestamp - delay - 1."""
+    """Greatest timestamp - delay - 1. Records without timestamps do not advance it: what needs
+    their event time says so."""
 
     def __init__(self, delay_ms: int) -> None:
         self._margin = delay_ms + 1
@@ -38,12 +39,8 @@ class BoundedGenerator:
         """The greatest timestamp seen; never decreases."""
 
     def on_batch(self, batch: Batch) -> int | None:
-        if batch.timestamps is None:
-            raise TypeMismatchError(
-                "records without timestamps cannot advance event time: give the watermark strategy "
-                "a timestamp assigner, e.g. .with_timestamp_assigner('ts')"
-            )
-        self._greatest = max(self._greatest, int(batch.timestamps.max()))
+        if batch.timestamps is not None:
+            self._greatest = max(self._greatest, int(batch.timestamps.max()))
         return None
 
     def periodic(self) -> int:

@@ -1,1 +1,1 @@
-"""Windows on columns: by slices of time, by count, by panes; `choice` picks the operator."""
+"""Windows on columns: by slices of time, by count, by panes; `operators.window_choice` picks."""

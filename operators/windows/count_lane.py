@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from ...core.arrays import Int64s, Slots
 from ...core.batch import take_column
-from ...state.backend import ColumnTable
+from ...state.backend import SlotTable
 from ...state.numbered_table import NumberedTable
+from ..aggregates.base import Source
 from ..kernels import counting as kernel
 from ..slots.slot_kinds import SlotFunction
 from ..slots.slot_making import make_slots
+from ..slots.slot_prefixes import merge_before
 
 if TYPE_CHECKING:
     from ...plan.window_forms import Counting
@@ -47,7 +49,7 @@ class Lane:
 
     def add(
         self,
-        table: ColumnTable,
+        table: SlotTable,
         slots: Slots,
         places: Int64s,
         inputs: list[pa.Array],
@@ -71,20 +73,20 @@ class Lane:
             newest,
         )
         owners, previous, completed = owners[:count], previous[:count], completed[:count]
-        part = NumberedTable(self.aggregates.columns, count)
+        part = NumberedTable(self.aggregates.columns, count, table.stores)
         self._carry(table, part, owners, previous)
         self._fold(part, segments, inputs, numbers)
         if not self._purge:
-            self._accumulate(part, previous)
+            merge_before(self.aggregates, part, previous)
         self._write_back(table, part, owners, completed, newest[:count] == 1)
         full, results = self.aggregates.emitted(part, np.flatnonzero(completed >= 0))
         return completed[full], results
 
-    def _carry(self, table: ColumnTable, part: NumberedTable, owners: Slots, before: Slots) -> None:
+    def _carry(self, table: SlotTable, part: NumberedTable, owners: Slots, before: Slots) -> None:
         """What keys hold from earlier batches goes into their first segments."""
         first = np.flatnonzero(before < 0)
         mine = owners[first]
-        self.aggregates.merge(part, first, lambda name: table.column(name)[mine])
+        self.aggregates.merge(part, first, Source((table, mine)))
 
     def _fold(
         self, part: NumberedTable, segments: Slots, inputs: list[pa.Array], numbers: Int64s
@@ -96,20 +98,9 @@ class Lane:
             inputs = [take_column(array, at) for array in inputs]
         self.aggregates.fold(part, segments, inputs, numbers)
 
-    def _accumulate(self, part: NumberedTable, previous: Slots) -> None:
-        """Each segment takes in all before it of its key: a prefix sum by doubling distances."""
-        before = previous.copy()
-        while True:
-            at = np.flatnonzero(before >= 0)
-            if not len(at):
-                return
-            held = part.gather(before[at])
-            self.aggregates.merge(part, at, held.column)
-            before[at] = before[before[at]]
-
     def _write_back(
         self,
-        table: ColumnTable,
+        table: SlotTable,
         part: NumberedTable,
         owners: Slots,
         completed: Slots,

@@ -14,7 +14,7 @@ null, and its event time is the greatest there is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +26,7 @@ from ...core.batch import take_column
 from ...core.elements import MAX_TIMESTAMP
 from ...plan.window_forms import Counting
 from ...state.backend import AccColumn
+from ...state.value_store import Values
 from ..base import Work
 from ..slots.slot_kinds import runs_on_slots
 from .windower import NO_ROWS, LateRows, Records, Site, Time, Windower
@@ -54,14 +55,14 @@ class CountWindower(Windower):
         self.arguments = self._lanes[0].aggregates
 
     def bind(self, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
-        columns, values = [AccColumn(SEEN, "int64")], {}
+        columns, values = [AccColumn(SEEN, "int64")], dict[str, Callable[[], Values]]()
         for lane in self._lanes:
             lane.aggregates.bind(fields)
             columns += lane.aggregates.columns
             values.update(lane.aggregates.values())
         self._site.output.bind(keys, self._lanes[0].aggregates.names)
         state = self._site.ctx.keyed_state
-        self._table = state.table("counted", keys, columns, values=values).table()
+        self._table = state.table("counted", keys, columns, values=values, cold=True).table()
 
     def add(self, records: Records, watermark: int) -> tuple[LateRows, Work]:
         from ..kernels import counting

@@ -11,6 +11,7 @@ import pyarrow as pa
 from ...core.arrays import Int64s, numpy_of
 from ...core.batch import take_column, take_rows
 from ...core.errors import TypeMismatchError
+from ...core.value_types import empty_batch
 from ...state.backend import KeyedStateBackend
 from ..columns import fit, held_type, retyped
 from .compacting_buffer import CompactingBuffer
@@ -96,4 +97,4 @@ class KeptRecords:
 def _one(rows: pa.Table) -> pa.RecordBatch:
     """The table as one batch."""
     batches = rows.combine_chunks().to_batches()
-    return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], rows.schema)
+    return pa.concat_batches(batches) if batches else empty_batch(rows.schema)

@@ -22,9 +22,10 @@ import pyarrow as pa
 from ...api.specs.windows import WindowSpec
 from ...api.windows.time_windows import no_timestamp_error
 from ...core.arrays import Int64s
-from ...core.batch import Batch, ColumnBatch, to_columns
+from ...core.batch import Batch
 from ...core.constants import LATE_DROPPED
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from ...core.errors import TypeMismatchError
 from ...core.partials import (
     check_layout,
     key_part,
@@ -37,9 +38,9 @@ from ...core.preload import preload
 from ...core.row_kind import refuse_changelog
 from ...state.backend import COLUMN_STATE
 from ...state.window_progress import WindowProgress
-from ..base import Operator, Steps, Work, one_by_one, then
-from ..columns import fit_keys
+from ..base import Operator, Steps, Work, one_by_one, plainly, then
 from .firing_progress import FiringProgress
+from .window_keys import make_keys
 from .window_output import WindowOutput
 from .windower import NO_ROWS, LateRows, Records, Site, Time, Windower
 
@@ -59,19 +60,27 @@ class WindowOperator(Operator):
         preload(*COLUMN_STATE)
         self._progress = WindowProgress(self.ctx.keyed_state)
         self._firing = FiringProgress(self.ctx.keyed_state, self._progress)
-        output = WindowOutput(self._spec, self.ctx, self.out)
+        self._of_keys = make_keys(self._spec, self.ctx.name, self.ctx.keyed_state)
+        output = WindowOutput(self._spec, self.ctx, self.out, self._of_keys.shown)
         self.windower.open(Site(self._spec, self.ctx, self._progress, self._firing, output))
         layout = self._progress.layout
         if layout is not None:
             self._bind(layout)
+            self._of_keys.restored()
             self._ask_to_be_woken()
+            if self._firing.unfinished:
+                self.go_on_soon()
 
     def process(self, batch: Batch, port: int = 0) -> Work:
-        return self._when_resumed(lambda: self._process(batch))
+        if self._firing.unfinished:
+            return self._behind_resumed(lambda: self._process(batch))
+        return self._process(batch)
 
     def process_watermark(self, timestamp: int) -> Work:
-        by_events = self.windower.time is Time.EVENTS
-        work = self._when_resumed(lambda: self._advance(timestamp) if by_events else None)
+        def advance() -> Work:
+            return self._advance(timestamp) if self.windower.time is Time.EVENTS else None
+
+        work = self._behind_resumed(advance) if self._firing.unfinished else advance()
         return then(work, lambda: self.out.emit_watermark(timestamp))
 
     def on_processing_time(self, now_ms: int) -> Work:
@@ -102,27 +111,34 @@ class WindowOperator(Operator):
         yield from self.windower.resume() or ()
         yield from call() or ()
 
+    def _behind_resumed(self, call: Callable[[], Work]) -> Steps:
+        """`call`, likewise, for a batch or a watermark: it is in no state meanwhile."""
+        yield from plainly(self.windower.resume())
+        yield from call() or ()
+
     def _process(self, batch: Batch) -> Work:
         refuse_changelog(batch, self.ctx.name, "windows")
-        columns = to_columns(batch)
+        self._of_keys.tidy()
+        columns = self._of_keys.columns(batch)
         spans = self.windower.spans(batch, columns)
-        times = self._times(columns)
+        times = self._times(batch)
         layout = layout_of(columns.data.schema)
         partials = layout is not None
         if layout is not None:
             keys = key_part(columns.data, layout)
             inputs = list(columns.data.columns[len(keys.schema) :])
         else:
-            keys = self._spec.key.key_columns(columns)
-            assert keys is not None
+            keys = self._of_keys.of(batch, columns)
             inputs = self.windower.arguments.inputs(columns)
         if self._keys is None:
-            fields = layout or make_layout(keys.schema, self.windower.arguments.layout(inputs))
+            fields = layout or make_layout(
+                self._of_keys.layout(batch, keys), self.windower.arguments.layout(inputs)
+            )
             self._progress.layout = fields
             self._bind(fields)
         elif layout is not None and self._progress.layout is not None:
             check_layout(layout, self._progress.layout)
-        keys = fit_keys(keys, self._keys)
+        keys = self._of_keys.fitted(keys)
         whole = Records(keys, times, inputs, spans, self._progress.number, partials)
         fired = []
         for watermark, rows in self._progress.split(keys):
@@ -152,14 +168,14 @@ class WindowOperator(Operator):
         else:
             self.out.emit_side(self._spec.late_tag.tag_id, batch.take(rows))
 
-    def _times(self, columns: ColumnBatch) -> Int64s:
+    def _times(self, batch: Batch) -> Int64s:
         """Where in the windows' time the records are."""
         match self.windower.time:
             case Time.NONE:
                 return NO_ROWS
             case Time.CLOCK:
-                return np.full(len(columns), self.ctx.clock.now_ms(), dtype=np.int64)
-        times = columns.timestamps
+                return np.full(len(batch), self.ctx.clock.now_ms(), dtype=np.int64)
+        times = batch.timestamps
         if times is None or times.min() == MIN_TIMESTAMP:
             raise no_timestamp_error()
         self.windower.check(int(times.min()), int(times.max()))
@@ -167,7 +183,11 @@ class WindowOperator(Operator):
 
     def _bind(self, layout: pa.Schema) -> None:
         keys, fields = split_layout(layout)
-        self.windower.bind(keys, fields)
+        keys = self._of_keys.bind(keys)
+        try:
+            self.windower.bind(keys, fields)
+        except TypeMismatchError as error:
+            raise TypeMismatchError(f"window operator '{self.ctx.name}': {error}") from error
         self._keys = keys
 
     def _advance(self, watermark: int) -> Work:

@@ -12,7 +12,7 @@ as many folds.
                                          each late record, with what came since
     PurgingTrigger(Continuous...)        at multiples of an interval, with what came since
 
-Results are exactly the row path's: those of records in the order of the records, those of time in
+Results are those of the row path: what records fire in the order of the records, what time fires in
 the order of time. Windows are cleared at their end and the allowed lateness.
 """
 

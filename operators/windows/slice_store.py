@@ -18,6 +18,7 @@ from ...core.batch import take_column, take_rows
 from ...plan.slicing import Slicing
 from ...state.backend import KeyedStateBackend
 from .fired_slices import Fired
+from .slice_calendar import SliceCalendar
 from .slices import runs_by_slice, slice_ends
 from .windower import NO_ROWS, LateRows, Records
 
@@ -51,17 +52,14 @@ class Arrivals:
         return take_rows(self.keys, pa.array(rows)), self.times[rows]
 
 
-class SliceStore:
-    """Invariant: `due` is the least watermark at which a slice has to fire a window or be
-    forgotten, or less; None without slices."""
+class SliceStore(SliceCalendar):
+    """What slices hold, and when they are due."""
 
     def __init__(self, slicing: Slicing, lateness: int, function: WindowFunctionSpec) -> None:
         from .window_functions import make_contents
 
-        self.slicing = slicing
-        self.lateness = lateness
+        super().__init__(slicing, lateness)
         self.contents = make_contents(function)
-        self.due: int | None = None
 
     def bind(self, state: KeyedStateBackend, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
         """Once, before all that follow."""
@@ -70,7 +68,7 @@ class SliceStore:
     def resume(self, watermark: int) -> None:
         """State was restored whose windows have fired up to `watermark`."""
         for end in self.contents.slices():
-            self._note_due(end, watermark)
+            self.note(end, watermark)
 
     def slices(self) -> list[int]:
         """Ends of the slices that hold records, ascending."""
@@ -89,7 +87,7 @@ class SliceStore:
         pieces: dict[int, list[tuple[int, int]]] = {}
         for end, start, stop in runs:
             windows = self.slicing.window_ends(end)
-            if not windows or windows[-1] - 1 + self.lateness <= watermark:
+            if not windows or self.over(windows, watermark):
                 rows = np.arange(start, stop) if order is None else order[start:stop]
                 if not windows:
                     rows = rows[times[rows] + self.lateness <= watermark]
@@ -101,7 +99,7 @@ class SliceStore:
                 cast("PartialContents", self.contents).merge(end, run, arrays)
             else:
                 self.contents.fold(end, run, arrays, numbers[start:stop])
-            self._note_due(end, watermark)
+            self.note(end, watermark)
             for window in windows:
                 if watermark < window - 1 + self.lateness:
                     pieces.setdefault(window, []).append((start, stop))
@@ -117,24 +115,8 @@ class SliceStore:
         held = slices[bisect_right(slices, start) : bisect_right(slices, window)]
         return Fired(start, window, *self.contents.fire(held, only))
 
-    def windows(self, slices: list[int], after: int, until: int) -> list[int]:
-        """The windows over `slices` whose last milliseconds are in (after, until], by end."""
-        ends = {end for slice_end in slices for end in self.slicing.window_ends(slice_end)}
-        return sorted(end for end in ends if after < end - 1 <= until)
-
     def forget(self, slices: list[int], watermark: int) -> None:
         """Windows have fired up to `watermark`: drop those of the `slices`, which are all there
         are, that it is over with."""
-        self.due = None
-        for end in slices:
-            if self.slicing.window_ends(end)[-1] - 1 + self.lateness <= watermark:
-                self.contents.drop(end)
-            else:
-                self._note_due(end, watermark)
-
-    def _note_due(self, slice_end: int, watermark: int) -> None:
-        """Remember when a slice is next due, its windows having fired up to `watermark`."""
-        windows = self.slicing.window_ends(slice_end)
-        unfired = (window - 1 for window in windows if window - 1 > watermark)
-        due = next(unfired, windows[-1] - 1 + self.lateness)
-        self.due = due if self.due is None else min(self.due, due)
+        for end in self.take_over(slices, watermark):
+            self.contents.drop(end)

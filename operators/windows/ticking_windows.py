@@ -3,7 +3,7 @@
 As on the row path each key of each window has its own next firing, the *tick*: its first record in
 the window sets it to the first multiple of the interval after that record's time, and each tick
 sets the next; ticks beyond the window's last millisecond come then. When time passes several ticks
-of a key at once, it fires as many times, with equal results. What fires is exactly what fires row
+of a key at once, it fires as many times, with equal results. What fires is what fires row
 by row; only late records of an event-time trigger fire once per batch and key, not once each (see
 `columnar_windows`).
 
@@ -17,6 +17,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -182,9 +184,7 @@ class TickingWindower(Windower):
         the windows that had any. State says which have fired, but for event-time windows by the
         clock: what the clock has passed is in no state."""
         due = sorted(window for window, tick in self._next.items() if tick <= until)
-        firings = (self._firings(window, until, slices, groups) for window in due)
-        fired = heapq.merge(*firings, key=lambda f: f[:2])
-        outputs = (output for _, _, output in fired)
+        outputs = self._in_turn(due, until, slices, groups)
         yield from self._emit(outputs, self._emitted if self._own else None)
         self._unmarked.clear()
         return due
@@ -206,20 +206,34 @@ class TickingWindower(Windower):
         """What `groups` has by key group, of each key."""
         return groups[key_groups_of(keys, self._site.ctx.max_parallelism)]
 
-    def _firings(
-        self, window: int, until: int, slices: list[int], groups: Int64s | None
-    ) -> Iterator[tuple[int, int, Fired]]:
-        """(tick, window end, results) of one window, in order of time."""
-        output, ticks = self._results(window, slices)
-        limits = None if groups is None else self._limits(output.keys, groups)
+    def _in_turn(
+        self, due: list[int], until: int, slices: list[int], groups: Int64s | None
+    ) -> Iterator[Fired]:
+        """The results of these windows by tick and then by window. Those of one window are held at
+        a time: where the ticks of several alternate they are made again."""
+        turns = heapq.merge(*(self._turns(window, until) for window in due))
+        for window, some in groupby(turns, key=itemgetter(1)):
+            yield from self._firings(window, (tick for tick, _ in some), slices, groups)
+
+    def _turns(self, window: int, until: int) -> Iterator[tuple[int, int]]:
+        """(tick, window end) of one window, in order of time."""
         tick = self._next[window]
         while tick <= until and not (self._own and tick > window - 1):
+            yield tick, window
+            tick = self._after(tick, window)
+
+    def _firings(
+        self, window: int, turns: Iterable[int], slices: list[int], groups: Int64s | None
+    ) -> Iterator[Fired]:
+        """The results of one window at these ticks."""
+        output, ticks = self._results(window, slices)
+        limits = None if groups is None else self._limits(output.keys, groups)
+        for tick in turns:
             fires = ticks <= tick
             if limits is not None:
                 fires &= tick <= limits
             fired = output if fires.all() else output.filter(fires)
-            yield tick, window, replace(fired, tick=tick)
-            tick = self._after(tick, window)
+            yield replace(fired, tick=tick)
 
     def _results(self, window: int, slices: list[int]) -> tuple[Fired, Int64s]:
         """What the window would emit now, and the next tick of each row's key."""

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from ...api.aggregates import Aggregate
 from ...api.specs.windows import BuiltinWindow
-from ...core.arrays import Int64s, Slots
+from ...core.arrays import Int64s
 from ...core.batch import ColumnBatch, take_rows
-from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
-from ..aggregates.base import Part, Read
-from ..aggregates.inputs import AggregateInputs
-from ..aggregates.parts import make_part
-from ..columns import NO_NULLS, decoded, fit, plain_values
-from ..kernels import scatter
-
-ROWS = "rows"
-"""Accumulator column: records of the key in the slice. Keys with none are not there."""
+from ...state.backend import KeyedStateBackend, SlotTable
+from ..aggregates.base import Partials, Source, Use
+from ..columns import plain_values
+from ..slots.slot_aggregates import SlotAggregates
 
 TARGET = 0
 """Scratch namespace in which slices are merged; dropped after each use."""
@@ -76,130 +69,85 @@ class PartialContents(Protocol):
 
 
 class WindowAggregates:
-    """Keeps accumulators per key and slice, in table "slices"."""
+    """Keeps the aggregates of each slice in a table of its own, in state "slices"."""
 
     def __init__(self, spec: BuiltinWindow) -> None:
-        self.names = [name for name, _ in spec.aggregates]
-        self._aggregates: list[Aggregate] = [aggregate for _, aggregate in spec.aggregates]
-        self._inputs = AggregateInputs(self._aggregates)
-
-    def inputs(self, batch: ColumnBatch) -> list[pa.Array]:
-        return self._inputs.of(batch)
-
-    def layout(self, inputs: list[pa.Array]) -> list[pa.Field]:
-        return [pa.field(f"input{i}", decoded(array.type)) for i, array in enumerate(inputs)]
+        self._held = SlotAggregates(spec, use=Use.SLICES)
+        self.names = self._held.names
+        self.inputs = self._held.inputs
+        self.layout = self._held.layout
 
     def bind(self, state: KeyedStateBackend, keys: pa.Schema, fields: Sequence[pa.Field]) -> None:
-        self._kinds = [field.type for field in fields]
-        kinds = iter(self._kinds)
-        self._parts: list[Part | None] = [
-            make_part(a, f"a{i}", next(kinds), state, keys) if a.takes_input else None
-            for i, a in enumerate(self._aggregates)
-        ]
-        columns = [AccColumn(ROWS, "int64")]
-        for part in self._parts:
-            columns.extend(part.columns() if part is not None else [])
-        self.accumulators = columns
-        self._table = state.table("slices", keys, columns)
-        self._scratch = state.table("scratch", keys, columns)
-        for end in self._table.namespaces():
-            for part in self._parts:
-                if part is not None:
-                    part.load(end, self._table.table(end))
+        self._held.bind(fields)
+        columns = self.columns = self._held.columns
+        self._table = state.table("slices", keys, columns, values=self._held.values(), cold=True)
+        self._scratch = state.table("scratch", keys, columns, values=self._held.values())
+
+    @property
+    def combinable(self) -> bool:
+        """Whether partials say all there is to say of the records."""
+        return self._held.combinable
 
     def fold(
         self, slice_end: int, keys: pa.RecordBatch, inputs: list[pa.Array], numbers: Int64s
     ) -> None:
         table = self._table.table(slice_end)
-        slots = table.slots(keys)
-        scatter.count_into(slots, NO_NULLS, table.column(ROWS))
-        arrays = iter(zip(inputs, self._kinds, strict=True))
-        for part, aggregate in zip(self._parts, self._aggregates, strict=True):
-            if part is None:
-                continue
-            array, kind = next(arrays)
-            array = fit(array, kind, aggregate.describe())
-            part.fold(slice_end, table, keys, slots, array, numbers)
+        self._held.fold(table, table.slots(keys), inputs, numbers)
+        table.tidy()
 
     def merge(self, slice_end: int, keys: pa.RecordBatch, partials: list[pa.Array]) -> None:
         table = self._table.table(slice_end)
-        read = {
+        columns = {
             column.name: plain_values(array, column.dtype)
-            for column, array in zip(self.accumulators, partials, strict=True)
+            for column, array in zip(self.columns, partials, strict=True)
         }
-        self._merge(table, table.slots(keys), read.__getitem__)
+        self._held.merge(table, table.slots(keys), Partials(columns))
 
     def partials(self, slice_end: int) -> tuple[pa.RecordBatch, list[pa.Array]]:
         """All keys of a slice and their accumulators, for `merge` elsewhere."""
         table = self._table.table(slice_end)
-        count = len(table)
-        columns = [pa.array(table.column(c.name)[:count]) for c in self.accumulators]
-        return table.keys(), columns
+        keys = table.keys()
+        return keys, [pa.array(table.column(c.name)[: len(keys)]) for c in self.columns]
 
     def size(self, slice_end: int) -> int:
         """How many keys the slice has."""
         return len(self._table.table(slice_end))
-
-    def combinable(self) -> bool:
-        """Whether partials say all there is to say of the records."""
-        return all(part is None or part.combinable for part in self._parts)
 
     def slices(self) -> list[int]:
         return self._table.namespaces()
 
     def drop(self, slice_end: int) -> None:
         self._table.drop(slice_end)
-        for part in self._parts:
-            if part is not None:
-                part.drop(slice_end)
 
     def fire(
         self, slice_ends: list[int], only: pa.RecordBatch | None
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        if only is None and len(slice_ends) == 1:
-            return self._read(self._table.table(slice_ends[0]), slice_ends)
+        sources = [self._table.table(end) for end in slice_ends]
+        if only is None and len(sources) == 1:
+            return self._read(sources[0])
         target = self._scratch.table(TARGET)
         if only is None:
-            self._merge_all(target, slice_ends)
+            keys = pa.concat_batches([source.keys() for source in sources])
+            whole = Source(*((source, slice(len(source))) for source in sources))
+            self._held.merge(target, target.slots(keys), whole)
         else:
             target.slots(only)
-            for end in slice_ends:
-                self._merge_some(target, self._table.table(end))
-        result = self._read(target, slice_ends)
+            for source in sources:
+                self._merge_some(target, source)
+        result = self._read(target)
         self._scratch.drop(TARGET)
         return result
 
-    def _merge_all(self, target: ColumnTable, slice_ends: list[int]) -> None:
-        """All keys of all slices at once: one lookup and one kernel call per column."""
-        sources = [self._table.table(end) for end in slice_ends]
-        keys = pa.concat_batches([source.keys() for source in sources])
+    def _merge_some(self, target: SlotTable, source: SlotTable) -> None:
+        """The keys of `target` only, as far as the slice has them."""
+        at = source.find(target.keys())
+        held = np.flatnonzero(at >= 0)
+        self._held.merge(target, held, Source((source, at[held])))
 
-        def read(name: str) -> npt.NDArray[Any]:
-            return np.concatenate([source.column(name)[: len(source)] for source in sources])
-
-        self._merge(target, target.slots(keys), read)
-
-    def _merge_some(self, target: ColumnTable, source: ColumnTable) -> None:
-        """The keys of `target` only. The slice gets those that it lacks, with no records."""
-        at = source.slots(target.keys())
-        self._merge(target, np.arange(len(at)), lambda name: source.column(name)[at])
-
-    def _merge(self, target: ColumnTable, slots: Slots, read: Read) -> None:
-        scatter.add_into(slots, read(ROWS), target.column(ROWS))
-        for part in self._parts:
-            if part is not None:
-                part.merge(target, slots, read)
-
-    def _read(
-        self, table: ColumnTable, slice_ends: list[int]
-    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        rows = table.column(ROWS)[: len(table)].copy()
-        columns = [
-            pa.array(rows) if part is None else part.result(table, slice_ends)
-            for part in self._parts
-        ]
+    def _read(self, table: SlotTable) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         keys = table.keys()
-        results = pa.RecordBatch.from_arrays(columns, names=self.names)
+        results = pa.RecordBatch.from_arrays(self._held.results(table), names=self.names)
+        rows = table.column(self._held.rows)[: len(table)]
         if rows.all():
             return keys, results
         present = pa.array(np.flatnonzero(rows))

@@ -19,8 +19,8 @@ from ...api.specs.windows import ExtremeWindow
 from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import ColumnBatch, take_rows
 from ...core.errors import TypeMismatchError
-from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
-from ..columns import ranks, storage, to_numbers
+from ...state.backend import AccColumn, KeyedStateBackend, SlotTable
+from ..columns import ranks, require_order, storage, to_numbers
 from ..kernels import scatter
 from .kept_records import KeptRecords
 
@@ -50,6 +50,7 @@ class WindowExtremes:
         self._at = self._output.get_field_index(self._spec.field)
         if self._at < 0:
             raise TypeMismatchError(f"no column '{self._spec.field}' in {self._output.names}")
+        require_order(self._output.field(self._at).type, f"column '{self._spec.field}'")
         self._held = storage(self._output.field(self._at).type)
         columns = [AccColumn(VALUE, self._held or "int64"), AccColumn(SEEN, "bool", False)]
         self._table = state.table("extremes", keys, columns)
@@ -94,7 +95,7 @@ class WindowExtremes:
         return np.flatnonzero(chosen)
 
     def _candidates(
-        self, slots: Slots, column: pa.Array, table: ColumnTable
+        self, slots: Slots, column: pa.Array, table: SlotTable
     ) -> npt.NDArray[np.bool_]:
         """Which rows may hold the extreme, folding numbers into the table's. Ranks of values that
         are not numbers mean nothing beyond this call, so those are compared among themselves."""

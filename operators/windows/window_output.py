@@ -5,7 +5,7 @@ asked for. `fired_slices` has what windows made of slices hand over."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,20 @@ from ...core.errors import GraphError
 from ...core.keys import ConstantKey
 from ..base import OperatorContext, Output, Work, emit_slices
 
+Show = Callable[[Sequence[pa.Array]], list[pa.Array]]
+"""Key columns as they are emitted, from those that windowers have."""
+
 
 class WindowOutput:
     """Of one operator."""
 
-    def __init__(self, spec: WindowSpec, ctx: OperatorContext, out: Output) -> None:
+    def __init__(self, spec: WindowSpec, ctx: OperatorContext, out: Output, show: Show) -> None:
         function = spec.function
         self._records = not isinstance(function, BuiltinWindow)
         self._places = int(isinstance(function, TopNWindow) and function.rank is not None)
         """How many columns come behind a record's bounds."""
         self._with_keys = not (self._records or isinstance(spec.key, ConstantKey))
+        self._show = show
         self._name = ctx.name
         self._out = out
         self._names: list[str] = []
@@ -55,8 +59,8 @@ class WindowOutput:
         stamps: npt.NDArray[np.int64],
     ) -> Work:
         """One row per result, in as many batches as it takes; None if one did."""
-        shown = keys if self._with_keys else ()
-        arrays = self._arranged(list(shown), [starts, ends], list(results))
+        shown = self._show(keys) if self._with_keys else []
+        arrays = self._arranged(shown, [starts, ends], list(results))
         batch = ColumnBatch(pa.RecordBatch.from_arrays(arrays, names=self._names), stamps)
         return emit_slices(self._out, batch, self.size)
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 from ...api.specs.windows import TopNWindow
 from ...core.arrays import Int64s, Slots
 from ...core.batch import ColumnBatch, take_rows
-from ...state.backend import AccColumn, ColumnTable, KeyedStateBackend
+from ...state.backend import AccColumn, KeyedStateBackend, SlotTable
 from ..aggregates.best_rows import best_rows
-from ..tables.order_words import OrderWords
+from ..order_words import OrderWords
 from .kept_records import KeptRecords
 
 BAR, FULL = "bar", "full"
@@ -89,7 +89,7 @@ class WindowTopN:
         return self._rows.keys(held), self._records(held, places)
 
     def _promising(
-        self, table: ColumnTable, slots: Slots, columns: list[pa.Array]
+        self, table: SlotTable, slots: Slots, columns: list[pa.Array]
     ) -> npt.NDArray[np.int64] | None:
         """The rows that no n others are known to precede; None: all of them."""
         full = table.column(FULL)[slots]

@@ -3,7 +3,8 @@
 `WindowOperator` turns batches into keys, times and inputs, binds state once the types are known,
 and treats late records, watermarks, the clock and snapshots. A windower says which windows records
 are in, keeps what these hold, and fires them. A new kind of window is one file with a windower, and
-its line where operators are chosen.
+its registration: a form (`plan/window_forms.py`), which windows have it (`plan/windows._form`), and
+the line that names the form's windower (`operators/window_choice.py`).
 """
 
 from __future__ import annotations
@@ -104,9 +105,12 @@ class Site:
 
 
 class Windower(ABC):
-    """Calls: `open`, `bind` once, then all others; only `spans` and `check` may come before `bind`.
-    Work that is returned has ended before the next call. What is to be in a snapshot is in tables,
-    and in what the site has."""
+    """Calls: `open`, `bind` once, then all others. For a batch `spans`, `check`, then `add`, for
+    each watermark that some of its key groups have fired up to; `bind` comes between `check` and
+    `add` of the first batch, which knows its `spans` then, or, of a restored operator, right after
+    `open`. Work that is returned has ended before the next call; only the work of one `add` may
+    come behind the next `add` of the same batch, so it may rely on nothing of other key groups.
+    What is to be in a snapshot is in tables, and in what the site has."""
 
     time: Time
     arguments: Arguments
@@ -141,7 +145,9 @@ class Windower(ABC):
 
     def advance(self, watermark: int) -> Work:
         """The windows' time has passed `watermark`, which is more than the progress says: fire, and
-        forget what is over."""
+        forget what is over. Nobody calls it a second time for one watermark, not after a restore
+        either: what `resume` does not forget waits for the next greater one, and must not show
+        until then."""
         return None
 
     def on_clock(self, now_ms: int) -> Work:

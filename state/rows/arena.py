@@ -26,6 +26,7 @@ from ...core.arrays import Int64s
 from ...core.batch import take_column
 from ...core.errors import StateError
 from ...core.growing import GrowingList
+from ...core.value_types import empty_array
 from ..column_index import storage_type
 from ..hash_columns import slices_of, validity_of
 
@@ -221,7 +222,7 @@ class _Other:
 
     def freeze(self) -> Frozen:
         chunks, kind = list(self._chunks), self._kind
-        return lambda: pa.concat_arrays([pa.array([], type=kind), *chunks])
+        return lambda: pa.concat_arrays([empty_array(kind), *chunks])
 
     @property
     def nbytes(self) -> int:
@@ -330,7 +331,7 @@ def _joined_blocks(
     nulls: pa.Buffer | None,
 ) -> pa.Array:
     """The first `length` values of blocks, as they were frozen."""
-    chunks = [pa.array([], type=kind)]
+    chunks = [empty_array(kind)]
     for number, block in enumerate(blocks):
         first = number * BLOCK_ROWS
         count = min(BLOCK_ROWS, length - first)

@@ -19,8 +19,10 @@ from ...core.arrays import Bools, Int64s
 from ...core.batch import schema_text, take_column
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import StateError
+from ...core.value_types import empty_batch
 from ..key_groups import key_groups_of
 from ..stored import AccColumn, StateTable
+from ..whole import WholeWithoutCodes
 from .arena import from_stored, stored_schema, to_stored
 from .format import FrozenRows, Numbers, stored_rows
 
@@ -80,7 +82,7 @@ class Gathered:
     stamps: Int64s
 
 
-class RowChunks:
+class RowChunks(WholeWithoutCodes):
     """Single-threaded, but for `FrozenRows.table`.
 
     Invariants: chunks ascend by number, none is empty; rows of a time up to `_until` are not in
@@ -184,7 +186,8 @@ class RowChunks:
     def restore(self, tables: Iterable[StateTable]) -> None:
         """Into an empty state: the rows of each former subtask, in order of time, so that chunks
         expire one after the other. StateError if the columns are not those declared."""
-        for rows, known in stored_rows(self._name, tables, stored_schema(self._schema), NUMBERS):
+        stored = stored_schema(self._schema)
+        for rows, known in stored_rows(self._name, tables, stored, NUMBERS, self._groups_of):
             by_time = np.argsort(known[TIME], kind="stable")
             for start in range(0, len(by_time), MERGED_ROWS):
                 at = by_time[start : start + MERGED_ROWS]
@@ -244,7 +247,7 @@ def _unexpired(
     parts: Sequence[tuple[pa.RecordBatch, Int64s, Bools]], schema: pa.Schema, until: int
 ) -> tuple[pa.RecordBatch, Numbers]:
     """The rows of chunks as they were frozen, without those up to that time."""
-    found = [pa.RecordBatch.from_pylist([], schema=schema)]
+    found = [empty_batch(schema)]
     times, matches = [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
     for rows, stamps, matched in parts:
         at = np.flatnonzero(stamps > until)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.growing import Growing
+from ...core.value_types import from_storage
 from ..hash_columns import validity_of
 from .positions import Positions
 
@@ -110,7 +111,7 @@ class ObjectColumn(RowColumn):
             self._values[position] = value
 
     def read(self, positions: Positions) -> pa.Array:
-        return pa.array(self._values[positions].tolist(), type=self._kind)
+        return from_storage(self._values[positions].tolist(), self._kind)
 
 
 def make_column(kind: pa.DataType) -> RowColumn:

@@ -15,9 +15,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.arrays import numpy_of
-from ...core.batch import take_column
+from ...core.batch import schema_text, take_column
 from ...core.errors import StateError
+from ..column_migration import fitted
+from ..increments import (
+    EVERY_GROUP,
+    IDENTITY,
+    REMOVED,
+    SCOPE,
+    SLOT,
+    Layer,
+    columns_text,
+)
 from ..key_groups import group_order
+from ..migration import NO_MIGRATION
 from ..stored import KEY_GROUP, AccColumn, StateTable
 
 KIND = "rows"
@@ -39,11 +50,15 @@ class FrozenRows:
     name: str
     groups_of: GroupsOf
     read: Callable[[], tuple[pa.RecordBatch, Numbers]]
+    """Among the numbers is the place of each row, `__slot`, if they are a layer."""
+    layer: Layer = "whole"
+    gone: npt.NDArray[np.int64] | None = None
+    """Of a delta: the places whose former rows count no more."""
 
     def table(self, max_parallelism: int) -> StateTable | None:
         """Encoded, sorted by key group; None if there are no rows."""
         rows, numbers = self.read()
-        if not rows.num_rows:
+        if not rows.num_rows and (self.gone is None or not len(self.gone)):
             return None
         groups = self.groups_of(rows)
         order = group_order(groups)
@@ -51,43 +66,71 @@ class FrozenRows:
         data = {KEY_GROUP: pa.array(groups[order])}
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
             data[ROW_PREFIX + name] = take_column(column, at)
+        places = numbers.pop(SLOT, None)
         for name, values in numbers.items():
             data[NUMBER_PREFIX + name] = pa.array(values[order])
-        return StateTable(self.name, KIND, pa.table(data))
+        if places is not None:
+            data[SLOT] = pa.array(places[order])
+        table, metadata = pa.table(data), {}
+        if self.gone is not None:
+            table = with_places_gone(table, self.gone)
+            metadata = {IDENTITY: columns_text([SLOT]), SCOPE: columns_text([SLOT])}
+        return StateTable(self.name, KIND, table, metadata, self.layer)
+
+
+def with_places_gone(data: pa.Table, gone: npt.NDArray[np.int64]) -> pa.Table:
+    """The rows of a delta, with those before them that say which places count no more."""
+    data = data.append_column(REMOVED, pa.array(np.zeros(data.num_rows, np.bool_)))
+    known = {
+        KEY_GROUP: pa.array(np.full(len(gone), EVERY_GROUP, np.int32)),
+        SLOT: pa.array(gone),
+        REMOVED: pa.array(np.ones(len(gone), np.bool_)),
+    }
+    columns = [
+        known[field.name] if field.name in known else pa.nulls(len(gone), field.type)
+        for field in data.schema
+    ]
+    return pa.concat_tables([pa.table(columns, schema=data.schema), data])
 
 
 def stored_rows(
-    name: str, tables: Iterable[StateTable], schema: pa.Schema, numbers: Sequence[AccColumn]
+    name: str,
+    tables: Iterable[StateTable],
+    schema: pa.Schema,
+    numbers: Sequence[AccColumn],
+    groups_of: GroupsOf,
 ) -> list[tuple[pa.RecordBatch, Numbers]]:
     """What `FrozenRows.table` wrote, of each former subtask. `schema`: of the stored columns.
+    `groups_of` is told of rows whose columns have another type than they were stored with.
 
-    StateError if columns or numbers are not those declared."""
+    StateError if columns or numbers are not those declared, or key groups would not be theirs."""
     found = []
     for table in tables:
-        data = table.data
-        fields = [
-            (n.removeprefix(ROW_PREFIX), data.schema.field(n).type)
-            for n in data.column_names
-            if n.startswith(ROW_PREFIX)
-        ]
         names = sorted(
-            n.removeprefix(NUMBER_PREFIX) for n in data.column_names if n.startswith(NUMBER_PREFIX)
+            n.removeprefix(NUMBER_PREFIX)
+            for n in table.data.column_names
+            if n.startswith(NUMBER_PREFIX)
         )
-        declared = [(field.name, field.type) for field in schema]
-        if fields != declared or names != sorted(n.name for n in numbers):
+        if names != sorted(n.name for n in numbers):
             raise StateError(
-                f"rows '{name}' were stored with columns {_text(fields)} and numbers {names}, and "
-                f"are declared with {_text(declared)} and {sorted(n.name for n in numbers)}: "
-                "restore them with the columns they were stored with, or give the operator a new "
-                "uid"
+                f"rows '{name}' were stored with columns {schema_text(table.data.schema)}, which "
+                f"have numbers {names}, and are declared with numbers "
+                f"{sorted(n.name for n in numbers)}: restore them with the settings they were "
+                "stored with, or give the operator a new uid"
             )
+        declared = [field.with_name(ROW_PREFIX + field.name) for field in schema]
+        data = fitted(f"rows '{name}'", table.data, declared, (ROW_PREFIX,))
         columns = [
             pa.concat_arrays(data.column(ROW_PREFIX + field.name).chunks) for field in schema
         ]
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+        changed = data is not table.data or table.migration is not NO_MIGRATION
+        if changed and (groups_of(rows) != numpy_of(data.column(KEY_GROUP))).any():
+            raise StateError(
+                f"rows '{name}' were stored with {schema_text(table.data.schema)}, and as "
+                f"{schema_text(schema)} their keys are others, which would be looked for "
+                "elsewhere: keep the type of key columns, or give the operator a new uid"
+            )
         known = {n.name: numpy_of(data.column(NUMBER_PREFIX + n.name)) for n in numbers}
-        found.append((pa.RecordBatch.from_arrays(columns, schema=schema), known))
+        found.append((rows, known))
     return found
-
-
-def _text(fields: Sequence[tuple[str, pa.DataType]]) -> str:
-    return "[" + ", ".join(f"{name}: {kind}" for name, kind in fields) + "]"

@@ -19,9 +19,12 @@ from ...core.arrays import Int64s
 from ...core.batch import schema_text, take_rows
 from ...core.errors import StateError
 from ...core.growing import GrowingList
+from ..increments import SLOT, Layer, Since
 from ..slot_columns import FrozenColumns, SlotColumns
 from ..stored import AccColumn, StateTable
+from ..whole import Freeze, WholeWithoutCodes
 from .arena import Arena
+from .changes import LogChanges, RowsDelta
 from .format import FrozenRows, GroupsOf, Numbers, stored_rows
 
 PORTION = 1 << 16
@@ -30,7 +33,7 @@ PORTION = 1 << 16
 _GONE = "gone"
 
 
-class RowLog:
+class RowLog(WholeWithoutCodes):
     """Single-threaded, but for `FrozenRows.table`. `schema`: of the rows, as `gather` gives them.
 
     Invariants: numbers and marks have an entry per row; rows before `_first`, and `_count` others,
@@ -48,6 +51,8 @@ class RowLog:
         self._name = name
         self._groups_of = groups_of
         self._declared = (tuple(numbers), tuple(marks))
+        self._changes: LogChanges | None = None
+        """None until a snapshot may be continued."""
         self._clear()
 
     def _clear(self) -> None:
@@ -117,6 +122,7 @@ class RowLog:
         """The marks of these rows are about to be written; negative rows are none."""
         if self._marks is not None:
             self._marks.touch(rows)
+            self._note(rows[rows >= 0])
 
     def remove(self, rows: Int64s) -> None:
         """These rows, distinct and not gone, are gone."""
@@ -124,6 +130,7 @@ class RowLog:
             return
         if self._gone is None:
             self._gone = SlotColumns([AccColumn(_GONE, "bool", False)], len(self))
+        self._note(rows)
         self._gone.touch(rows)
         self._gone.array(_GONE)[rows] = True
         self._count += len(rows) - int((rows < self._first).sum())
@@ -136,16 +143,20 @@ class RowLog:
             self._count -= int(self._gone.array(_GONE)[self._first : end].sum())
         self._first = end
 
-    def rows(self) -> Int64s:
-        """The rows that are not gone, ascending."""
+    def rows(self, start: int = 0, end: int | None = None) -> Int64s:
+        """The rows that are not gone, ascending; of those from `start` on and before `end`."""
+        start = max(start, self._first)
+        end = len(self) if end is None else max(start, min(end, len(self)))
         if self._gone is None or not self._count:
-            return np.arange(self._first, len(self))
-        live = ~self._gone.array(_GONE)[self._first : len(self)]
-        found: Int64s = np.flatnonzero(live) + self._first
+            return np.arange(start, end)
+        live = ~self._gone.array(_GONE)[start:end]
+        found: Int64s = np.flatnonzero(live) + start
         return found
 
     def keep(self, rows: Int64s) -> None:
         """Only these rows, distinct and not gone; in this order they become rows 0, 1, ..."""
+        if self._changes is not None:
+            self._changes.renumbered()
         old = (self._arena, self._numbers, self._marks)
         self._clear()
         for start in range(0, len(rows), PORTION):
@@ -165,21 +176,45 @@ class RowLog:
                 f"numbers {asked[0]} and marks {asked[1]}"
             )
 
-    def freeze(self, name: str) -> FrozenRows:
-        """The rows as they are now, to be encoded on any thread; nothing is copied."""
+    def freeze(
+        self, name: str, layer: Layer = "whole", delta: RowsDelta | None = None
+    ) -> FrozenRows:
+        """The rows as they are now, or those of `delta`, to be encoded on any thread; nothing is
+        copied."""
         count, first = len(self), self._first
         rows = self._arena.freeze()
         numbers = {name: held.used for name, held in self._numbers.items()}
         marks = None if self._marks is None else self._marks.freeze(count)
         gone = self._gone.freeze(count) if self._gone is not None and self._count else None
-        return FrozenRows(name, self._groups_of, lambda: _live(rows(), numbers, marks, first, gone))
+
+        def read() -> tuple[pa.RecordBatch, Numbers]:
+            return _live(rows(), numbers, marks, first, gone, layer, delta)
+
+        removed = None if delta is None else delta.gone
+        return FrozenRows(name, self._groups_of, read, layer, removed)
+
+    def freeze_since(self, name: str, since: Since) -> tuple[Freeze, bool]:
+        if self._changes is None:
+            self._changes = LogChanges()
+        whole = name in since.whole
+        delta = self._changes.advance(since, self._first, len(self), self.live, whole)
+        if delta is None:
+            return self.freeze(name, "base"), False
+        return self.freeze(name, "delta", delta), True
+
+    def _note(self, rows: Int64s) -> None:
+        """These rows are written, or gone."""
+        if self._changes is not None:
+            self._changes.record.note(rows)
 
     def restore(self, tables: Iterable[StateTable]) -> None:
         """Into an empty log: the rows of each former subtask, those of a key in order of arrival.
 
         StateError if columns or numbers are not those declared."""
         numbers, marks = self._declared
-        stored = stored_rows(self._name, tables, self._arena.stored_schema, [*numbers, *marks])
+        stored = stored_rows(
+            self._name, tables, self._arena.stored_schema, [*numbers, *marks], self._groups_of
+        )
         for rows, known in stored:
             self.append(rows, known)
 
@@ -216,12 +251,17 @@ def _live(
     marks: FrozenColumns | None,
     first: int,
     gone: FrozenColumns | None,
+    layer: Layer,
+    delta: RowsDelta | None,
 ) -> tuple[pa.RecordBatch, Numbers]:
-    """What was not gone when it was frozen, and what was known of it."""
+    """What was not gone when it was frozen, of `delta` only if there is one, and what was known of
+    it; for a `layer` also its numbers."""
     known = numbers if marks is None else {**numbers, **marks.arrays()}
-    rows = rows.slice(first)
-    known = {name: values[first:] for name, values in known.items()}
-    if gone is None:
-        return rows, known
-    live = np.flatnonzero(~gone.arrays()[_GONE][first:])
-    return take_rows(rows, pa.array(live)), {name: values[live] for name, values in known.items()}
+    some = np.arange(first, rows.num_rows) if delta is None else delta.positions
+    if gone is not None:
+        some = some[~gone.arrays()[_GONE][some]]
+    if layer != "whole":
+        known = {**known, SLOT: np.arange(rows.num_rows)}
+    if len(some) == rows.num_rows - first:
+        return rows.slice(first), {name: values[first:] for name, values in known.items()}
+    return take_rows(rows, pa.array(some)), {name: values[some] for name, values in known.items()}

@@ -12,7 +12,7 @@ same arrays, a chunk at a time, and growing and packing them waits for a chunk a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,16 @@ from ...core.errors import StateError
 from ...core.growing import Growing
 from ..backend import KEY_GROUP, AccColumn, StateTable
 from ..column_index import storage_type
+from ..increments import IDENTITY, SCOPE, SLOT, Layer, Since, columns_text
 from ..key_groups import group_order, key_groups_of
 from ..key_index import as_declared
 from ..slot_columns import FrozenColumns, SlotColumns
 from ..stores import RowsFace
 from ..turns import Turns
+from ..whole import Freeze, WholeWithoutCodes
+from .changes import RowsChanges, RowsDelta
 from .columns import RowColumn, make_column
-from .format import KIND, NUMBER_PREFIX, ROW_PREFIX, stored_rows
+from .format import KIND, NUMBER_PREFIX, ROW_PREFIX, stored_rows, with_places_gone
 from .positions import FrozenPositions, PositionPool, Positions
 from .texts import Texts, is_text, wide_text
 
@@ -45,11 +48,15 @@ class FrozenTable:
     rows: RowTable
     positions: FrozenPositions
     numbers: FrozenColumns | None
+    layer: Layer = "whole"
+    delta: RowsDelta | None = None
+    """What is to be written; None: all."""
 
     def table(self, max_parallelism: int) -> StateTable | None:
         """Encoded, sorted by key group and within it by arrival; None if there are none."""
-        rows, at = self.rows, self._at()
-        if not len(at):
+        rows, at, delta = self.rows, self._at(), self.delta
+        if not len(at) and (delta is None or not len(delta.gone)):
+            self.positions.over = True
             return None
         groups = key_groups_of(rows.stored_keys(at), max_parallelism)
         order = group_order(groups)
@@ -60,8 +67,14 @@ class FrozenTable:
         if self.numbers is not None:
             for name, values in self.numbers.arrays().items():
                 data[NUMBER_PREFIX + name] = pa.chunked_array([pa.array(values[at])])
+        if self.layer != "whole":
+            data[SLOT] = pa.chunked_array([pa.array(rows.places(at))])
         self.positions.over = True
-        return StateTable(self.name, KIND, pa.table(data))
+        table, metadata = pa.table(data), {}
+        if delta is not None:
+            table = with_places_gone(table, delta.gone)
+            metadata = {IDENTITY: columns_text([SLOT]), SCOPE: columns_text([SLOT])}
+        return StateTable(self.name, KIND, table, metadata, self.layer)
 
     def column(self, index: int) -> pa.ChunkedArray:
         """One column, of its stored type, in order of arrival, or of positions."""
@@ -72,10 +85,13 @@ class FrozenTable:
     def _at(self) -> Positions:
         if self.positions.over:
             raise StateError(f"the rows '{self.name}' of one snapshot were read twice")
-        return self.rows.arranged(self.positions.all())
+        if self.delta is None:
+            return self.rows.arranged(self.positions.all())
+        some = self.delta.positions
+        return self.rows.arranged(some[self.positions.in_use(some)])
 
 
-class RowTable(RowsFace):
+class RowTable(RowsFace, WholeWithoutCodes):
     """Single-threaded, but for `FrozenTable`. `keys`: the columns that are a row's key and decide
     its key group. `ordered`: rows are given back in their order of arrival, which takes a number
     per row.
@@ -89,11 +105,14 @@ class RowTable(RowsFace):
         keys: Sequence[int],
         numbers: Sequence[AccColumn] = (),
         ordered: bool = True,
+        max_parallelism: int = 1,
     ) -> None:
+        """`max_parallelism`: of those that are restored."""
         self._name = name
         self._schema = schema
         self._keys = tuple(keys)
         self._ordered = ordered
+        self._max_parallelism = max_parallelism
         kinds = [storage_type(kind) for kind in schema.types]
         self._kinds = kinds
         self._text_at = [i for i, kind in enumerate(kinds) if is_text(kind)]
@@ -108,6 +127,8 @@ class RowTable(RowsFace):
         self._sequence = Growing(np.int64)
         """When the row at a position came, if `ordered`."""
         self._arrived = 0
+        self._changes: RowsChanges | None = None
+        """None until a snapshot may be continued."""
         self._pool = PositionPool()
         self._room = 0
 
@@ -135,6 +156,8 @@ class RowTable(RowsFace):
             arrived = self._arrived + len(positions)
             self._sequence.array[positions] = np.arange(self._arrived, arrived)
             self._arrived = arrived
+        if self._changes is not None:
+            self._changes.record.note(positions)
         if self._numbers is not None:
             self._numbers.reset(positions)
             for name, values in (numbers or {}).items():
@@ -158,9 +181,15 @@ class RowTable(RowsFace):
     def touch(self, positions: Positions) -> None:
         if self._numbers is not None:
             self._numbers.touch(positions)
+        if self._changes is not None:
+            self._changes.record.note(positions[positions >= 0])
 
     def release(self, positions: Positions) -> None:
         if len(positions):
+            if self._changes is not None:
+                self._changes.record.note(positions)
+                if self._ordered:
+                    self._changes.released(self._sequence.array[positions])
             self._drop(self._pool.release(positions))
 
     def positions(self) -> Positions:
@@ -184,10 +213,30 @@ class RowTable(RowsFace):
                 "in another order"
             )
 
-    def freeze(self, name: str) -> FrozenTable:
-        """The rows as they are now; nothing is copied."""
-        numbers = None if self._numbers is None else self._numbers.freeze(self._pool.end)
-        return FrozenTable(name, self, self._pool.freeze(), numbers)
+    def freeze(self, name: str, delta: RowsDelta | None = None) -> FrozenTable:
+        """The rows as they are now, or those of `delta`; nothing is copied."""
+        numbers, changes = None, None if delta is None else delta.changes
+        if self._numbers is not None:
+            numbers = self._numbers.freeze(self._pool.end, changes)
+        layer: Layer = "whole" if delta is None else "delta"
+        return FrozenTable(name, self, self._pool.freeze(), numbers, layer, delta)
+
+    def freeze_since(self, name: str, since: Since) -> tuple[Freeze, bool]:
+        if self._changes is None:
+            self._changes = RowsChanges()
+        arrived = self._arrived if self._ordered else None
+        whole = name in since.whole
+        delta = self._changes.advance(since, self._pool.end, len(self), arrived, whole)
+        if delta is None:
+            return replace(self.freeze(name), layer="base"), False
+        return self.freeze(name, delta), True
+
+    def places(self, positions: Positions) -> Positions:
+        """What tells the rows at positions in use apart, in their order; on any thread."""
+        if not self._ordered:
+            return positions
+        with self._turns.reading():
+            return self._sequence.array[positions]
 
     @property
     def names(self) -> list[str]:
@@ -213,19 +262,23 @@ class RowTable(RowsFace):
         """Ascending positions in order of arrival, if `ordered`; on any thread."""
         if not self._ordered:
             return positions
-        with self._turns.reading():
-            arrived = self._sequence.array[positions]
-        return positions[np.argsort(arrived, kind="stable")]
+        return positions[np.argsort(self.places(positions), kind="stable")]
 
     def restore(self, tables: Iterable[StateTable]) -> None:
         """Into an empty table: the rows of each former subtask in order of arrival.
 
         StateError if columns or numbers are not those declared."""
         declared = () if self._numbers is None else self._numbers.columns
-        for rows, numbers in stored_rows(self._name, tables, self._stored, declared):
+        for rows, numbers in stored_rows(
+            self._name, tables, self._stored, declared, self._groups_of
+        ):
             for start in range(0, rows.num_rows, CHUNK):
                 part = {name: values[start : start + CHUNK] for name, values in numbers.items()}
                 self.add(rows.slice(start, CHUNK), part)
+
+    def _groups_of(self, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
+        names = [self._schema.names[index] for index in self._keys]
+        return key_groups_of(rows.select(names), self._max_parallelism)
 
     def validate(self) -> None:
         """Assert the invariants."""

@@ -12,6 +12,8 @@ times, watermarks and batches, a key, and an operator with its settings. It is r
     rows      the same, windows row by row
     jobs      the whole pipeline in the simulator: crashed, and continued at another parallelism
 
+A second case of the same seed is a function of two inputs, or with broadcast state (`connected`).
+
 Changelogs are applied before they are compared. Where a late record makes a window fire again, the
 last result of each window is what counts: how often it fires is open.
 """

@@ -8,6 +8,8 @@ import sys
 import time
 import traceback
 
+from .connected.cases import draw_connected
+from .connected.running import run_connected
 from .drawing import draw_case
 from .running import Disagreement, run_case
 
@@ -33,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         ran += 1
         try:
             run_case(case, jobs)
+            run_connected(draw_connected(seed), jobs)
         except Disagreement as error:
             failed.append(seed)
             print(error, flush=True)

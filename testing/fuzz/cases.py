@@ -35,7 +35,9 @@ class Windows:
 
 @dataclass(frozen=True)
 class Table:
-    """`what`: "aggregate", "top_n", "deduplicate", "over" or "rolling"."""
+    """`what`: "aggregate", "top_n", "deduplicate", "over" or "rolling". `ttl`: with a time to live
+    that is longer than any run. `event_ttl`: with one of event time, in ms, that is not; then no
+    record is late. Ranges have none."""
 
     what: str
     upsert: bool = False
@@ -44,6 +46,8 @@ class Table:
     range_ms: int | None = None
     arrival: bool = False
     rolling: str = "sum"
+    ttl: bool = False
+    event_ttl: int | None = None
 
 
 @dataclass

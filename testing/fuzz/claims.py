@@ -16,7 +16,10 @@ from ...api.streams.data_stream import DataStream, StreamExecutionEnvironment
 from ...core.config import JobConfig
 from ...engine.graph.model import JobGraph
 from ...engine.task import chain
+from ...operators.async_io.operator import AsyncOperator
 from ...operators.base import Operator
+from ...operators.combining.aggregates import LocalAggregatesOperator
+from ...operators.combining.extremes import LocalExtremesOperator
 from ...operators.rolling.choice import RollingOperator
 from ...operators.time.watermarks import WatermarkOperator
 from ..probes import CollectProbe
@@ -27,7 +30,6 @@ _BY_PACKAGE = {
     "batches": "batches",
     "io": "batches",
     "time": "batches",
-    "combining": "kernel",
     "joins": "kernel",
     "sessions": "kernel",
     "tables": "kernel",
@@ -41,8 +43,13 @@ def runs_as(operator: Operator) -> str | None:
     if isinstance(operator, RollingOperator):
         face = operator.face
         return None if face is None else ("kernel", "rows")[_package(face, 0) == "rows"]
+    if isinstance(operator, (LocalAggregatesOperator, LocalExtremesOperator)):
+        combines = operator.combines
+        return None if combines is None else ("batches", "kernel")[combines]
     if isinstance(operator, WatermarkOperator):
         return None
+    if isinstance(operator, AsyncOperator):
+        return _BY_PACKAGE[_package(operator, 0)]
     return _BY_PACKAGE[_package(operator, 1)]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...api.streams.keyed_tables import RUNNING
+from ...api.streams.keyed_tables import offered_by
 from ...api.windows.base import Trigger, WindowAssigner
 from ...api.windows.continuous_triggers import ContinuousEventTimeTrigger
 from ...api.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -84,6 +84,7 @@ def draw_table(rng: random.Random) -> Table:
         range_ms=rng.choice([0, 3, 20]) if frame == "range" else None,
         arrival=frame != "range" and rng.random() < 0.4,
         rolling=rng.choice(["sum", "min", "max", "min_by", "max_by"]),
+        ttl=rng.random() < 0.3,
     )
 
 
@@ -106,8 +107,19 @@ def draw_arguments(rng: random.Random, case: Case) -> None:
     if isinstance(operation, Table) and operation.what == "rolling":
         by = operation.rolling == "sum"
         case.field = rng.choice(["a0", "n"]) if by else case.field
+        if by and not _sum_fits(case.data.column(case.field)):
+            case.field = "n"
     if operation.what in ("aggregate", "over"):
         case.aggregates = dict(_draw_aggregates(rng, case))
+
+
+def _sum_fits(column: pa.Array) -> bool:
+    """Whether sums of these values are of their type, as a rolling sum's must be."""
+    kind = column.type
+    if not pa.types.is_integer(kind):
+        return True
+    most = 1 << (kind.bit_width - pa.types.is_signed_integer(kind))
+    return bool(sum(abs(int(v)) for v in column.to_pylist() if v is not None) < most)
 
 
 _ALL_KINDS = (
@@ -127,7 +139,8 @@ def _draw_aggregates(
 ) -> list[tuple[str, tuple[Aggregate, str | None]]]:
     kinds: list[str] = list(_ALL_KINDS)
     if isinstance(case.operation, Table):
-        kinds = sorted(RUNNING["over" if case.operation.what == "over" else "aggregate"])
+        offered = offered_by("over" if case.operation.what == "over" else "aggregate")
+        kinds = [kind for kind in offered if kind in _ALL_KINDS]
     if case.changelog:
         kinds = [kind for kind in kinds if kind in _ORDERLESS]
     some = rng.random()

@@ -27,7 +27,32 @@ def draw_case(seed: int) -> Case:
     case.by_expression = keyed and rng.random() < 0.15 and expressible(case)
     case.varied = rng.random() < 0.2
     case.tight = rng.random() < 0.4
+    _draw_expiry(random.Random(f"expiry {seed}"), case)
     return _renamed(rng, case) if rng.random() < 0.25 else case
+
+
+def _draw_expiry(rng: random.Random, case: Case) -> None:
+    """Give some tables a time to live of event time. What an aggregate of a changelog comes to says
+    nothing then: it may be asked to take back what it has forgotten."""
+    operation = case.operation
+    if not isinstance(operation, Table) or rng.random() < 0.6:
+        return
+    if operation.range_ms is not None:
+        return
+    if operation.what == "aggregate" and case.changelog:
+        return
+    case.operation = replace(operation, event_ttl=rng.choice([1, 5, 30, 100, 1000]))
+    times, ahead = case.data.column("ts").to_pylist(), 2**62
+    script: list[tuple[Any, ...]] = []
+    for kind, *rest in reversed(case.script):
+        if kind == "rows":
+            ahead = min(ahead, *times[slice(*rest)])
+        script.append((kind, min(rest[0], ahead - 1)) if kind == "mark" else (kind, *rest))
+    case.script, mark = [], -(2**62)
+    for step in reversed(script):
+        if step[0] != "mark" or step[1] > mark:
+            case.script.append(step)
+            mark = step[1] if step[0] == "mark" else mark
 
 
 _ODD_NAMES = (

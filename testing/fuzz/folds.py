@@ -9,7 +9,7 @@ from functools import cmp_to_key
 from typing import Any
 
 from ...api.aggregates import Aggregate
-from ...operators.row_folds.hyperloglog import estimate, register_and_rank
+from .hyperloglog import estimate, register_and_rank
 
 Record = dict[str, Any]
 Condition = Callable[[Record], bool | None]

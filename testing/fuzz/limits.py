@@ -18,14 +18,14 @@ LIMITS: dict[str, dict[str, int]] = {
     "state.slot_table": {"SPARE": 1},
     "operators.combining.worth": {"MOST_HELD": 3},
     "operators.aggregates.best_rows": {"FEW": 1},
-    "operators.aggregates.accumulators": {"GREATEST_FLAT": 1},
+    "operators.aggregates.best": {"GREATEST_FLAT": 1},
     "operators.tables.all_rows": {"_SPARE": 1},
     "operators.tables.frame_history": {"_SPARE": 1},
     "operators.tables.runs": {"_SPARE": 1},
     "state.live_keys": {"FIRST_LIMIT": 2},
     "operators.tables.top_n": {"_SCRATCH": 4},
     "state.rows.texts": {"_SPARE": 1},
-    "state.seen_values": {"_FIRST": 16},
+    "state.seen_pairs": {"FIRST": 16},
 }
 """Module of the package -> name -> value."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from ...api.specs.windows import WindowSpec
 from ...api.streams.data_stream import StreamExecutionEnvironment
 from ...api.streams.stream import known_schema
 from ...core.batch import ColumnBatch, to_columns
+from ...core.keys import FunctionKey, KeySelector
 from ...core.partials import PartialKey
 from ...core.row_kind import ROW_KIND
 from ...engine.graph.implementation import Implementation
@@ -56,28 +57,62 @@ def columnar(case: Case) -> Built:
     return Built(spec, known, node.implementation, kind)
 
 
-def on_rows(case: Case) -> Result | None:
+def on_rows(case: Case, cuts: bool) -> Result | None:
+    """Windows by the operator for what has no kernels."""
     spec = columnar(case).spec
     if not isinstance(spec, WindowSpec) or case.by_expression:
         return None
-    return on_operator(case, Built(spec), cuts=False, make=lambda: RowWindowOperator(spec))
+    return on_operator(case, Built(spec), cuts, make=lambda: RowWindowOperator(spec))
+
+
+def by_function(case: Case) -> Result | None:
+    """Windows whose keys a Python function makes, the same keys; with cuts. Results show a key in
+    a column of the type that Python values of it have, if one column holds it."""
+    spec = columnar(case).spec
+    if not isinstance(spec, WindowSpec) or not spec.keyed or case.by_expression:
+        return None
+    kinds = [case.data.schema.field(name).type for name in case.key]
+    if case.operation.what == "aggregate" and (len(kinds) > 1 or pa.types.is_decimal(kinds[0])):
+        return None
+    made = replace(spec, key=FunctionKey(partial(_key_of, case.key)))
+    built = partial(build_operator, made)
+    result = on_operator(case, Built(made), cuts=True, make=built, exchanged=spec.key)
+    if result is not None:
+        result.schemas = set()
+    return result
+
+
+def _key_of(names: tuple[str, ...], row: Any) -> Any:
+    return row[names[0]] if len(names) == 1 else tuple([row[name] for name in names])
 
 
 def on_operator(
-    case: Case, built: Built, cuts: bool, make: Callable[[], Any] | None = None
+    case: Case,
+    built: Built,
+    cuts: bool,
+    make: Callable[[], Any] | None = None,
+    exchanged: KeySelector | None = None,
 ) -> Result | None:
+    """`exchanged`: the columns by which subtasks are chosen; None: the operator's key."""
     spec = built.spec
     if not comparable(case):
         return None
     planned = partial(build_operator, spec, built.implementation)
-    tasks = Subtasks(make or planned, spec.key, _batch_size(case))
+    tasks = Subtasks(make or planned, exchanged or spec.key, _batch_size(case), case.seed)
     keyed = not isinstance(case.operation, Windows) or case.operation.keyed
     rolling = isinstance(case.operation, Table) and case.operation.what == "rolling"
     varied = case.varied and not cuts and make is None and not rolling
-    rng = random.Random(case.seed)
+    rng, cutting = random.Random(case.seed), random.Random(f"cuts {case.seed}")
     chosen = set(chosen_rows(case))
+
+    def cut_off(mark: int) -> None:
+        ranges = HALVES if keyed and cutting.random() < 0.5 else WHOLE
+        tasks.watermark_cut_off(mark, cutting.randrange(4), cutting.random() < 0.5, ranges)
+
     for kind, *rest in case.script:
-        if kind == "mark":
+        if kind == "mark" and cuts and cutting.random() < 0.5:
+            cut_off(rest[0])
+        elif kind == "mark":
             tasks.watermark(rest[0])
         elif kind == "rows":
             rows = np.array([i for i in range(*rest) if i in chosen], dtype=np.int64)
@@ -86,6 +121,8 @@ def on_operator(
                 tasks.push(_vary(rng, case, batch) if varied and rest[0] else batch)
         elif cuts:
             tasks.restore(HALVES if rest[0] and keyed else WHOLE)
+    if cuts and cutting.random() < 0.5:
+        cut_off(END_OF_TIME)
     tasks.finish()
     if built.claimed is not None:
         for operator in tasks.operators():
@@ -104,7 +141,7 @@ def combined(case: Case) -> Result | None:
     if not combinable(spec):
         return None
     planned = partial(build_operator, spec, built.implementation)
-    tasks = Subtasks(planned, PartialKey(spec.key), _batch_size(case))
+    tasks = Subtasks(planned, PartialKey(spec.key), _batch_size(case), case.seed)
     ahead = [OperatorHarness(LocalCombineSpec(spec)) for _ in range(2)]
 
     def send() -> None:

@@ -10,6 +10,7 @@ import polars as pl
 from ...api.functions.user_functions import OutputTag
 from ...api.streams.data_stream import DataStream
 from ...api.watermarks import WatermarkStrategy
+from ...state.ttl import StateTtlConfig
 from .cases import Case, Table, Windows
 
 LATE = OutputTag("late")
@@ -59,20 +60,25 @@ def _windows(case: Case, operation: Windows, records: DataStream) -> DataStream:
 
 def _table(case: Case, operation: Table, keyed: Any) -> DataStream:
     stream: DataStream
+    ttl: Any = timedelta(days=1) if operation.ttl else None
+    if operation.event_ttl is not None:
+        ttl = StateTtlConfig.new_builder(operation.event_ttl).use_event_time().build()
     match operation.what:
         case "aggregate":
             changelog = "upsert" if operation.upsert else "retract"
-            stream = keyed.aggregate(changelog=changelog, **case.built())
+            stream = keyed.aggregate(changelog=changelog, ttl=ttl, **case.built())
         case "top_n":
-            stream = keyed.top_n(case.n, order_by(case), rank=case.rank)
+            stream = keyed.top_n(case.n, order_by(case), rank=case.rank, ttl=ttl)
         case "deduplicate":
-            stream = keyed.deduplicate(operation.keep, order_by(case) or None)
+            stream = keyed.deduplicate(operation.keep, order_by(case) or None, ttl=ttl)
         case "over":
             order = "arrival" if operation.arrival else "event_time"
-            over = keyed.over(rows=operation.rows, range=operation.range_ms, order=order)
+            frame = {"rows": operation.rows, "range": operation.range_ms}
+            ttl = None if operation.range_ms is not None else ttl
+            over = keyed.over(**frame, order=order, ttl=ttl)
             stream = over.aggregate(**case.built())
         case _:
-            stream = getattr(keyed, operation.rolling)(case.field)
+            stream = getattr(keyed, operation.rolling)(case.field, ttl=ttl)
     return stream
 
 

@@ -9,7 +9,7 @@ from .comparing import difference
 from .jobs import job_results
 from .limits import small_limits
 from .model import model_result
-from .operators import columnar, combined, on_operator, on_rows
+from .operators import by_function, columnar, combined, on_operator, on_rows
 from .results import Result, settled
 
 
@@ -30,7 +30,9 @@ def _run_case(case: Case, jobs: bool) -> None:
             "columns": lambda: on_operator(case, columnar(case), cuts=False),
             "cut": lambda: on_operator(case, columnar(case), cuts=True),
             "combined": lambda: combined(case),
-            "rows": lambda: on_rows(case),
+            "rows": lambda: on_rows(case, cuts=False),
+            "rows, cut": lambda: on_rows(case, cuts=True),
+            "by a function": lambda: by_function(case),
         }
         way = "model"
         expected = model_result(case)

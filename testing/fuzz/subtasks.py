@@ -4,6 +4,7 @@ between batches."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...api.specs.records import OperatorSpec
@@ -12,6 +13,7 @@ from ...core.config import JobConfig
 from ...core.ids import KeyGroupRange
 from ...operators.base import Operator
 from ...state.key_groups import key_groups_of
+from ..backends import state_of_step
 from ..operator_harness import OperatorHarness, OperatorSnapshotTables, regroup
 
 GROUPS = 16
@@ -21,11 +23,13 @@ HALVES = [KeyGroupRange(0, 6), KeyGroupRange(7, GROUPS - 1)]
 
 class Subtasks:
     """`make` gives the operator, anew for each subtask and each restore; `key`: the selector by
-    which its input is partitioned; `batch_size`: the job's."""
+    which its input is partitioned; `batch_size`: the job's; `seed` says where state lies, which
+    changes with restores."""
 
-    def __init__(self, make: Any, key: Any, batch_size: int) -> None:
+    def __init__(self, make: Any, key: Any, batch_size: int, seed: int = 0) -> None:
         self._make = make
         self._config = JobConfig(max_parallelism=GROUPS, batch_size=batch_size)
+        self._seed = seed
         self._key = key
         self._ranges = WHOLE
         self._restores = 0
@@ -35,6 +39,8 @@ class Subtasks:
         """Side outputs."""
         self.dropped = 0
         """Late records that went nowhere."""
+        self.parked = 0
+        """How often a snapshot was taken of one that had more to emit."""
         self._tasks = [self._task(one, None) for one in self._ranges]
 
     def push(self, records: Batch) -> None:
@@ -51,10 +57,29 @@ class Subtasks:
         for task in self._tasks:
             task.watermark(timestamp)
 
+    def watermark_cut_off(
+        self, timestamp: int, steps: int, again: bool, ranges: Sequence[KeyGroupRange]
+    ) -> None:
+        """A watermark that is in the middle of what it makes come out when all start anew: so many
+        steps later, or at the next pause where a snapshot may be taken. `again`: whether it comes
+        once more before anything else; records may be ahead of it, too."""
+        for task in self._tasks:
+            task.pausing = True
+            task.watermark(timestamp)
+            task.resume(steps)
+            while task.busy and not task.settled:
+                task.resume()
+        self.parked += sum(task.busy for task in self._tasks)
+        self.restore(ranges)
+        if again:
+            self.watermark(timestamp)
+
     def restore(self, ranges: Sequence[KeyGroupRange]) -> None:
         """Snapshot and start anew, with these ranges of key groups."""
         snapshots = [task.snapshot() for task in self._tasks]
         self._take()
+        for task in self._tasks:
+            task.close()
         self._restores += 1
         self._ranges = list(ranges)
         self._tasks = [self._task(one, regroup(snapshots, one)) for one in self._ranges]
@@ -63,6 +88,8 @@ class Subtasks:
         for task in self._tasks:
             task.finish()
         self._take()
+        for task in self._tasks:
+            task.close()
 
     def operators(self) -> list[Operator]:
         """Those that run now."""
@@ -74,7 +101,7 @@ class Subtasks:
         operator: Operator | OperatorSpec = self._make()
         return OperatorHarness(
             operator,
-            config=self._config,
+            config=replace(self._config, state=state_of_step(self._seed, self._restores)),
             max_parallelism=GROUPS,
             key_groups=groups,
             restored=restored,

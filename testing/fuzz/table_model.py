@@ -8,6 +8,7 @@ from ...core.row_kind import ROW_KIND
 from .cases import Case, Table
 from .comparing import plain
 from .folds import Record, compare, in_order
+from .lives import lives_of
 from .window_model import folded
 
 Rows = list[tuple[Any, ...]]
@@ -29,7 +30,14 @@ def table_rows(case: Case, records: list[Record], marks: list[int]) -> tuple[Row
         groups.setdefault(key, []).append(record)
     rows: Rows = []
     for group in groups.values():
-        rows += _of_group(case, operation, _left(group))
+        if operation.event_ttl is None:
+            rows += _of_group(case, operation, _left(group))
+            continue
+        lives = lives_of(case, operation, group, operation.event_ttl)
+        if operation.what == "aggregate" and operation.upsert:
+            lives = lives[-1:]  # which takes the place of those before
+        for life in lives:
+            rows += _of_group(case, operation, _left(life))
     return rows, late
 
 
@@ -42,7 +50,7 @@ def _left(group: list[Record]) -> list[Record]:
         if record[ROW_KIND] in (0, 2):
             left[record["n"]] = {k: v for k, v in record.items() if k != ROW_KIND}
         else:
-            del left[record["n"]]
+            left.pop(record["n"], None)  # which may have been forgotten
     return list(left.values())
 
 

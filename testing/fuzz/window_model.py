@@ -145,7 +145,7 @@ def counting(operation: Windows) -> tuple[int, int, bool]:
     purging = isinstance(trigger, PurgingTrigger)
     counting = trigger.nested_trigger if isinstance(trigger, PurgingTrigger) else trigger
     assert isinstance(counting, CountTrigger)
-    return counting.max_count, counting.max_count, purging
+    return counting.window_size, counting.window_size, purging
 
 
 def folded(case: Case, records: list[Record]) -> tuple[Any, ...]:

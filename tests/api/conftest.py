@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from strom.api.jobs.host import JobExecutionResult, JobMetrics
 from strom.api.streams.data_stream import StreamExecutionEnvironment
+from strom.core.answered import CompletableFuture, JobID
 from strom.core.errors import JobCancelledError, JobFailedError
 from strom.core.job_status import JobStatus
 from strom.engine.graph.model import JobGraph
@@ -26,14 +27,15 @@ class FakeClient:
     cancelled: bool = False
     ends_with_program: bool = True
 
-    def get_job_id(self) -> str:
-        return "job-1"
+    def get_job_id(self) -> JobID:
+        return JobID("job-1")
 
     def get_job_status(self) -> JobStatus:
         return JobStatus.CANCELED if self.cancelled else self.outcome
 
-    def cancel(self, timeout: timedelta | None = None) -> None:
+    def cancel(self, timeout: timedelta | None = None) -> CompletableFuture[None]:
         self.cancelled = True
+        return CompletableFuture()
 
     def get_job_execution_result(self, timeout: timedelta | None = None) -> JobExecutionResult:
         if self.cancelled:

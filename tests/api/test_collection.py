@@ -19,9 +19,11 @@ from strom.api.connectors.base import (
     SourceReader,
 )
 from strom.api.connectors.collection import CollectionSource, collection_source
+from strom.api.streams.data_stream import StreamExecutionEnvironment
 from strom.api.types.type_info import Types
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.clock import VirtualClock
+from strom.core.config import JobConfig
 from strom.core.errors import ConfigurationError, TypeMismatchError
 
 
@@ -167,3 +169,26 @@ def test_misfits_are_named_at_once() -> None:
         collection_source(TABLE, {"n": int, "missing": int})
     with pytest.raises(ConfigurationError, match="the table has no columns"):
         collection_source(pa.table({}))
+
+
+# --- order -------------------------------------------------------------------------------------
+
+
+def test_one_subtask_reads_a_collection_so_that_it_stays_in_order() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(JobConfig(parallelism=4))
+    numbers = env.from_collection(list(range(40_000)))
+    assert numbers.execute_and_collect(limit=40_000) == list(range(40_000))
+
+
+def test_a_program_may_have_several_subtasks_read_it() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(JobConfig(parallelism=4))
+    numbers = env.from_collection(list(range(40_000))).set_parallelism(3)
+    numbers.print()
+    assert [node.parallelism for node in env.get_stream_graph().nodes] == [3, 4]
+
+
+def test_results_of_one_subtask_come_in_its_order() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(JobConfig(parallelism=4))
+    numbers = env.from_collection(list(range(100))).map(lambda n: n + 1).set_parallelism(1)
+    with numbers.execute_and_collect() as results:
+        assert list(results) == list(range(1, 101))

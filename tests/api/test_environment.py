@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from strom.api.configuration.storage import FileSystemCheckpointStorage
 from strom.api.jobs import host as host_module
 from strom.api.jobs.host import open_host, register_host_opener
-from strom.api.jobs.settings import RestartStrategies
+from strom.api.jobs.restart_strategies import RestartStrategies
 from strom.api.streams.data_stream import StreamExecutionEnvironment
 from strom.core.config import FixedDelayRestart, JobConfig, NoRestart
 from strom.core.errors import (
@@ -92,13 +93,13 @@ def test_config_reaches_the_job(env: Env, host: Any) -> None:
     assert config.checkpoint.storage == "/data/checkpoints"
     assert config.restart == FixedDelayRestart(3, timedelta(milliseconds=500))
     assert config.exchange.buffer_timeout == timedelta(0)
-    assert [v.parallelism for v in host.submitted[0].graph.vertices] == [2, 2]
+    assert [v.parallelism for v in host.submitted[0].graph.vertices] == [1, 2]
 
 
 def test_given_config_is_the_base() -> None:
     base = JobConfig(parallelism=3, batch_size=7, restart=NoRestart())
     env = Env.get_execution_environment(base)
-    assert env.get_config() == base
+    assert env.get_job_config() == base
     assert (env.get_parallelism(), env.get_max_parallelism()) == (3, 128)
     assert env.is_chaining_enabled()
     assert env.get_buffer_timeout() == 10
@@ -108,22 +109,22 @@ def test_parallelism_over_the_maximum_can_be_repaired_later() -> None:
     env = Env.get_execution_environment()
     env.set_parallelism(200)
     with pytest.raises(ConfigurationError, match="parallelism must be in"):
-        env.get_config()
+        env.get_job_config()
     env.set_max_parallelism(256)
-    assert env.get_config().parallelism == 200
+    assert env.get_job_config().parallelism == 200
 
 
 def test_operators_take_the_parallelism_of_their_creation(env: Env) -> None:
     stream = env.set_parallelism(2).from_collection([1])
     env.set_parallelism(3)
     stream.map(str).set_parallelism(5).print()
-    assert [n.parallelism for n in env.get_stream_graph().nodes] == [2, 5, 3]
+    assert [n.parallelism for n in env.get_stream_graph().nodes] == [1, 5, 3]
 
 
 def test_checkpoint_config_is_a_view_of_the_environment(env: Env) -> None:
     config = env.get_checkpoint_config()
     assert not config.is_checkpointing_enabled()
-    assert env.get_checkpoint_interval() is None
+    assert env.get_checkpoint_interval() == -1
     env.enable_checkpointing(1500)
     config.set_checkpoint_timeout(timedelta(minutes=2)).set_min_pause_between_checkpoints(250)
     config.set_tolerable_checkpoint_failure_number(4).set_num_retained_checkpoints(3)
@@ -133,8 +134,8 @@ def test_checkpoint_config_is_a_view_of_the_environment(env: Env) -> None:
     assert config.get_min_pause_between_checkpoints() == 250
     assert config.get_tolerable_checkpoint_failure_number() == 4
     assert config.get_num_retained_checkpoints() == 3
-    assert config.get_checkpoint_storage() == "s3://bucket/x"
-    assert env.get_config().checkpoint == config.value
+    assert config.get_checkpoint_storage() == FileSystemCheckpointStorage("s3://bucket/x")
+    assert env.get_job_config().checkpoint == config.frozen()
     assert not config.disable_checkpointing().is_checkpointing_enabled()
 
 
@@ -144,7 +145,7 @@ def test_checkpoint_config_is_a_view_of_the_environment(env: Env) -> None:
         (lambda e: e.set_parallelism(0), "parallelism must be an int of at least 1, is 0"),
         (lambda e: e.set_parallelism(True), "parallelism"),
         (lambda e: e.set_max_parallelism(40_000), "at most 32768"),
-        (lambda e: e.set_buffer_timeout(-1), "buffer_timeout must be at least"),
+        (lambda e: e.set_buffer_timeout(-2), "buffer_timeout must be at least"),
         (lambda e: e.enable_checkpointing(0), "checkpoint_interval must be at least"),
         (lambda e: e.enable_checkpointing("1s"), "timedelta or milliseconds"),
         (lambda e: e.set_restart_strategy("never"), "RestartStrategies"),
@@ -163,7 +164,7 @@ def test_bad_settings_are_refused(env: Env, call: Any, message: str) -> None:
 
 def test_bad_config_object() -> None:
     config: Any = {"parallelism": 2}
-    with pytest.raises(ConfigurationError, match="expected a JobConfig"):
+    with pytest.raises(ConfigurationError, match="expected a Configuration or a JobConfig"):
         Env.get_execution_environment(config)
 
 
@@ -185,7 +186,7 @@ def test_explain_formats_and_levels(env: Env) -> None:
     env.set_parallelism(2).from_collection([("a", 1)]).key_by(lambda t: t[0]).sum(1).print()
     assert "HASH(<lambda>)" in env.explain()
     assert env.explain(level="stream").startswith("stream graph 'strom job': 3 nodes")
-    assert env.explain(level="execution").startswith("execution graph 'strom job': 4 nodes")
+    assert env.explain(level="execution").startswith("execution graph 'strom job': 3 nodes")
     assert env.explain("mermaid").startswith("flowchart LR")
     assert json.loads(env.get_execution_plan())["level"] == "job"
     bad: Any = "svg"
@@ -258,3 +259,14 @@ def test_set_host_closes_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
     env.from_collection([1]).print()
     env.execute_async()
     assert not hosts["two"].closed
+
+
+def test_the_default_savepoint_directory_is_the_jobs() -> None:
+    env = Env.get_execution_environment()
+    assert env.get_default_savepoint_directory() is None
+    assert env.set_default_savepoint_directory("s3://bucket/saved") is env
+    assert env.get_default_savepoint_directory() == "s3://bucket/saved"
+    assert env.get_job_config().savepoint_directory == "s3://bucket/saved"
+    wrong: Any = 3
+    with pytest.raises(ConfigurationError, match="directory"):
+        env.set_default_savepoint_directory(wrong)

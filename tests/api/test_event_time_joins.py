@@ -53,7 +53,9 @@ def test_known_columns(env: Any, left: Any) -> None:
     assert known_schema(left.assign_timestamps_and_watermarks(strategy).rebalance()) == LEFT
     assert known_schema(left.filter(lambda r: True).filter(pl.col("k") > 1).key_by("k")) == LEFT
     assert known_schema(left.union(left)) == LEFT
-    assert known_schema(left.union(left.select("k"))) is None
+    with pytest.raises(GraphError, match="different types"):
+        left.union(left.select("k"))
+    assert known_schema(left.union(left.map(lambda r: r))) is None
     assert known_schema(left.map(lambda r: r)) is None
     assert known_schema(left.map(lambda r: r, output_type={"n": int})) == pa.schema(
         [("n", pa.int64())]

@@ -254,8 +254,15 @@ def test_partitioners_become_the_edge(env: Env, method: str, expected: Any) -> N
 
 
 def test_the_last_partitioner_wins(env: Env) -> None:
-    edge = last_edge(env.from_collection([1]).key_by("a").broadcast().rebalance())
+    edge = last_edge(env.from_collection([1]).broadcast().rebalance())
     assert edge.partitioner == Rebalance()
+
+
+@pytest.mark.parametrize("method", ["rebalance", "rescale", "shuffle", "broadcast", "forward"])
+def test_a_keyed_stream_keeps_its_partitioning(env: Env, method: str) -> None:
+    keyed = env.from_collection([1]).key_by("a")
+    with pytest.raises(GraphError, match="ahead of key_by, or behind an operator"):
+        getattr(keyed, method)()
 
 
 def test_union_keeps_each_streams_own_partitioning(env: Env) -> None:

@@ -10,9 +10,26 @@ from typing import Annotated, Any, NamedTuple, Optional, TypedDict
 import numpy as np
 import pyarrow as pa
 import pytest
+from strom import (
+    BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    InstantTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    SqlTimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from strom.api.types.type_classes import type_of_columns
 from strom.api.types.type_info import TypeInfo, Types, schema_of
 from strom.core.batch import ObjectBatch, to_columns
 from strom.core.errors import ConfigurationError, TypeMismatchError
+from strom.core.value_types import BigDecimal, BigInteger, Pickled
 
 
 @dataclass
@@ -103,8 +120,8 @@ def test_scalars_leave_records_as_objects(scalar: Any) -> None:
         (Types.FLOAT(), pa.float32()),
         (Types.DOUBLE(), pa.float64()),
         (Types.CHAR(), pa.string()),
-        (Types.BIG_INT(), pa.decimal128(38, 0)),
-        (Types.BIG_DEC(), pa.decimal128(38, 18)),
+        (Types.BIG_INT(), BigInteger()),
+        (Types.BIG_DEC(), BigDecimal()),
         (Types.INSTANT(), pa.timestamp("us", tz="UTC")),
         (Types.SQL_DATE(), pa.date32()),
         (Types.SQL_TIME(), pa.time64("us")),
@@ -115,7 +132,8 @@ def test_scalars_leave_records_as_objects(scalar: Any) -> None:
         (Types.OBJECT_ARRAY(Types.LONG()), pa.list_(pa.int64())),
         (Types.LIST(Types.DOUBLE()), pa.list_(pa.float64())),
         (Types.MAP(Types.STRING(), Types.LONG()), pa.map_(pa.string(), pa.int64())),
-        (Types.LIST(Types.PICKLED_BYTE_ARRAY()), None),
+        (Types.PICKLED_BYTE_ARRAY(), None),
+        (Types.LIST(Types.PICKLED_BYTE_ARRAY()), pa.list_(Pickled())),
     ],
 )
 def test_arrow_types(info: TypeInfo, arrow: pa.DataType | None) -> None:
@@ -132,6 +150,63 @@ def test_row_types() -> None:
         assert schema is not None
         assert schema.names == ["f0", "f1"]
         assert pa.types.is_struct(schema.field("f1").type)
+
+
+def test_pickled_fields_are_columns() -> None:
+    named = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.PICKLED_BYTE_ARRAY()])
+    expected = pa.schema({"a": pa.int32(), "b": Pickled()})
+    assert schema_of(named) == schema_of({"a": Types.INT(), "b": Types.PICKLED_BYTE_ARRAY()})
+    assert schema_of(named) == expected
+
+
+def test_row_and_tuple_types_are_asked_for_their_parts() -> None:
+    types = [Types.INT(), Types.STRING()]
+    named = Types.ROW_NAMED(["a", "b"], types)
+    assert isinstance(named, RowTypeInfo)
+    assert named == RowTypeInfo(types, ["a", "b"]) != RowTypeInfo(types)
+    assert (named.get_field_types(), named.get_field_index("b")) == (types, 1)
+    assert named.get_field_index("z") == -1
+    assert Types.ROW(types).get_field_names() == ["f0", "f1"]
+    pair = Types.TUPLE(types)
+    assert isinstance(pair, TupleTypeInfo)
+    assert (pair, pair.get_field_types()) == (TupleTypeInfo(types), types)
+    assert pair != Types.ROW(types)
+    assert len({pair, TupleTypeInfo(types), named, Types.ROW(types)}) == 3
+
+
+def test_all_types_have_pyflinks_classes() -> None:
+    item = Types.LONG()
+    made = {
+        ListTypeInfo(item): Types.LIST(item),
+        MapTypeInfo(Types.STRING(), item): Types.MAP(Types.STRING(), item),
+        PrimitiveArrayTypeInfo(item): Types.PRIMITIVE_ARRAY(item),
+        BasicArrayTypeInfo(item): Types.BASIC_ARRAY(item),
+        ObjectArrayTypeInfo(item): Types.OBJECT_ARRAY(item),
+        PickledBytesTypeInfo(): Types.PICKLED_BYTE_ARRAY(),
+        SqlTimeTypeInfo.DATE(): Types.SQL_DATE(),
+        SqlTimeTypeInfo.TIME(): Types.SQL_TIME(),
+        SqlTimeTypeInfo.TIMESTAMP(): Types.SQL_TIMESTAMP(),
+        BasicTypeInfo.INSTANT_TYPE_INFO(): Types.INSTANT(),
+    }
+    for basic in BasicType:
+        if basic is not BasicType.INSTANT:
+            made[BasicTypeInfo(basic)] = getattr(Types, basic.name)()
+            made[getattr(BasicTypeInfo, f"{basic.name}_TYPE_INFO")()] = BasicTypeInfo(basic)
+    for one, other in made.items():
+        assert one == other
+        assert isinstance(one, TypeInformation)
+    assert TypeInfo is TypeInformation
+    assert isinstance(Types.INSTANT(), InstantTypeInfo)
+    assert len(set(made)) == 10 + len(BasicType) - 1
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.date64(), pa.decimal128(10, 2), pa.uint8(), pa.large_list(pa.int8())]
+)
+def test_columns_of_other_types_have_a_type(kind: pa.DataType) -> None:
+    found = type_of_columns(pa.schema([("x", kind)]))
+    assert isinstance(found, RowTypeInfo)
+    assert found.arrow == pa.struct([("x", kind)])
 
 
 def test_declared_values_survive_a_round_trip() -> None:
@@ -161,12 +236,6 @@ class Opaque:
         ({"a": Opaque}, TypeMismatchError, "field 'a': no Arrow type"),
         ({"a": int | str}, TypeMismatchError, "field 'a'"),
         ({"a": tuple[int, str]}, TypeMismatchError, "field 'a'"),
-        ({"a": Types.PICKLED_BYTE_ARRAY()}, TypeMismatchError, "PICKLED_BYTE_ARRAY"),
-        (
-            Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.PICKLED_BYTE_ARRAY()]),
-            TypeMismatchError,
-            "field 'b'.*pickled",
-        ),
     ],
 )
 def test_what_cannot_be_mapped(declared: Any, error: type[Exception], message: str) -> None:

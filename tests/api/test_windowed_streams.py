@@ -127,7 +127,8 @@ def test_extremes(env: Env) -> None:
 
 def test_window_all_runs_in_one_subtask(env: Env) -> None:
     process = ProcessAll()
-    stream = env.set_parallelism(3).from_collection([1]).window_all(HOURLY).process(process)
+    numbers = env.from_collection([1]).set_parallelism(3)
+    stream = numbers.window_all(HOURLY).process(process)
     node = operator(stream)
     assert node.spec.key == ConstantKey()
     assert not node.spec.keyed

@@ -16,6 +16,9 @@ from strom.testing.equivalence import assert_equivalent
 EVENTS = 40_000
 """Four seconds of Nexmark: not a whole window."""
 
+RECORD_BY_RECORD = ("q0", "q1", "q2", "q10", "q13", "q14", "q21", "q22")
+"""Of more events they say no more."""
+
 LONG = {"q5": 120_000, "q7": 120_000, "q7c": 120_000, "q8": 120_000}
 """Twelve seconds: windows begin, overlap and end."""
 
@@ -28,11 +31,11 @@ def test_local_host(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", NEXMARK)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", [name for name in NEXMARK if name not in RECORD_BY_RECORD])
 def test_many_events(name: str) -> None:
-    """Half a minute of event time. `python -m benchmarks nexmark all --verify` takes a million."""
-    assert verify.verify(Setting(name, 300_000, 2, "local")) == 300_000
+    """Twelve seconds of event time. `benchmarks nexmark all --verify` takes a million."""
+    assert verify.verify(Setting(name, 120_000, 2, "local")) == 120_000
 
 
 def test_every_query_is_there() -> None:

@@ -64,7 +64,7 @@ class _SlowWriter(SinkWriter):
             self.context.publish(key, values)
 
 
-HOSTS = ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.timeout(180)])]
+HOSTS = ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.timeout(600)])]
 
 
 def overloaded(host: str, count: int | None, **settings: Any) -> Any:

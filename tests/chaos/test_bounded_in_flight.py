@@ -21,7 +21,7 @@ from strom.api.connectors.builtin_sinks import DiscardSink
 from strom.api.functions.user_functions import KeyedProcessFunction, ProcessFunction
 from strom.connectors.datagen import DataGenSource
 
-HOSTS = ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.timeout(400)])]
+HOSTS = ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.timeout(600)])]
 EXCHANGE = ExchangeConfig(
     buffer_bytes=64 << 10,
     min_buffer_bytes=16 << 10,
@@ -143,4 +143,5 @@ def test_results_without_end_can_be_limited_and_cancelled(way: str, host: str) -
     assert ahead * 8 <= exchange["bound_bytes"], "it waits for what is behind it"
     started = time.monotonic()
     within(10.0, "cancel", client.cancel)
-    assert time.monotonic() - started < 3.0
+    # On Ray a busy machine takes a while to end processes; after `cancellation_s` they are killed.
+    assert time.monotonic() - started < (3.0 if host == "local" else 8.0)

@@ -36,7 +36,7 @@ from chaos_kit import (
 from fsspec.implementations.local import LocalFileSystem
 from strom.api.connectors.base import Emit, Polled, ReaderContext, SourceReader, Wait
 from strom.connectors.datagen import DataGenSource
-from strom.connectors.files import ParquetSink
+from strom.connectors.files import FileCompactStrategy, ParquetSink
 from strom.core.clock import Clock
 
 COUNT = 1500
@@ -272,6 +272,16 @@ def test_a_job_whose_sink_cannot_take_back_fails_instead(damage: str, tmp_path: 
     assert DAMAGE[damage][1](newest) in text
     assert "'Sink: Collect' cannot take back" in text
     assert f"restore_from at the folder {os.path.basename(os.path.dirname(before))}" in text
+
+
+def test_a_sink_that_merges_files_cannot_take_back(tmp_path: Path) -> None:
+    """A merged file holds records of several checkpoints."""
+    stream = sabotaged(tmp_path, "flip data")
+    merged = FileCompactStrategy.builder().enable_compaction_on_checkpoint(2).build()
+    stream.sink_to(ParquetSink(tmp_path / "out", compact=merged)).name("merged")
+    client = stream.get_execution_environment().execute_async("sabotaged")
+    with pytest.raises(strom.JobFailedError, match="'merged' cannot take back"):
+        within(20.0, "the job", client.get_job_execution_result)
 
 
 def test_without_any_usable_checkpoint_a_job_fails_and_does_not_begin_anew(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from strom.api.connectors.base import Emit, Polled, ReaderContext, SourceReader,
 from strom.connectors.datagen import DataGenSource
 from strom.connectors.files import ParquetSink
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 COUNT = 40_000
 INTERVAL_MS = 100

@@ -20,7 +20,7 @@ import strom
 from chaos_kit import config, environment, failure, gather, within
 from odd_programs import MOST, PROGRAMS, OddSource, Unreadable, numbers
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module", autouse=True)

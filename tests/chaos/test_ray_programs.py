@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,12 +16,16 @@ from typing import Any
 import pytest
 import strom
 from chaos_kit import until
-from ray_programs import job_ids, program, running_job
+from ray_programs import job_ids, joined_environ, program, running_job
+from strom.checkpoint.folder_storage import open_folder
+from strom.core.errors import CheckpointError
 from strom.engine.hosts.lease import MISSES, PERIOD_S
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 CPUS = 4
+
+PATIENT = timedelta(minutes=3)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -242,3 +248,52 @@ def status_of(job_id: str) -> str | None:
         return str(strom.attach(job_id).get_job_status().value)
     except strom.StromError:
         return None
+
+
+def test_another_program_takes_savepoints_and_stops_the_job_with_one(tmp_path: Path) -> None:
+    """One that only knows its id, and says where; the third goes on from the last, elsewhere."""
+    text = """
+    stream.key_by(lambda n: n % 7).sum().uid("sums").sink_to(strom.DiscardSink())
+    env.set_default_savepoint_directory("saved")
+    print(env.execute_async("kept").get_job_id(), flush=True)
+    """
+    with program(tmp_path, text) as it:
+        assert it.line() == "going"
+        job_id = it.line()
+        it.end(30.0)
+    client = strom.attach(job_id)
+    until(lambda: client.get_job_status() == "RUNNING", "its start", 30.0)
+    code, said = commanded(tmp_path, "savepoint", job_id, "other", "--json")
+    assert code == 0, said
+    path = json.loads(said)["savepoint"]
+    _, manifest = open_folder(path, validate=True)
+    assert (Path(path).parent, manifest.job_id) == (tmp_path / "other", job_id)
+    blocked = client.trigger_savepoint(str(tmp_path / "program-0.py"))
+    with pytest.raises(CheckpointError, match=r"program-0\.py/savepoint-.* failed: "):
+        blocked.result(PATIENT)
+    # Its own directory was the program's, which is another one than the coordinator's.
+    code, said = commanded(tmp_path, "stop", job_id, "--drain")
+    assert code == 0, said
+    path = said.strip()
+    assert Path(path).parent == tmp_path / "saved"
+    assert client.get_job_status() == "FINISHED"
+    assert client.metrics()["checkpoints"]["savepoints"] == 2
+    _, manifest = open_folder(path, validate=True)
+    assert sum(1 for _ in manifest.files()) >= 2
+    with pytest.raises(CheckpointError, match="the job is FINISHED"):
+        client.trigger_savepoint(str(tmp_path)).result(PATIENT)
+    with pytest.raises(CheckpointError, match="the job is FINISHED"):
+        strom.attach(job_id).trigger_savepoint(str(tmp_path)).result(PATIENT)
+    code, said = commanded(tmp_path, "stop", job_id)
+    assert code == 2
+    assert "the job is FINISHED" in said
+
+
+def commanded(folder: Path, *words: str) -> tuple[int, str]:
+    """The exit code of `strom` in a folder, and what it prints; its errors if it fails."""
+    command = [sys.executable, "-m", "strom.cli", *words]
+    environ = joined_environ()
+    done = subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=240
+    )
+    return done.returncode, done.stdout if done.returncode == 0 else done.stderr

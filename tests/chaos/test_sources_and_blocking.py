@@ -110,7 +110,7 @@ class _Reader(SourceReader):
         self.source.at("snapshot of the reader")
         return [Part(part.index, part.position) for part in self.parts]
 
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+    def notify_checkpoint_complete(self, checkpoint_id: int, splits: Any) -> None:
         self.source.at("notify_checkpoint_complete")
 
     def close(self) -> None:

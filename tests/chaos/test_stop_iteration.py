@@ -4,6 +4,8 @@ a word; so it has to fail the job and name the operator, like every other error.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +18,10 @@ import strom
 from chaos_kit import ListSink, config, environment, failure, run_into
 from strom.connectors.datagen import DataGenSource
 
+FORBIDDEN = "STROM_TEST_FORBIDDEN"
+"""In the environment: functions are shipped by value, whatever the module holds by then."""
+
+HERE = re.escape(__file__)
 RECORDS = 40
 FIRST = (0, 1, 2, 4, 5)
 """The numbers that `pick` finds."""
@@ -25,16 +31,22 @@ TIMES = strom.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assig
 
 
 def pick(n: Any) -> Any:
-    """As users write it: raises StopIteration for what is not there."""
+    """As users write it: raises StopIteration for what is not there, or an error of strom."""
+    if FORBIDDEN in os.environ and n not in FIRST:
+        raise strom.ConfigurationError("forbidden")
     return next(v for v in FIRST if v == n)
 
 
 def numbers(env: Any) -> Any:
-    return env.from_collection(list(range(RECORDS))).name("numbers")
+    return env.from_collection(list(range(RECORDS))).set_parallelism(2).name("numbers")
 
 
 def rows(env: Any) -> Any:
     return numbers(env).map(lambda n: (n,), output_type=ROW)
+
+
+def elements(kind: Any) -> Any:
+    return pl.col("n").map_elements(lambda n: pick(-1), return_dtype=kind)
 
 
 def timed(env: Any) -> Any:
@@ -328,6 +340,16 @@ PLACES: dict[str, tuple[str, Callable[[Any], Any]]] = {
         "it",
         lambda env: rows(env).lookup_join(lambda keys: pick(-1), left_on="n", right_on="n"),
     ),
+    "elements of an expression": ("it", lambda env: rows(env).select(elements(pl.Int64))),
+    "elements of a filter": ("it", lambda env: rows(env).filter(elements(pl.Boolean))),
+    "elements of an aggregate": (
+        "it",
+        lambda env: rows(env).key_by("n").aggregate(s=strom.sum_(elements(pl.Int64))),
+    ),
+    "elements of a condition": (
+        "it",
+        lambda env: rows(env).key_by("n").join(rows(env).key_by("n"), where=elements(pl.Boolean)),
+    ),
 }
 """Place -> the operator to be named, and a program in which user code raises there."""
 
@@ -341,7 +363,21 @@ def test_it_fails_the_job_and_names_the_operator(place: str) -> None:
     stream = make(environment(config(auto_watermark_interval=timedelta(milliseconds=20))))
     text = failure(stream.name("it") if place not in SOURCES and name == "it" else stream)
     assert f"operator '{name}', subtask" in text
-    assert "StopIteration" in text
+    first, _, trace = text.partition("\n")
+    assert re.search(rf"StopIteration: next\(\) found.* \(at {HERE}:\d+ in pick\)$", first)
+    frames = re.findall(r'File "(.*)", line', trace)
+    assert {*frames[:1], *frames[-1:]} <= {__file__}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_error_of_our_own_that_a_function_raises_has_its_line(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, make = PLACES[place]
+    monkeypatch.setenv(FORBIDDEN, "yes")
+    stream = make(environment(config(auto_watermark_interval=timedelta(milliseconds=20))))
+    text = failure(stream.name("it") if place not in SOURCES and name == "it" else stream)
+    assert re.search(rf"operator '{name}', subtask.*: forbidden.* \(at {HERE}:\d+ in pick\)", text)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ the operator, or recovers exactly when the code raised once."""
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +20,7 @@ Trip = Callable[[], None]
 
 
 def numbers(env: Any) -> Any:
-    return env.from_collection(list(range(RECORDS))).name("numbers")
+    return env.from_collection(list(range(RECORDS))).set_parallelism(2).name("numbers")
 
 
 class TrippingMap(strom.MapFunction):
@@ -172,6 +173,15 @@ def partition(trip: Trip) -> Callable[[Any, int], int]:
     return function
 
 
+def asking(trip: Trip) -> Callable[[Any], Any]:
+    async def function(value: Any) -> list[Any]:
+        await asyncio.sleep(0)
+        trip()
+        return [value]
+
+    return function
+
+
 PLACES: dict[str, tuple[str, Callable[[Any, Trip], Any]]] = {
     "map": ("it", lambda s, t: s.map(TrippingMap("map", t))),
     "a lambda": ("it", lambda s, t: s.map(then_trip(t))),
@@ -204,6 +214,11 @@ PLACES: dict[str, tuple[str, Callable[[Any, Trip], Any]]] = {
             .name("it")
             .map(lambda row: row[0])
         ),
+    ),
+    "async_invoke": ("it", lambda s, t: strom.AsyncDataStream.ordered_wait(s, asking(t), 0)),
+    "an async function, out of order": (
+        "it",
+        lambda s, t: strom.AsyncDataStream.unordered_wait(s, asking(t), 0, 3),
     ),
     "key selector": (
         "numbers",

@@ -12,6 +12,7 @@ from strom.checkpoint.coordinator_types import (
     Complete,
     Discard,
     FailJob,
+    Forget,
     Say,
     Store,
     Trigger,
@@ -20,6 +21,8 @@ from strom.checkpoint.handles import FileHandle, KeyedHandle, OperatorSnapshot, 
 from strom.core.config import CheckpointConfig
 from strom.core.errors import ConfigurationError, IllegalTransitionError
 from strom.core.ids import TaskId
+from strom.core.job_status import JobStatus
+from strom.core.retention import ExternalizedCheckpointRetention
 
 A, B = TaskId("a", 0), TaskId("b", 0)
 
@@ -63,7 +66,7 @@ def test_periodic_checkpoints_one_at_a_time() -> None:
     assert c.next_tick_ms() is None
     assert c.on_tick(10_000) == ()
     # Stored: complete; the next one was due long ago.
-    assert c.on_stored(1, 10_000) == (Complete(1, False), Trigger(2, 10_000, False))
+    assert c.on_stored(1, 10_000) == (Complete(1, False), Trigger(2, 10_000, False, 1))
     assert c.next_tick_ms() == 10_050
     statistics = c.statistics()
     assert (statistics.triggered, statistics.completed, statistics.failed) == (2, 1, 0)
@@ -80,7 +83,7 @@ def test_minimum_pause_counts_from_the_end_of_the_one_before() -> None:
     assert complete(c, 1, 190) == (Complete(1, False),)
     assert c.next_tick_ms() == 270
     assert c.on_tick(200) == ()
-    assert c.on_tick(270) == (Trigger(2, 270, False),)
+    assert c.on_tick(270) == (Trigger(2, 270, False, 1),)
 
 
 def test_timeout_names_the_missing_tasks_and_fails_the_job_when_not_tolerable() -> None:
@@ -194,7 +197,7 @@ def test_restart_aborts_what_is_collected_and_keeps_what_is_stored() -> None:
     # Ids go on after the restart.
     c.on_restored(2, [2], 2)
     c.start(3000)
-    assert c.on_tick(3100)[0] == Trigger(3, 3100, False)
+    assert c.on_tick(3100)[0] == Trigger(3, 3100, False, 2)
     c.validate()
 
 
@@ -207,8 +210,61 @@ def test_at_the_end_of_the_job_aborted_ones_are_discarded_again_and_rejected_one
     c.on_tick(200)
     abort = Abort(8, "the job is being restarted or stopped")
     assert c.on_job_restart() == (abort, Discard(8))
-    assert c.on_job_end() == (Discard(7), Discard(8))
-    assert c.on_job_end() == ()
+    assert c.on_job_end(JobStatus.CANCELED) == (Discard(7), Discard(8))
+    assert c.on_job_end(JobStatus.CANCELED) == ()
+    c.validate()
+
+
+ENDS = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
+DELETE = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
+NEVER = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+
+
+def test_which_ends_remove_checkpoints() -> None:
+    removing = {
+        retention: {status for status in ENDS if retention.removes(status)}
+        for retention in ExternalizedCheckpointRetention
+    }
+    assert removing == {
+        ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION: set(),
+        DELETE: {JobStatus.FINISHED, JobStatus.CANCELED},
+        NEVER: set(ENDS),
+    }
+    going_on = [status for status in JobStatus if not status.is_terminal]
+    assert not any(r.removes(s) for r in removing for s in going_on)
+
+
+@pytest.mark.parametrize("status", ENDS)
+@pytest.mark.parametrize("retention", [DELETE, NEVER])
+def test_at_the_end_of_the_job_its_checkpoints_go(
+    retention: ExternalizedCheckpointRetention, status: JobStatus
+) -> None:
+    c = coordinator(tolerable_failures=1, retained=2, retention=retention)
+    c.on_restored(5, [4, 5, 6], 6)  # 6 could not be restored from
+    c.start(0)
+    c.on_tick(100)
+    c.on_decline(A, 7, "disk full", 110)
+    c.on_tick(200)
+    acknowledge_all(c, 8, 210)  # being stored: whether it completes is not known yet
+    # The job only restarts: nothing is removed for that.
+    assert c.on_job_restart() == ()
+    if retention.removes(status):
+        # The oldest first; 8 behind its Store, which the host has begun.
+        assert c.on_job_end(status) == (*map(Discard, (4, 5, 6, 7, 8)), Forget())
+    else:
+        assert c.on_job_end(status) == (Discard(7),)
+    c.on_stored(8, 300)
+    c.validate()
+
+
+def test_what_is_aborted_by_the_end_is_discarded_once() -> None:
+    c = coordinator(retention=DELETE)
+    c.on_restored(2, [2], 2)
+    c.start(0)
+    c.on_tick(100)
+    abort = Abort(3, "the job is being restarted or stopped")
+    assert c.on_job_end(JobStatus.CANCELED) == (abort, Discard(3), Discard(2), Forget())
+    assert c.on_job_end(JobStatus.CANCELED) == (Forget(),)
     c.validate()
 
 
@@ -242,7 +298,7 @@ def test_terminal_checkpoint_waits_for_the_running_one_but_not_for_the_pause() -
     c.on_tick(5000)
     assert c.trigger_terminal(5010) == ()
     assert c.next_tick_ms() == 5050
-    assert complete(c, 1, 5020) == (Complete(1, False), Trigger(2, 5020, True))
+    assert complete(c, 1, 5020) == (Complete(1, False), Trigger(2, 5020, True, 1))
 
 
 def test_terminal_checkpoint_is_repeated_after_a_tolerable_failure() -> None:
@@ -327,7 +383,7 @@ def test_manual_trigger_ignores_pause_and_queues_behind_the_pending_one() -> Non
     c.start(0)
     assert c.trigger(10)[0] == Trigger(1, 10, False)
     assert c.trigger(20) == ()
-    assert complete(c, 1, 30)[1] == Trigger(2, 30, False)
+    assert complete(c, 1, 30)[1] == Trigger(2, 30, False, 1)
     assert complete(c, 2, 40) == (Complete(2, False), Discard(1))
     assert c.next_tick_ms() == 60_040
     with pytest.raises(IllegalTransitionError, match="mode is stopped"):
@@ -341,7 +397,7 @@ def test_terminal_checkpoint_answers_a_manual_trigger_that_waits() -> None:
     c.trigger(110)  # waits for checkpoint 1
     c.trigger_terminal(120)
     c.validate()
-    assert Trigger(2, 130, True) in complete(c, 1, 130)
+    assert Trigger(2, 130, True, 1) in complete(c, 1, 130)
     assert complete(c, 2, 140) == (Complete(2, True), Discard(1))
     c.validate()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 from strom.checkpoint.handles import (
+    DatabaseHandle,
     FileHandle,
     KeyedHandle,
     OperatorHandle,
@@ -18,15 +21,18 @@ from strom.checkpoint.handles import (
 )
 from strom.checkpoint.manifest import (
     FORMAT_VERSION,
+    READ_VERSIONS,
     Manifest,
     OperatorShape,
+    _checksum,
     decode,
     encode,
     unmatched,
 )
 from strom.checkpoint.names import safe_name
 from strom.core.errors import CheckpointFormatError, CorruptCheckpointError
-from strom.core.ids import TaskId
+from strom.core.ids import OperatorId, TaskId, VertexId
+from strom.state.stored_files import StoredState
 
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}", fullmatch=True).filter(
     lambda name: name != "manifest.json"
@@ -151,7 +157,7 @@ def test_torn_text_is_named(cut: int) -> None:
         decode(encode(EXAMPLE)[:cut], "where/manifest.json")
 
 
-@pytest.mark.parametrize("version", [FORMAT_VERSION - 1, FORMAT_VERSION + 1])
+@pytest.mark.parametrize("version", [READ_VERSIONS[0] - 1, FORMAT_VERSION + 1])
 def test_another_format_is_refused_by_a_sentence_that_names_both(version: int) -> None:
     """Before anything else of it is looked at: its body may be quite different."""
     other = {"format": version, "anything": "else"}
@@ -159,7 +165,7 @@ def test_another_format_is_refused_by_a_sentence_that_names_both(version: int) -
         decode(json.dumps(other).encode(), "chk-3/manifest.json")
     text = str(caught.value)
     assert text.startswith(f"chk-3/manifest.json: written in checkpoint format {version}, ")
-    assert f"this strom reads format {FORMAT_VERSION}:" in text
+    assert f"this strom reads formats {READ_VERSIONS[0]} to {FORMAT_VERSION}:" in text
     assert not isinstance(caught.value, CorruptCheckpointError)
 
 
@@ -184,3 +190,32 @@ def test_safe_names_are_distinct() -> None:
     found = [safe_name(operator) for operator in operators]
     assert len(set(found)) == len(found)
     assert all("/" not in name and len(name) < 60 for name in found)
+
+
+def _with_database(name: str = "000012.sst", prefix: str = "0001") -> dict[str, Any]:
+    file = FileHandle("3-op-0-000012.sst", 7, "0" * 16, shared=True)
+    own = FileHandle("op-0-CURRENT", 2, "1" * 16)
+    states = (StoredState("s", "value", b"\x00\x01", {"layout": "entries"}),)
+    handle = DatabaseHandle((("000012.sst", file), ("CURRENT", own)), states, own)
+    snapshot = OperatorSnapshot(OperatorId("op"), database=handle)
+    manifest = replace(EXAMPLE, subtasks=(SubtaskSnapshot(TaskId(VertexId("v"), 0), (snapshot,)),))
+    decoded = decode(encode(manifest), "manifest.json")
+    assert decoded == manifest
+    assert [*decoded.files()] == [file, own, own]
+    assert decoded.shared == {file.path}
+    document: dict[str, Any] = json.loads(encode(manifest))
+    database = document["body"]["subtasks"][0]["operators"][0]["database"]
+    database["files"][0]["name"] = name
+    database["states"][0]["prefix"] = prefix
+    return document
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"name": "../out"}, {"name": "a/b"}, {"name": ".."}, {"prefix": "01"}, {"prefix": "zzzz"}],
+)
+def test_files_of_databases_stay_in_the_folder_that_is_made_for_them(wrong: dict[str, str]) -> None:
+    document = _with_database(**wrong)
+    document["checksum"] = _checksum(document["body"])
+    with pytest.raises(CorruptCheckpointError, match=re.escape(repr(next(iter(wrong.values()))))):
+        decode(json.dumps(document).encode(), "manifest.json")

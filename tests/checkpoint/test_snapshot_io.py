@@ -11,10 +11,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strom.checkpoint import uploads
+from strom.checkpoint.cancellation import Cancellation, UnwantedError
 from strom.checkpoint.manifest import Manifest, OperatorShape
 from strom.checkpoint.snapshot_io import group_offsets, read_operator, write_subtask
 from strom.checkpoint.storage import CheckpointStorage, MemoryStorage, open_storage
-from strom.core.errors import CheckpointError, CorruptCheckpointError, StateError
+from strom.core.errors import CorruptCheckpointError, StateError
 from strom.core.ids import TaskId
 from strom.state.backend import KEY_GROUP, KeyedSnapshot, OperatorStateTable, StateTable
 from strom.state.key_groups import range_for
@@ -42,7 +44,7 @@ def keyed_table(name: str, groups: list[int], kind: str = "value") -> StateTable
 
 def operator_state(**tables: tuple[str, list[bytes]]) -> OperatorStateSnapshot:
     found = [OperatorStateTable(n, mode, tuple(i)) for n, (mode, i) in tables.items()]  # type: ignore[arg-type]
-    return OperatorStateSnapshot(found, {})
+    return OperatorStateSnapshot(found, {}, {})
 
 
 def take(
@@ -95,7 +97,10 @@ def test_every_row_is_restored_once_by_the_owner_of_its_group(
     assert sorted(restored) == sorted(groups)
 
 
-def test_same_parallelism_gives_back_the_tables(tmp_path: Path) -> None:
+def test_same_parallelism_gives_back_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "SMALL", 0)
     storage = open_storage(str(tmp_path), "job")
     first, second = keyed_table("a", [0, 3, 7]), keyed_table("b", [7], "timers")
     manifest = take(storage, [Tables(first, second), Tables(keyed_table("a", [8]))])
@@ -139,7 +144,7 @@ def test_operator_state_is_redistributed() -> None:
 def test_deferred_items_are_in_the_files() -> None:
     storage = MemoryStorage("job")
     table = OperatorStateTable("commits", "split", ())
-    snapshot = OperatorStateSnapshot([table], {"commits": [lambda: [1, 2]]})
+    snapshot = OperatorStateSnapshot([table], {"commits": [lambda: [1, 2]]}, {})
     manifest = take(storage, [None], [snapshot])
     (found,) = read_operator(storage, manifest, "op", 0, 1, MAX)[1]
     assert len(found.items) == 2
@@ -200,12 +205,24 @@ def test_a_large_table_keeps_its_offsets() -> None:
     assert pa.concat_tables(parts).equals(keyed_table("s", groups).data)
 
 
-def test_a_stopped_task_writes_no_more(tmp_path: Path) -> None:
-    """The job is over after the first file: the second stays unwritten, and nothing else either."""
+def test_a_cancelled_task_writes_no_more_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint is given up after the first file: the second stays unwritten, the first is
+    removed, and nothing else is written either."""
+    monkeypatch.setattr(uploads, "SMALL", 0)
     storage = open_storage(str(tmp_path), "job")
-    tables = Tables(keyed_table("a", [1]), keyed_table("b", [2]))
+    cancellation = Cancellation()
+
+    class CancelledBehindFirst(Tables):
+        def tables(self):  # type: ignore[no-untyped-def]
+            yield from list(super().tables())[:1]
+            assert len(list((tmp_path / "job" / "chk-1").iterdir())) == 1
+            cancellation.cancel()
+            yield from list(super().tables())[1:]
+
+    tables = CancelledBehindFirst(keyed_table("a", [1]), keyed_table("b", [2]))
     part = ("op", tables, operator_state(o=("split", [b"x"])))
-    answers = iter([False, True, True])
-    with pytest.raises(CheckpointError, match="was stopped"):
-        write_subtask(storage, 1, TaskId("v", 0), [part], lambda: next(answers))
-    assert len(list((tmp_path / "job" / "chk-1").iterdir())) == 1
+    with pytest.raises(UnwantedError, match="given up"):
+        write_subtask(storage, 1, TaskId("v", 0), [part], cancellation)
+    assert list((tmp_path / "job" / "chk-1").iterdir()) == []

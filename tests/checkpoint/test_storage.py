@@ -11,12 +11,14 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from strom.checkpoint.file_storage import FileStorage
+from strom.checkpoint.file_storage import PAUSES_S, FileStorage
 from strom.checkpoint.handles import FileHandle, OperatorHandle, OperatorSnapshot, SubtaskSnapshot
 from strom.checkpoint.manifest import Manifest, OperatorShape
 from strom.checkpoint.storage import CheckpointStorage, MemoryStorage, open_storage
 from strom.core.errors import CheckpointError, ConfigurationError, CorruptCheckpointError
 from strom.core.ids import TaskId
+from strom.engine.hosts.driver import WIND_UP_S
+from strom.testing.faulty_filesystem import Faults, FaultyFileSystem
 
 DATA = b"some state " * 100
 
@@ -44,13 +46,21 @@ def write_checkpoint(storage: CheckpointStorage, n: int) -> Manifest:
     return storage.load(n)
 
 
-@pytest.fixture(params=["local", "memory", "inline"])
+FAULTY = {"faulty objects": True, "faulty files": False}
+
+
+@pytest.fixture(params=["local", "memory", "inline", *FAULTY])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStorage:
     if request.param == "local":
         return open_storage(str(tmp_path), "job")
     if request.param == "inline":
         return open_storage(None, "job")
     OtherMemory.store.clear()
+    OtherMemory.pseudo_dirs[:] = [""]
+    if request.param in FAULTY:
+        # One call in ten fails.
+        filesystem = FaultyFileSystem(OtherMemory(), Faults(1, 0.1), FAULTY[request.param])
+        return FileStorage(filesystem, "/root", "job", pause=lambda seconds: None)
     return FileStorage(OtherMemory(), "/root", "job")
 
 
@@ -79,6 +89,25 @@ def test_round_trip(storage: CheckpointStorage) -> None:
     storage.delete(12)
     storage.delete(12)
     assert storage.latest_valid().manifest == one
+
+
+def test_forgetting_removes_only_what_is_empty(storage: CheckpointStorage) -> None:
+    storage.forget()  # there is nothing yet
+    kept = write_checkpoint(storage, 1)
+    storage.forget()
+    assert storage.latest_valid().manifest == kept
+    storage.delete(1)
+    storage.forget()
+    storage.forget()
+    assert storage.list() == ()
+
+
+def test_forgetting_removes_the_folder_of_the_job(local: FileStorage, tmp_path: Path) -> None:
+    write_checkpoint(local, 1)
+    local.delete(1)
+    assert (tmp_path / "job").exists()
+    local.forget()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_buffers_are_written_like_bytes(storage: CheckpointStorage) -> None:
@@ -161,6 +190,75 @@ def test_torn_publish_leaves_a_checkpoint_that_nobody_sees(
     assert latest.highest_id == 2
     local.delete(2)
     assert local.list() == (1,)
+
+
+class Racing:
+    """A writer that is not done with checkpoint 1: each time its folder is about to be removed, it
+    does the next thing, and once more while the remover waits."""
+
+    def __init__(self, local: FileStorage, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+        self.left = times
+        self.waited: list[float] = []
+        self._local = local
+        self._rmdir = os.rmdir
+        monkeypatch.setattr(os, "rmdir", self.rmdir)
+
+    def pause(self, seconds: float) -> None:
+        self.waited.append(seconds)
+
+    def rmdir(self, path: Any, **options: Any) -> None:
+        """What `shutil.rmtree` ends with."""
+        if self.left and str(path).endswith("chk-1"):
+            self.left -= 1
+            self._local.write_file(1, f"late{self.left}.arrow", DATA)
+        self._rmdir(path, **options)
+
+
+def test_files_that_come_while_a_checkpoint_is_deleted_are_deleted_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = open_storage(str(tmp_path), "job")
+    assert isinstance(local, FileStorage)
+    writer = Racing(local, monkeypatch, 3)
+    local._pause = writer.pause
+    local.write_file(1, "f.arrow", DATA)
+    local.delete(1)
+    assert list((tmp_path / "job").iterdir()) == []
+    assert len(writer.waited) == 3
+    assert 0 < sum(PAUSES_S) < WIND_UP_S
+
+
+def test_a_file_that_is_renamed_while_its_checkpoint_is_deleted_is_no_end_of_it(
+    local: FileStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    local._pause = waited.append
+    for name in ("a", "b", "c"):
+        local.write_file(1, name, DATA)
+    unlink, folder = os.unlink, tmp_path / "job" / "chk-1"
+
+    def renamed(path: Any, **options: Any) -> None:
+        """The first file goes elsewhere between listing and removal."""
+        if not waited and (folder / "b").exists():
+            waited.append(0.0)
+            os.replace(folder / os.path.basename(path), folder / "renamed")
+        unlink(path, **options)
+
+    monkeypatch.setattr(os, "unlink", renamed)
+    local.delete(1)
+    assert len(waited) > 1
+    assert not folder.exists()
+
+
+def test_a_folder_that_never_empties_is_an_error(
+    local: FileStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Racing(local, monkeypatch, 100)
+    local._pause = writer.pause
+    local.write_file(1, "f.arrow", DATA)
+    with pytest.raises(CheckpointError, match=r"cannot delete .*chk-1: .*still being written"):
+        local.delete(1)
+    assert tuple(writer.waited) == PAUSES_S
 
 
 def test_disk_full_at_data_file_leaves_nothing(

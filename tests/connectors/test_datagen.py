@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strom.api.connectors.base import Emit, ReaderContext, Wait
 from strom.connectors.datagen import DataGenSource
@@ -224,6 +224,7 @@ def test_a_paced_bounded_source_ends_on_time() -> None:
 
 
 @given(st.floats(0.01, 1e6), st.integers(0, 10**9), st.integers(1, 1000))
+@example(28.0, 1, 231)
 def test_what_is_due_at_a_time_is_due_then(share: float, position: int, more: int) -> None:
     pace = Pace.resumed(share, position, 1_000_000_000_000)
     at = pace.due_at(position + more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strom.connectors.files import FileSink, FileSource, ParquetSink
+from strom.connectors.files.compaction import FileCompactStrategy
+from strom.connectors.files.staging import StagingArea
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.errors import ConfigurationError, ConnectorError, TypeMismatchError
 
@@ -90,6 +93,83 @@ def test_rolls_by_rows_and_bytes(tmp_path: Path, writer_context: Any) -> None:
         writer.commit(prepare(writer, 1))
         assert len(list((tmp_path / name).glob("part-*-0-1-?-*"))) == 5
         assert published(tmp_path / name) == list(range(10))
+
+
+class Disk:
+    """What a power cut would take: folders in which names changed that were not made durable."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.unsynced: set[str] = set()
+        self.removed_early: list[str] = []
+        mkdir, replace, fsync = os.mkdir, os.replace, os.fsync
+        create, discard = StagingArea.create, StagingArea.discard
+
+        def made(path: str, *more: Any, **named: Any) -> None:
+            mkdir(path, *more, **named)
+            self.unsynced.add(os.path.dirname(path))
+
+        def renamed(source: str, target: str) -> None:
+            replace(source, target)
+            self.unsynced.add(os.path.dirname(target))
+
+        def synced(descriptor: int) -> None:
+            fsync(descriptor)
+            self.unsynced.discard(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+        def created(area: StagingArea) -> Any:
+            self.unsynced.add(area.folder)
+            return create(area)
+
+        def discarded(area: StagingArea, path: str) -> None:
+            if self.unsynced:
+                self.removed_early.append(path)
+            discard(area, path)
+
+        monkeypatch.setattr(os, "mkdir", made)
+        monkeypatch.setattr(os, "replace", renamed)
+        monkeypatch.setattr(os, "fsync", synced)
+        monkeypatch.setattr(StagingArea, "create", created)
+        monkeypatch.setattr(StagingArea, "discard", discarded)
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+def test_a_power_cut_takes_nothing_that_is_prepared_or_published(
+    tmp_path: Path, writer_context: Any, monkeypatch: pytest.MonkeyPatch, compacts: bool
+) -> None:
+    sink: Any = ParquetSink(tmp_path / "a" / "b", partition_by=["n"])
+    if compacts:
+        strategy = FileCompactStrategy(checkpoints=2, size_threshold=None)
+        sink = FileSink(tmp_path / "a" / "b", "csv", compact=strategy)
+    disk = Disk(monkeypatch)
+    writer = sink.create_writer(writer_context())
+    for checkpoint in range(1, 5):
+        writer.write(batch(1, 2, checkpoint))
+        committables = prepare(writer, checkpoint)
+        assert disk.unsynced == set(), "what a checkpoint names"
+        writer.commit(committables)
+        assert disk.unsynced == set(), "what is published, and forgotten"
+    assert disk.removed_early == [], "what was merged goes when the merged file is durable"
+    files = [path for path in (tmp_path / "a").rglob("part-*") if path.is_file()]
+    assert 0 < len(files) < 4 if compacts else len(files) == 10
+
+
+def test_a_file_that_cannot_be_closed_does_not_keep_the_others(
+    tmp_path: Path, writer_context: Any
+) -> None:
+    writer = ParquetSink(tmp_path, partition_by=["n"]).create_writer(writer_context())
+    writer.write(batch(1, 2, 3))
+    assert len(staged(tmp_path)) == 3
+    file = next(iter(writer._open.values())).file
+    close = file.close
+
+    def full() -> None:
+        close()
+        raise OSError("no space left")
+
+    file.close = full
+    with pytest.raises(OSError, match="no space left"):
+        writer.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_leftovers_of_a_dead_attempt_are_removed(tmp_path: Path, writer_context: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from strom import (
+    DataStream,
+    StreamExecutionEnvironment,
+    TumblingEventTimeWindows,
+    count,
+    max_,
+)
 from strom.connectors.files import FileSource
-from strom.core.errors import ConfigurationError, ConnectorError
+from strom.connectors.files.object_lines import ObjectLines
+from strom.core.errors import ConfigurationError, ConnectorError, JobFailedError
 
 FORMATS = ("parquet", "csv", "jsonl")
 FILES = {"b": range(20, 33), "a": range(20), "c": range(33, 34)}
@@ -176,6 +185,45 @@ def test_malformed_text_names_the_file(tmp_path: Path, run: Any) -> None:
             run(FileSource(tmp_path / f"a.{format}", format)).finish()
 
 
+@pytest.mark.parametrize(
+    "text", [b"null\n", b'{"s":"a"}\nnull\n', b"  7", b'{"s":"a"}\n \n[1]', b'{"s":"x\xff"}\n']
+)
+def test_a_line_that_is_no_json_object_names_the_file(
+    tmp_path: Path, run: Any, text: bytes
+) -> None:
+    """Arrow's parser would end the process at some of them, and let others pass."""
+    (tmp_path / "odd.jsonl").write_bytes(text)
+    source = FileSource(tmp_path, format="jsonl", schema=pa.schema([("s", pa.string())]))
+    with pytest.raises(ConnectorError, match=r"odd\.jsonl"):
+        run(source).finish()
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])
+def test_lines_that_are_empty_or_begin_with_space(size: int) -> None:
+    text = b' {"a":1}\n\n \r\n\t{"a":2}\r\n{"a":"\\n"}\n  '
+    lines = ObjectLines(io.BytesIO(text))
+    assert b"".join(iter(lambda: lines.read(size), b"")) == text
+    lines = ObjectLines(io.BytesIO(text + b"x"))
+    with pytest.raises(pa.ArrowInvalid, match="not a JSON object"):
+        list(iter(lambda: lines.read(size), b""))
+
+
+@pytest.mark.parametrize("column", [[1, None, 3], [None], [None, None, 2]])
+def test_an_empty_line_of_a_single_column_is_a_row(
+    tmp_path: Path, run: Any, column: list[int | None]
+) -> None:
+    """Else what a CSV sink writes for null would vanish."""
+    data = pa.table({"a": pa.array(column, pa.int64())})
+    write(tmp_path / "one.csv", data, "csv")
+    for schema in (data.schema, None):
+        if schema is not None or any(column):
+            rows = run(FileSource(tmp_path, format="csv", schema=schema)).finish().rows()
+            assert [row.a for row in rows] == column
+    write(tmp_path / "one.csv", data.append_column("b", data["a"]), "csv")
+    projected = FileSource(tmp_path, format="csv", schema=data.schema, columns=["a"])
+    assert [row.a for row in run(projected).finish().rows()] == column
+
+
 def test_quoted_newlines_in_csv(tmp_path: Path, run: Any) -> None:
     (tmp_path / "a.csv").write_text('a,b\n"x\ny",2\nz,3\n')
     assert run(FileSource(tmp_path, "csv")).finish().rows() == [("x\ny", 2), ("z", 3)]
@@ -228,3 +276,30 @@ def test_wrong_settings() -> None:
         FileSource("x", columns=["b"], schema=pa.schema([("a", pa.int64())]))
     with pytest.raises(ConfigurationError, match="at least one path"):
         FileSource([])
+
+
+def _program(path: Path) -> DataStream:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_source(FileSource(str(path))).with_event_time("ts")
+    windows = stream.key_by("k").window(TumblingEventTimeWindows.of(10))
+    return windows.aggregate(n=count(), top=max_("ts")).key_by("k").deduplicate("last", "top")
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "*.parquet", "."])
+def test_files_that_are_not_here_yet_are_no_error_of_the_program(tmp_path: Path, name: str) -> None:
+    """They may be where the job runs."""
+    results = _program(tmp_path / name)
+    pq.write_table(pa.table({"k": ["a", "a"], "ts": [1, 2]}), tmp_path / "x.parquet")
+    (row,) = results.execute_and_collect()
+    assert (row.k, row.n, row.top) == ("a", 2, 2)
+
+
+def test_files_that_are_nowhere_are_an_error_of_the_job(tmp_path: Path) -> None:
+    with pytest.raises(JobFailedError, match=r"no file matches '.*nope\.parquet'"):
+        list(_program(tmp_path / "nope.parquet").execute_and_collect())
+
+
+def test_a_file_that_cannot_be_read_is_told_by_the_program(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"no parquet")
+    with pytest.raises(ConnectorError, match=r"x\.parquet"):
+        _program(tmp_path / "x.parquet")

@@ -27,7 +27,6 @@ OUR_OWN = frozenset(
         "pa.array",
         "read",
         "self._gate.finished",
-        "self._slot",
         "table.column",
         "target.column",
         "values.__getitem__",

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.batch import ColumnBatch, ObjectBatch, to_columns
 from strom.core.column_values import python_values
+from strom.core.row import Row
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 MOMENTS = st.integers(-5 * 10**10, 5 * 10**10)
@@ -74,8 +75,9 @@ def exact(value: Any) -> Any:
         return (float, value.hex(), math.copysign(1, value))
     if isinstance(value, Decimal):
         return (Decimal, value.as_tuple())
-    if isinstance(value, dict):
-        return [(k, exact(v)) for k, v in value.items()]
+    if isinstance(value, dict | Row):
+        items = value.items() if isinstance(value, dict) else value.as_dict().items()
+        return [(k, exact(v)) for k, v in items]
     return [exact(v) for v in value] if isinstance(value, list) else (type(value), value)
 
 

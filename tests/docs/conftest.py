@@ -27,3 +27,14 @@ def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleT
 def _ray_runs() -> bool:
     ray: Any = sys.modules.get("ray")
     return ray is not None and bool(ray.is_initialized())
+
+
+@pytest.fixture
+def postgres(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server that libpq finds by its environment."""
+    from strom.testing.postgres import PostgresServer
+
+    with PostgresServer() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield

@@ -2,7 +2,8 @@
 
     ```python           runs always
     ```python ray       part of the file's Ray program, which runs under the marker `ray`
-    ```python spark     the same with `spark`
+    ```python spark     the same with `spark`, or `kafka`
+    ```python postgres  with a server in libpq's environment, which is new for each file
     ```text output      what the Python block before it must print
 
 A failure's traceback names the document and its line.
@@ -57,19 +58,32 @@ def programs() -> Iterator[object]:
     for path in DOCUMENTS:
         tags = {block.tag for block in blocks_of(path) if block.language == "python"}
         for tag in sorted(tags):
-            marks = [getattr(pytest.mark, tag), pytest.mark.timeout(300)] if tag else []
+            marks = [getattr(pytest.mark, tag), pytest.mark.timeout(900)] if tag else []
             name = f"{path.name}-{tag}" if tag else path.name
             yield pytest.param(path, tag, marks=marks, id=name)
 
 
 @pytest.mark.parametrize(("path", "tag"), list(programs()))
-def test_the_code_runs(path: Path, tag: str, program: ModuleType) -> None:
+def test_the_code_runs(
+    path: Path, tag: str, program: ModuleType, request: pytest.FixtureRequest
+) -> None:
+    if tag == "postgres":
+        request.getfixturevalue("postgres")
     run(program, [b for b in blocks_of(path) if b.language == "python" and b.tag == tag])
 
 
 def test_the_documents_are_found() -> None:
     names = {path.name for path in DOCUMENTS}
-    pages = {"guide.md", "windows.md", "joins.md", "tables.md", "connectors.md", "checkpoints.md"}
+    pages = {
+        "guide.md",
+        "types.md",
+        "state.md",
+        "windows.md",
+        "joins.md",
+        "tables.md",
+        "connectors.md",
+        "checkpoints.md",
+    }
     assert {"README.md"} | pages <= names
     for path in DOCUMENTS:
         blocks_of(path)
@@ -107,7 +121,7 @@ def test_the_output_is_compared(program: ModuleType, tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("```py\nx = 1\n```\n", r"page\.md:2: unknown language 'py'"),
-        ("```python norun\nx = 1\n```\n", "may be marked ray or spark"),
+        ("```python norun\nx = 1\n```\n", "may be marked ray or "),
         ("```text\nimport strom\n```\n", "not marked as such"),
         ("```python\nx = 1\n", "never closed"),
         ("```python\nx = 1\n```python\n", "opens inside the one of line 2"),

@@ -87,7 +87,7 @@ def test_what_the_guide_calls_missing_is_missing() -> None:
     text = (ROOT / "docs" / "guide.md").read_text()
     table = text.split("What is not there:")[1]
     rows = [line for line in table.splitlines() if line.startswith("| ") and "`" in line]
-    assert len(rows) > 3
+    assert len(rows) > 1
     names = {n for row in rows for n in re.findall(r"`(\w+)`", THERE.sub("", row))}
     faces = (strom, DataStream, KeyedStream, WindowedStream, StreamExecutionEnvironment, JobClient)
     assert {name for name in names for face in faces if hasattr(face, name)} == set()

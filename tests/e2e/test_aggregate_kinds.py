@@ -13,6 +13,7 @@ import statistics
 from typing import Any
 
 import polars as pl
+import pytest
 from strom import (
     SlidingEventTimeWindows,
     approx_count_distinct,
@@ -25,8 +26,8 @@ from strom import (
     stddev,
     variance,
 )
-from strom.operators.row_folds.hyperloglog import estimate, register_and_rank
 from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.fuzz.hyperloglog import estimate, register_and_rank
 
 SIZE, SLIDE = 100, 50
 
@@ -79,12 +80,13 @@ def by_k(record: Any) -> Any:
     return record.k
 
 
-def test_kinds_on_columns_and_on_rows(readings: Any) -> None:
+@pytest.mark.parametrize("path", ["kernels", "rows"])
+def test_kinds_on_columns_and_on_rows(readings: Any, path: str) -> None:
     def build(env: Any) -> Any:
         stream, assigner = readings.columns(env), SlidingEventTimeWindows.of(SIZE, SLIDE)
         return {
             name: stream.key_by(key).window(assigner).aggregate(**AGGREGATES).map(settled)
-            for name, key in (("columns", "k"), ("rows", by_k))
+            for name, key in (("columns", "k"), ("function", by_k))
         }
 
     windows: dict[tuple[Any, int, int], list[Any]] = {}
@@ -94,5 +96,5 @@ def test_kinds_on_columns_and_on_rows(readings: Any) -> None:
                 windows.setdefault((r.k, start, start + SIZE), []).append(r)
     expected = [(*window, *results(rows)) for window, rows in windows.items()]
     assert_equivalent(
-        build, [(w, row) for w in ("columns", "rows") for row in expected], Ways(seeds=range(2))
+        build, [(w, row) for w in ("columns", "function") for row in expected], Ways(seeds=range(2))
     )

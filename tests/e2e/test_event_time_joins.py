@@ -37,10 +37,8 @@ SLOW = WatermarkStrategy.for_bounded_out_of_orderness(150).with_timestamp_assign
 def make_lane(lane: int) -> list[Any]:
     rng = random.Random(100 + lane)
     return [
-        Row(
-            g=rng.choice([0, 1, 2, 3, 9, None]),
-            w=f"w{lane}-{i}",
-            ts=950 + 10 * i + rng.randrange(-20, 21),
+        Row("g", "w", "ts")(
+            rng.choice([0, 1, 2, 3, 9, None]), f"w{lane}-{i}", 950 + 10 * i + rng.randrange(-20, 21)
         )
         for i in range(20 + 3 * lane)
     ]

@@ -60,14 +60,14 @@ def script() -> list[Row]:
         base = 1000 + 100 * round_
         for i in range(8):
             key = f"k{i % 4}"
-            rows.append(Row(k=key, v=round_ * 10 + i, ts=base + 10 * i, wm=NONE))
+            rows.append(Row("k", "v", "ts", "wm")(key, round_ * 10 + i, base + 10 * i, NONE))
         for i in range(4):
             wm = base + 105 + i
-            rows.append(Row(k=f"k{i}", v=1, ts=base + 105 + i, wm=wm))
-            rows.append(Row(k=f"k{i}", v=1000, ts=base + 85 + i, wm=NONE))
-            rows.append(Row(k=f"k{i}", v=1, ts=base + 110, wm=wm))
+            rows.append(Row("k", "v", "ts", "wm")(f"k{i}", 1, base + 105 + i, wm))
+            rows.append(Row("k", "v", "ts", "wm")(f"k{i}", 1000, base + 85 + i, NONE))
+            rows.append(Row("k", "v", "ts", "wm")(f"k{i}", 1, base + 110, wm))
             if i % 2 and round_ > 1:
-                rows.append(Row(k=f"k{i}", v=5000, ts=base - 200, wm=NONE))
+                rows.append(Row("k", "v", "ts", "wm")(f"k{i}", 5000, base - 200, NONE))
     return rows
 
 
@@ -178,14 +178,16 @@ def test_a_late_record_that_extends_an_open_session_is_not_late() -> None:
     touches [400, 450), but that session was cleared at 449 < 600: late as well.
     """
     rows = [
-        Row(k="k", v=1, ts=100, wm=NONE),
-        Row(k="k", v=2, ts=140, wm=150),
-        Row(k="k", v=3, ts=120, wm=NONE),
-        Row(k="k", v=4, ts=400, wm=420),
-        Row(k="k", v=5, ts=210, wm=600),
-        Row(k="k", v=6, ts=380, wm=700),
+        Row("k", "v", "ts", "wm")("k", 1, 100, NONE),
+        Row("k", "v", "ts", "wm")("k", 2, 140, 150),
+        Row("k", "v", "ts", "wm")("k", 3, 120, NONE),
+        Row("k", "v", "ts", "wm")("k", 4, 400, 420),
+        Row("k", "v", "ts", "wm")("k", 5, 210, 600),
+        Row("k", "v", "ts", "wm")("k", 6, 380, 700),
     ]
-    others = [Row(k=f"o{i}", v=0, ts=1000 + 100 * i, wm=1000 + 100 * i) for i in range(40)]
+    others = [
+        Row("k", "v", "ts", "wm")(f"o{i}", 0, 1000 + 100 * i, 1000 + 100 * i) for i in range(40)
+    ]
 
     def build(env: Any) -> Any:
         made = ScriptedSource([rows + others], at_once=1)

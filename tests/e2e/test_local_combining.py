@@ -52,11 +52,11 @@ def lanes() -> list[list[Row]]:
     rng = random.Random(7)
     return [
         [
-            Row(
-                k=rng.choice("abc"),
-                v=rng.randrange(10),
-                x=rng.randrange(40) / 4,
-                ts=1000 + 5 * i + rng.randrange(SLACK_MS),
+            Row("k", "v", "x", "ts")(
+                rng.choice("abc"),
+                rng.randrange(10),
+                rng.randrange(40) / 4,
+                1000 + 5 * i + rng.randrange(SLACK_MS),
             )
             for i in range(LENGTH)
         ]

@@ -1,5 +1,5 @@
 """Triggers that count or purge, sessions with gaps of their own or by the clock, and sessions with
-lists, as whole pipelines run every way on columns and on rows (which a key function forces).
+lists, as whole pipelines run every way: on columns, by a key function, and on rows.
 
 Expected results are computed record by record in plain Python.
 """
@@ -28,7 +28,7 @@ from strom import (
 from strom.testing.equivalence import Ways, assert_equivalent
 
 SEEDS = Ways(seeds=range(1))
-PATHS = pytest.mark.parametrize("path", ["columns", "rows"])
+PATHS = pytest.mark.parametrize("path", ["columns", "function", "rows"])
 
 
 def by_k(record: Any) -> Any:
@@ -36,7 +36,7 @@ def by_k(record: Any) -> Any:
 
 
 def keyed(readings: Any, env: Any, path: str) -> Any:
-    return readings.columns(env).key_by("k" if path == "columns" else by_k)
+    return readings.columns(env).key_by(by_k if path == "function" else "k")
 
 
 def sessions(readings: Any, gap_of: Any) -> list[tuple[str, int, int, list[Any]]]:

@@ -3,22 +3,35 @@ instance for all; the pipelines are those that other tests run every other way."
 
 from __future__ import annotations
 
+import asyncio
+import os
+import zipfile
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from chaos_kit import until
 from strom import (
+    AsyncDataStream,
+    AsyncFunction,
     DiscardSink,
+    FixedDelayRestart,
+    JobFailedError,
+    KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
+    MapFunction,
     MapStateDescriptor,
     OutputTag,
     ProcessWindowFunction,
     Row,
     RuntimeContext,
     SlidingEventTimeWindows,
+    SlotSharingGroup,
     StreamExecutionEnvironment,
     TumblingEventTimeWindows,
     count,
@@ -27,6 +40,7 @@ from strom import (
 )
 from strom.connectors.files import ParquetSink
 from strom.core.config import JobConfig
+from strom.core.job_files import files_root
 from strom.testing.equivalence import (
     Ways,
     assert_equivalent,
@@ -36,7 +50,7 @@ from strom.testing.equivalence import (
     run_local,
 )
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 RAY = Ways(seeds=(), local=False, ray=True)
 """The reference on the local host and the run on Ray; other tests see to the other ways."""
@@ -176,3 +190,143 @@ def test_a_job_can_be_followed_from_elsewhere() -> None:
     assert other.get_job_status().is_terminal
     with pytest.raises(ValueError, match="strom-job-nonsense"):
         RayJobClient.attach("nonsense")
+
+
+def test_functions_import_the_python_files_of_the_program(tmp_path: Path) -> None:
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "strom_sent_in_a_folder.py").write_text("SEVEN = 7\n")
+    (tmp_path / "strom_sent_alone.py").write_text("def plus(n):\n    return n + 1\n")
+
+    def use_both(n: int) -> int:
+        from strom_sent_alone import plus  # type: ignore[import-not-found]
+        from strom_sent_in_a_folder import SEVEN  # type: ignore[import-not-found]
+
+        return int(plus(n) + SEVEN)
+
+    env = StreamExecutionEnvironment.get_execution_environment(JobConfig(), host="ray")
+    env.add_python_file(str(tmp_path / "strom_sent_alone.py"))
+    env.add_python_file(str(folder))
+    assert env.from_collection([1, 2]).map(use_both).execute_and_collect(limit=2) == [9, 10]
+
+
+class ReadsFiles(MapFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.file = runtime_context.get_distributed_cache().get_file
+        self.attempt = runtime_context.get_attempt_number()
+
+    def map(self, value: Any) -> Any:
+        if self.attempt == 0:
+            os._exit(1)
+        large = self.file("folder") / "large.bin"
+        return {
+            "archive": Path("data.zip/data/a.txt").read_text(),
+            "large": large.stat().st_size,
+            "made": large.stat().st_ctime_ns,
+            "runs": os.access(self.file("tool"), os.X_OK),
+            "process": os.getpid(),
+        }
+
+
+def test_tasks_have_the_files_of_their_job(tmp_path: Path) -> None:
+    """Also those whose processes were started anew."""
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        archive.writestr("data/a.txt", "of a zip")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "large.bin").write_bytes(np.random.default_rng(1).bytes(20 << 20))
+    (tmp_path / "tool").write_text("#!/bin/sh\n")
+    here = Path.cwd()
+    before = set(files_root().glob("*")) if files_root().exists() else set()
+
+    once = FixedDelayRestart(1, timedelta(0))
+    config = JobConfig(parallelism=3, restart=once)
+    env = StreamExecutionEnvironment.get_execution_environment(config, host="ray")
+    env.add_python_archive(str(tmp_path / "data.zip"))
+    env.register_cached_file(str(tmp_path / "folder"), "folder")
+    env.register_cached_file(str(tmp_path / "tool"), "tool", executable=True)
+    stream = env.from_collection(list(range(30))).key_by(lambda n: n).map(ReadsFiles())
+    found = stream.execute_and_collect(limit=30)
+    assert len({one["process"] for one in found}) == 3
+    assert {(one["archive"], one["large"], one["runs"]) for one in found} == {
+        ("of a zip", 20 << 20, True)
+    }
+    assert len({one["made"] for one in found}) == 1, "one copy for the machine"
+    assert Path.cwd() == here
+    until(lambda: set(files_root().glob("*")) <= before, "the end of the job's folder")
+
+
+class Rated(KeyedBroadcastProcessFunction):
+    """Rules are the least of the broadcast values by group; all are here when event time ends."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        ctx.timer_service().register_event_time_timer(2**60)
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
+        rules = ctx.get_broadcast_state(RULES)
+        known = rules[value.g]
+        rules[value.g] = value.v if known is None else min(value.v, known)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        rules = ctx.get_broadcast_state(RULES)
+        yield (ctx.get_current_key(), *[rules[g] for g in sorted(rules)])
+
+
+RULES = MapStateDescriptor("rules")
+
+
+def test_broadcast_state(readings: Any) -> None:
+    def build(env: Any) -> Any:
+        rows = readings.rows(env)
+        return rows.key_by(lambda r: r.k).connect(rows.broadcast(RULES)).process(Rated())
+
+    groups = sorted({r.g for r in readings.all})
+    least = [min(r.v for r in readings.all if r.g == g) for g in groups]
+    assert_equivalent(build, [(k, *least) for k in {r.k for r in readings.all}], RAY)
+
+
+def test_slots_take_what_their_group_says() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(
+        JobConfig(slot_cpus=0.5, slot_request_timeout=timedelta(seconds=1)), host="ray"
+    )
+    small = SlotSharingGroup.builder("small").set_cpu_cores(0.25).set_task_heap_memory_mb(16)
+    stream = env.from_collection([1, 2]).map(lambda n: n + 1)
+    stream.slot_sharing_group(small.build())
+    assert sorted(stream.execute_and_collect(limit=2)) == [2, 3]
+
+    asking = small.set_external_resource("strom_test_resource", 1).build()
+    stream.slot_sharing_group(asking)
+    with pytest.raises(JobFailedError) as raised, stream.execute_and_collect() as results:
+        list(results)
+    text = str(raised.value)
+    assert "1 slots of 0.25 CPU, 16777216 memory, 1 strom_test_resource" in text
+    assert "0 strom_test_resource are free" in text
+
+
+class Asks(AsyncFunction[Any, Any]):
+    """Its loop runs in the subtask's process."""
+
+    async def open(self, runtime_context: RuntimeContext) -> None:  # type: ignore[override]
+        self.loop = asyncio.get_running_loop()
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        assert self.loop is asyncio.get_running_loop()
+        await asyncio.sleep(0.001 * (value.v % 4))
+        return [(value.k, value.v)] * (value.v % 3)
+
+
+def test_asynchronous_requests(readings: Any) -> None:
+    async def same(batch: Any) -> Any:
+        await asyncio.sleep(0.002)
+        return batch
+
+    def program(env: Any) -> Any:
+        rows, columns = readings.stream(env, "rows"), readings.stream(env, "columns")
+        return {
+            "ordered": AsyncDataStream.ordered_wait(rows, Asks(), 60_000, 5),
+            "unordered": AsyncDataStream.unordered_wait(columns, Asks(), 60_000, 50),
+            "batches": columns.async_map_batches(same, capacity=2).map(lambda r: (r.k, r.v)),
+        }
+
+    each = [(r.k, r.v) for r in readings.all]
+    want = [(name, r) for name in ("ordered", "unordered") for r in each for _ in range(r[1] % 3)]
+    assert_equivalent(program, [*want, *(("batches", r) for r in each)], RAY)

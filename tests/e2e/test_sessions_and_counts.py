@@ -103,7 +103,7 @@ SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
 
 def test_keys_that_come_once() -> None:
     """Every key has one session and never comes back: slots and keys are used again."""
-    rows = [Row(k=i // 2, v=i, ts=1000 + 5 * i) for i in range(300)]
+    rows = [Row("k", "v", "ts")(i // 2, i, 1000 + 5 * i) for i in range(300)]
 
     def build(env: Any) -> Any:
         strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("ts")

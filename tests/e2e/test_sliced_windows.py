@@ -1,5 +1,5 @@
 """Cumulating and processing-time windows, windows that fire early, and window top-n: run every way
-on columns, and on rows (which a key function forces), with the results of plain Python."""
+on columns, by a key function, and on rows, with the results of plain Python."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def by_k(record: Any) -> Any:
     return record.k
 
 
-@pytest.mark.parametrize("path", ["columns", "rows"])
+@pytest.mark.parametrize("path", ["columns", "function", "rows"])
 def test_cumulating_windows(readings: Any, path: str) -> None:
     windows = CumulateEventTimeWindows.of(120, 40)
 
     def build(env: Any) -> Any:
-        keyed = readings.columns(env).key_by("k" if path == "columns" else by_k)
+        keyed = readings.columns(env).key_by(by_k if path == "function" else "k")
         return keyed.window(windows).aggregate(n=count(), total=sum_("v"))
 
     groups: dict[Any, list[Any]] = {}
@@ -42,12 +42,12 @@ def test_cumulating_windows(readings: Any, path: str) -> None:
     assert_equivalent(build, expected, SEEDS)
 
 
-@pytest.mark.parametrize("path", ["columns", "rows"])
+@pytest.mark.parametrize("path", ["columns", "function", "rows"])
 def test_top_n(readings: Any, path: str) -> None:
     """`v` may be equal within a key; `ts` then decides."""
 
     def build(env: Any) -> Any:
-        keyed = readings.columns(env).key_by("k" if path == "columns" else by_k)
+        keyed = readings.columns(env).key_by(by_k if path == "function" else "k")
         windows = keyed.window(SlidingEventTimeWindows.of(100, 50))
         best = windows.top_n(2, [("v", "desc"), "ts"], rank="place")
         return best.map(lambda r: (r.k, r.window_end, r.v, r.ts, r.place))
@@ -64,15 +64,15 @@ def test_top_n(readings: Any, path: str) -> None:
     assert_equivalent(build, expected, SEEDS)
 
 
-@pytest.mark.parametrize("path", ["columns", "rows"])
+@pytest.mark.parametrize("path", ["columns", "function", "rows"])
 def test_early_results_lead_to_the_last(readings: Any, path: str) -> None:
     """How often windows fire early depends on when watermarks come; the greatest count does not."""
 
     def build(env: Any) -> Any:
-        keyed = readings.columns(env).key_by("k" if path == "columns" else by_k)
+        keyed = readings.columns(env).key_by(by_k if path == "function" else "k")
         windows = keyed.window(TumblingEventTimeWindows.of(100))
         early = windows.trigger(ContinuousEventTimeTrigger.of(20)).aggregate(n=count())
-        key = "k" if path == "columns" else "key"
+        key = "key" if path == "function" else "k"
         last = early.key_by(key).window(TumblingEventTimeWindows.of(100)).aggregate(m=max_("n"))
         return last.map(tuple)
 
@@ -83,7 +83,7 @@ def test_early_results_lead_to_the_last(readings: Any, path: str) -> None:
     assert_equivalent(build, [(*at, n) for at, n in groups.items()], SEEDS)
 
 
-@pytest.mark.parametrize("path", ["columns", "rows"])
+@pytest.mark.parametrize("path", ["columns", "function", "rows"])
 @pytest.mark.parametrize("overlap", [1, 3])
 def test_processing_time_windows_lose_and_repeat_nothing(
     readings: Any, path: str, overlap: int
@@ -97,7 +97,7 @@ def test_processing_time_windows_lose_and_repeat_nothing(
     )
 
     def build(env: Any) -> Any:
-        keyed = readings.columns(env).key_by("k" if path == "columns" else by_k)
+        keyed = readings.columns(env).key_by(by_k if path == "function" else "k")
         counts = keyed.window(assigner).aggregate(n=count())
         return counts.flat_map(lambda r: [r[0]] * r.n)
 

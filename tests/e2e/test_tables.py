@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ from strom.testing.probes import CollectProbe
 Build = Callable[[StreamExecutionEnvironment], Any]
 Row = tuple[Any, ...]
 WAYS = Ways(seeds=range(3), batch_size=5)
+LONG = timedelta(hours=1)
+"""A time to live that nothing outlives; it is stored all the same."""
 
 
 def applied(changes: list[Any]) -> Counter[Row]:
@@ -95,7 +98,8 @@ def test_two_levels(readings: Any) -> None:
 def test_top_n_with_ranks(readings: Any, kind: str) -> None:
     def build(env: StreamExecutionEnvironment) -> Any:
         keyed = readings.stream(env, kind).key_by("g")
-        return keyed.top_n(3, [("v", "desc"), "k", "ts"], rank="place")
+        ttl = LONG if kind == "columns" else None
+        return keyed.top_n(3, [("v", "desc"), "k", "ts"], rank="place", ttl=ttl)
 
     want: Counter[Row] = Counter()
     for rs in grouped(readings.all, "g").values():
@@ -118,11 +122,20 @@ def test_top_n_of_a_changelog(readings: Any) -> None:
     assert_tables(build, want)
 
 
-@pytest.mark.parametrize("keep", ["first", "last"])
-@pytest.mark.parametrize("order_by", [None, "ts"])
-def test_deduplicate(readings: Any, keep: str, order_by: str | None) -> None:
+@pytest.mark.parametrize(
+    ("keep", "order_by", "ttl"),
+    [
+        ("first", None, None),
+        ("first", None, LONG),
+        ("first", "ts", None),
+        ("last", None, LONG),
+        ("last", "ts", None),
+        ("last", "ts", LONG),
+    ],
+)
+def test_deduplicate(readings: Any, keep: str, order_by: str | None, ttl: Any) -> None:
     def build(env: StreamExecutionEnvironment) -> Any:
-        return readings.columns(env).key_by("k").deduplicate(keep, order_by)
+        return readings.columns(env).key_by("k").deduplicate(keep, order_by, ttl=ttl)
 
     sign = 1 if keep == "first" else -1
     want: Counter[Row] = Counter()

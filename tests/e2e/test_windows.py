@@ -9,8 +9,8 @@ One slide, and the sessions of one key, on the readings' time axis (ms):
     session, gap 35    a record at 1040 opens [1040, 1075); one at 1075 still touches it and makes
                        it [1040, 1110); one at 1111 opens the next
 
-Expected results are computed record by record in plain Python. The columnar operator and the row
-operator (which a key function forces) must both give them.
+Expected results are computed record by record in plain Python. The columnar operator, by columns
+and by a key function, and the row operator must give them.
 """
 
 from __future__ import annotations
@@ -192,8 +192,9 @@ def builtins_of(rows: list[Any]) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.parametrize("path", ["kernels", "rows"])
 @pytest.mark.parametrize("name", ASSIGNERS)
-def test_builtin_aggregates_on_columns_and_on_rows(readings: Any, name: str) -> None:
+def test_builtin_aggregates_on_columns_and_on_rows(readings: Any, name: str, path: str) -> None:
     assigner, group = ASSIGNERS[name]
 
     def build(env: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from groups_kit import subtask_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.batch import Batch, ColumnBatch, ObjectBatch
@@ -23,7 +24,7 @@ from strom.engine.graph.model import (
     Rescale,
     Shuffle,
 )
-from strom.state.key_groups import key_group, subtask_for
+from strom.state.key_groups import key_group
 
 
 def columns(n: int) -> ColumnBatch:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from strom.core.batch import ObjectBatch
@@ -9,11 +11,14 @@ from strom.core.row import make_row
 from strom.operators.aggregates.flat import Extreme
 from strom.operators.rows.functions import MapOperator
 from strom.testing.fuzz.__main__ import main
+from strom.testing.fuzz.asking import asking_of
 from strom.testing.fuzz.cases import Table, Windows
 from strom.testing.fuzz.drawing import draw_case
-from strom.testing.fuzz.limits import LIMITS, known_limits
+from strom.testing.fuzz.limits import LIMITS, known_limits, small_limits
+from strom.testing.fuzz.operators import columnar, on_operator
 from strom.testing.fuzz.raising import ERRORS, PLACES, Fault, draw_faults, results_after
 from strom.testing.fuzz.running import Disagreement, run_case
+from strom.testing.fuzz.subtasks import Subtasks
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
@@ -22,8 +27,16 @@ def test_every_way_agrees(first: int) -> None:
         run_case(draw_case(seed))
 
 
-@pytest.mark.parametrize("seed", range(60, 64))
+@pytest.mark.parametrize("seed", [*range(60, 64), 308, 2759])
 def test_jobs_agree(seed: int) -> None:
+    """In the last two, a record that is as far behind others as any begins where a session ends."""
+    run_case(draw_case(seed), jobs=True)
+
+
+@pytest.mark.parametrize("how", ["ordered", "unordered", "batches"])
+def test_jobs_that_ask_a_server_agree(how: str) -> None:
+    """The first seed whose records go by way of a server."""
+    seed = next(seed for seed in range(1000) if asking_of(draw_case(seed)) == how)
     run_case(draw_case(seed), jobs=True)
 
 
@@ -48,6 +61,28 @@ def test_cases_are_of_many_kinds() -> None:
     assert {t.what for t in tables} == {"aggregate", "top_n", "deduplicate", "over", "rolling"}
     assert any(c.changelog for c in cases)
     assert len({type_ for c in cases for type_ in c.data.schema.types}) > 25
+
+
+def test_some_snapshots_are_taken_in_the_middle_of_a_firing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parked: set[str] = set()
+
+    def watched(self: Subtasks, *args: Any) -> None:
+        before = self.parked
+        cut_off(self, *args)
+        if self.parked > before:
+            parked.update(type(operator).__name__ for operator in self.operators())
+
+    cut_off = Subtasks.watermark_cut_off
+    monkeypatch.setattr(Subtasks, "watermark_cut_off", watched)
+    for seed in range(600):
+        case = draw_case(seed)
+        windows = isinstance(case.operation, Windows)
+        if case.tight and (seed < 60 if windows else case.operation.what == "over"):
+            with small_limits(case.tight):
+                on_operator(case, columnar(case), cuts=True)
+    assert {"WindowOperator", "OverOperator"} <= parked
 
 
 def test_a_wrong_result_is_noticed(

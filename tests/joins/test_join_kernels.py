@@ -33,19 +33,31 @@ def chains(slots: list[int]) -> tuple[Any, Any]:
     return head, link
 
 
-@given(st.lists(st.integers(-1, 4), max_size=20), SLOTS, st.integers(1, 5), st.integers(-1, 20))
+PROBING = st.lists(
+    st.tuples(st.integers(-1, 4), st.integers(-1, 20), st.integers(0, 20)), max_size=20
+)
+
+
+@given(PROBING, SLOTS, st.integers(1, 5), st.sampled_from(["for ever", "by arrival", "by event"]))
 @settings(deadline=None)
 def test_walking_finds_the_pairs_in_portions(
-    probing: list[int], stored: list[int], room: int, cutoff: int
+    rows_of: list[tuple[int, int, int]], stored: list[int], room: int, expire: str
 ) -> None:
     head, link = chains(stored)
-    born = list(range(len(stored))) if cutoff >= 0 else []
+    probing = [row[0] for row in rows_of]
+    born: list[int] = []
+    oldest, latest = [row[1] for row in rows_of], []
+    if expire == "by arrival":
+        born, oldest = list(range(len(stored))), oldest[:1] * len(oldest)
+    elif expire == "by event":
+        born, latest = [7 * row % 20 for row in range(len(stored))], [row[2] for row in rows_of]
+    lifespans = (ints(born), ints(oldest), ints(latest))
     cursor, found = ints([0, FRESH]), []
     while cursor[0] < len(probing):
         rows, others = np.empty(room, np.int64), np.empty(room, np.int64)
-        n = walk_pairs(ints(probing), head, link, ints(born), cutoff, cursor, rows, others)
+        n = walk_pairs(ints(probing), head, link, *lifespans, cursor, rows, others)
         found += list(zip(rows[:n].tolist(), others[:n].tolist(), strict=True))
-    assert found == reference_chains.chained_pairs(probing, stored, born, cutoff)
+    assert found == reference_chains.chained_pairs(probing, stored, born, oldest, latest)
 
 
 @given(
@@ -101,7 +113,7 @@ def test_retractions_take_the_newest_equal_row(first: list[Any], second: list[An
         part = slice(begin, end)
         batch = (ints(slots[part]), ints(range(begin, end)), np.array(retracting[part], np.bool_))
         hashed = ints(contents[part])
-        held = (head, link, ints([]), 0, hashes, removed[part], befores[part])
+        held = (head, link, ints([]), ints([]), True, hashes, removed[part], befores[part])
         state = [head.copy(), link.copy()]
         apply_changes(*batch, hashed, *held)
         undo_changes(*batch, removed[part], befores[part], head, link)
@@ -111,6 +123,40 @@ def test_retractions_take_the_newest_equal_row(first: list[Any], second: list[An
         apply_changes(*batch, hashed, *held)
         note(batch, removed[part])
     assert np.flatnonzero(alive).tolist() == reference_chains.remaining(slots, contents, retracting)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 1), st.booleans(), st.integers(0, 12)),
+        max_size=12,
+    )
+)
+@settings(deadline=None)
+def test_retractions_take_what_has_not_expired(records: list[Any]) -> None:
+    """By event time: rows of a chain are in any order of time."""
+    slots, contents, retracting, when = ([r[i] for r in records] for i in range(4))
+    head, link = np.full(2, -1, np.int32), np.empty(12, np.int32)
+    hashes, born = np.empty(12, np.int64), ints([*when, *[0] * (12 - len(when))])
+    removed, befores = np.empty((2, len(slots)), np.int64)
+    numbers, flags = ints(range(len(slots))), np.array(retracting, np.bool_)
+    oldest = ints([time - 5 for time in when])
+    held = (head, link, born, oldest, False, hashes, removed, befores)
+    apply_changes(ints(slots), numbers, flags, ints(contents), *held)
+    alive: list[int] = []
+    for row, takes in enumerate(retracting):
+        if not takes:
+            alive.append(row)
+            assert removed[row] == -1
+            continue
+        equal = [
+            other
+            for other in alive
+            if (slots[other], contents[other]) == (slots[row], contents[row])
+            and when[other] + 5 > when[row]
+        ]
+        assert removed[row] == (equal[-1] if equal else -1)
+        if equal:
+            alive.remove(equal[-1])
 
 
 VERSIONS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.booleans()), max_size=15)
@@ -131,9 +177,16 @@ def test_versions_are_those_of_the_twin(
     asked = [(slot, time) for slot in range(4) for time in range(watermark + 1, 12)]
     found = np.empty(len(asked), np.int64)
     which, when = ints([a[0] for a in asked]), ints([a[1] for a in asked])
-    find_versions(which, when, head, link, times, ends, none, 0, found)
     expected = [reference_versions.valid_at(slots, times.tolist(), *a) for a in asked]
-    assert found.tolist() == [-1 if row >= 0 and ends[row] else row for row in expected]
+    for life in (0, 3):
+        find_versions(which, when, head, link, times, ends, none, 0, life, found)
+        over = [
+            row >= 0 and (ends[row] or 0 < life <= a[1] - times[row])
+            for row, a in zip(expected, asked, strict=True)
+        ]
+        assert found.tolist() == [
+            -1 if gone else row for gone, row in zip(over, expected, strict=True)
+        ]
     useful = np.zeros(len(versions), np.bool_)
     mark_useful(head, link, times, ends, none, 0, watermark, useful)
     kept = reference_versions.useful(slots, times.tolist(), ends.tolist(), watermark)

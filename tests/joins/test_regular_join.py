@@ -17,7 +17,8 @@ from strom.core.batch import ColumnBatch
 from strom.core.errors import ConfigurationError, GraphError
 from strom.core.ids import KeyGroupRange
 from strom.core.row_kind import ROW_KIND, RowKind, with_kinds
-from strom.operators.joins import broadcast, contents, regular, retraction, rowstore
+from strom.operators import contents
+from strom.operators.joins import broadcast, regular, retraction, rowstore
 from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables
 
 KINDS = ("inner", "left", "right", "full", "semi", "anti")

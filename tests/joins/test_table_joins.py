@@ -19,6 +19,7 @@ from strom.core.elements import Watermark
 from strom.core.errors import ConfigurationError, GraphError, OperatorError
 from strom.core.row_kind import RowKind, with_kinds
 from strom.operators.joins import lookup, tables
+from strom.operators.joins.broadcast import BroadcastJoinOperator
 from strom.state.operator_state import redistribute
 from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables
 
@@ -78,7 +79,6 @@ def rescaled(stream: Any, snapshots: list[OperatorSnapshotTables], parallelism: 
 
 def subtask_harness(stream: Any, subtask: int, snapshot: Any = None) -> OperatorHarness:
     """A harness whose operator believes to be this subtask (it asks in `open`)."""
-    from strom.operators.joins.broadcast import BroadcastJoinOperator
 
     class Numbered(BroadcastJoinOperator):
         def open(self) -> None:
@@ -146,6 +146,25 @@ def test_a_broadcast_joins_snapshot_is_made_later_of_what_was_there() -> None:
     again = OperatorHarness.of(broadcast("left"), restored=restored)
     again.end_input(1)
     assert Counter(again.outputs()) == expected("left", [(1, 2), (3, 4)] * 50_000, rows)
+
+
+def test_a_broadcast_joins_small_batches_are_few_in_a_snapshot() -> None:
+    """As many as their rows need, however they came: else each snapshot took longer."""
+    harness = OperatorHarness.of(broadcast("inner"))
+    rows = [(n % 50, str(n)) for n in range(2_000)]
+    for row in rows:
+        harness.push(ColumnBatch(rights([row])), port=1)
+        harness.push(lefts([(row[0], 1)]), port=0)
+    operator = harness.operator
+    assert isinstance(operator, BroadcastJoinOperator)
+    assert len(operator._parts) <= 12
+    assert operator._held is not None
+    assert len(operator._held) <= 12
+    again = OperatorHarness.of(broadcast("inner"), restored=harness.snapshot())
+    again.end_input(1)
+    assert Counter(again.outputs()) == Counter(
+        (row[0], 1, *other) for row in rows for other in rows if other[0] == row[0]
+    )
 
 
 def test_broadcast_join_holds_back_records_and_watermark() -> None:

@@ -34,18 +34,30 @@ class HangError(AssertionError):
     """Something did not happen before its deadline."""
 
 
+PATIENCE = 4.0
+"""How much longer than on an idle machine something may take before it is called a hang: a busy one
+has several test runs beside each other, and starts processes slowly. How fast something is, a test
+measures itself."""
+
+
 def until(condition: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
-    """Poll `condition` until it is true; its value. HangError after `seconds`."""
+    """Poll `condition` until it is true; its value. HangError after `seconds` of an idle machine,
+    see PATIENCE."""
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
+    pause = 0.002
     while not (value := condition()):
         if time.monotonic() > deadline:
             raise HangError(f"not within {seconds} s: {what}")
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(1.3 * pause, 0.1)  # a condition may be a call to Ray
     return value
 
 
 def within(seconds: float, what: str, call: Callable[[], Any]) -> Any:
-    """The result of `call()`, or what it raises; HangError if it takes longer."""
+    """The result of `call()`, or what it raises; HangError if it takes longer than that on an idle
+    machine, see PATIENCE."""
+    seconds *= PATIENCE
     box: list[Any] = []
 
     def run() -> None:

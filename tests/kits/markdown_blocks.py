@@ -10,9 +10,9 @@ from pathlib import Path
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^`]*)$")
 
 LANGUAGES = ("", "text", "console", "mermaid", "json", "toml")
-"""Blocks that are not run. Python blocks are `python`, `python ray` or `python spark`."""
+"""Blocks that are not run. Python blocks are `python`, or `python` and a tag."""
 
-TAGS = ("", "ray", "spark")
+TAGS = ("", "ray", "spark", "kafka", "postgres")
 
 
 class BadBlock(AssertionError):
@@ -37,7 +37,7 @@ class Block:
 
     @property
     def tag(self) -> str:
-        """What a Python block needs: "", "ray" or "spark"."""
+        """What a Python block needs: one of `TAGS`."""
         return self.words[0] if self.words else ""
 
 
@@ -83,7 +83,7 @@ def _fenced(path: Path) -> Iterator[Block]:
 def _check(block: Block) -> None:
     if block.language == "python":
         if len(block.words) > 1 or block.tag not in TAGS:
-            raise BadBlock(f"{block.where}: a python block may be marked ray or spark")
+            raise BadBlock(f"{block.where}: a python block may be marked {' or '.join(TAGS[1:])}")
     elif block.language not in LANGUAGES:
         raise BadBlock(f"{block.where}: unknown language '{block.language}'")
     elif re.search(r"^(from|import) \w", block.text, re.MULTILINE):

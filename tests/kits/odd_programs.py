@@ -117,7 +117,7 @@ def raising(error: Callable[[], BaseException]) -> Callable[[Any], Any]:
 
 
 def numbers(env: Any) -> Any:
-    return env.from_collection(list(range(100))).name("numbers")
+    return env.from_collection(list(range(100))).set_parallelism(2).name("numbers")
 
 
 def across(stream: Any) -> Any:

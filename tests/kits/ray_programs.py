@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from chaos_kit import until
+from chaos_kit import PATIENCE, until
 
 ENDLESS = """
     import sys
@@ -35,18 +35,11 @@ class Program:
     """One process. `output` and `errors` once it has ended."""
 
     def __init__(self, folder: Path, text: str) -> None:
-        import ray
-
         script = folder / f"program-{len(list(folder.iterdir()))}.py"
         script.write_text(textwrap.dedent(ENDLESS) + textwrap.dedent(text))
-        environ = {
-            **os.environ,
-            "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
-            "RAY_AUTH_MODE": "token",
-        }
         self.process = subprocess.Popen(
             [sys.executable, str(script)],
-            env=environ,
+            env=joined_environ(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -67,9 +60,20 @@ class Program:
         self.process.send_signal(number)
 
     def end(self, seconds: float = 60.0) -> Program:
-        """Wait for its end."""
-        self.output, self.errors = self.process.communicate(timeout=seconds)
+        """Wait for its end, for so long on an idle machine."""
+        self.output, self.errors = self.process.communicate(timeout=seconds * PATIENCE)
         return self
+
+
+def joined_environ() -> dict[str, str]:
+    """Of a program that is to join the cluster that the test runs."""
+    import ray
+
+    return {
+        **os.environ,
+        "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
+        "RAY_AUTH_MODE": "token",
+    }
 
 
 @contextmanager

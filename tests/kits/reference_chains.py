@@ -13,16 +13,24 @@ Change = tuple[int, int, int]
 
 
 def chained_pairs(
-    probing: Sequence[int], stored: Sequence[int], born: Sequence[int], cutoff: int
+    probing: Sequence[int],
+    stored: Sequence[int],
+    born: Sequence[int],
+    oldest: Sequence[int],
+    latest: Sequence[int],
 ) -> list[tuple[int, int]]:
     """All (row of `probing`, stored row) of equal slots, the newest stored row first, without those
-    that have expired."""
-    live = [row for row in range(len(stored)) if not (born and born[row] <= cutoff)]
+    of which one had expired for the other."""
+
+    def there(row: int, other: int) -> bool:
+        over = bool(born) and born[other] <= oldest[row]
+        return not over and not (latest and born[other] >= latest[row])
+
     return [
         (row, other)
         for row, slot in enumerate(probing)
-        for other in reversed(live)
-        if slot >= 0 and stored[other] == slot
+        for other in reversed(range(len(stored)))
+        if slot >= 0 and stored[other] == slot and there(row, other)
     ]
 
 

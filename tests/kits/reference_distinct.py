@@ -1,6 +1,6 @@
 """What the kernels of `distinct` do, in plain Python. Tests hold the two equal.
 
-The registers and the estimator of single values are in `operators/row_folds/hyperloglog`.
+The registers and the estimator of single values are in `testing/fuzz/hyperloglog`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from strom.operators.row_folds.hyperloglog import estimate, split_hash
+from strom.testing.fuzz.hyperloglog import estimate, split_hash
 
 
 def count_new(slots: Any, pairs: Any, known: int, counts: Any) -> int:

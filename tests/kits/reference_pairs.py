@@ -1,4 +1,4 @@
-"""What the kernels of `pairs` do, in plain Python."""
+"""All pairs of rows with equal slots, in plain Python."""
 
 from __future__ import annotations
 

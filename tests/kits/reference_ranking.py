@@ -3,37 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 Words = tuple[int, ...]
 
 
-def best_rows(
-    slots: Sequence[int], words: Sequence[Words], later: bool, held: dict[int, Words]
-) -> dict[int, int]:
-    """Slot -> the row that takes its place, by first change; `held` follows."""
-    winner: dict[int, int] = {}
-    for row, (slot, new) in enumerate(zip(slots, words, strict=True)):
-        old = held.get(slot)
-        if old is None or new < old or (later and new == old):
-            winner[slot] = row
-            held[slot] = new
-    return winner
+@dataclass
+class Ranked:
+    """Slots with a time to live; None: for ever. `held`: rows of each slot, (words, row) in order;
+    `stamps`: when one came last."""
 
+    n: int
+    ttl: int | None = None
+    held: dict[int, list[tuple[Words, int]]] = field(default_factory=dict)
+    stamps: dict[int, int] = field(default_factory=dict)
+    dropped: list[int] = field(default_factory=list)
+    """Rows of slots that had expired when they were come across first."""
 
-def insert_ranked(
-    slots: Sequence[int], words: Sequence[Words], n: int, held: dict[int, list[tuple[Words, int]]]
-) -> dict[int, list[int]]:
-    """Former ids of the changed slots; `held` follows, (words, id) in order."""
-    before: dict[int, list[int]] = {}
-    for row, (slot, new) in enumerate(zip(slots, words, strict=True)):
-        entries = held.setdefault(slot, [])
-        if len(entries) == n and not new < entries[-1][0]:
-            continue
-        before.setdefault(slot, [entry[1] for entry in entries])
-        entries.append((new, -1 - row))
-        entries.sort(key=lambda entry: entry[0])
-        del entries[n:]
-    return before
+    def insert(
+        self,
+        slots: Sequence[int],
+        words: Sequence[Words],
+        times: Sequence[int],
+        first: int,
+        later: bool = False,
+    ) -> list[tuple[int, list[int], list[int]]]:
+        """Insert rows first, first + 1, ...; for each change of a slot the rows before and after,
+        one behind the other where it expires in between. `later`: of equals the later comes first.
+        """
+        changes: list[tuple[int, list[int], list[int]]] = []
+        open_at: dict[int, int] = {}
+        self.dropped = []
+        for row, (slot, new, time) in enumerate(zip(slots, words, times, strict=True), first):
+            entries = self.held.setdefault(slot, [])
+            if entries and self.ttl is not None and self.stamps[slot] + self.ttl <= time:
+                if slot not in open_at:
+                    self.dropped += [entry[1] for entry in entries]
+                open_at.pop(slot, None)
+                entries.clear()
+            before = [entry[1] for entry in entries]
+            entries.insert(0 if later else len(entries), (new, row))
+            entries.sort(key=lambda entry: entry[0])
+            del entries[self.n :]
+            after = [entry[1] for entry in entries]
+            if row not in after:
+                continue
+            self.stamps[slot] = max(time, self.stamps.get(slot, time))
+            if slot not in open_at:
+                open_at[slot] = len(changes)
+                changes.append((slot, before, after))
+            changes[open_at[slot]] = (slot, changes[open_at[slot]][1], after)
+        return changes
 
 
 def list_differences(before: Sequence[int], after: Sequence[int]) -> list[tuple[int, int]]:

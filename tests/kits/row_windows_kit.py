@@ -35,7 +35,7 @@ def push(harness, *events):
 def state_names(harness):
     """Names of keyed states that hold something, but for the operator's progress."""
     names = {table.name for table in harness.snapshot().keyed if table.data.num_rows}
-    return names - {"__window_progress"}
+    return names - {"__window_progress", "progress"}
 
 
 class Values(WindowFunction):

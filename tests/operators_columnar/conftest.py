@@ -99,6 +99,8 @@ class Task:
             operator_state=OperatorStateBackend(),
             metrics=self.out,
             wake_at=lambda now: None,
+            wake=lambda: None,
+            report_watermark=lambda watermark: None,
             publish=lambda key, value: None,
             request_splits=lambda: None,
             restored=restored or bool(tables),

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from groups_kit import subtask_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import (
@@ -35,9 +36,9 @@ from strom.core.elements import MAX_TIMESTAMP
 from strom.core.errors import TypeMismatchError
 from strom.core.keys import ColumnKey
 from strom.operators.base import run_to_end
-from strom.operators.row_folds.hyperloglog import estimate, register_and_rank
-from strom.operators.windows.choice import make_window_operator
-from strom.state.key_groups import key_group, subtask_for
+from strom.operators.window_choice import make_window_operator
+from strom.state.key_groups import key_group
+from strom.testing.fuzz.hyperloglog import estimate, register_and_rank
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("f", pa.float64()), ("s", pa.string())])
 Rows = list[tuple[Any, ...]]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
+from reference_folds import to_function
 from strom.api.aggregates import (
     Aggregate,
     approx_count_distinct,
@@ -52,7 +53,7 @@ def fold(function: Any, values: list[Any]) -> Any:
     ],
 )
 def test_nulls_are_skipped(values: list[Any], want: list[Any]) -> None:
-    results = [(f := a.to_function()).get_result(fold(f, values)) for a in ALL]
+    results = [(f := to_function(a)).get_result(fold(f, values)) for a in ALL]
     assert repr(results) == repr(want)
 
 
@@ -65,7 +66,7 @@ def test_nulls_are_skipped(values: list[Any], want: list[Any]) -> None:
     ],
 )
 def test_more_kinds(values: list[Any], want: list[Any]) -> None:
-    results = [(f := a.to_function()).get_result(fold(f, values)) for a in MORE]
+    results = [(f := to_function(a)).get_result(fold(f, values)) for a in MORE]
     assert repr(results) == repr(want)
 
 
@@ -89,7 +90,7 @@ def test_conditions_and_by(aggregate: Aggregate, want: Any) -> None:
         {"v": 3, "w": 9, "ok": False},
         {"v": 4, "w": 8, "ok": True},
     ]
-    function = aggregate.to_function()
+    function = to_function(aggregate)
     accumulator = function.create_accumulator()
     for row in rows:
         accumulator = function.add(row, accumulator)
@@ -97,7 +98,7 @@ def test_conditions_and_by(aggregate: Aggregate, want: Any) -> None:
 
 
 def test_count_of_rows_counts_nulls() -> None:
-    function = count().to_function()
+    function = to_function(count())
     assert function.get_result(fold(function, [None, 1])) == 2
 
 
@@ -105,16 +106,16 @@ def test_count_of_rows_counts_nulls() -> None:
 @pytest.mark.parametrize("right", [[], [2, 3], [float("nan"), 1]])
 def test_merging_equals_folding_on(left: list[Any], right: list[Any]) -> None:
     for aggregate in ALL + MORE:
-        function = aggregate.to_function()
+        function = to_function(aggregate)
         merged = function.merge(fold(function, left), fold(function, right))
-        whole = aggregate.to_function()
+        whole = to_function(aggregate)
         want = whole.get_result(fold(whole, left + right))
         assert repr(function.get_result(merged)) == repr(want), aggregate.describe()
 
 
 def test_first_and_last_survive_merging_in_any_order() -> None:
     for aggregate, want in ((first("v"), 1), (last("v"), 2)):
-        function = aggregate.to_function()
+        function = to_function(aggregate)
         early, late = fold(function, [1]), fold(function, [2])
         assert function.get_result(function.merge(late, early)) == want
 
@@ -125,19 +126,19 @@ class Named(NamedTuple):
 
 @pytest.mark.parametrize("row", [{"count": 5}, Row(count=5), Named(5)])
 def test_fields_named_like_methods(row: Any) -> None:
-    function = sum_("count").to_function()
+    function = to_function(sum_("count"))
     assert function.get_result(function.add(row, function.create_accumulator())) == 5
 
 
 @pytest.mark.parametrize("row", [{"f0": 2, "f1": 3}, (2, 3), Row(f0=2, f1=3)])
 def test_expressions_and_positions(row: Any) -> None:
     for aggregate, want in ((sum_(pl.col("f0") * pl.col("f1")), 6), (max_("f1"), 3)):
-        function = aggregate.to_function()
+        function = to_function(aggregate)
         assert function.get_result(function.add(row, function.create_accumulator())) == want
 
 
 def test_integer_sums_do_not_leave_int64() -> None:
-    function = sum_("v").to_function()
+    function = to_function(sum_("v"))
     with pytest.raises(TypeMismatchError, match=r"sum\(v\) exceeds"):
         fold(function, [2**62, 2**62])
 

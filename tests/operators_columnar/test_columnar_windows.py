@@ -15,8 +15,10 @@ import pyarrow as pa
 import pytest
 from columns_kit import AGGREGATES as KINDS
 from columns_kit import FIELDS, VALUES, stamped
+from groups_kit import subtask_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_folds import to_function
 from strom.api.aggregates import count, max_, min_, sum_
 from strom.api.functions.user_functions import AggregateFunction, OutputTag
 from strom.api.specs.windows import BuiltinWindow, ExtremeWindow, ReduceWindow, WindowSpec
@@ -33,8 +35,8 @@ from strom.core.errors import GraphError, TypeMismatchError
 from strom.core.keys import ColumnKey, ConstantKey, ExpressionKey, FunctionKey
 from strom.operators.base import run_to_end
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.windows.choice import make_window_operator
-from strom.state.key_groups import key_group, subtask_for
+from strom.operators.window_choice import make_window_operator
+from strom.state.key_groups import key_group
 
 AGGREGATES = (*KINDS, ("twice", sum_(pl.col("v") * 2)))
 SCHEMA = pa.schema([("k", pa.string()), *FIELDS])
@@ -82,7 +84,7 @@ class Model:
         for at, rows in self.contents.items():
             results = []
             for _, aggregate in AGGREGATES:
-                function: AggregateFunction = aggregate.to_function()
+                function: AggregateFunction = to_function(aggregate)
                 accumulator = function.create_accumulator()
                 for row in rows:
                     record = dict(zip(SCHEMA.names, row, strict=True))
@@ -209,7 +211,7 @@ def test_extremes_equal_the_model_across_a_rescale(
     at = SCHEMA.get_field_index(name)
     want = {}
     for where, rows in model.contents.items():
-        function = (min_ if kind == "min" else max_)(name).to_function()
+        function = to_function((min_ if kind == "min" else max_)(name))
         best = function.create_accumulator()
         for row in rows:
             best = function.add(dict(zip(SCHEMA.names, row, strict=True)), best)
@@ -373,9 +375,8 @@ def test_large_firings_are_chunked(bench: Any) -> None:
 
 def test_what_needs_the_row_path() -> None:
     tumbling = TumblingEventTimeWindows(10)
-    assert isinstance(
-        make_window_operator(spec_of(tumbling, COUNT, key=FunctionKey(str))), RowWindowOperator
-    )
+    by_function = spec_of(tumbling, COUNT, key=FunctionKey(str))
+    assert not isinstance(make_window_operator(by_function), RowWindowOperator)
     assert isinstance(make_window_operator(spec_of(tumbling, ReduceWindow(max))), RowWindowOperator)
     assert isinstance(make_window_operator(spec_of(GlobalWindows(), COUNT)), RowWindowOperator)
     trigger = WindowSpec(

@@ -32,10 +32,10 @@ from strom.api.windows.triggers import CountTrigger, EventTimeTrigger, PurgingTr
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.errors import GraphError, TypeMismatchError
-from strom.core.keys import ColumnKey, ConstantKey, FunctionKey
+from strom.core.keys import ColumnKey, ConstantKey
 from strom.operators.kernels import counting
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.windows.choice import make_window_operator
+from strom.operators.window_choice import make_window_operator
 from strom.operators.windows.counted_windows import CountWindower
 from strom.testing.operator_harness import OperatorHarness, regroup
 
@@ -264,8 +264,8 @@ def test_texts_no_longer_held_are_forgotten() -> None:
         texts = [f"text {n}" for n in range(start, start + 1000)]
         data = pa.record_batch({"k": [n % 7 for n in range(start, start + 1000)], "s": texts})
         harness.push(ColumnBatch(data))
-    lane = cast(Any, harness.operator).windower._lanes[0]
-    assert all(len(store) < 6000 for store in lane.aggregates.values().values())
+    windower = cast(Any, harness.operator).windower
+    assert all(len(store) < 6000 for store in windower._table.stores.values())
     numbers = [n for k in range(7) for n in range(k, 50_000, 7)[2::3]]
     assert sorted(row.last for row in harness.outputs()) == sorted(f"text {n}" for n in numbers)
 
@@ -273,7 +273,6 @@ def test_texts_no_longer_held_are_forgotten() -> None:
 def test_what_needs_the_row_path() -> None:
     builtin, text = BuiltinWindow(COUNT), KEYS["text"]
     for spec in (
-        WindowSpec(FunctionKey(str), CountTumblingWindowAssigner(3), builtin),
         WindowSpec(text, CountTumblingWindowAssigner(3), builtin, CountTrigger.of(3)),
         WindowSpec(text, CountSlidingWindowAssigner(3, 1), builtin, EventTimeTrigger()),
         WindowSpec(text, GlobalWindows.create(), builtin),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from groups_kit import subtask_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.specs.joins import IntervalJoinSpec, JoinSides, WindowJoinSpec
@@ -26,7 +27,7 @@ from strom.core.key_types import widened_keys
 from strom.core.keys import ColumnKey, ExpressionKey
 from strom.operators.base import run_to_end
 from strom.operators.registry import build_operator
-from strom.state.key_groups import key_groups_of, subtask_for
+from strom.state.key_groups import key_groups_of
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 NAN = float("nan")

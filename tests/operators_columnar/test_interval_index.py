@@ -14,8 +14,8 @@ from reference_pairs import pairs
 from strom.api.specs.joins import IntervalJoinSpec, JoinSides
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey
+from strom.operators.contents import content_codes, same_rows
 from strom.operators.joins import held_rows
-from strom.operators.joins.contents import content_codes, same_rows
 from strom.operators.joins.pairing import join_rows
 from strom.operators.joins.time_index import CELLS, FIRST_CELLS, TimeIndex
 from strom.operators.kernels.intervals import PAGE

@@ -32,7 +32,7 @@ from strom.api.windows.triggers import CountTrigger, PurgingTrigger
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.windows.choice import make_window_operator
+from strom.operators.window_choice import make_window_operator
 from strom.state.value_lists import ValueLists
 from strom.testing.operator_harness import OperatorHarness
 from window_scripts import rescaled, run, scripts, without_restarts
@@ -214,8 +214,8 @@ def test_memory_follows_what_results_need(name: str, aggregate: Any, limit: int)
         arrays = [pa.array(["a"] * 10_000), pa.array(numbers % 1000), text, pa.array(numbers)]
         data = pa.RecordBatch.from_arrays(arrays, names=["k", "v", "s", "n"])
         harness.push(ColumnBatch(data, numbers))
-        aggregates = cast(Any, harness.operator).windower._aggregates
-        assert all(len(store) <= limit for store in aggregates.values().values())
+        sessions = cast(Any, harness.operator).windower._store._table
+        assert all(len(store) <= limit for store in sessions.stores.values())
     harness.finish()
     (row,) = harness.outputs()
     value = row[3]

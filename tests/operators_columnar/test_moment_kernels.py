@@ -13,7 +13,7 @@ import reference_moments
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.operators.kernels import distinct, moments, pairs
-from strom.operators.row_folds.hyperloglog import estimate, split_hash
+from strom.testing.fuzz.hyperloglog import estimate, split_hash
 
 SLOTS = 4
 ROOM = 256

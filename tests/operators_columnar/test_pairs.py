@@ -1,32 +1,31 @@
-"""The pairing kernels against their twin, and joined columns."""
+"""The kernel that groups rows against its twin, and joined columns."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_pairs import pairs
 from strom.core.errors import GraphError
 from strom.core.joined_columns import NO_ROW, JoinedColumns
 from strom.core.row_kind import ROW_KIND, RowKind, retracts, split_kinds, with_kinds
-from strom.operators.kernels.pairs import count_pairs, fill_pairs, group_rows
+from strom.operators.kernels.pairs import group_rows
 
 SLOTS = st.lists(st.integers(0, 5), max_size=30)
 
 
-@given(SLOTS, SLOTS)
+@given(SLOTS)
 @settings(deadline=None)
-def test_pairs_are_those_of_the_twin(probing: list[int], grouped: list[int]) -> None:
-    slots, others = np.array(probing, dtype=np.int64), np.array(grouped, dtype=np.int64)
-    starts = np.zeros(max(grouped, default=-1) + 2, dtype=np.int64)
-    order = np.empty(len(others), dtype=np.int64)
-    group_rows(others, starts, order)
-    count = count_pairs(slots, starts)
-    left, right = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    fill_pairs(slots, starts, order, left, right)
-    assert list(zip(left.tolist(), right.tolist(), strict=True)) == pairs(probing, grouped)
+def test_rows_are_grouped_by_slot_in_their_order(grouped: list[int]) -> None:
+    slots = np.array(grouped, dtype=np.int64)
+    count = max(grouped, default=-1) + 1
+    starts, order = np.zeros(count + 1, dtype=np.int64), np.empty(len(slots), dtype=np.int64)
+    group_rows(slots, starts, order)
+    found = [order[a:b].tolist() for a, b in pairwise(starts.tolist())]
+    assert found == [[row for row, of in enumerate(grouped) if of == slot] for slot in range(count)]
 
 
 def test_joined_columns_share_a_key_and_rename_clashes() -> None:

@@ -28,7 +28,7 @@ from strom.core.config import JobConfig
 from strom.core.elements import Watermark
 from strom.core.ids import KeyGroupRange
 from strom.core.keys import ColumnKey
-from strom.operators.windows.choice import make_window_operator
+from strom.operators.window_choice import make_window_operator
 from strom.state.key_groups import key_groups_of
 from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables, regroup
 
@@ -163,6 +163,42 @@ def test_a_checkpoint_at_any_pause_holds_what_is_missing_and_no_more(kind: str) 
     assert settled > 3
 
 
+@pytest.mark.parametrize("kind", SPECS)
+def test_a_batch_that_ends_one_window_and_begins_the_next_says_so_of_both(kind: str) -> None:
+    """The key groups that the next one has not come to have had all of the first."""
+    batches = [of_group(3, {1: 15, 15: 8}), of_group(13, {2: 5, 15: 18})]
+
+    def filled(**settings: Any) -> OperatorHarness:
+        harness = harness_of(kind, **settings)
+        for batch in batches:
+            harness.push(batch)
+        return harness
+
+    whole = filled()
+    whole.watermark(60)
+    expected = Counter(rows(whole))
+    for pause in range(100):
+        first = filled()
+        first.pausing = True
+        first.watermark(60)
+        first.resume(pause)
+        if not first.busy:
+            break
+        if first.settled:
+            second = harness_of(kind, restored=first.snapshot())
+            second.watermark(60)
+            assert Counter([*rows(first), *rows(second)]) == expected, pause
+    assert 0 < pause < 99
+
+
+def of_group(time: int, counts: dict[int, int]) -> ColumnBatch:
+    """Records of so many keys of each of these key groups."""
+    every = records([time], 600)
+    groups = key_groups_of(every.data.select(["k"]), GROUPS)
+    chosen = [np.flatnonzero(groups == group)[:count] for group, count in counts.items()]
+    return every.take(np.concatenate(chosen))
+
+
 def cut(snapshot: OperatorSnapshotTables, groups: KeyGroupRange) -> OperatorSnapshotTables:
     return regroup([snapshot], groups)
 
@@ -170,6 +206,73 @@ def cut(snapshot: OperatorSnapshotTables, groups: KeyGroupRange) -> OperatorSnap
 def of_groups(batch: ColumnBatch, groups: KeyGroupRange) -> ColumnBatch:
     numbers = key_groups_of(batch.data.select(["k"]), GROUPS)
     return batch.take(np.flatnonzero((numbers >= groups.first) & (numbers <= groups.last)))
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_a_batch_that_comes_before_the_rest_has_fired_holds_a_checkpoint_back(kind: str) -> None:
+    """The batch is in no state while the restored operator goes on with what it had to fire: it
+    would be lost. Woken before it, it goes on with pauses where a checkpoint can be taken."""
+    first = harness_of(kind)
+    first.push(records([3, 4, 15]))
+    first.pausing = True
+    first.watermark(17)
+    while not first.settled:
+        first.resume()
+    assert first.busy
+    snapshot = cut(first.snapshot(), KeyGroupRange(0, GROUPS - 1))
+    woken, given = harness_of(kind, restored=snapshot), harness_of(kind, restored=snapshot)
+    woken.pausing = given.pausing = True
+    woken.advance_processing_time(0)
+    while not woken.settled:
+        woken.resume()
+    assert woken.busy
+    given.push(records([25], keys=40))
+    assert given.busy
+    while given.busy:
+        assert not given.settled
+        given.resume()
+    woken.resume(None)
+    woken.push(records([25], keys=40))
+    woken.resume(None)
+    assert rows(woken) == rows(given)
+
+
+@pytest.mark.parametrize("later", [19, 24])
+@pytest.mark.parametrize("kind", SPECS)
+def test_a_watermark_that_comes_before_the_rest_has_fired_is_not_forgotten(
+    kind: str, later: int
+) -> None:
+    """Restored in the middle of a firing, and once more with a later watermark there already: what
+    that makes late stays late, and the session that ends with it has fired when a record comes that
+    is not late and begins where it ends."""
+    after = records([20, 25] if later == 19 else [12, 20, 25], keys=40)
+    whole = harness_of(kind)
+    whole.push(records([3, 4, 15]))
+    for watermark in (17, later):
+        whole.watermark(watermark)
+    first = harness_of(kind)
+    first.push(records([3, 4, 15]))
+    paused(first, 17)
+    assert first.busy
+    every = KeyGroupRange(0, GROUPS - 1)
+    second = harness_of(kind, restored=cut(first.snapshot(), every))
+    paused(second, later)
+    third = harness_of(kind, restored=cut(second.snapshot(), every))
+    for harness in (whole, third):
+        harness.push(after)
+        harness.watermark(60)
+    parts = (first, second, third)
+    assert sum((Counter(rows(part)) for part in parts), Counter()) == Counter(rows(whole))
+    late = [part.metrics.get_count("numLateRecordsDropped") for part in (whole, *parts)]
+    assert late[0] == sum(late[1:])
+
+
+def paused(harness: OperatorHarness, watermark: int) -> None:
+    """At the first pause at which a snapshot may be taken."""
+    harness.pausing = True
+    harness.watermark(watermark)
+    while harness.busy and not harness.settled:
+        harness.resume()
 
 
 def test_the_least_may_be_missing_of_several_subtasks() -> None:

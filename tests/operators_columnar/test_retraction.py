@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strom.api.aggregates import Aggregate, count, max_, mean, stddev, sum_, variance
+from strom.api.aggregates import Aggregate, count, last, max_, mean, stddev, sum_, variance
 from strom.core.errors import StateError
 from strom.core.ids import KeyGroupRange
-from strom.operators.aggregates.accumulators import make_accumulator
-from strom.operators.aggregates.base import Accumulator
+from strom.operators.aggregates.base import Accumulator, Source, Use
+from strom.operators.aggregates.registry import make_accumulator
 from strom.state.memory import MemoryKeyedStateBackend
 
 KEYS = pa.schema([("k", pa.int64())])
@@ -42,7 +42,7 @@ class Table:
 
 
 def make(aggregate: Aggregate, kind: pa.DataType) -> Table:
-    accumulator = make_accumulator(aggregate, "a", kind, retract=True)
+    accumulator = make_accumulator(aggregate, "a", kind, Use.CHANGING)
     assert accumulator is not None
     assert accumulator.retractable
     return Table(accumulator)
@@ -80,7 +80,7 @@ def test_what_is_taken_back_was_never_there(aggregate: Aggregate, floats: bool, 
 def test_with_odd_values_it_equals_the_plain_accumulator(aggregate: Aggregate) -> None:
     rows: list[tuple[int, Any]] = [(0, math.nan), (1, math.inf), (1, 2.0), (2, -math.inf)]
     rows += [(3, math.inf), (3, -math.inf), (4, 1.0), (5, None)]
-    plain = make_accumulator(aggregate, "a", pa.float64())
+    plain = make_accumulator(aggregate, "a", pa.float64(), Use.SLICES)
     assert plain is not None
     tables = [Table(plain), make(aggregate, pa.float64())]
     for table in tables:
@@ -98,8 +98,9 @@ def test_nothing_remains_of_a_sum_of_floats() -> None:
 
 
 def test_what_cannot_take_values_back_says_so() -> None:
-    assert make_accumulator(max_("v"), "a", pa.int64(), retract=True) is None
-    plain = make_accumulator(max_("v"), "a", pa.int64())
+    assert make_accumulator(mean("v"), "a", pa.int64(), Use.CHANGING) is not None
+    assert make_accumulator(last("v"), "a", pa.int64(), Use.CHANGING) is None
+    plain = make_accumulator(max_("v"), "a", pa.int64(), Use.SLICES)
     assert plain is not None
     with pytest.raises(StateError, match=r"max\(v\) cannot take values back"):
         Table(plain).run("retract", [(0, 1)])
@@ -112,8 +113,8 @@ def test_what_cannot_take_values_back_says_so() -> None:
     right=st.lists(st.tuples(st.integers(0, 2), st.integers(-9, 9).map(float) | ODD)),
 )
 def test_merging_equals_folding_on(aggregate: Aggregate, left: Any, right: Any) -> None:
-    for retract in (False, True):
-        made = make_accumulator(aggregate, "a", pa.float64(), retract)
+    for use in (Use.SLICES, Use.CHANGING):
+        made = make_accumulator(aggregate, "a", pa.float64(), use)
         assert made is not None
         assert made.combinable
         one, other, whole = Table(made), Table(made), Table(made)
@@ -121,8 +122,7 @@ def test_merging_equals_folding_on(aggregate: Aggregate, left: Any, right: Any) 
         other.run("fold", right)
         whole.run("fold", left + right)
         slots = one.table.slots(other.table.keys())
-        size = len(other.table)
-        made.merge(one.table, slots, lambda name, t=other.table, n=size: t.column(name)[:n])
+        made.merge(one.table, slots, Source((other.table, slice(len(other.table)))))
         got, want = one.results(), whole.results()
         assert got.keys() == want.keys()
         assert all(same(got[key], want[key]) for key in want)

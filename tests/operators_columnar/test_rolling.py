@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pytest
+from groups_kit import subtask_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.specs.records import RollingSpec
@@ -17,7 +18,7 @@ from strom.core.keys import ColumnKey, FunctionKey
 from strom.core.row import Row
 from strom.operators.base import run_to_end
 from strom.operators.rolling.choice import make_rolling
-from strom.state.key_groups import key_group, subtask_for
+from strom.state.key_groups import key_group
 
 KINDS = ["sum", "min", "max", "min_by", "max_by"]
 INTS = st.none() | st.integers(-3, 3)
@@ -101,6 +102,19 @@ def test_both_faces_equal_a_naive_loop(bench: Any, kind: Any, floats: bool) -> N
     check()
 
 
+@pytest.mark.parametrize("kind", ["sum", "min", "max"])
+def test_of_first(bench: Any, kind: Any) -> None:
+    """The other fields are those of the key's first record, before and after a rescale."""
+    spec = RollingSpec(FunctionKey(lambda r: r[0]), kind, 1, of_first=True)
+    batches = [[(1, 3, 10), (1, 2, 11), (2, 7, 20)], [(1, 5, 12), (2, 1, 21)], [(1, 1, 13)]]
+    firsts = {1: 10, 2: 20}
+    found = naive([row for batch in batches for row in batch], kind)
+    want = [(k, v, firsts[k]) for k, v, _ in found]
+    for make in (ObjectBatch, lambda b: columns(b, False)):
+        for cut in range(3):
+            assert run(bench, spec, batches, make, cut) == want
+
+
 class Pair(NamedTuple):
     k: str
     v: int
@@ -148,7 +162,7 @@ def test_text_extremes_take_the_row_face_and_stay_columns(bench: Any) -> None:
 
 def test_types(bench: Any) -> None:
     data = pa.record_batch({"k": [1], "v": pa.array([3], pa.int32())})
-    for kind, want in (("sum", pa.int64()), ("min", pa.int32()), ("max_by", pa.int32())):
+    for kind, want in (("sum", pa.int32()), ("min", pa.int32()), ("max_by", pa.int32())):
         task = bench.task(RollingSpec(key=ColumnKey(("k",)), kind=kind, field="v"))
         run_to_end(task.operator.process(ColumnBatch(data)))
         assert task.out.batches[0].data.schema.field("v").type == want

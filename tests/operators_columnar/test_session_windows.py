@@ -18,9 +18,9 @@ from strom.core.batch import ColumnBatch
 from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from strom.core.errors import GraphError, TypeMismatchError
-from strom.core.keys import ColumnKey, FunctionKey
+from strom.core.keys import ColumnKey
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.windows.choice import make_window_operator
+from strom.operators.window_choice import make_window_operator
 from strom.testing.operator_harness import OperatorHarness
 
 GAP = 5
@@ -146,7 +146,7 @@ def test_memory_is_bounded_by_open_sessions_though_keys_come_and_go() -> None:
         assert len(store) <= 2600
         assert store._table.owners <= 10_000
         assert len(store._table) <= 4000
-        assert all(len(held) <= 10_000 for held in store._aggregates.values().values())
+        assert all(len(held) <= 10_000 for held in store._table.stores.values())
     assert harness.snapshot().keyed[0].data.num_rows <= 2600
     harness.finish()
     rows = [row for batch in harness.batches() for row in batch.data.to_pylist()]
@@ -167,7 +167,6 @@ def test_what_needs_the_row_path() -> None:
     session = EventTimeSessionWindows.with_gap(GAP)
     builtin = BuiltinWindow(COUNT)
     for spec in (
-        WindowSpec(FunctionKey(str), session, builtin),
         WindowSpec(KEY, session, ReduceWindow(max)),
         WindowSpec(KEY, session, builtin, CountTrigger.of(2)),
     ):

@@ -30,7 +30,7 @@ from strom.core.ids import KeyGroupRange
 from strom.core.keys import ColumnKey, ConstantKey, ExpressionKey
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.sessions.window import SessionWindower
-from strom.operators.windows.choice import make_window_operator
+from strom.operators.window_choice import make_window_operator
 from strom.testing.operator_harness import OperatorHarness, regroup
 
 SCHEMA = pa.schema([("k", pa.string()), ("g", pa.int32()), *FIELDS])

@@ -4,6 +4,7 @@ the same multiset of records with the same event times."""
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,12 +37,14 @@ from strom.api.windows.triggers import (
     PurgingTrigger,
 )
 from strom.core.batch import ColumnBatch
+from strom.core.elements import MAX_TIMESTAMP
 from strom.core.keys import ColumnKey, ConstantKey
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.windows.choice import make_window_operator
+from strom.operators.window_choice import make_window_operator
 from strom.operators.windows.operator import WindowOperator
+from strom.operators.windows.slice_store import SliceStore
 from strom.operators.windows.ticking_windows import TickingWindower
-from strom.plan.window_forms import Sliced
+from strom.plan.window_forms import Sliced, Ticking
 from strom.plan.windows import window
 from strom.testing.operator_harness import OperatorHarness
 
@@ -238,7 +241,7 @@ def test_what_stays_on_the_row_path() -> None:
         WindowSpec(KEY, clock, function, EventTimeTrigger()),
         WindowSpec(KEY, clock, function, ticks),
     ):
-        assert not isinstance(window(spec).form, Sliced)
+        assert not isinstance(window(spec).form, Sliced | Ticking)
     made = make_window_operator(WindowSpec(KEY, tumbling, function, ticks))
     assert isinstance(made, WindowOperator)
     assert isinstance(made.windower, TickingWindower)
@@ -314,3 +317,52 @@ def test_top_n_over_the_whole_stream_and_its_columns() -> None:
     assert row.as_dict() == {
         "k": "b", "v": 1, "s": "y", "window_start": 0, "window_end": 10, "place": 1,
     }  # fmt: skip
+
+
+def test_a_late_refiring_writes_no_keys_into_slices() -> None:
+    """slices   |0    4    8    12
+    records     a    b    .    c late    windows of 12 by 4, lateness 100"""
+    spec = WindowSpec(KEY, SlidingEventTimeWindows(12, 4), FUNCTIONS["aggregates"], None, 100)
+    harness = OperatorHarness(make_window_operator(spec))
+    harness.push(batch([("a", 1, "", 1), ("b", 2, "", 5), ("b", 2, "", 9)]))
+    harness.watermark(40)
+    kept = keys_in_slices(harness)
+    harness.push(batch([("c", 3, "", 10), ("a", 3, "", 2)]))
+    assert keys_in_slices(harness) == {**kept, 12: ["b", "c"]}
+    again = OperatorHarness(make_window_operator(spec), restored=harness.snapshot())
+    assert keys_in_slices(again) == {4: ["a"], 8: ["b"], 12: ["b", "c"]}
+    late = [(r.k, r.window_end, r.n, r.t) for r in harness.outputs()[-6:]]
+    assert sorted(late) == [
+        *[("a", 4, 2, 4), ("a", 8, 2, 4), ("a", 12, 2, 4)],
+        *[("c", 12, 1, 3), ("c", 16, 1, 3), ("c", 20, 1, 3)],
+    ]
+
+
+def keys_in_slices(harness: Any) -> dict[int, list[str]]:
+    held = harness.operator.windower._store.contents._table
+    return {end: held.table(end).keys().column(0).to_pylist() for end in held.namespaces()}
+
+
+@pytest.mark.parametrize("slide", [10, 5])
+def test_a_jump_over_many_windows_holds_the_results_of_one(
+    slide: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Any]] = []
+    held: list[int] = []
+    result = SliceStore.result
+
+    def counted(*args: Any) -> Any:
+        held.append(sum(one() is not None for one in made))
+        fired = result(*args)
+        made.append(weakref.ref(fired))
+        return fired
+
+    monkeypatch.setattr(SliceStore, "result", counted)
+    assigner = SlidingEventTimeWindows(10, slide)
+    trigger = ContinuousEventTimeTrigger(4)
+    spec = WindowSpec(KEY, assigner, FUNCTIONS["aggregates"], trigger)
+    harness = OperatorHarness(make_window_operator(spec))
+    harness.push(batch([(k, 1, "", time) for time in range(0, 200, 3) for k in "ab"]))
+    harness.watermark(MAX_TIMESTAMP)
+    assert len(made) >= 20
+    assert set(held) == {0}

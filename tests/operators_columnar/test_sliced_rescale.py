@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from groups_kit import subtask_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import count, sum_
@@ -30,8 +31,8 @@ from strom.core.clock import VirtualClock
 from strom.core.keys import ColumnKey
 from strom.operators.base import run_to_end
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.windows.choice import make_window_operator
-from strom.state.key_groups import key_group, subtask_for
+from strom.operators.window_choice import make_window_operator
+from strom.state.key_groups import key_group
 from strom.testing.operator_harness import OperatorHarness
 
 KEYS = "abcdefgh"

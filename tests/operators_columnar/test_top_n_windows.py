@@ -28,7 +28,7 @@ from strom.core.errors import ConfigurationError, GraphError, TypeMismatchError
 from strom.core.keys import ColumnKey
 from strom.operators.aggregates.best_rows import best_rows
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.windows.choice import make_window_operator
+from strom.operators.window_choice import make_window_operator
 from strom.testing.operator_harness import OperatorHarness
 
 SCHEMA = pa.schema(

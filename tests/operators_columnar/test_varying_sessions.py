@@ -24,7 +24,7 @@ from strom.core.errors import TypeMismatchError
 from strom.core.keys import ColumnKey, ConstantKey
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.sessions.window import SessionWindower
-from strom.operators.windows.choice import make_window_operator
+from strom.operators.window_choice import make_window_operator
 from strom.testing.operator_harness import OperatorHarness
 from window_scripts import rescaled, run, scripts, singly, without_restarts
 
@@ -193,3 +193,36 @@ def test_gaps_of_other_types(kind: pa.DataType, values: Any) -> None:
         v // timedelta(milliseconds=1) if isinstance(v, timedelta) else int(v) for v in values
     ]
     assert ends == [[100 + ms for ms in millis]] * 2
+
+
+@pytest.mark.parametrize("gap", ["fixed", "column"])
+def test_a_restored_wheel_has_places_as_wide_as_before(gap: str) -> None:
+    """With places of 1 ms for lives of minutes, each watermark would look at every open session."""
+    minutes = 60_000
+    fixed = EventTimeSessionWindows.with_gap(5 * minutes)
+    assigner = fixed if gap == "fixed" else EventTimeSessionWindows.with_dynamic_gap("gap")
+    spec = spec_of(assigner)
+    rows = [(chr(97 + i % 20), 5 * minutes, i, 1000 * i) for i in range(200)]
+    one = OperatorHarness(make_window_operator(spec))
+    one.push(batch(rows[:100]))
+    one.watermark(90_000)
+    other = OperatorHarness(make_window_operator(spec), restored=one.snapshot())
+    width = _width(one)
+    assert width > 500
+    assert _width(other) == pytest.approx(width, rel=0.5)
+    other.watermark(95_000)
+    other.push(batch(rows[100:]))
+    assert _width(other) == width
+    cast(Any, other.operator).validate()
+    one.push(batch(rows[100:]))
+    for harness in (one, other):
+        harness.watermark(8 * minutes)
+        cast(Any, harness.operator).validate()
+        harness.finish()
+    assert Counter(map(repr, other.outputs())) == Counter(map(repr, one.outputs()))
+    assert len(other.outputs()) == 20
+
+
+def _width(harness: OperatorHarness) -> int:
+    """Of a place of the wheel, in ms."""
+    return int(cast(Any, harness.operator).windower._store._width)

@@ -60,6 +60,7 @@ class Setup:
     state: OperatorStateBackend
     requests: list[int] = field(default_factory=list)
     wakes: list[int] = field(default_factory=list)
+    reported: list[int | None] = field(default_factory=list)
 
     def snapshot(self, checkpoint_id: int) -> Any:
         """The synchronous part of a checkpoint; `.tables()` is the asynchronous one."""
@@ -105,12 +106,14 @@ def start() -> Any:
             operator_state=state,
             metrics=out,
             wake_at=setup.wakes.append,
+            wake=lambda: None,
+            report_watermark=setup.reported.append,
             publish=lambda key, value: None,
             request_splits=lambda: setup.requests.append(1),
             restored=tables is not None,
         )
         operator.setup(context, out)
-        operator.open()
+        run_to_end(operator.open())
         return setup
 
     return build
@@ -131,6 +134,10 @@ class ScriptedReader:
         self.unfinished: list[Any] = []
         self.completed: list[int] = []
         self.closed = 0
+        self.durable: Any = None
+        self.asks_every_ms: int | None = None
+        self.can_pause = False
+        self.paused: Any = None
 
     def add_splits(self, splits: Any) -> None:
         self.added.append(list(splits))
@@ -149,8 +156,12 @@ class ScriptedReader:
     def snapshot(self) -> Any:
         return list(self.unfinished)
 
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+    def notify_checkpoint_complete(self, checkpoint_id: int, splits: Any) -> None:
         self.completed.append(checkpoint_id)
+        self.durable = splits
+
+    def pause(self, split_ids: frozenset[str]) -> None:
+        self.paused = split_ids
 
     def close(self) -> None:
         self.closed += 1

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from strom.api.connectors.base import Sink
 from strom.api.specs.records import SinkSpec
 from strom.core.batch import ObjectBatch
 from strom.core.errors import OperatorError
@@ -17,12 +17,18 @@ from strom.operators.io.sink import SinkOperator
 class Writer:
     """Prepares one committable per record; `late` prepares beside the task's thread."""
 
+    tends_every_ms: int | None = None
+
     def __init__(self, late: bool = False) -> None:
         self.late = late
         self.log: list[Any] = []
         self.buffer: list[Any] = []
         self.made_on: list[str] = []
         self.error: Exception | None = None
+        self.finished = False
+
+    def finish(self) -> None:
+        self.finished = True
 
     def write(self, batch: Any) -> None:
         self.buffer.extend(batch.rows())
@@ -54,8 +60,16 @@ def writer(request: pytest.FixtureRequest) -> Writer:
     return Writer(getattr(request, "param", False))
 
 
+class Opening(Sink):
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+
+    def create_writer(self, context: Any) -> Any:
+        return self.writer
+
+
 def sink(writer: Writer) -> SinkOperator:
-    return SinkOperator(SinkSpec(SimpleNamespace(create_writer=lambda context: writer)))
+    return SinkOperator(SinkSpec(Opening(writer)))
 
 
 def write(setup: Any, *values: Any) -> None:
@@ -173,7 +187,9 @@ def test_a_failing_deferred_prepare_names_the_operator_every_time(start: Any) ->
 def test_nothing_is_committed_by_finish(start: Any, writer: Writer) -> None:
     setup = start(sink(writer))
     write(setup, "a")
+    assert not writer.finished
     run_to_end(setup.operator.finish())
+    assert writer.finished
     assert writer.log == []
     setup.snapshot(9).tables()
     setup.operator.notify_checkpoint_complete(9)
@@ -203,3 +219,81 @@ def test_close_never_raises_and_closes_once(start: Any, writer: Writer) -> None:
     setup.operator.close()
     setup.operator.close()
     assert writer.log == [("close",)]
+
+
+def test_a_writer_is_tended_now_and_then_whatever_is_written(start: Any) -> None:
+    #  tended every 100 ms: woken at 100, early at 140, and late at 350
+    class Tended(Writer):
+        tends_every_ms = 100
+
+        def tend(self) -> None:
+            self.log.append("tend")
+
+    writer = Tended()
+    setup = start(sink(writer))
+    began = setup.clock.now_ms()
+    for delta, tended in ((99, 0), (1, 1), (40, 1), (210, 2), (100, 3)):
+        setup.tick(delta)
+        assert len(writer.log) == tended
+    assert [at - began for at in setup.wakes] == [100, 200, 450, 550]
+    untended = start(sink(Writer()))
+    untended.tick(1000)
+    assert untended.wakes == []
+
+
+def test_a_write_that_has_to_wait_is_work_in_steps(start: Any) -> None:
+    class Slow(Writer):
+        def write(self, batch: Any) -> Any:
+            for record in batch.rows():
+                yield
+                self.buffer.append(record)
+
+    writer = Slow()
+    setup = start(sink(writer))
+    work = setup.operator.process(ObjectBatch(["a", "b"]))
+    next(work)
+    assert writer.buffer == []
+    next(work)
+    assert writer.buffer == ["a"]
+    run_to_end(work)
+    setup.snapshot(1).tables()
+    setup.operator.notify_checkpoint_complete(1)
+    assert writer.log == [("commit", ["1:a", "1:b"])]
+
+
+class Patient(Writer):
+    """Commits and recovers in steps."""
+
+    def commit(self, committables: Any) -> Any:
+        self.log.append(("begin", list(committables)))
+        yield
+        yield
+        self.log.append(("commit", list(committables)))
+
+    def recover(self, committables: Any) -> Any:
+        yield
+        self.log.append(("recover", list(committables)))
+
+
+def test_a_commit_that_has_to_wait_is_work_in_steps(start: Any) -> None:
+    #  1 and 2 prepared; 1 completes, its commit waits, 2 completes; a third comes in between
+    writer = Patient()
+    setup = start(sink(writer))
+    for n, value in enumerate("ab", start=1):
+        write(setup, value)
+        setup.snapshot(n).tables()
+    work = setup.operator.notify_checkpoint_complete(1)
+    assert writer.log == [("begin", ["1:a"])]
+    assert setup.operator.notify_checkpoint_complete(2) is None
+    tables = setup.snapshot(3).tables()
+    run_to_end(work)
+    assert writer.log[1:] == [("commit", ["1:a"]), ("begin", ["2:b"]), ("commit", ["2:b"])]
+    assert setup.out.counts["committed"] == 2
+    run_to_end(setup.operator.notify_checkpoint_complete(3))
+    write(setup, "d")
+    setup.snapshot(4).tables()
+    run_to_end(setup.operator.notify_checkpoint_complete(4))
+    assert writer.log[-1] == ("commit", ["4:d"])
+    other = Patient()
+    start(sink(other), tables=tables, attempt=1)
+    assert other.log == [("recover", ["1:a", "2:b"])], "what was being committed is not forgotten"

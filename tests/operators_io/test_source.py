@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,8 @@ from strom.core.batch import ObjectBatch
 from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP
 from strom.operators.base import PollStatus, run_to_end
-from strom.operators.io.source import ASK_AGAIN_MS, ReplayableSourceOperator
+from strom.operators.io.source import ReplayableSourceOperator
+from strom.operators.io.split_asking import ASK_AGAIN_MS
 from strom.state.operator_state import OperatorStateBackend
 
 MORE, IDLE, ENDED = PollStatus.MORE, PollStatus.IDLE, PollStatus.ENDED
@@ -132,6 +134,21 @@ def test_watermarks_never_decrease_when_an_older_split_comes(
     assert setup.out.of("watermark") == [99, 199]
 
 
+def test_a_source_without_a_strategy_may_know_its_watermarks(
+    start: Any, reader: Any, split: Any
+) -> None:
+    for strategy, expected in ((None, [5, 9]), (STRATEGY, [])):
+        setup = start(source(reader, strategy))
+        setup.operator.add_splits([split("a")])
+        for rows, known in (((7, 8), 5), ((), 4), ((), 9)):
+            reader.script.append(replace(emit("a", *rows), watermark=known))
+        reader.script.append(Wait(None))
+        drain(setup)
+        assert setup.out.of("watermark") == expected
+        kinds = [event[0] for event in setup.out.events]
+        assert kinds == ["batch", *["watermark"] * len(expected)]
+
+
 def test_periodic_watermarks_keep_their_interval(start: Any, reader: Any, split: Any) -> None:
     setup = start(source(reader), config=CONFIG)
     setup.operator.add_splits([split("a")])
@@ -178,6 +195,25 @@ def test_idle_after_the_timeout_and_active_at_the_next_record(
     setup.tick(10)
     assert setup.out.events[-3:-1] == [("status", True), setup.out.events[-2]]
     assert setup.out.of("watermark") == [6, 8]
+
+
+def test_a_message_to_the_reader_is_no_split(start: Any, reader: Any, split: Any) -> None:
+    #  a        10 (end)   .
+    #  message  .          every 10 ms: holds no watermark back, and is no sign of life
+    setup = start(source(reader, STRATEGY.with_idleness(30)), config=CONFIG)
+    setup.operator.add_splits([split(""), split("a")])
+    reader.script.append(emit("a", 10, finished=False))
+    setup.operator.poll()
+    setup.tick(10)
+    assert setup.out.of("watermark") == [9]
+    reader.script.append(emit("a", 11, finished=True))
+    setup.operator.poll()
+    for _ in range(4):
+        reader.script.append(Wait(None))
+        setup.operator.poll()
+        setup.operator.add_splits([split("")])
+        setup.tick(10)
+    assert setup.out.of("status") == [False]
 
 
 def test_an_idle_split_lets_the_others_pass(start: Any, reader: Any, split: Any) -> None:
@@ -269,3 +305,60 @@ def test_a_wrong_poll_result_is_named(start: Any, reader: Any) -> None:
     reader.script.append("batch")
     with pytest.raises(OperatorError, match=r"my operator.*'batch', not Emit"):
         setup.operator.poll()
+
+
+def test_a_reader_that_holds_splits_may_ask_for_more(start: Any, reader: Any, split: Any) -> None:
+    reader.asks_every_ms = 1000
+    setup = start(source(reader))
+    setup.operator.poll()
+    setup.operator.add_splits([split("a")])
+    for step in range(1, 4):
+        reader.script.append(Wait(None))
+        setup.operator.poll()
+        assert len(setup.requests) == step
+        assert setup.clock.now_ms() + 1000 in setup.wakes
+        setup.clock.advance_ms(1000)
+        reader.script.extend([Wait(None)] * 2)
+        setup.operator.poll()
+        setup.operator.poll()
+        assert len(setup.requests) == step + 1, "asked once, and not again before the answer"
+        setup.operator.add_splits([])
+    setup.operator.no_more_splits()
+    setup.clock.advance_ms(10_000)
+    reader.script.append(Wait(None))
+    setup.operator.poll()
+    assert len(setup.requests) == 4
+
+
+def test_a_reader_hears_which_positions_are_durable(start: Any, reader: Any, split: Any) -> None:
+    setup = start(source(reader))
+    setup.operator.add_splits([split("a")])
+    for checkpoint, position in ((1, 10), (2, 20), (3, 30), (4, 40)):
+        reader.unfinished = [split("a", position)]
+        setup.snapshot(checkpoint)
+    setup.operator.notify_checkpoint_aborted(2)
+    setup.operator.notify_checkpoint_complete(3)
+    assert reader.durable == [split("a", 30)]
+    setup.operator.notify_checkpoint_complete(4)
+    assert reader.durable == [split("a", 40)]
+    assert setup.operator._positions == {}
+
+
+def test_a_reader_counts_among_the_metrics(start: Any, reader: Any) -> None:
+    def create(context: Any) -> Any:
+        context.count("passed_over", 2)
+        context.count("passed_over", 1)
+        return reader
+
+    setup = start(ReplayableSourceOperator(SourceSpec(SimpleNamespace(create_reader=create), None)))
+    assert setup.out.counts == {"passed_over": 3}
+
+
+def test_side_outputs_go_out_before_the_records(start: Any, reader: Any) -> None:
+    setup = start(source(reader, None))
+    bad = ObjectBatch(["bad"])
+    reader.script.append(Emit(ObjectBatch([1]), "a", side=[("wrong", bad)]))
+    reader.script.append(Emit(ObjectBatch([]), "a", side=[("wrong", bad)]))
+    drain(setup)
+    assert [event[0] for event in setup.out.events] == ["side", "batch", "side"]
+    assert setup.out.events[0] == ("side", "wrong", bad)

@@ -6,10 +6,13 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strom import Types
 from strom.api.functions.user_functions import KeyedProcessFunction, OutputTag, ProcessFunction
 from strom.api.specs.records import KeyedProcessSpec, ProcessSpec
+from strom.core.errors import TypeMismatchError
 from strom.core.keys import FunctionKey
 from strom.core.row import Row
 from strom.testing.operator_harness import OperatorHarness
@@ -98,3 +101,19 @@ def test_results_of_timers_carry_the_timers_time(records: list[tuple[int, int]])
     timers = sorted(dict.fromkeys(records), key=lambda timer: timer[1])
     expected = [(timer, timer[1]) for timer in timers for _ in range(timer[0])]
     assert harness.stamped_outputs() == expected
+
+
+def test_tags_of_one_id_are_one_side_output_in_its_order() -> None:
+    harness = OperatorHarness(ProcessSpec(Yielding()))
+    harness.push([[(Sub("side"), 0), (SIDE, 1), (Sub("side"), 2)]])
+    assert harness.side_outputs("side") == [0, 1, 2]
+
+
+def test_of_the_tags_of_a_side_output_one_may_declare_what_it_is() -> None:
+    harness = OperatorHarness(ProcessSpec(Yielding()))
+    harness.push([[(OutputTag("side", Types.DOUBLE()), 0), (SIDE, 1)]])
+    assert list(map(repr, harness.side_outputs("side"))) == ["0.0", "1.0"]
+    with pytest.raises(TypeMismatchError, match="'side' got records under tags of different types"):
+        harness.push(
+            [[(OutputTag("side", Types.DOUBLE()), 0), (OutputTag("side", Types.INT()), 1)]]
+        )

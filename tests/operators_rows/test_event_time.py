@@ -102,10 +102,10 @@ def test_bounded_out_of_orderness_equals_the_definition(batches):
         assert tracker.periodic() == max(seen) - 7 - 1
 
 
-def test_records_without_timestamp_cannot_advance_time():
+def test_records_without_timestamp_leave_time_where_it_is():
     tracker = make_tracker(WatermarkStrategy.for_monotonous_timestamps())
-    with pytest.raises(TypeMismatchError, match="timestamp assigner"):
-        tracker.on_batch(ObjectBatch([1]))
+    assert tracker.on_batch(ObjectBatch([1])) is None
+    assert tracker.periodic() == MIN_TIMESTAMP
 
 
 class Markers(WatermarkGenerator):

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pauses_kit import GROUPS, RANGES, check_pauses, of_groups, run
+from strom import Types, ValueStateDescriptor
 from strom.api.functions.user_functions import KeyedProcessFunction, OutputTag, ProcessFunction
 from strom.api.specs.records import FlatMapSpec, KeyedProcessSpec, OperatorSpec, ProcessSpec
+from strom.core.batch import ObjectBatch
 from strom.core.clock import VirtualClock
 from strom.core.config import JobConfig
 from strom.core.elements import Watermark
 from strom.core.keys import FunctionKey
 from strom.operators.rows.pace import FIRST, LEAST, LONG_S, Pace
-from strom.testing.operator_harness import OperatorHarness
+from strom.testing.operator_harness import OperatorHarness, regroup
 
 SIDE = OutputTag("side")
 CONFIG = JobConfig(batch_size=4)
@@ -163,3 +168,120 @@ def test_the_pace_of_a_job_with_small_batches() -> None:
     clock.advance_ms(10_000)
     pace.full()
     assert pace.size == 2
+
+
+class Ticking(KeyedProcessFunction):
+    """Timers at 3 and 7 for each record, and another at 9 from the first; each result tells what
+    the key has seen, so that a record which comes too early would be seen in it."""
+
+    def __init__(self, results: int) -> None:
+        self.results = results
+
+    def open(self, ctx: Any) -> None:
+        self.seen = ctx.get_state(ValueStateDescriptor("seen", Types.PICKLED_BYTE_ARRAY()))
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        self.seen.update([*(self.seen.value() or []), value])
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() + 3)
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() + 7)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        now = ctx.timer_service().current_watermark()
+        if timestamp == 3:
+            ctx.timer_service().register_event_time_timer(9)
+        for n in range(self.results):
+            yield ctx.get_current_key(), timestamp, now, n, tuple(self.seen.value())
+
+
+def ticking(results: int) -> Callable[..., OperatorHarness]:
+    def make(**settings: Any) -> OperatorHarness:
+        spec = KeyedProcessSpec(FunctionKey(lambda n: n % 40), Ticking(results))
+        config = JobConfig(batch_size=4, max_parallelism=GROUPS)
+        return OperatorHarness(spec, config=config, max_parallelism=GROUPS, **settings)
+
+    return make
+
+
+@pytest.mark.parametrize("results", [0, 1, 2, 3, 9])
+def test_a_checkpoint_between_two_timers(results: int) -> None:
+    """At any such pause: a record of a key that has still to fire does not get ahead of it."""
+    before = [(0, ObjectBatch(list(range(40)), np.zeros(40, dtype=np.int64)))]
+    after = [(0, ObjectBatch(list(range(40, 60)), np.full(20, 11))), 10, 30]
+    keys = FunctionKey(lambda n: n % 40)
+    settled = check_pauses(
+        ticking(results), keys, before, 10, after, in_order_of=lambda row: row[0]
+    )
+    assert settled >= 120 * max(1, results) // 12 - 2
+
+
+class Alarms(KeyedProcessFunction):
+    """A processing-time timer for each record."""
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        ctx.timer_service().register_processing_time_timer(5 + value % 3)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield ctx.get_current_key(), timestamp
+
+
+def test_a_checkpoint_between_two_timers_by_the_clock() -> None:
+    def make(**settings: Any) -> OperatorHarness:
+        return OperatorHarness(
+            KeyedProcessSpec(FunctionKey(abs), Alarms()), config=CONFIG, **settings
+        )
+
+    first = make()
+    first.push(range(60))
+    first.pausing = True
+    first.advance_processing_time(6)
+    settled = 0
+    while first.busy:
+        if first.settled:
+            settled += 1
+            before, snapshot = first.outputs(), first.snapshot()
+            second = make(restored=snapshot)
+            second.advance_processing_time(20)
+            found = Counter([*before, *second.outputs()])
+            assert found == {(n, 5 + n % 3): 1 for n in range(60)}
+        first.resume()
+    assert settled >= 4
+
+
+def test_timers_of_key_groups_that_were_not_told_yet_stay() -> None:
+    """Two subtasks at one barrier: one fires its timers, the other waits for what is before the
+    watermark. Continued as one, the other's timers fire when the watermark comes to it, after the
+    records that were before it."""
+    halves = RANGES[1]
+    keys = FunctionKey(lambda n: n % 40)
+    before = [(0, ObjectBatch(list(range(40)), np.zeros(40, dtype=np.int64)))]
+    late = of_groups(
+        [(0, ObjectBatch(list(range(40, 80)), np.zeros(40, np.int64)))], keys, halves[1]
+    )
+    found: Counter[Any] = Counter()
+    expected: Counter[Any] = Counter()
+    snapshots = []
+    for number, groups in enumerate(halves):
+        mine = of_groups(before, keys, groups)
+        whole, half = ticking(1)(key_groups=groups), ticking(1)(key_groups=groups)
+        run(whole, [*mine, *(late if number else []), 10, 30])
+        expected.update(whole.outputs())
+        run(half, mine)
+        if not number:
+            half.pausing = True
+            half.watermark(10)
+            while not half.settled:
+                half.resume()
+            assert half.busy
+        snapshots.append(half.snapshot())
+        found.update(half.outputs())
+    both = ticking(1)(restored=regroup(snapshots, RANGES[0][0]))
+    both.pausing = True
+    both.advance_processing_time(0)
+    while not both.settled:
+        both.resume()
+    assert both.busy
+    found.update(both.outputs())
+    last = ticking(1)(restored=regroup([both.snapshot()], RANGES[0][0]))
+    run(last, [*late, 10, 30])
+    found.update(last.outputs())
+    assert found == expected

@@ -6,11 +6,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+from reference_folds import to_function
 from strom import Aggregate, Row, count, max_, min_, sum_
 
 
 def fold(aggregate: Aggregate, values: list[Any]) -> Any:
-    function = aggregate.to_function()
+    function = to_function(aggregate)
     accumulator = function.create_accumulator()
     for value in values:
         accumulator = function.add(Row(t=value, n=1), accumulator)

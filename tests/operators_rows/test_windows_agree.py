@@ -33,7 +33,7 @@ from strom.core.batch import ColumnBatch
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.keys import ColumnKey
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.windows.choice import make_window_operator
+from strom.operators.window_choice import make_window_operator
 from strom.testing.operator_harness import OperatorHarness
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int32())])

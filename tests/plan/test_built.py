@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
 from strom import (
+    AsyncDataStream,
     EventTimeTrigger,
     PurgingTrigger,
     StreamExecutionEnvironment,
@@ -16,23 +19,27 @@ from strom import (
     TumblingProcessingTimeWindows,
     count,
     max_,
+    min_,
+    stddev,
     sum_,
 )
 from strom.api.specs.windows import BuiltinWindow, WindowSpec
 from strom.api.windows.base import TriggerResult
 from strom.core.config import JobConfig
 from strom.core.keys import ColumnKey
+from strom.engine.task import chain
 from strom.operators import registry
+from strom.operators import window_choice as choice
+from strom.operators.base import Operator
 from strom.operators.registry import build_operator
 from strom.operators.row_windows.operator import RowWindowOperator
-from strom.operators.windows import choice
 from strom.plan import choices
-from strom.plan.local_combining import combinable
+from strom.plan.local_combining import LocalCombineSpec, combinable
 from strom.plan.window_forms import RowByRow
 from strom.plan.windows import window
 from strom.testing.equivalence import run_local, run_on_host
 from strom.testing.fuzz.cases import Windows
-from strom.testing.fuzz.claims import ClaimingProbe
+from strom.testing.fuzz.claims import ClaimingProbe, runs_as
 from strom.testing.fuzz.drawing import draw_case
 from strom.testing.fuzz.running import Disagreement, run_case
 
@@ -43,6 +50,14 @@ COUNT = BuiltinWindow((("n", count()),))
 
 def records(env: StreamExecutionEnvironment) -> Any:
     return env.from_collection(ROWS).with_event_time("ts").filter(pl.col("n") > 0)
+
+
+async def ask(row: Any) -> list[Any]:
+    return [row]
+
+
+async def give(batch: Any) -> Any:
+    return batch
 
 
 def many(env: StreamExecutionEnvironment) -> Any:
@@ -62,6 +77,8 @@ def many(env: StreamExecutionEnvironment) -> Any:
         "reduced": keyed.reduce(lambda a, b: b),
         "flat": stream.flat_map(lambda row: [row, row]).filter(lambda row: row.n > 1),
         "batches": stream.map_batches(lambda data: data),
+        "asked": AsyncDataStream.unordered_wait(stream, ask, 0),
+        "asked in batches": stream.async_map_batches(give),
         "table": keyed.aggregate(n=count()),
         "top": keyed.top_n(1, "n"),
         "joined": left.key_by("k").join(right.key_by("k")),
@@ -99,7 +116,8 @@ def test_every_operator_has_a_choice() -> None:
     """In the table, or in `choose`: there the programs above, and those of test_explained."""
     of_their_own = {
         *("WindowSpec", "RollingSpec", "ExpressionSpec", "MapBatchesSpec", "SourceSpec"),
-        *("WatermarkSpec", "LocalCombineSpec"),
+        *("WatermarkSpec", "LocalCombineSpec", "SinkSpec", "AsyncWaitSpec", "AsyncMapBatchesSpec"),
+        *("WatermarkSpec", "LocalCombineSpec", "SinkSpec", "CoMapBatchesSpec", "OneOrderSpec"),
     }
     table = {spec.__name__ for spec in choices._ALONE}
     assert table | of_their_own == set(registry._OPERATORS)
@@ -156,3 +174,95 @@ def test_what_a_subclass_of_a_trigger_or_an_assigner_changes_is_done() -> None:
     ):
         assert window(spec).form == RowByRow()
         assert not combinable(spec)
+
+
+TYPED = pa.table(
+    {
+        "k": ["a", "b", "a", "b"],
+        "int": pa.array([1, 2, 3, 4], pa.int32()),
+        "float": [1.5, 2.5, 3.5, 4.5],
+        "uint64": pa.array([1, 2, 3, 4], pa.uint64()),
+        "text": ["p", "q", "r", "s"],
+        "coded": pa.array(["p", "q", "r", "s"]).dictionary_encode(),
+        "date": pa.array([1, 2, 3, 4], pa.date32()),
+        "cost": pa.array([Decimal("1.5")] * 4, pa.decimal128(9, 2)),
+        "bool": [True, False, True, False],
+        "bytes": [b"p", b"q", b"r", b"s"],
+        "ts": [1, 2, 3, 1500],
+    }
+)
+
+COMBINED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    **{
+        f"max of {name}": (kind, lambda windows, name=name: windows.aggregate(x=max_(name)))
+        for name, kind in {
+            **dict.fromkeys(("int", "float", "date", "bool"), "kernel"),
+            **dict.fromkeys(("uint64", "text", "coded", "cost", "bytes"), "batches"),
+        }.items()
+    },
+    **{
+        f"max_by {name}": (kind, lambda windows, name=name: windows.max_by(name))
+        for name, kind in {
+            **dict.fromkeys(("int", "float", "date", "bool"), "kernel"),
+            **dict.fromkeys(("uint64", "text", "coded", "cost", "bytes"), "batches"),
+        }.items()
+    },
+    "sum of uint64": ("kernel", lambda windows: windows.aggregate(x=sum_("uint64"))),
+    "min of text made": (
+        "batches",
+        lambda windows: windows.aggregate(x=min_(pl.col("int").cast(pl.String))),
+    ),
+    "max of length": (
+        "kernel",
+        lambda windows: windows.aggregate(x=max_(pl.col("text").str.len_chars())),
+    ),
+    "count of text": ("kernel", lambda windows: windows.aggregate(x=count("text"))),
+    "some of both": (
+        "batches",
+        lambda windows: windows.aggregate(n=count(), x=max_("int"), y=min_("text")),
+    ),
+    "sum of floats": ("by senders", lambda windows: windows.aggregate(x=sum_("float"))),
+    "sum beside floats": (
+        "by senders",
+        lambda windows: windows.aggregate(x=sum_("int"), y=max_("float")),
+    ),
+    "spread": ("by senders", lambda windows: windows.aggregate(x=stddev("int"))),
+}
+
+
+@pytest.mark.parametrize("what", COMBINED)
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("senders", [1, 2])
+def test_what_is_combined_is_what_explain_says(what: str, known: bool, senders: int) -> None:
+    """Of the operator ahead of the exchange, by what it did with its batches."""
+    expected, use = COMBINED[what]
+    expected = expected.replace("by senders", ("batches", "kernel")[senders > 1])
+
+    def build(env: StreamExecutionEnvironment) -> Any:
+        stream = env.from_collection(TYPED).with_event_time("ts")
+        if not known:
+            stream = stream.map_batches(lambda data: data)
+        stream = stream.set_parallelism(senders)
+        return {"windows": use(stream.key_by("k").window(WINDOW)).set_parallelism(2)}
+
+    ran: list[Operator] = []
+    probe = ClaimingProbe(build)
+    made = vars(chain)["build_operator"]
+
+    def building(spec: Any, *arguments: Any) -> Operator:
+        operator: Operator = made(spec, *arguments)
+        if isinstance(spec, LocalCombineSpec):
+            ran.append(operator)
+        return operator
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chain, "build_operator", building)
+        with probe.watched():
+            run_on_host(lambda: nullcontext(probe), JobConfig(parallelism=2))
+    if not ran:
+        assert (what, senders) == ("spread", 1)
+        return
+    (said,) = {probe.claims[str(one.ctx.operator_id)] for one in ran if hasattr(one, "ctx")}
+    told = {runs_as(one) for one in ran} - {None}
+    assert told == {expected}
+    assert said == expected if known else expected in said.split(" or ")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 import pytest
+from explained_kit import ROWS, by_function, by_k, objects, records, said
 from strom import (
     ContinuousEventTimeTrigger,
     CountTrigger,
@@ -27,11 +27,11 @@ from strom import (
     WatermarkStrategy,
     count,
     first,
+    max_,
 )
 from strom.connectors.files.source import FileSource
 from strom.core.config import JobConfig
 
-ROWS = pa.table({"k": ["a"], "n": [1], "x": [1.5], "ts": [10]})
 KINDS = Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
 WINDOW = TumblingEventTimeWindows.of(1000)
 
@@ -56,42 +56,11 @@ class Halves(TumblingEventTimeWindows):
     """A user's."""
 
 
-def records(env: StreamExecutionEnvironment) -> Any:
-    return env.from_collection(ROWS).with_event_time("ts")
-
-
-def objects(env: StreamExecutionEnvironment) -> Any:
-    return records(env).map(lambda row: row)
-
-
 def windows(stream: Any, assigner: Any = WINDOW, trigger: Any = None, lateness: int = 0) -> Any:
     found = stream.window(assigner)
     if trigger is not None:
         found = found.trigger(trigger)
     return found.allowed_lateness(lateness)
-
-
-def by_k(env: StreamExecutionEnvironment) -> Any:
-    return records(env).key_by("k")
-
-
-def by_function(env: StreamExecutionEnvironment) -> Any:
-    return records(env).key_by(lambda row: row.k)
-
-
-def said(build: Callable[[Any], Any], **settings: Any) -> list[str]:
-    """What stands below the operator that `build` returns the stream of, its inputs left out."""
-    config = JobConfig(**{"parallelism": 2, "local_combining": True, **settings})
-    env = StreamExecutionEnvironment.get_execution_environment(config)
-    build(env).name("asked").sink_to(DiscardSink())
-    text = env.explain(level="stream").split("\n")
-    start = next(i for i, line in enumerate(text) if line.split("  ")[1:2] == ["asked"])
-    found = []
-    for line in text[start + 1 :]:
-        if not line.startswith("   "):
-            break
-        found.append(line.strip("├└─│ "))
-    return [line for line in found if not line.startswith("from ")]
 
 
 PYTHON_KEY = "not faster: the key is a Python function: name a column or an expression for kernels"
@@ -201,7 +170,12 @@ TABLE: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     ),
     "window by a function": (
         lambda env: windows(by_function(env)).aggregate(**ONE),
-        ["rows: windows row by row", PYTHON_KEY],
+        [
+            "kernel: sliced windows",
+            "the key is a Python function, called record by record: name a column or an expression",
+            "not combined ahead of the exchange: the key is a Python function: name a column or an "
+            "expression",
+        ],
     ),
     "window reduced by a function": (
         lambda env: windows(by_k(env)).reduce(lambda a, b: a),
@@ -401,26 +375,68 @@ def test_switches_that_are_off_are_named() -> None:
     assert said(build, chaining=False) == ["kernel: sliced windows", unchained]
 
 
-def test_the_local_operator_says_what_it_passes_on() -> None:
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (
+            lambda env: windows(by_k(env)).aggregate(**ONE),
+            """\
+[kernel: partial aggregates by slice of time]
+         passed on uncombined: keys that hardly repeat""",
+        ),
+        (
+            lambda env: windows(objects(env).key_by("k")).aggregate(top=max_("n")),
+            """\
+[kernel or batches: partial aggregates by slice of time]
+         the first batch decides: combined if max(n) is of numbers or times; else records are \
+passed on
+         passed on uncombined: Python objects, keys that hardly repeat""",
+        ),
+        (
+            lambda env: windows(by_k(env).select("n", __rows="k").key_by("__rows")).aggregate(
+                **ONE
+            ),
+            """\
+[kernel or batches: partial aggregates by slice of time]
+         the first batch decides: combined if no column of partials is called '__rows', too; else \
+records are passed on
+         passed on uncombined: Python objects, keys that hardly repeat""",
+        ),
+        (
+            lambda env: windows(by_k(env)).aggregate(top=max_("k")),
+            """\
+[batches: passes records on]
+         not faster: max(k) is of values of type string: only numbers and times are combined \
+ahead of the exchange""",
+        ),
+        (
+            lambda env: windows(objects(env).key_by("k")).max_by("n"),
+            """\
+[kernel or batches: leaves out records that hold no extreme]
+         the first batch decides: combined if 'n' holds numbers or times; else records are passed on
+         passed on uncombined: Python objects, keys that hardly repeat""",
+        ),
+    ],
+)
+def test_the_local_operator_says_what_it_passes_on(
+    build: Callable[[Any], Any], expected: str
+) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(JobConfig(parallelism=2))
-    windows(by_k(env)).aggregate(**ONE).sink_to(DiscardSink())
-    assert """\
-   └─ runs LocalCombine(TumblingEventTimeWindows(n))  [kernel: partial aggregates by slice of time]
-         passed on uncombined: Python objects, types that are no numbers, sums of floats from a \
-single sender, keys that hardly repeat""" in env.explain()
+    build(env).name("asked").sink_to(DiscardSink())
+    assert f"   └─ runs LocalCombine(asked)  {expected}\n" in env.explain()
 
 
 def test_json_and_mermaid_have_it_too() -> None:
     env = StreamExecutionEnvironment.get_execution_environment(JobConfig(parallelism=2))
-    windows(by_function(env)).aggregate(**ONE).sink_to(DiscardSink())
-    vertex = json.loads(env.explain("json"))["nodes"][1]
+    by_function(env).sum("n").sink_to(DiscardSink())
+    vertex = json.loads(env.explain("json"))["nodes"][2]
     assert vertex["operators"][0]["implementation"] == {
         "kind": "rows",
-        "name": "windows row by row",
+        "name": "rolling aggregate row by row",
         "why_not": PYTHON_KEY.removeprefix("not faster: "),
         "remarks": [],
     }
-    assert f"[rows: windows row by row; {PYTHON_KEY}]<br/>Sink" in env.explain("mermaid")
+    assert f"[rows: rolling aggregate row by row; {PYTHON_KEY}]<br/>Sink" in env.explain("mermaid")
 
 
 def test_a_source_that_is_not_there_is_no_error_of_explain() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from strom.testing.kafka import KafkaCluster
 
 ROWS = 3_000
-DEADLINE_S = 100.0
+DEADLINE_S = 200.0
 
 
 def events(rows: int = ROWS) -> pa.Table:
@@ -50,6 +51,51 @@ def gateway() -> Iterator[Any]:
             yield handle
     finally:
         ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaCluster]:
+    """One broker."""
+    with KafkaCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Spark session of this process, beside the gateway's: what a user's program has."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+    from strom.connectors.spark import DELTA_SETTINGS, delta_jars, prepare_environment
+    from strom.connectors.spark.java import module_openings
+
+    prepare_environment()
+    # Another test of this process may have had Spark, whose Java knows other jars.
+    if (former := SparkContext._gateway) is not None:
+        former.shutdown()
+        former.proc.stdin.close()
+        SparkContext._gateway = SparkContext._jvm = None
+    settings = {
+        "spark.driver.extraJavaOptions": f"{module_openings()} -XX:TieredStopAtLevel=1",
+        "spark.driver.memory": "768m",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "Asia/Kathmandu",  # instants do not depend on it
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.jars": delta_jars(),
+        **DELTA_SETTINGS,
+    }
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 @pytest.fixture

@@ -16,7 +16,11 @@ from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.clock import SystemClock
 from strom.core.errors import ConfigurationError, OperatorError
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("gateway")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("gateway"),
+]
 
 
 def writer(sink: SparkParquetSink, subtask: int = 0, parallelism: int = 1, attempt: int = 0) -> Any:
@@ -143,6 +147,21 @@ def test_rescaling_never_drops_what_another_subtask_has_to_publish(tmp_path: Pat
     assert staged(tmp_path) == []
 
 
+def test_files_of_one_subtask_are_published_by_several(tmp_path: Path) -> None:
+    sink = SparkParquetSink(str(tmp_path), partition_by="word", rows_per_file=15)
+    old = [writer(sink, subtask=i, parallelism=2) for i in range(2)]
+    write(old[0], rows(0))
+    write(old[1], rows(100, 10))
+    durable = [*prepare(old[0], 1), *prepare(old[1], 1)]
+    half = len(durable) // 2
+    assert len({Path(item.staged).parts[:5] for item in durable[:half]}) == 1
+    new = [writer(sink, subtask=i, parallelism=2, attempt=1) for i in range(2)]
+    new[0].recover(durable[:half])
+    new[1].recover(durable[half:])
+    assert published(tmp_path) == list(range(110))
+    assert not (tmp_path / ".staging").exists()
+
+
 def test_a_lost_staged_file_is_an_error_not_a_loss(tmp_path: Path) -> None:
     it = writer(SparkParquetSink(str(tmp_path)))
     write(it, rows(0))
@@ -186,3 +205,14 @@ def test_blocks_leave_the_store_after_writing(
     until(lambda: objects_in_store() <= before, "the blocks are released")
     it.commit(committables)
     assert published(tmp_path) == list(range(40_000))
+
+
+def test_files_are_closed_when_they_are_full(tmp_path: Path) -> None:
+    it = writer(SparkParquetSink(str(tmp_path), rows_per_file=30))
+    write(it, rows(0))
+    it.commit(prepare(it, 1))
+    sizes = sorted(pq.read_metadata(file).num_rows for file in tmp_path.glob("*.parquet"))
+    assert sizes == [10, 30, 30, 30]
+    assert published(tmp_path) == list(range(100))
+    with pytest.raises(ConfigurationError, match="rows_per_file must be at least 1"):
+        SparkParquetSink(str(tmp_path), rows_per_file=0)

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from groups_kit import subtask_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import TypeMismatchError
 from strom.state.hash_columns import hash_columns
 from strom.state.hash_kernels import hash_slices, hash_tuples, hash_words
 from strom.state.hashing import stable_hash
-from strom.state.key_groups import key_groups_of, route, route_keys, subtask_for
+from strom.state.key_groups import key_groups_of, route, route_keys
 from xxhash import xxh64_intdigest
 
 I64 = st.integers(-(2**63), 2**63 - 1)

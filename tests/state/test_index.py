@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import StateError
 from strom.state.column_index import BytesIndex, WordIndex
-from strom.state.index_kernels import upsert_bytes, upsert_words
+from strom.state.index_kernels import find_bytes, upsert_bytes, upsert_words
 from strom.state.key_index import CompositeIndex, as_declared, hashable
 
 SMALL = {
@@ -46,6 +46,9 @@ class DictIndex:
     def upsert(self, rows: list[Any]) -> list[int]:
         return [self.slots.setdefault(hashable(list(row)), len(self.slots)) for row in rows]
 
+    def find(self, rows: list[Any]) -> list[int]:
+        return [self.slots.get(hashable(list(row)), -1) for row in rows]
+
 
 @st.composite
 def batches(draw: st.DrawFn, names: list[str]) -> list[list[pa.Array]]:
@@ -68,6 +71,8 @@ def check(names: list[str], made: list[list[pa.Array]]) -> None:
     for columns in made:
         frozen, count = index.freeze(), len(index)
         rows = list(zip(*[column.to_pylist() for column in columns], strict=True))
+        assert index.find(columns).tolist() == definition.find(rows)
+        assert len(index) == count
         assert index.upsert(columns).tolist() == definition.upsert(rows)
         assert len(index) == len(definition.slots)
         assert all(len(column) == count for column in frozen())
@@ -105,8 +110,11 @@ def test_growth_keeps_slots(keys: int) -> None:
     texts = CompositeIndex(pa.schema([("k", pa.string())]))
     both = CompositeIndex(pa.schema([("a", pa.int64()), ("b", pa.string())]))
     column, text = pa.array(numbers), pa.array([f"key number {n}" for n in numbers])
-    for _ in range(2):
+    for found in (np.full(keys, -1), np.arange(keys)):
         expected = list(range(keys))
+        assert words.find([column]).tolist() == found.tolist()
+        assert texts.find([text]).tolist() == found.tolist()
+        assert both.find([column, text]).tolist() == found.tolist()
         assert words.upsert([column]).tolist() == expected
         assert texts.upsert([text]).tolist() == expected
         assert both.upsert([column, text]).tolist() == expected
@@ -135,6 +143,10 @@ def test_equal_hashes_are_told_apart_by_their_bytes() -> None:
     )
     assert stopped == 5
     assert out.tolist() == [0, 1, 0, 2, 3]
+    found = np.empty(5, np.int64)
+    other = np.frombuffer(b"abcdab" + b"12345678Z12345678Y", np.uint8)
+    find_bytes(table, 59, hashed, other, offsets, valid, state, arena, ends, found)
+    assert found.tolist() == [0, -1, 0, -1, 3]
 
 
 def test_kernel_stops_where_it_has_no_room() -> None:

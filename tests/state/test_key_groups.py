@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
+from groups_kit import subtask_for
 from hypothesis import given
 from hypothesis import strategies as st
 from strom.core.errors import ConfigurationError
 from strom.core.ids import KeyGroupRange
 from strom.state import key_groups
 from strom.state.hashing import stable_hash
-from strom.state.key_groups import key_group, range_for, route_keys, subtask_for, subtasks_for
+from strom.state.key_groups import key_group, range_for, route_keys, subtask_table
 
 
 @given(st.data(), st.integers(1, 500))
@@ -23,7 +23,7 @@ def test_ranges_cover_all_groups_once_and_agree_with_subtask_for(
     assert covered == list(range(groups))
     owners = [subtask_for(group, parallelism, groups) for group in covered]
     assert all(group in ranges[owner] for group, owner in zip(covered, owners, strict=True))
-    vectorised = subtasks_for(np.arange(groups, dtype=np.int32), parallelism, groups)
+    vectorised = subtask_table(parallelism, groups)
     assert vectorised.tolist() == owners
 
 

@@ -1,14 +1,15 @@
-"""The memory backend's row face, timers and buffers: use, snapshot, restore, rescale."""
+"""Row face, timers and buffers of both backends: use, snapshot, restore, rescale."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from backends import BACKENDS, close_all, make_backend
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import StateError
@@ -57,8 +58,19 @@ REDUCE = ReducingStateDescriptor("r", lambda a, b: a + b)
 MEAN = AggregatingStateDescriptor("a", Mean())
 
 
+_kind = ["memory"]
+
+
+@pytest.fixture(params=BACKENDS, scope="module", autouse=True)
+def kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of the backends that `backend` makes."""
+    _kind[0] = request.param
+    yield request.param
+    close_all()
+
+
 def backend(subtask: int = 0, parallelism: int = 1) -> MemoryKeyedStateBackend:
-    return MemoryKeyedStateBackend(range_for(subtask, parallelism, GROUPS), GROUPS)
+    return make_backend(_kind[0], range_for(subtask, parallelism, GROUPS), GROUPS)
 
 
 def cut(tables: Iterable[StateTable], groups: KeyGroupRange) -> list[StateTable]:

@@ -183,9 +183,8 @@ def test_any_order_of_adds_releases_and_freezes(
             found = table.read(table.positions()).to_pylist()
             want = [one for one, _ in held.values()]
             assert found == want if ordered else sorted(map(str, found)) == sorted(map(str, want))
-        for one, expected in frozen:
-            check(one, expected, ordered)
-        frozen.clear()
+        while frozen:
+            check(*frozen.pop(), ordered)
         table.release(np.array(list(held), dtype=np.int64))
         table.add(small([1]))
         table.release(table.positions())

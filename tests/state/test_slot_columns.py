@@ -83,17 +83,6 @@ def test_any_order_of_writes_freezes_and_reads(count: int, steps: list[tuple[str
             np.testing.assert_array_equal(arrays[name], array)
 
 
-def test_blocks_not_written_since_the_last_freeze_are_known() -> None:
-    columns = filled(10 * BLOCK)
-    assert columns.changed(10 * BLOCK).all()
-    columns.freeze(10 * BLOCK)
-    assert not columns.changed(10 * BLOCK).any()
-    write(columns, np.array([0, 3 * BLOCK + 1]), 1)
-    assert np.flatnonzero(columns.changed(10 * BLOCK)).tolist() == [0, 3]
-    columns.touch_all()
-    assert columns.changed(10 * BLOCK).all()
-
-
 def test_negative_slots_are_none_and_slots_beyond_the_freeze_are_new() -> None:
     columns = filled(BLOCK + 1)
     frozen = columns.freeze(BLOCK + 1)

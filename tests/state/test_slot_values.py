@@ -66,8 +66,13 @@ class Store:
         columns = [pa.array(c, t) for c, t in zip(zip(*keys, strict=True), KEYS.types, strict=True)]
         return self.table.slots(pa.RecordBatch.from_arrays(columns, schema=KEYS))
 
-    def again(self, tables: list[StateTable], counted: bool | None = None) -> Store:
-        return Store(self.kind, self.counted if counted is None else counted, tables)
+    def again(
+        self,
+        tables: list[StateTable],
+        counted: bool | None = None,
+        kind: pa.DataType | None = None,
+    ) -> Store:
+        return Store(kind or self.kind, self.counted if counted is None else counted, tables)
 
 
 def read(tables: list[StateTable]) -> Pairs:
@@ -208,6 +213,55 @@ def test_errors() -> None:
         Store(pa.int32(), True, tables)
 
 
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize(
+    ("old", "new", "values", "becomes"),
+    [
+        (pa.int32(), pa.int64(), [5, -6, None], [5, -6, None]),
+        (pa.int16(), pa.float64(), [5, 7], [5.0, 7.0]),
+        (pa.float32(), pa.float64(), [0.5], [0.5]),
+        (pa.string(), pa.string_view(), ["a", "bcd"], ["a", "bcd"]),
+        (pa.timestamp("s"), pa.timestamp("us"), [1], [1_000_000]),
+    ],
+    ids=str,
+)
+def test_values_get_wider(counted: bool, old: Any, new: Any, values: Any, becomes: Any) -> None:
+    store = Store(old, counted)
+    store.add([(("x", n), value) for n, value in enumerate(values)], [0, 3])
+    store.add([(("y", 1), values[0])], [8])
+    wide = store.again(list(store.state.snapshot().tables()), kind=new)
+    same = Store(new, counted)
+    columns = pa.array(becomes, new)
+    pairs = [(("x", n), value) for n, value in enumerate(columns.to_pylist())]
+    same.add(pairs, [0, 3])
+    same.add([(("y", 1), columns[0].as_py())], [8])
+    found, expected = wide.state.snapshot().tables(), same.state.snapshot().tables()
+    stored, declared = list(found), list(expected)
+    assert read(stored) == read(declared)
+    assert [t.data.schema for t in stored] == [t.data.schema for t in declared]
+    wide.add(pairs, [1])
+    same.add(pairs, [1])
+    assert len(wide.values) == len(same.values), "they are found again"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value"),
+    [
+        (pa.int64(), pa.int32(), 5),
+        (pa.int64(), pa.string(), 5),
+        (pa.int64(), pa.float64(), (1 << 53) + 1),
+        (pa.timestamp("us"), pa.timestamp("s"), 5),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC"), 5),
+    ],
+    ids=str,
+)
+def test_what_would_change_values_is_refused(old: Any, new: Any, value: Any) -> None:
+    store = Store(old, True)
+    store.add([(("x", 1), value)], [0])
+    with pytest.raises(StateError, match=r"were stored as .* and are declared as"):
+        store.again(list(store.state.snapshot().tables()), kind=new)
+
+
 rows_of = st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(-20, 2000)))
 
 
@@ -254,5 +308,5 @@ def test_a_set_keeps_its_pairs_while_it_grows() -> None:
             values.fold(np.arange(30_000) % 2, array, masks, 1)
     assert values.distinct(0, np.arange(2)).to_pylist() == [150_000, 150_000]
     assert values.distinct(1, np.arange(2)).to_pylist() == [50_000, 50_000]
-    assert len(values) * 4 <= values._stored.cells * 3
     assert isinstance(values._stored, SeenValues)
+    assert len(values) * 4 <= values._stored._pairs.cells * 3

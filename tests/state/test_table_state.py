@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strom.core.errors import StateError, TypeMismatchError
 from strom.core.ids import KeyGroupRange
 from strom.state.backend import KEY_GROUP, AccColumn, StateTable
-from strom.state.key_groups import key_group, key_groups_of, range_for, subtasks_for
+from strom.state.key_groups import key_group, key_groups_of, range_for, subtask_table
 from strom.state.memory import MemoryKeyedStateBackend
 from strom.state.table_state import MemoryTableState
 
@@ -78,6 +78,16 @@ def test_slots_in_order_of_first_appearance_with_initial_accumulators() -> None:
         table.column("high")
 
 
+def test_finding_keys_adds_and_touches_none() -> None:
+    table = backend().table("t", SCHEMA, ACCUMULATORS).table()
+    table.slots(batch([("a", 1), (None, 1), ("b", 2)]))
+    table.release(np.array([2]))
+    asked = batch([("b", 2), ("a", 1), ("a", None), (None, 1), ("b", 1)])
+    assert table.find(asked).tolist() == [-1, 0, -1, 1, -1]
+    assert len(table) == 3
+    assert table.slots(batch([("b", 2)])).tolist() == table.find(batch([("b", 2)])).tolist()
+
+
 def test_accumulators_survive_growth() -> None:
     schema = pa.schema([("k", pa.int64())])
     table = backend().table("t", schema, ACCUMULATORS).table()
@@ -119,7 +129,7 @@ def test_rescaled_tables_are_the_same(writes: list[Any], reread: bool) -> None:
     two = [backend(i, 2) for i in range(2)]
     expected: Counter[Any] = Counter()
     for namespace, rows in writes:
-        owners = subtasks_for(key_groups_of(batch(rows), GROUPS), 2, GROUPS)
+        owners = subtask_table(2, GROUPS)[key_groups_of(batch(rows), GROUPS)]
         for row, owner in zip(rows, owners, strict=True):
             count(two[owner], namespace, [row])
             expected[namespace, *row] += 1
@@ -173,7 +183,7 @@ def test_buffers_keep_rows_in_order_across_rescale() -> None:
         ks = pa.array(np.arange(20))
         rows = pa.RecordBatch.from_arrays([ks, pa.array([f"s{step}"] * 20)], schema=schema)
         groups = key_groups_of(rows.select(["k"]), GROUPS)
-        owners = subtasks_for(groups, 2, GROUPS)
+        owners = subtask_table(2, GROUPS)[groups]
         for i, b in enumerate(two):
             mask = owners == i
             b.buffer("b", schema).append(step % 2, rows.filter(pa.array(mask)), groups[mask])

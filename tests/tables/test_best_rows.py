@@ -289,7 +289,7 @@ def test_forgotten_keys_of_a_changelog_leave_nothing() -> None:
         tasks.push(batch(schema, rows, [0] * 500))
         tasks.push(batch(schema, rows, [3] * 500))
     work = tasks.tasks[0].operator._work
-    assert len(work._index) < 4000
+    assert len(work._keys) < 4000
     assert len(work._content) < 4000
     assert len(work._rows.table) == 0
 

@@ -24,6 +24,7 @@ from strom.api.specs.tables import GroupAggregateSpec
 from strom.core.errors import ConfigurationError, StateError, TypeMismatchError
 from strom.core.keys import ColumnKey
 from strom.state.key_groups import key_groups_of
+from strom.state.ttl import Lifetime
 from strom.testing.operator_harness import OperatorHarness
 from tables_kit import GROUPS, HALVES, WHOLE, Materialised, Subtasks, plain
 
@@ -241,7 +242,7 @@ def test_groups_that_come_and_go_leave_nothing() -> None:
     operator = tasks.tasks[0].operator
     assert len(+table.rows) == 40
     assert len(operator._table) < 4000
-    assert len(operator._parts.shared[0].values) < 4000
+    assert len(operator._parts._stored()[0]) < 4000
     tasks.restore(HALVES)
     rows = [(k, 3) for k in range(20_000, 26_000) if key_half(k) == 0]
     for kind in (0, 3):
@@ -259,7 +260,7 @@ def test_ttl() -> None:
     """
     schema = pa.schema({"k": pa.int64(), "v": pa.int64()})
     aggregates = (("n", count()), ("d", count_distinct("v")))
-    tasks = Subtasks(GroupAggregateSpec(ColumnKey(("k",)), aggregates, ttl_ms=100))
+    tasks = Subtasks(GroupAggregateSpec(ColumnKey(("k",)), aggregates, ttl=Lifetime(100)))
     tasks.push(batch(schema, [(1, 5), (2, 5)]))
     tasks.time(60)
     assert tasks.push(batch(schema, [(1, 6)])) == [(1, 1, 1, 1), (1, 2, 2, 2)]
@@ -273,6 +274,21 @@ def test_ttl() -> None:
     tasks.time(5000)
     tasks.restore(HALVES)
     assert [len(task.operator._table) for task in tasks.tasks] == [0, 0]
+
+
+def test_groups_restored_expire_without_any_record() -> None:
+    """time   0     60 restored    160    ttl 100"""
+    schema = pa.schema({"k": pa.int64(), "v": pa.int64()})
+    aggregates = (("n", count()), ("d", count_distinct("v")))
+    tasks = Subtasks(GroupAggregateSpec(ColumnKey(("k",)), aggregates, ttl=Lifetime(100)))
+    tasks.push(batch(schema, [(k, k) for k in range(40)]))
+    tasks.time(60)
+    tasks.restore(HALVES)
+    tasks.time(160)
+    for task in tasks.tasks:
+        assert not (task.operator._table.column("rows") > 0).any()
+    tasks.restore(WHOLE)
+    assert [len(task.operator._table) for task in tasks.tasks] == [0]
 
 
 def test_a_retraction_of_what_never_was() -> None:

@@ -21,10 +21,13 @@ import pytest
 from columns_kit import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pauses_kit import GROUPS, check_pauses
 from strom import count, first, last, max_, mean, min_, sum_
 from strom.api.specs.tables import OverSpec
+from strom.core.config import JobConfig
 from strom.core.errors import GraphError, TypeMismatchError
 from strom.core.keys import ColumnKey
+from strom.testing.operator_harness import OperatorHarness
 from tables_kit import HALVES, WHOLE, Subtasks, plain
 
 Row = tuple[Any, ...]
@@ -234,3 +237,51 @@ def test_types() -> None:
         kinds = [str(kind) for kind in tasks.output[0].data.schema.types[3:]]
         assert kinds == ["int16", "int64", "timestamp[us]", "double"]
         assert np.isclose(tasks.output[0].data.column("d")[0].as_py(), 2.0)
+
+
+PARTS = {
+    "rows": OverSpec(ColumnKey(("k",)), (("n", count()), ("s", sum_("v"))), rows=3),
+    "range": OverSpec(ColumnKey(("k",)), (("n", count()), ("s", sum_("v"))), range_ms=2),
+    "all": OverSpec(ColumnKey(("k",)), (("n", count()), ("l", max_("v")))),
+}
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("frame", PARTS)
+def test_a_checkpoint_at_any_pause_holds_what_still_waits(frame: str, alike: bool) -> None:
+    """Records at 0 to 9 and after 10; parts are of 20 records. `alike`: nearly all have one time,
+    which is cut between key groups where they are in each other's frames."""
+
+    def make(**settings: Any) -> OperatorHarness:
+        config = JobConfig(batch_size=5, max_parallelism=GROUPS)
+        return OperatorHarness(PARTS[frame], config=config, max_parallelism=GROUPS, **settings)
+
+    def records(times: list[int], keys: int) -> tuple[int, Any]:
+        every = [t for t in times for _ in range(keys)]
+        rows = [(f"key {n % keys}", n) for n in range(len(every))]
+        return 0, batch(pa.schema({"k": pa.string(), "v": pa.int64()}), rows, stamps=every)
+
+    first = [0, *[4] * 9, 12] if alike else [*range(9, -1, -1), 12]
+    after = [records([8, 11, 12, 10, 15], 30), 10, 60]
+    settled = check_pauses(
+        make, ColumnKey(("k",)), [records(first, 37)], 10, after, in_order_of=lambda row: row[0]
+    )
+    assert settled >= (4 if alike and frame == "range" else 15)
+
+
+def test_parts_grow_where_frames_reach_back_far() -> None:
+    """One key, of whose records each sees the 1,000 before it: with parts of 20 records as many
+    would be looked at again for each."""
+    schema = pa.schema({"k": pa.int64(), "v": pa.int64()})
+    one = OverSpec(ColumnKey(("k",)), (("n", count()),), rows=1000)
+    harness = OperatorHarness(one, config=JobConfig(batch_size=5))
+    harness.push(batch(schema, [(1, n) for n in range(4000)], stamps=list(range(4000))))
+    harness.pausing = True
+    harness.watermark(4000)
+    settled = 0
+    while harness.busy:
+        settled += harness.settled
+        harness.resume()
+    assert [row.n for row in harness.outputs()] == [min(n + 1, 1000) for n in range(4000)]
+    assert all(len(out) <= 20 for out in harness.batches())
+    assert 10 < settled < 50

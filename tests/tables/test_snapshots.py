@@ -21,6 +21,7 @@ from strom.api.specs.tables import DeduplicateSpec, GroupAggregateSpec, OverSpec
 from strom.core.batch import ColumnBatch
 from strom.core.keys import ColumnKey, ExpressionKey
 from strom.core.row_kind import RowKind
+from strom.state.ttl import Lifetime
 from strom.testing.fuzz.limits import small_limits
 from tables_kit import HALVES, WHOLE, Subtasks
 
@@ -49,7 +50,7 @@ CASES: dict[str, tuple[Any, bool]] = {
     "over rows by arrival": (OverSpec(KEY, SEVERAL[:2], rows=3, order="arrival"), False),
     "groups": (GroupAggregateSpec(KEY, SEVERAL), False),
     "groups of a changelog": (GroupAggregateSpec(KEY, SEVERAL), True),
-    "groups for a time": (GroupAggregateSpec(KEY, SEVERAL, ttl_ms=40), False),
+    "groups for a time": (GroupAggregateSpec(KEY, SEVERAL, ttl=Lifetime(40)), False),
 }
 STEPS, AT = 14, 7
 
@@ -117,7 +118,7 @@ def test_a_snapshot_is_encoded_beside_the_task(name: str) -> None:
     spec, changelog = CASES[name]
     with small_limits(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("strom.state.rows.slab.CHUNK", 64)
-        steps = script(99, changelog, 1500)
+        steps = script(99, changelog, 700)
         tasks = Subtasks(spec)
         run(tasks, steps[:AT], 0)
         frozen, encoded = tasks.freeze(), []

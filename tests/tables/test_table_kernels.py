@@ -12,6 +12,7 @@ import reference_values as plain_values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.operators.kernels import over, ranking, values
+from strom.operators.key_expiry import NEVER
 
 SLOTS = 4
 
@@ -24,60 +25,90 @@ def flat(lists: list[list[int]]) -> tuple[Any, Any]:
     return ints(np.cumsum([0, *map(len, lists)])), ints([one for many in lists for one in many])
 
 
-rows = st.lists(
-    st.tuples(st.integers(0, SLOTS - 1), st.tuples(st.integers(0, 3), st.integers(-2, 2)))
+batches = st.lists(
+    st.lists(
+        st.tuples(
+            st.integers(0, SLOTS - 1),
+            st.tuples(st.integers(0, 3), st.integers(-2, 2)),
+            st.integers(0, 30),
+        ),
+        min_size=1,
+    ),
+    max_size=4,
 )
+TTL = 10
+
+
+def columns(batch: Any, expire: bool) -> tuple[Any, Any, Any, Any]:
+    """Slots, words and times of a batch, and times as kernels take them."""
+    slots, words, times = ([row[at] for row in batch] for at in range(3))
+    return slots, words, times, ints(times if expire else [])
 
 
 @settings(deadline=None)
-@given(st.lists(rows, max_size=4), st.booleans())
-def test_best_rows(batches: Any, later: bool) -> None:
-    held: dict[int, Any] = {}
-    words, winner = np.zeros(2 * SLOTS, np.int64), np.full(SLOTS, -1, np.int32)
-    remap: dict[int, int] = {}
+@given(batches, st.booleans(), st.booleans())
+def test_best_rows(batches: Any, later: bool, expire: bool) -> None:
+    model = plain_ranking.Ranked(1, TTL if expire else None)
+    words, entry = np.zeros(2 * SLOTS, np.int64), np.full(SLOTS, -1, np.int32)
+    positions, stamps = np.full(SLOTS, -1, np.int32), np.full(SLOTS, NEVER, np.int64)
+    done = 0
     for batch in batches:
-        known = len(remap)
-        slots = [remap.setdefault(slot, len(remap)) for slot, _ in batch]
-        new = [w for _, w in batch]
-        touched = np.empty(len(batch), np.int64)
-        count = ranking.best_rows(
-            ints(slots), ints(new).reshape(-1), 2, later, known, words, winner, touched
-        )
-        want = plain_ranking.best_rows(slots, new, later, held)
-        got = {int(slot): int(winner[slot]) for slot in touched[:count]}
-        assert list(got.items()) == list(want.items())
-        winner[touched[:count]] = -1
-        assert {s: tuple(words[2 * s : 2 * s + 2]) for s in held} == held
+        slots, new, times, asked = columns(batch, expire)
+        want = model.insert(slots, new, times, done, later)
+        touched, before, winner, dropped = np.empty((4, len(batch)), np.int64)
+        gone = np.zeros(1, np.int64)
+        rules = (2, later, asked, TTL, stamps)
+        held = (positions, words, entry)
+        out = (touched, before, winner, dropped, gone)
+        count = ranking.best_rows(ints(slots), ints(new).reshape(-1), *rules, *held, *out)
+        touched, before, winner = touched[:count], before[:count], winner[:count] + done
+        befores = [[one] if one >= 0 else [] for one in before.tolist()]
+        afters = [[one] for one in winner.tolist()]
+        assert list(zip(touched.tolist(), befores, afters, strict=True)) == want
+        assert sorted(dropped[: gone[0]].tolist()) == sorted(model.dropped)
+        last = entry[touched] == np.arange(count)
+        entry[touched] = -1
+        assert (entry == -1).all()
+        positions[touched[last]] = winner[last]
+        for slot, rows in model.held.items():
+            assert (tuple(words[2 * slot : 2 * slot + 2]), positions[slot]) == rows[0]
+        done += len(batch)
 
 
 @settings(deadline=None)
-@given(rows, st.integers(1, 4))
-def test_insert_ranked(batch: Any, n: int) -> None:
-    slots, new = [slot for slot, _ in batch], [w for _, w in batch]
+@given(batches, st.integers(1, 4), st.booleans())
+def test_insert_ranked(batches: Any, n: int, expire: bool) -> None:
+    model = plain_ranking.Ranked(n, TTL if expire else None)
     sizes, marks = np.zeros(SLOTS, np.int32), np.full(SLOTS, -1, np.int32)
     words, ids = np.zeros(SLOTS * n * 2, np.int64), np.zeros(SLOTS * n, np.int32)
-    touched, before_sizes = (np.empty(len(batch), np.int64) for _ in range(2))
-    before = np.empty(len(batch) * n, np.int64)
-    held: dict[int, list[Any]] = {}
-    count = ranking.insert_ranked(
-        ints(slots),
-        ints(new).reshape(-1),
-        2,
-        n,
-        sizes,
-        words,
-        ids,
-        marks,
-        touched,
-        before_sizes,
-        before,
-    )
-    want = plain_ranking.insert_ranked(slots, new, n, held)
-    assert touched[:count].tolist() == list(want)
-    for k, slot in enumerate(want):
-        assert before[k * n : k * n + before_sizes[k]].tolist() == want[slot]
-    for slot, entries in held.items():
-        assert ids[slot * n : slot * n + sizes[slot]].tolist() == [one for _, one in entries]
+    stamps, done = np.full(SLOTS, NEVER, np.int64), 0
+    for batch in batches:
+        slots, new, times, asked = columns(batch, expire)
+        want = model.insert(slots, new, times, done)
+        touched, before_sizes, after_sizes = np.empty((3, len(batch)), np.int64)
+        before, after, dropped = np.empty((3, len(batch) * n), np.int64)
+        gone = np.zeros(1, np.int64)
+        out = (touched, before_sizes, before, after_sizes, after, dropped, gone)
+        rules, held = (2, n, asked, TTL, stamps), (sizes, words, ids, marks)
+        count = ranking.insert_ranked(ints(slots), ints(new).reshape(-1), *rules, *held, *out)
+        found = []
+        for k, slot in enumerate(touched[:count].tolist()):
+            rows = ids[slot * n :][: sizes[slot]].tolist()
+            if expire and after_sizes[k] >= 0:
+                rows = after[k * n :][: after_sizes[k]].tolist()
+            rows = [row if row >= 0 else done - 1 - row for row in rows]
+            found.append((slot, before[k * n :][: before_sizes[k]].tolist(), rows))
+        assert found == want
+        assert sorted(dropped[: gone[0]].tolist()) == sorted(model.dropped)
+        marks[touched[:count]] = -1
+        assert (marks == -1).all()
+        for slot, rows in model.held.items():
+            mine = ids[slot * n :][: sizes[slot]]
+            mine[mine < 0] = done - 1 - mine[mine < 0]
+            at = words[slot * n * 2 :][: 2 * len(mine)].reshape(-1, 2)
+            held_now = [(tuple(w), r) for w, r in zip(at.tolist(), mine.tolist(), strict=True)]
+            assert held_now == rows
+        done += len(batch)
 
 
 @st.composite

@@ -11,10 +11,11 @@ from strom.core.batch import Batch, ObjectBatch
 from strom.core.clock import VirtualClock
 from strom.core.elements import Control, Watermark
 from strom.core.errors import OperatorError
-from strom.engine.task.chain import ChainNode
+from strom.engine.task.chain_node import ChainNode
 from strom.engine.task.metrics import OperatorMetrics
 from strom.engine.task.slices import SLICE_STEPS, Slice
 from strom.operators.base import IN_STATE, Operator, Pause, Steps, Work
+from strom.state.expiry import AT_A_WATERMARK, StateTime
 
 
 class Writer:
@@ -177,6 +178,31 @@ def test_a_snapshot_waits_for_work_that_only_the_work_knows_of() -> None:
         assert writer.got == ["fired", "fired", Watermark(3), "b"]
 
 
+def test_it_stops_where_a_snapshot_may_be_taken_though_there_is_room() -> None:
+    """Each step fills the output; only the second pause of three is one that state describes.
+
+    got       f   f   f   f   ...
+    pauses    -   S   -   -   S
+    """
+
+    class Mixed(Copies):
+        def process_watermark(self, timestamp: int) -> Steps:
+            for number, _ in enumerate(self._copies([("f", 8)])):
+                yield IN_STATE if number % 3 == 1 else None
+
+    writer = Writer(room=1)
+    (node,), slice_ = wired([Mixed()], writer)
+    node.process_watermark(3)
+    settled = [node.settled]
+    while node.busy:
+        writer.room = 9
+        resume([node], slice_)
+        settled.append(node.settled)
+        assert node.settled, "rooms for nine, and it stopped where it could be seen"
+    assert settled == [False, True, True, True, True]
+    assert writer.got == ["f"] * 8
+
+
 def test_a_slice_ends_though_there_is_room_and_the_clock_stands_still() -> None:
     writer = Writer(room=10**6)
     (node,), slice_ = wired([Copies()], writer)
@@ -303,3 +329,41 @@ def test_one_step_costs_no_pause() -> None:
     (node,), _ = wired([operator], writer)
     node.process(rows("a"), 0)
     assert (writer.got, node.busy) == (["a"], False)
+
+
+class Expiring:
+    """A state that notes what it is told."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._got = writer.got
+
+    def sweep(self, records: int) -> None:
+        self._got.append(f"sweep {records}")
+
+    def begin_event_time(self, watermark: int) -> None:
+        self._got.append(f"first {watermark}")
+
+
+def test_state_that_expires_is_told_of_batches_and_of_watermarks_behind_their_work() -> None:
+    writer = Writer(100)
+    nodes, _ = wired([Copies()], writer)
+    node = nodes[0]
+    node.time = StateTime(VirtualClock())
+    node.time.states.append(Expiring(writer))
+    node.process(ObjectBatch([("a", 1), ("b", 1)]), 0)
+    writer.room = 1
+    node.process_watermark(7)
+    assert writer.got == ["sweep 2", "a", "b", "fired"]
+    assert node.time.watermark < 7
+    writer.room = 10
+    node.complete()
+    mark = f"sweep {AT_A_WATERMARK}"
+    assert writer.got == ["sweep 2", "a", "b", "fired", "fired", Watermark(7), mark]
+    assert node.time.watermark == 7
+
+
+def test_a_state_that_is_asked_for_later_goes_by_the_watermarks_before_it() -> None:
+    node = wired([Copies()], Writer(100))[0][0]
+    node.time = StateTime(VirtualClock())
+    node.process_watermark(7)
+    assert node.time.event() == 7

@@ -1,0 +1,278 @@
+"""The one registry of options: each key that means something here, and what it sets.
+
+`docs/configuration.md` has a row for each; a test holds the two equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from ...core.checks import check_count
+from ...core.errors import ConfigurationError
+from .checkpoint_options import CHECKPOINT_OPTIONS
+from .file_options import FILES
+from .groups import RESTART
+from .memory import MemorySize
+from .modes import RuntimeExecutionMode
+from .registry import Apply, known, millis
+from .reporters import REPORTER_OPTIONS
+from .settings import Settings
+from .state_options import STATE_OPTIONS
+from .values import (
+    BOOLEAN,
+    DURATION,
+    FLOAT,
+    INTEGER,
+    MAP,
+    MEMORY,
+    STRING,
+    choice,
+    enum_type,
+)
+
+
+def _setting(name: str) -> Apply:
+    return lambda settings, value: settings.change(**{name: value})
+
+
+def _exchange(name: str) -> Apply:
+    return lambda settings, value: settings.change_exchange(**{name: value})
+
+
+def _bytes(name: str) -> Apply:
+    return lambda settings, value: settings.change_exchange(**{name: value.bytes_size})
+
+
+def _attribute(name: str) -> Apply:
+    return lambda settings, value: setattr(settings, name, value)
+
+
+def _ignored(name: str) -> Apply:
+    return lambda settings, value: setattr(settings.ignored, name, value)
+
+
+def _set_parallelism(settings: Settings, value: int) -> None:
+    check_count("parallelism", value, 1)
+    settings.set_default_parallelism(value)
+
+
+def _set_max_parallelism(settings: Settings, value: int) -> None:
+    """-1 is Flink's default: not said."""
+    if value != -1:
+        check_count("max_parallelism", value, 1, 32768)
+        settings.max_parallelism = value
+
+
+def _set_claim_mode(settings: Settings, value: str) -> None:
+    if value == "legacy":
+        raise ConfigurationError(
+            "claim mode LEGACY is not there: what a job starts from is its own from then on "
+            "(CLAIM), or stays as it is (NO_CLAIM)"
+        )
+    settings.change(claim_restored=value == "claim")
+
+
+def _set_ray_interval(settings: Settings, value: timedelta) -> None:
+    settings.change(metrics=replace(settings.base.metrics, ray_interval=value or None))
+
+
+_CLAIMS: Final = choice("String", {"no_claim": "no_claim", "claim": "claim", "legacy": "legacy"})
+
+_HOSTS: Final = choice("String", {"local": "local", "ray": "ray"})
+
+
+KNOWN: Final = (
+    known("parallelism.default", INTEGER, 1, _set_parallelism, "of operators that set none"),
+    known(
+        "pipeline.max-parallelism",
+        INTEGER,
+        128,
+        _set_max_parallelism,
+        "key groups of operators that set none; -1: the default",
+    ),
+    known("pipeline.name", STRING, None, _attribute("job_name"), "of jobs that are given none"),
+    known(
+        "pipeline.auto-watermark-interval",
+        DURATION,
+        millis(200),
+        _setting("auto_watermark_interval"),
+        "between two watermarks of a source",
+    ),
+    known(
+        "pipeline.operator-chaining.enabled",
+        BOOLEAN,
+        True,
+        _setting("chaining"),
+        "whether operators share tasks",
+        "pipeline.operator-chaining",
+    ),
+    known(
+        "pipeline.global-job-parameters",
+        MAP,
+        None,
+        _setting("job_parameters"),
+        "what functions get from `get_job_parameter`",
+    ),
+    known(
+        "pipeline.auto-generate-uids",
+        BOOLEAN,
+        True,
+        _attribute("auto_uids"),
+        "false: every operator needs a uid",
+    ),
+    known(
+        "pipeline.object-reuse",
+        BOOLEAN,
+        False,
+        _setting("object_reuse"),
+        "true: several readers of a record get one object, and must not change it",
+    ),
+    known(
+        "execution.runtime-mode",
+        enum_type(RuntimeExecutionMode),
+        RuntimeExecutionMode.STREAMING,
+        Settings.check_runtime_mode,
+        "`STREAMING` or `AUTOMATIC`, which is the same; `BATCH` is not there yet",
+    ),
+    known(
+        "execution.buffer-timeout.interval",
+        DURATION,
+        millis(10),
+        lambda settings, value: settings.time_buffers(interval=value),
+        "how long a record may wait for its buffer to fill; 0: not at all",
+        "execution.buffer-timeout",
+    ),
+    known(
+        "execution.buffer-timeout.enabled",
+        BOOLEAN,
+        True,
+        lambda settings, value: settings.time_buffers(timed=value),
+        "false: a buffer is sent when it is full only",
+    ),
+    *CHECKPOINT_OPTIONS,
+    known(
+        "execution.state-recovery.path",
+        STRING,
+        None,
+        _setting("restore_from"),
+        "what the next job starts from: a savepoint, a checkpoint, or `<root>/<job>` for its "
+        "newest one",
+        "execution.savepoint.path",
+    ),
+    known(
+        "execution.state-recovery.ignore-unclaimed-state",
+        BOOLEAN,
+        False,
+        _setting("allow_unmatched_state"),
+        "whether state of operators that are gone may be dropped",
+        "execution.savepoint.ignore-unclaimed-state",
+    ),
+    known(
+        "execution.state-recovery.claim-mode",
+        _CLAIMS,
+        "no_claim",
+        _set_claim_mode,
+        "`NO_CLAIM`: what a job starts from stays as it is; `CLAIM`: it is the job's, and deleted "
+        "when it is not needed any more",
+        "execution.savepoint-restore-mode",
+    ),
+    *STATE_OPTIONS,
+    *RESTART,
+    known(
+        "task.cancellation.timeout",
+        DURATION,
+        timedelta(seconds=10),
+        _setting("cancellation_timeout"),
+        "after which a task that will not stop is let go of, or loses its process",
+    ),
+    known(
+        "task.cancellation.interval",
+        DURATION,
+        timedelta(seconds=30),
+        _ignored("cancellation_interval"),
+        "no effect: a task is asked once",
+    ),
+    known(
+        "slot.request.timeout",
+        DURATION,
+        timedelta(minutes=1),
+        _setting("slot_request_timeout"),
+        "how long a start waits for the cluster's slots",
+    ),
+    *FILES,
+    known(
+        "strom.host",
+        _HOSTS,
+        "local",
+        _attribute("host"),
+        "`local` or `ray`, unless the program says",
+    ),
+    known("strom.attached", BOOLEAN, None, _setting("attached"), "`JobConfig.attached`"),
+    known("strom.batch-size", INTEGER, 16384, _setting("batch_size"), "records in a batch"),
+    known(
+        "strom.local-combining",
+        BOOLEAN,
+        True,
+        _setting("local_combining"),
+        "whether windows aggregate ahead of the exchange",
+    ),
+    known(
+        "strom.metrics-interval",
+        DURATION,
+        millis(500),
+        _setting("metrics_interval"),
+        "between two reports of a task",
+    ),
+    *REPORTER_OPTIONS,
+    known(
+        "strom.metrics.ray-interval",
+        DURATION,
+        timedelta(seconds=5),
+        _set_ray_interval,
+        "between two reports to Ray's own metrics; 0: none",
+    ),
+    known("strom.slot.cpus", FLOAT, 1.0, _setting("slot_cpus"), "logical CPUs of a slot, on Ray"),
+    known(
+        "strom.exchange.buffer-size",
+        MEMORY,
+        MemorySize(1 << 20),
+        _bytes("buffer_bytes"),
+        "the most that a buffer holds",
+    ),
+    known(
+        "strom.exchange.min-buffer-size",
+        MEMORY,
+        MemorySize(32 << 10),
+        _bytes("min_buffer_bytes"),
+        "from which on it is sent if its receiver waits",
+    ),
+    known(
+        "strom.exchange.exclusive-buffers",
+        INTEGER,
+        2,
+        _exchange("exclusive_buffers"),
+        "of a channel, at its receiver",
+    ),
+    known(
+        "strom.exchange.floating-buffers",
+        INTEGER,
+        8,
+        _exchange("floating_buffers"),
+        "shared by channels",
+    ),
+    known(
+        "strom.exchange.bind-host",
+        STRING,
+        "127.0.0.1",
+        _exchange("bind_host"),
+        "address that tasks listen on; `0.0.0.0` for several machines",
+    ),
+)
+
+BY_KEY: Final = {key: one for one in KNOWN for key in (one.option.key, *one.option.old_keys)}
+"""Under their keys and old keys."""
+
+MAPS: Final = tuple(one.option.key for one in KNOWN if one.option.type is MAP)
+"""Keys below which every key is an entry."""

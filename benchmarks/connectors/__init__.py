@@ -1,0 +1,1 @@
+"""Sources and sinks of real systems, measured on this machine beside them."""

@@ -1,0 +1,203 @@
+"""Local databases in checkpoints: which of their files are written, and how they are read.
+
+A task's RocksDB is a folder of files of which most never change. Those that the newest complete
+checkpoint of the task holds are referred to (`increments`); new ones become shared files, and the
+few small ones that say which files make the database are the checkpoint's own.
+
+    RocksDB again, same parallelism      the files are put into a folder, and opened as they are
+    RocksDB again, another one           they are opened beside, and the entries of the task's key
+                                         groups copied as they are, in bulk
+    all else                             they are opened beside, and read as tables
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from ..core.errors import CheckpointError, CorruptCheckpointError, StateError
+from ..core.ids import CheckpointId, KeyGroupRange, OperatorId
+from ..state.key_groups import range_for
+from ..state.stored import StateTable
+from ..state.stored_files import IMMUTABLE, FormerDatabase, InheritedFiles, StoredFiles
+from .handles import DatabaseHandle, FileHandle
+from .increments import Files
+from .ipc_files import from_ipc_file
+from .manifest import Manifest
+from .storage import CheckpointStorage
+from .transfers import Pending
+from .uploads import Uploads
+
+_HIDDEN: Final = pa.schema([("place", pa.large_binary())])
+
+
+class DatabaseUpload:
+    """The files of a local database that no earlier checkpoint holds, while they are written."""
+
+    def __init__(self, uploads: Uploads, name: str, stored: StoredFiles, known: Files) -> None:
+        """Begin. `name`: what names of files begin with; `known`: those that are there. The local
+        files are not needed any more then: what is still to be written is mapped."""
+        self._states = stored.states
+        self._files: list[tuple[str, FileHandle | Pending[FileHandle]]] = []
+        for local, path in stored.files().items():
+            handle = known.get(local) or uploads.file(
+                f"{name}-{local}", _content(path), local.endswith(IMMUTABLE)
+            )
+            self._files.append((local, handle))
+        stored.remove()
+        places = stored.hidden()
+        self._hidden: Pending[FileHandle] | None = None
+        if places:
+            table = pa.table([pa.array(places, pa.large_binary())], schema=_HIDDEN)
+            self._hidden = uploads.table(f"{name}-hidden.arrow", table)
+
+    def handle(self) -> DatabaseHandle:
+        """When all is written; raises what failed."""
+        files = tuple(
+            (local, file if isinstance(file, FileHandle) else file.result())
+            for local, file in self._files
+        )
+        hidden = None if self._hidden is None else self._hidden.result()
+        return DatabaseHandle(files, self._states, hidden)
+
+
+def _content(path: Path) -> pa.Buffer:
+    """A file as it is read, piece by piece."""
+    try:
+        if not path.stat().st_size:
+            return pa.py_buffer(b"")
+        with pa.memory_map(str(path)) as source:
+            return source.read_buffer()
+    except OSError as error:
+        raise CheckpointError(
+            f"the local database's file {path} cannot be read ({error}): the task may have ended"
+        ) from error
+
+
+def inherited(
+    storage: CheckpointStorage,
+    manifest: Manifest,
+    operator: OperatorId,
+    subtask: int,
+    parallelism: int,
+    max_parallelism: int,
+    same_program: bool = True,
+) -> InheritedFiles | None:
+    """The databases that former subtasks had with key groups of this one. None if there is none, or
+    if former subtasks had a state in several layouts: then they are read as tables."""
+    shape, snapshots = manifest.shape(operator), manifest.snapshots(operator)
+    if shape is None or shape.max_parallelism != max_parallelism:
+        return None
+    mine = range_for(subtask, parallelism, max_parallelism)
+    found = []
+    for former, snapshot in enumerate(snapshots[: shape.parallelism]):
+        theirs = range_for(former, shape.parallelism, max_parallelism)
+        if theirs.last < mine.first or mine.last < theirs.first or snapshot.database is None:
+            continue
+        found.append(_former(storage, manifest.checkpoint_id, snapshot.database))
+    kinds = {(s.name, s.kind, str(sorted(s.layout.items()))) for one in found for s in one.states}
+    if not found or len(kinds) > len({name for name, _, _ in kinds}):
+        return None
+    return InheritedFiles(tuple(found), shape.parallelism == parallelism, same_program)
+
+
+def _former(
+    storage: CheckpointStorage, checkpoint_id: CheckpointId, database: DatabaseHandle
+) -> FormerDatabase:
+    def fetch(folder: Path) -> None:
+        fetch_files(storage, checkpoint_id, database, folder)
+
+    hidden = frozenset(hidden_places(storage, checkpoint_id, database))
+    return FormerDatabase(database.states, fetch, hidden)
+
+
+def fetch_files(
+    storage: CheckpointStorage, checkpoint_id: CheckpointId, database: DatabaseHandle, folder: Path
+) -> None:
+    """Copies of all files, each found to be as it was written, in a folder that is made."""
+    try:
+        folder.mkdir()
+        for name, handle in database.files:
+            (folder / name).write_bytes(storage.read_file(checkpoint_id, handle))
+    except OSError as error:
+        raise StateError(
+            f"the files of a local database cannot be put into {folder} ({error}): see to space "
+            "and permissions there, or set state.backend.rocksdb.localdir to another folder"
+        ) from error
+
+
+def hidden_places(
+    storage: CheckpointStorage, checkpoint_id: CheckpointId, database: DatabaseHandle
+) -> list[bytes]:
+    """Places in the database that do not count."""
+    if database.hidden is None:
+        return []
+    table = from_ipc_file(storage, checkpoint_id, database.hidden)
+    if table.schema != _HIDDEN or table.column(0).null_count:
+        raise CorruptCheckpointError(
+            f"{database.hidden.path}: expected a column of places, found {table.schema}"
+        )
+    places: list[bytes] = table.column(0).to_pylist()
+    return places
+
+
+@contextmanager
+def opened(
+    storage: CheckpointStorage, checkpoint_id: CheckpointId, database: DatabaseHandle, where: str
+) -> Iterator[OpenedDatabase]:
+    """The database in a temporary folder, to be read. `where` names it in errors."""
+    hidden = hidden_places(storage, checkpoint_id, database)
+    with tempfile.TemporaryDirectory(prefix="strom-database-") as made:
+        folder = Path(made) / "db"
+        fetch_files(storage, checkpoint_id, database, folder)
+        found = OpenedDatabase(folder, database, hidden, where)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+class OpenedDatabase:
+    """The entries that count of one database."""
+
+    def __init__(
+        self, folder: Path, handle: DatabaseHandle, hidden: list[bytes], where: str
+    ) -> None:
+        from ..state.rocks.files import DatabaseFiles
+
+        self._files = DatabaseFiles(folder, where)
+        self._handle = handle
+        self._hidden = hidden
+
+    def tables(
+        self, groups: KeyGroupRange, max_parallelism: int, name: str | None = None
+    ) -> Iterator[StateTable]:
+        """The rows of all states, or of one, in some key groups."""
+        for state in self._handle.states:
+            if name is None or state.name == name:
+                own = frozenset(place for place in self._hidden if place[:2] == state.prefix)
+                yield from self._files.tables(state, groups, max_parallelism, own)
+
+    def close(self) -> None:
+        self._files.close()
+
+
+def read_database(
+    storage: CheckpointStorage,
+    checkpoint_id: CheckpointId,
+    database: DatabaseHandle,
+    groups: KeyGroupRange,
+    max_parallelism: int,
+    name: str | None = None,
+) -> list[StateTable]:
+    """The rows of some key groups of all states, or of one, as whole tables. CorruptCheckpointError
+    for bad files."""
+    first = database.files[0][1].path if database.files else "no file"
+    where = f"the local database of checkpoint {checkpoint_id} ({first} and others)"
+    with opened(storage, checkpoint_id, database, where) as found:
+        return [*found.tables(groups, max_parallelism, name)]

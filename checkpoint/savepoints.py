@@ -1,0 +1,113 @@
+"""Savepoints that were asked for: which is taken next, and what the one who asked is told.
+
+Pure, and a part of the checkpoint coordinator. A request is answered exactly once: with the path
+when its savepoint is complete, or, of one that stops the job, when the job has finished; with the
+reason when that will not be.
+
+    waiting -> taken -> stored -> answered
+       |         |         \\-- of a stop: held until the job has finished -> answered
+       |         \\-- failed -> answered
+       \\-- the job restarts, ends, or is stopped by another -> answered
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Stop = Literal["halt", "drain"]
+"""halt: the job stands still from the savepoint on, and ends with it. drain: its sources end first,
+as at the end of all time, and everything that follows from that is in the savepoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """One that was asked for. `request` is of the host's choice and names it in the answer;
+    `location`: the URL or path of the folder that it becomes. `stop`: None lets the job go on."""
+
+    request: int
+    location: str
+    stop: Stop | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the one who asked is told: `path`, or why there is none (`error`)."""
+
+    request: int
+    path: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardSavepoint:
+    """Delete all files of a savepoint that will never be complete; there may be none."""
+
+    location: str
+
+
+class SavepointRequests:
+    """Those of one job that are not answered, but for the one being taken."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Savepoint] = []
+        """In the order in which they came."""
+        self.stopping: Savepoint | None = None
+        """A stop whose savepoint is stored: the job is to end, and only then it is answered."""
+        self.draining = False
+        """Whether the sources have been told to end, for the first of those that wait."""
+        self._leftovers: list[str] = []
+        """Folders that are deleted again later: a task may have written more into them."""
+
+    def add(self, savepoint: Savepoint) -> None:
+        self._waiting.append(savepoint)
+
+    def drain(self) -> bool:
+        """Whether it is the turn of one that drains the job, which begins now."""
+        self.draining = bool(self._waiting) and self._waiting[0].stop == "drain"
+        return self.draining
+
+    def next(self) -> Savepoint | None:
+        """Take the one whose turn it is out of the queue; of one that drains the job only when all
+        tasks have come to the end of their input."""
+        return self._waiting.pop(0) if self._waiting else None
+
+    def fail(self, why: str) -> list[Answer]:
+        """None of those that wait will be taken."""
+        answers = [Answer(s.request, error=f"no savepoint was taken: {why}") for s in self._waiting]
+        self._waiting.clear()
+        return answers
+
+    def dropped(self, savepoint: Savepoint, why: str) -> list[Answer | DiscardSavepoint]:
+        """The one that was being taken failed."""
+        self._leftovers.append(savepoint.location)
+        error = f"the savepoint {savepoint.location} failed: {why}"
+        return [DiscardSavepoint(savepoint.location), Answer(savepoint.request, error=error)]
+
+    def not_stopped(self, why: str) -> list[Answer]:
+        """The job goes on, or ended otherwise, after the savepoint that was to stop it."""
+        savepoint, self.stopping = self.stopping, None
+        return [] if savepoint is None else [Answer(savepoint.request, error=_left(savepoint, why))]
+
+    def stopped(self) -> list[Answer]:
+        """The job has finished."""
+        savepoint, self.stopping = self.stopping, None
+        return [] if savepoint is None else [Answer(savepoint.request, path=savepoint.location)]
+
+    def late(self, savepoint: Savepoint, why: str) -> Answer:
+        """It was stored, but the attempt that took it is over."""
+        if savepoint.stop is None:
+            return Answer(savepoint.request, path=savepoint.location)
+        return Answer(savepoint.request, error=_left(savepoint, why))
+
+    def sweep(self) -> list[DiscardSavepoint]:
+        """Delete once more what was left."""
+        left, self._leftovers = self._leftovers, []
+        return [DiscardSavepoint(location) for location in left]
+
+
+def _left(savepoint: Savepoint, why: str) -> str:
+    return (
+        f"the savepoint {savepoint.location} is complete, but the job was not stopped with it: "
+        f"{why}"
+    )

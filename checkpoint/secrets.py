@@ -1,0 +1,78 @@
+"""Credentials stay out of what strom says and stores.
+
+They come from fsspec's own configuration (its files and environment variables, the vendor's
+environment and profiles), never in a URL: a URL stands in logs, manifests and answers. What a
+vendor's library says in its errors is passed on without what the filesystem was opened with, and
+without the signatures of URLs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from ..core.errors import ConfigurationError
+
+HIDDEN: Final = "***"
+
+_SECRET: Final = re.compile(
+    r"secret|password|passwd|passphrase|token|credential|signature|\bsas\b|sas_|_key$|^key$"
+    r"|access.?key|account.?key|api.?key|connection.?string|private",
+    re.IGNORECASE,
+)
+"""In names of options and environment variables."""
+
+_SIGNED: Final = re.compile(
+    r"((?:X-(?:Amz|Goog)-(?:Signature|Credential|Security-Token)|sig|access_token|AWSAccessKeyId"
+    r"|Signature)=)[^&\s'\")]+",
+    re.IGNORECASE,
+)
+"""In the query of a URL."""
+
+_VENDORS: Final = ("AWS_", "AZURE_", "GOOGLE_", "GCS_", "OSS_", "FSSPEC_")
+_SHORTEST: Final = 4
+"""A shorter value hides nothing, and would be found in any text."""
+
+
+def check_no_secrets(location: str, setting: str) -> None:
+    """ConfigurationError, without the secret, if a URL holds a password, or an option like one."""
+    if "://" not in location:
+        return
+    for part in location.split("::"):
+        url = urlsplit(part)
+        # A secret may hold slashes: what is before an @ is looked at as a whole.
+        before = part.split("://", 1)[-1].rpartition("@")[0]
+        named = [name for name, _ in parse_qsl(url.query) if _SECRET.search(name)]
+        if ":" in before or named:
+            raise ConfigurationError(
+                f"{setting}: the URL holds credentials, which logs and manifests would show: leave "
+                "them out, and give them to fsspec by its configuration (a file in "
+                "~/.config/fsspec, or variables FSSPEC_<PROTOCOL>_<OPTION>) or by the environment "
+                "of the storage's own library"
+            )
+
+
+def without_secrets(text: str, filesystem: Any = None) -> str:
+    """The text without any credential that the filesystem, or the environment, has."""
+    options = getattr(filesystem, "storage_options", None)
+    secrets = {*_values(options if isinstance(options, Mapping) else {}), *_of_environment()}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return _SIGNED.sub(rf"\1{HIDDEN}", text)
+
+
+def _values(options: Mapping[str, Any], secret: bool = False) -> Iterator[str]:
+    for name, value in options.items():
+        is_secret = secret or bool(_SECRET.search(str(name)))
+        if isinstance(value, Mapping):
+            yield from _values(value, is_secret)
+        elif is_secret and isinstance(value, str) and len(value) >= _SHORTEST:
+            yield value
+
+
+def _of_environment() -> Iterator[str]:
+    ours = {k: v for k, v in os.environ.items() if k.startswith(_VENDORS)}
+    return _values(ours)

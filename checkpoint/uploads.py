@@ -1,0 +1,156 @@
+"""The files that one task writes for one checkpoint: all of them, or none.
+
+They are written beside each other (`transfers`), small ones as one (`packing`). When one cannot be
+written, or the checkpoint is given up, the others are cancelled, and what is there already is
+removed: the coordinator removes the checkpoint's folder too, but may do so before a task has heard
+of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from threading import Lock
+from types import TracebackType
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ..core.ids import CheckpointId
+from .cancellation import Cancellation, UnwantedError
+from .handles import FileHandle
+from .packing import SMALL, SMALL_SHARED, Packing
+from .storage import CheckpointStorage
+from .transfers import Pending, Transfers
+
+PIECE: Final = 1 << 20
+"""Bytes are written so many at a time."""
+
+Content = Callable[[Any], None]
+"""Writes it to the file that it is given; may be called again."""
+
+
+class Uploads:
+    """A context: what was written stays if its block ends without an error. Used from one
+    thread."""
+
+    def __init__(
+        self,
+        storage: CheckpointStorage,
+        checkpoint_id: CheckpointId,
+        transfers: Transfers,
+        cancellation: Cancellation,
+        packs: str | None = None,
+    ) -> None:
+        """`cancellation`: of the checkpoint; it is cancelled when a file cannot be written.
+        `packs`: what names of files that hold several small ones begin with, None for none."""
+        self._storage = storage
+        self._checkpoint_id = checkpoint_id
+        self._transfers = transfers
+        self._cancellation = cancellation
+        self._lock = Lock()
+        self._written: list[FileHandle] = []
+        """Files that are there. Guarded by the lock."""
+        self._failure: BaseException | None = None
+        """Why the first file could not be written."""
+        self._packings: dict[bool, Packing] = {}
+        """Of files that are shared, and of those that are not."""
+        if packs is not None and storage.packs:
+            self._packings = {
+                shared: Packing(packs, partial(self._whole, shared)) for shared in (False, True)
+            }
+
+    def table(self, name: str, data: pa.Table, shared: bool = False) -> Pending[FileHandle]:
+        """Begin to write a table as an Arrow IPC file; waits until there is room for it. Its
+        memory is let go when it is written."""
+        if self._is_small(data.nbytes, shared):
+            self._cancellation.check()
+            sink = pa.BufferOutputStream()
+            _Table(data)(sink)
+            return self._packings[shared].add(name, sink.getvalue())
+        return self._submit(data.nbytes, name, _Table(data), shared)
+
+    def file(self, name: str, data: pa.Buffer, shared: bool = False) -> Pending[FileHandle]:
+        """The same of bytes."""
+        if self._is_small(data.size, shared):
+            return self._packings[shared].add(name, data)
+        return self._whole(shared, name, data)
+
+    def _is_small(self, size: int, shared: bool) -> bool:
+        return shared in self._packings and size < (SMALL_SHARED if shared else SMALL)
+
+    def _whole(self, shared: bool, name: str, data: pa.Buffer) -> Pending[FileHandle]:
+        return self._submit(data.size, name, _Bytes(data), shared)
+
+    def _submit(self, size: int, name: str, content: Content, shared: bool) -> Pending[FileHandle]:
+        write = _Write(self, name, content, shared)
+        return self._transfers.submit(size, write, self._cancellation)
+
+    def __enter__(self) -> Uploads:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            return
+        self._cancellation.cancel()
+        self._transfers.try_submit(self._remove)
+        if self._failure is not None and isinstance(error, UnwantedError):
+            raise self._failure from self._failure.__cause__
+
+    def write(self, name: str, content: Content, shared: bool) -> FileHandle:
+        """On a thread of the transfers."""
+        try:
+            handle = self._storage.write_stream(
+                self._checkpoint_id, name, content, shared, self._cancellation
+            )
+        except BaseException as error:
+            if not self._cancellation.cancelled:
+                self._failure = error
+                self._cancellation.cancel()
+            raise
+        with self._lock:
+            self._written.append(handle)
+        if self._cancellation.cancelled:
+            self._remove()
+            self._cancellation.check()
+        return handle
+
+    def _remove(self) -> None:
+        with self._lock:
+            written, self._written = self._written, []
+        self._storage.remove_files(self._checkpoint_id, written)
+
+
+class _Table:
+    def __init__(self, data: pa.Table) -> None:
+        self._data = data
+
+    def __call__(self, sink: Any) -> None:
+        with pa.ipc.new_file(sink, self._data.schema) as writer:
+            writer.write_table(self._data)
+
+
+class _Bytes:
+    def __init__(self, data: pa.Buffer) -> None:
+        self._data = data
+
+    def __call__(self, sink: Any) -> None:
+        content = memoryview(self._data)
+        for start in range(0, len(content), PIECE):
+            sink.write(content[start : start + PIECE])
+
+
+class _Write:
+    """Not a closure of `Uploads`: nobody but the transfer holds the content."""
+
+    def __init__(self, uploads: Uploads, name: str, content: Content, shared: bool) -> None:
+        self._uploads = uploads
+        self._what = name, content, shared
+
+    def __call__(self) -> FileHandle:
+        return self._uploads.write(*self._what)

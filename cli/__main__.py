@@ -1,0 +1,5 @@
+"""`python -m strom.cli`."""
+
+from .main import main
+
+main()

@@ -1,0 +1,28 @@
+"""`strom`, the command line. Also `python -m strom.cli`."""
+
+from __future__ import annotations
+
+import typer
+
+from . import savepoints, state
+
+app = typer.Typer(
+    name="strom",
+    help="Stateful stream processing: what a person or a script asks of strom.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(state.app, name="state")
+app.command()(savepoints.savepoint)
+app.command()(savepoints.stop)
+
+
+@app.callback()
+def strom() -> None:
+    """Stateful stream processing: what a person or a script asks of strom."""
+
+
+def main() -> None:
+    """The entry point. Exit codes are the commands' (`answers`)."""
+    app()

@@ -1,0 +1,3 @@
+"""The names of `pyflink.common.completable_future`."""
+
+from ..core.answered import CompletableFuture as CompletableFuture

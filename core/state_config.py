@@ -1,0 +1,66 @@
+"""Where a job keeps its keyed state while it runs, and how much memory that may take."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+
+from .checks import check_count, check_kind, check_number
+from .errors import ConfigurationError
+
+MEMORY, ROCKSDB = "memory", "rocksdb"
+
+BACKENDS = {
+    "memory": MEMORY,
+    "hashmap": MEMORY,
+    "filesystem": MEMORY,
+    "jobmanager": MEMORY,
+    "rocksdb": ROCKSDB,
+}
+"""Names of backends, and which they are: all but `memory` are Flink's."""
+
+
+def backend_named(name: str) -> str:
+    """MEMORY or ROCKSDB. ConfigurationError if there is none of that name."""
+    check_kind("state backend", name, str)
+    found = BACKENDS.get(name.lower())
+    if found is None:
+        near = difflib.get_close_matches(name.lower(), BACKENDS, 1, 0.0)
+        raise ConfigurationError(
+            f"there is no state backend '{name}': did you mean '{near[0]}'? There are "
+            f"{', '.join(sorted(BACKENDS))}"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class StateConfig:
+    """`backend`: `memory` (or `hashmap`), or `rocksdb`, of which all else is.
+
+    `memory`: bytes for all tasks of one process together: their caches of what is in use, the block
+    cache, and the write buffers. `rocksdb_share`: which part of it RocksDB has; the rest is for the
+    caches. `write_buffer_share`: which part of RocksDB's is for write buffers.
+    `local_dirs`: folders for databases; none: the system's folder for temporary files. `by_uid`:
+    of operators that keep their state elsewhere than `backend` says, by their uid.
+    """
+
+    backend: str = MEMORY
+    memory: int = 256 << 20
+    rocksdb_share: float = 0.5
+    write_buffer_share: float = 0.5
+    local_dirs: tuple[str, ...] = ()
+    by_uid: dict[str, str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backend", backend_named(self.backend))
+        check_kind("by_uid", self.by_uid, dict)
+        named = {uid: backend_named(name) for uid, name in self.by_uid.items()}
+        object.__setattr__(self, "by_uid", named)
+        check_count("memory of state", self.memory, 1)
+        for name in ("rocksdb_share", "write_buffer_share"):
+            check_number(name, getattr(self, name), 0.0)
+            if not 0 < getattr(self, name) < 1:
+                raise ConfigurationError(
+                    f"{name} must be between 0 and 1, is {getattr(self, name)}"
+                )
+        check_kind("local_dirs", self.local_dirs, tuple)

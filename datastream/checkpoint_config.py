@@ -1,0 +1,3 @@
+"""The names of `pyflink.datastream.checkpoint_config`."""
+
+from ..api.configuration.checkpoints import CheckpointConfig as CheckpointConfig

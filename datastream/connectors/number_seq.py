@@ -1,0 +1,3 @@
+"""The names of `pyflink.datastream.connectors.number_seq`."""
+
+from ...connectors.datagen import NumberSequenceSource as NumberSequenceSource

@@ -1,0 +1,3 @@
+"""The names of `pyflink.datastream.execution_mode`."""
+
+from ..api.configuration.modes import RuntimeExecutionMode as RuntimeExecutionMode

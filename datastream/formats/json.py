@@ -1,0 +1,6 @@
+"""The names of `pyflink.datastream.formats.json`."""
+
+from ...connectors.kafka import (
+    JsonRowDeserializationSchema as JsonRowDeserializationSchema,
+    JsonRowSerializationSchema as JsonRowSerializationSchema,
+)

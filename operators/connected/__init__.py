@@ -1,0 +1,1 @@
+"""Functions of users with two inputs: co-functions, and functions with broadcast state."""

@@ -1,1 +1,0 @@
-"""The built-in aggregates row by row, where windows have no kernels."""

@@ -1,1 +1,0 @@
-"""Values that no accumulator array can hold, under integer codes."""

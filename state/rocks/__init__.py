@@ -1,0 +1,1 @@
+"""Keyed state that may outgrow memory: a cache in front of a local RocksDB."""

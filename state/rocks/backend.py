@@ -1,0 +1,251 @@
+"""Keyed state of which only what is in use has to fit into memory.
+
+In RocksDB lie value, reducing and aggregating states without a time to live. All else is as in the
+memory backend: lists, maps, states with a time to live, timers, and the column face. Snapshots are
+the same, so a job may start from one with the other backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from ...core.clock import Clock
+from ...core.ids import KeyGroupRange
+from ..backend import AccColumn, StateTable
+from ..declared_types import declared_type
+from ..descriptors import (
+    AggregatingStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from ..faces import BulkValueState
+from ..increments import Since
+from ..memory import MemoryKeyedStateBackend, MemorySnapshot, _RowEntry
+from ..row_states import Spaces
+from ..row_tables import thaw
+from ..row_views import RowDescriptor
+from ..stored_files import InheritedFiles, StoredState
+from ..table_state import MemoryTableState
+from ..value_store import MakeStores
+from ..whole import Freeze
+from .database import TaskDatabase
+from .files import hidden_of
+from .freeze import ColdFreeze, FrozenFiles, InheritedFreeze, PieceFreeze
+from .layouts import tables_of
+from .slot_rows import fits
+from .spaces import ColdSpaces, ColdState
+from .table_state import ColdTableState
+from .views import (
+    ColdAggregatingState,
+    ColdBulkValueState,
+    ColdReducingState,
+    ColdValueState,
+)
+
+COLD = ("value", "reducing", "aggregating")
+"""Kinds of states that may lie in RocksDB."""
+
+RESTORED = 1 << 15
+"""So many restored rows are taken in before room is made."""
+
+
+class RocksSnapshot(MemorySnapshot):
+    """`database`: RocksDB's files, where the snapshot has them; the tables are of what is in
+    memory then."""
+
+    def tables(self) -> Iterator[StateTable]:
+        parts, self._parts = self._parts, ()
+        for part in parts:
+            if isinstance(part, PieceFreeze):
+                yield from part.tables(self._max_parallelism)
+            else:
+                table = part.table(self._max_parallelism)
+                if table is not None:
+                    yield table
+
+
+class RocksKeyedStateBackend(MemoryKeyedStateBackend):
+    """All keyed state of one operator in one subtask. `database`: that of the task."""
+
+    def __init__(
+        self,
+        key_groups: KeyGroupRange,
+        max_parallelism: int,
+        database: TaskDatabase,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(key_groups, max_parallelism, clock)
+        self._database = database
+        self._cold: list[ColdState | ColdTableState] = []
+        self._hidden: frozenset[bytes] = frozenset()
+        """Places that came with files and do not count, of states that were not asked for."""
+
+    @property
+    def inherits(self) -> bool:
+        return True
+
+    def inherit(self, files: InheritedFiles) -> None:
+        database = self._database
+        if files.as_it_is:
+            (former,) = files.databases
+            database.inherit(former.states, former.fetch)
+            self._hidden = former.hidden
+        else:
+            for former in files.databases:
+                database.inherit_some(former, self.key_groups)
+        database.same_program = files.same_program
+
+    def inherited_samples(self) -> list[StateTable]:
+        found: list[StateTable] = []
+        for state in self._database.waiting.values():
+            pairs = islice(self._database.scan(state.prefix), 1)
+            found += tables_of(state.name, state.kind, state.layout, pairs, self.max_parallelism)
+        return found
+
+    def get_bulk_state(self, descriptor: ValueStateDescriptor) -> BulkValueState:
+        self._row(descriptor, False)
+        spaces = self._spaces_of(descriptor)
+        if spaces is None:
+            return super().get_bulk_state(descriptor)
+        return ColdBulkValueState(spaces.state)
+
+    def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
+        spaces = self._spaces_of(descriptor)
+        if spaces is None:
+            return super().keys_of(descriptor)
+        spaces.state.begin_snapshot()
+        keys = dict.fromkeys(spaces[None].merged())
+        stored = spaces.state.stored(self._database)
+        keys |= dict.fromkeys(key for namespace, key, _ in stored if namespace is None)
+        return list(keys)
+
+    def table(
+        self,
+        name: str,
+        keys: pa.Schema,
+        columns: Sequence[AccColumn],
+        key_columns: int | None = None,
+        values: MakeStores | None = None,
+        cold: bool = False,
+    ) -> MemoryTableState:
+        if not cold or values or not fits(keys, columns):
+            return super().table(name, keys, columns, key_columns, values)
+
+        def make() -> ColdTableState:
+            state = ColdTableState(
+                name, keys, columns, key_columns, self._database, self.max_parallelism
+            )
+            self._cold.append(state)
+            self.time.states.append(state)
+            return state
+
+        table = self._whole(name, "table", make)
+        assert isinstance(table, MemoryTableState)
+        table.check_same(keys, columns, key_columns)
+        return table
+
+    def snapshot(self, since: Since | None = None) -> RocksSnapshot:
+        database = self._database
+        database.by_files = since is not None and database.open
+        try:
+            taken = super().snapshot(since)
+            files = self._files() if database.by_files else None
+        finally:
+            database.by_files = False
+        parts = [*taken._parts]
+        if files is None and database.waiting:
+            parts += [self._inherited(state) for state in database.waiting.values()]
+        snapshot = RocksSnapshot(parts, self.max_parallelism, taken.continued)
+        snapshot.database = files
+        return snapshot
+
+    def _files(self) -> FrozenFiles:
+        prefixes = {state.prefix for state in self._database.waiting.values()}
+        self._hidden = frozenset(place for place in self._hidden if place[:2] in prefixes)
+        shown = [state.shown() for state in self._cold]
+        return FrozenFiles(self._database.hold(), self._database.states, shown, self._hidden)
+
+    def _inherited(self, state: StoredState) -> InheritedFreeze:
+        view = self._database.view()
+        assert view is not None, "it came with files"
+        return InheritedFreeze(state, hidden_of(state.prefix, self._hidden), view)
+
+    def _waiting(self, name: str, kind: str) -> list[StateTable]:
+        """With what came in files, if that is to be read."""
+        state = self._database.waiting.get(name)
+        if state is None:
+            return super()._waiting(name, kind)
+        stored = [*self._inherited(state).tables(self.max_parallelism)]
+        tables = [*stored, *self._restored.get(name, ())]
+        if tables:
+            self._restored[name] = tables
+        waiting = super()._waiting(name, kind)
+        self._database.forget(name)
+        return waiting
+
+    def report(self, gauge: Callable[[str, float], None]) -> None:
+        if self._cold:
+            gauge("state.bytes.cache", sum(state.used for state in self._cold))
+            gauge("state.bytes.rocksdb", self._database.budget.rocksdb_used)
+            gauge("state.entries.spilled", sum(state.spilled for state in self._cold))
+            gauge("state.entries.loaded", sum(state.loaded for state in self._cold))
+
+    def close(self) -> None:
+        for state in self._cold:
+            state.close()
+
+    def validate(self) -> None:
+        for name, entry in self._entries.items():
+            assert name not in self._restored
+            if isinstance(entry, _RowEntry) and isinstance(entry.spaces, ColdSpaces):
+                assert None in entry.spaces
+                assert all(not s.empty for ns, s in entry.spaces.items() if ns is not None)
+
+    def _new_row(self, kind: str, descriptor: RowDescriptor) -> _RowEntry:
+        if kind not in COLD or descriptor.ttl_config is not None:
+            return super()._new_row(kind, descriptor)
+        state = ColdState(descriptor.name, kind, self._database, self.max_parallelism)
+        for table in self._waiting(descriptor.name, kind):
+            for start in range(0, table.data.num_rows, RESTORED):
+                rows = table.data.slice(start, RESTORED)
+                part = thaw([replace(table, data=rows)], descriptor)
+                for namespace, entries in part.items():
+                    if entries:
+                        state.spaces.space(namespace).update(entries)
+                state.make_room()
+        self._cold.append(state)
+        self.time.states.append(state)
+        return _RowEntry(kind, state.spaces)  # type: ignore[arg-type]
+
+    def _view(self, descriptor: RowDescriptor, entry: _RowEntry) -> Any:
+        spaces = entry.spaces
+        if not isinstance(spaces, ColdSpaces):
+            return super()._view(descriptor, entry)
+        declared = declared_type(f"state '{descriptor.name}'", descriptor.type_info)
+        match descriptor:
+            case ValueStateDescriptor():
+                return ColdValueState(self.current, spaces, declared)
+            case ReducingStateDescriptor():
+                function = descriptor.reduce_function
+                return ColdReducingState(self.current, spaces, function, declared)
+            case AggregatingStateDescriptor():
+                function = descriptor.agg_function
+                return ColdAggregatingState(self.current, spaces, function, declared)
+        raise AssertionError(descriptor)
+
+    def _freeze_rows(self, name: str, kind: str, spaces: Spaces) -> Freeze:
+        if isinstance(spaces, ColdSpaces):
+            return ColdFreeze.of(spaces.state)
+        return super()._freeze_rows(name, kind, spaces)
+
+    def _spaces_of(self, descriptor: StateDescriptor) -> ColdSpaces | None:
+        entry = self._entries.get(descriptor.name)
+        if isinstance(entry, _RowEntry) and isinstance(entry.spaces, ColdSpaces):
+            return entry.spaces
+        return None

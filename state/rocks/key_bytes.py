@@ -1,0 +1,160 @@
+"""Keys as bytes: equal keys, and only these, have equal bytes, within one process.
+
+Two meanings of equal: state keys are held (`core.key_kinds`), where 1, 1.0 and True are three keys;
+to a dict, and so among map keys and namespaces, they are one (`alike`). No key's bytes begin
+another's, so several may stand one behind the other.
+
+Keys of other types have no bytes here (None): they are kept in memory.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from ...core.key_kinds import HeldKey
+
+_TEXT = struct.Struct(">cI")
+_WORD = struct.Struct(">cq")
+_DOUBLE = struct.Struct(">cd")
+_NAN = b"f\x7f\xf8\x00\x00\x00\x00\x00\x00"
+_EPOCH = dt.datetime(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def key_bytes(key: Any) -> bytes | None:
+    """Of a key as state holds it."""
+    kind = type(key)
+    make = _MAKERS.get(kind)
+    if make is not None:
+        return make(key)
+    if kind is HeldKey:
+        return key_bytes(key.key)
+    if isinstance(key, tuple):
+        return _sequence(key, key_bytes)
+    if isinstance(key, np.generic) and kind not in _UNSTABLE:
+        return _numpy(key, key_bytes)
+    return None
+
+
+def alike_bytes(key: Any) -> bytes | None:
+    """Of a map key or a namespace: what is one key to a dict has the same bytes."""
+    kind = type(key)
+    if kind is bool:
+        return _int(int(key))
+    if kind is float:
+        return _int(int(key)) if key.is_integer() else None if key != key else _float(key)
+    if kind is Decimal:
+        return _decimal_alike(key)
+    make = _MAKERS.get(kind)
+    if make is not None:
+        return make(key)
+    if isinstance(key, tuple):
+        return _sequence(key, alike_bytes)
+    if isinstance(key, np.generic) and kind not in _UNSTABLE:
+        return _numpy(key, alike_bytes)
+    return None
+
+
+def _int(key: int) -> bytes:
+    try:
+        return _WORD.pack(b"i", key)
+    except struct.error:
+        data = key.to_bytes(key.bit_length() // 8 + 1, "big", signed=True)
+        return _TEXT.pack(b"I", len(data)) + data
+
+
+def _float(key: float) -> bytes:
+    return _DOUBLE.pack(b"f", key + 0.0) if key == key else _NAN
+
+
+def _str(key: str) -> bytes:
+    data = key.encode("utf-8", "surrogatepass")
+    return _TEXT.pack(b"s", len(data)) + data
+
+
+def _bytes(key: bytes) -> bytes:
+    return _TEXT.pack(b"y", len(key)) + key
+
+
+def _decimal(key: Decimal) -> bytes | None:
+    if not key.is_finite():
+        return None
+    from ..hashing import _decimal_text
+
+    data = _decimal_text(key).encode()
+    return _TEXT.pack(b"d", len(data)) + data
+
+
+def _decimal_alike(key: Decimal) -> bytes | None:
+    if not key.is_finite():
+        return None
+    if key == key.to_integral_value():
+        return _int(int(key))
+    near = float(key)
+    return _float(near) if Decimal(near) == key else _decimal(key)
+
+
+def _datetime(key: dt.datetime) -> bytes | None:
+    if key.tzinfo is None:
+        return _WORD.pack(b"T", (key - _EPOCH) // _MICROSECOND)
+    if type(key.tzinfo) is not dt.timezone:
+        return None
+    offset = key.utcoffset()
+    assert offset is not None
+    return _WORD.pack(b"U", (key.replace(tzinfo=None) - offset - _EPOCH) // _MICROSECOND)
+
+
+def _time(key: dt.time) -> bytes | None:
+    if key.tzinfo is not None:
+        return None
+    seconds = (key.hour * 60 + key.minute) * 60 + key.second
+    return _WORD.pack(b"m", seconds * 1_000_000 + key.microsecond)
+
+
+def _timedelta(key: dt.timedelta) -> bytes:
+    return b"l" + _int(key // _MICROSECOND)
+
+
+def _numpy(key: Any, each: Callable[[Any], bytes | None]) -> bytes | None:
+    """Of numbers of numpy, which are equal to those of Python."""
+    if isinstance(key, (np.bool_, np.integer, np.floating)):
+        return each(key.item())
+    return None
+
+
+def _sequence(key: tuple[Any, ...], each: Callable[[Any], bytes | None]) -> bytes | None:
+    kind = type(key)
+    if kind.__eq__ is not tuple.__eq__ or kind.__hash__ is not tuple.__hash__:
+        return None
+    parts = [_TEXT.pack(b"t", len(key))]
+    for item in tuple.__iter__(key):
+        part = each(item)
+        if part is None:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+_UNSTABLE = (np.timedelta64, np.datetime64, np.longdouble)
+
+_MAKERS: dict[type, Callable[[Any], bytes | None]] = {
+    type(None): lambda key: b"n",
+    bool: lambda key: b"b\x01" if key else b"b\x00",
+    int: _int,
+    float: _float,
+    str: _str,
+    bytes: _bytes,
+    Decimal: _decimal,
+    dt.date: lambda key: _WORD.pack(b"D", key.toordinal()),
+    dt.datetime: _datetime,
+    dt.time: _time,
+    dt.timedelta: _timedelta,
+    uuid.UUID: lambda key: b"u" + key.bytes,
+}

@@ -1,0 +1,69 @@
+"""A local database of state as a checkpoint holds it: its files, and what lies in them. A leaf of
+`state`: checkpoints know of nothing else of the database."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+IMMUTABLE: Final = ".sst"
+"""How names of files end that never change: later checkpoints may use them, too."""
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """A state of which entries lie in a database. `prefix`: what their places begin with, 2 bytes;
+    `layout`: how they are to be read (`rocks.layouts`)."""
+
+    name: str
+    kind: str
+    prefix: bytes
+    layout: dict[str, str] = field(default_factory=dict)
+
+
+class StoredFiles(ABC):
+    """A point in time of a database, beside the tables of a snapshot: what these hold of a key
+    counts, not what lies in the database. For one writer, on any thread."""
+
+    states: tuple[StoredState, ...]
+
+    @abstractmethod
+    def hold(self) -> None:
+        """Make the files last; the database may be written to from here on. As early as can be: the
+        task may wait for it."""
+
+    @abstractmethod
+    def files(self) -> Mapping[str, Path]:
+        """By name, all files that have to be kept. StateError if they cannot be had."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """The files are not needed any more, whether anybody asked for them or not."""
+
+    @abstractmethod
+    def hidden(self) -> list[bytes]:
+        """Places in the database that do not count, for the tables hold their keys; once."""
+
+
+@dataclass(frozen=True)
+class FormerDatabase:
+    """That of one former subtask. `fetch` puts the files into a folder, which it makes; `hidden`:
+    places that do not count, of entries which the tables hold."""
+
+    states: tuple[StoredState, ...]
+    fetch: Callable[[Path], None]
+    hidden: frozenset[bytes] = frozenset()
+
+
+@dataclass(frozen=True)
+class InheritedFiles:
+    """What a restored backend begins with. `as_it_is`: there is one database, of a subtask with the
+    same key groups; else those of this subtask are taken from each. `same_program`: nothing in them
+    has to be looked at before it is used."""
+
+    databases: tuple[FormerDatabase, ...]
+    as_it_is: bool
+    same_program: bool

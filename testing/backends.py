@@ -1,0 +1,53 @@
+"""Which state backend a run has, drawn by its seed: state is in memory, or in RocksDB with caches
+of a few bytes or kilobytes, so that what is not in use has left them.
+
+A program does not show which one it runs on; what is checked on one is checked on both.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from ..core.state_config import StateConfig
+
+IN_MEMORY: Final = StateConfig()
+
+_ROCKSDB: Final = 8 << 20
+"""Bytes of block cache and write buffers: with less RocksDB does little but write files."""
+
+_SHARED_MEMORY: Final = Path("/dev/shm")
+"""Where there is one, databases open there in a fraction of the time."""
+
+
+def spilling(kept: int) -> StateConfig:
+    """RocksDB with so many bytes of caches for the whole process."""
+    folder = str(_SHARED_MEMORY)
+    there = _SHARED_MEMORY.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+    memory = _ROCKSDB + kept
+    return StateConfig(
+        "rocksdb",
+        memory=memory,
+        rocksdb_share=1 - (kept - 0.5) / memory,
+        local_dirs=(folder,) if there else (),
+    )
+
+
+SPILLING: Final = tuple(map(spilling, (8, 4 << 10, 64 << 10)))
+
+
+def state_of(seed: int, run: int = 0) -> StateConfig:
+    """Of one run of a seed; a job that goes on from the state of run n is run n + 1, and of every
+    three seeds one changes to RocksDB there, one to memory, and one stays in RocksDB."""
+    drawn = SPILLING[seed // 3 % len(SPILLING)]
+    in_memory = {0: (1,), 1: (0, 2), 2: ()}[seed % 3]
+    return IN_MEMORY if run in in_memory else drawn
+
+
+def state_of_step(seed: int, restores: int) -> StateConfig:
+    """Of an operator that has been restored so often. Three of four seeds stay in memory: to open
+    a database takes longer than all that a small case does."""
+    if seed % 4 != 3:
+        return IN_MEMORY
+    return state_of(seed // 4, 1 + restores % 2)

@@ -1,0 +1,379 @@
+"""One operator's state in RocksDB through many checkpoints, against dicts: whatever was complete
+last, the files that are there give just what the state held, whoever reads them."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from strom import ListStateDescriptor, ValueStateDescriptor
+from strom.checkpoint.cancellation import Cancellation, UnwantedError
+from strom.checkpoint.databases import inherited
+from strom.checkpoint.handles import SubtaskSnapshot
+from strom.checkpoint.increments import Increments
+from strom.checkpoint.manifest import Manifest, OperatorShape, decode, encode
+from strom.checkpoint.shared_files import SharedFiles
+from strom.checkpoint.snapshot_io import read_operator, write_subtask
+from strom.checkpoint.storage import CheckpointStorage, open_storage
+from strom.core.ids import NO_CHECKPOINT, CheckpointId, OperatorId, TaskId, VertexId
+from strom.core.state_config import StateConfig
+from strom.snapshots.stored import StoredStates
+from strom.state.backend import AccColumn
+from strom.state.increments import Since
+from strom.state.key_groups import range_for
+from strom.state.keyed_state import KeyedStates
+from strom.state.memory import MemoryKeyedStateBackend
+
+OPERATOR, TASK = OperatorId("op"), TaskId(VertexId("op"), 0)
+MOST = 8
+"""Max parallelism."""
+SMALL = StateConfig("rocksdb", memory=8 << 20, rocksdb_share=1 - 4e-4)
+"""Some kilobytes of cache: most is in RocksDB, some is not."""
+
+VALUE = ValueStateDescriptor("value")
+LIST = ListStateDescriptor("list")
+SCHEMA = pa.schema([("k", pa.int64())])
+COLUMNS = (AccColumn("n", "int64"), AccColumn("x", "float64", 0.5))
+
+Held = dict[str, dict[Any, Any]]
+
+
+class Job:
+    """One subtask, its model, and the checkpoints that are complete."""
+
+    def __init__(self, folder: Path, config: StateConfig = SMALL) -> None:
+        self.storage = open_storage(str(folder), "job")
+        self.config = config
+        self.model: Held = {"value": {}, "spaced": {}, "list": {}, "table": {}}
+        self.shared = SharedFiles()
+        self.n = 0
+        self.base: tuple[Manifest, Held] | None = None
+        self.kept: list[CheckpointId] = []
+        self.written = 0
+        self.start([])
+
+    def start(self, tables: list[Any], files: Any = None) -> None:
+        self.states = KeyedStates(self.config)
+        self.backend = self.states.make(range_for(0, 1, MOST), MOST)
+        if files is not None:
+            self.backend.inherit(files)
+        self.backend.restore(tables)
+        self.increments = Increments()
+
+    def restart(self, in_place: bool, same_program: bool = True) -> None:
+        """From the newest complete checkpoint."""
+        assert self.base is not None
+        self.states.close()
+        manifest, model = self.base
+        self.model = {name: dict(held) for name, held in model.items()}
+        share = (self.storage, manifest, OPERATOR, 0, 1, MOST)
+        files = inherited(*share, same_program=same_program) if in_place else None
+        tables, _ = read_operator(*share, inherits=files is not None)
+        self.start(tables, files)
+
+    def step(self, rng: random.Random) -> None:
+        """A batch."""
+        self.backend.time.begin(1)
+        key = rng.randrange(60)
+        what = rng.random()
+        if what < 0.3:
+            table = self.backend.table("table", SCHEMA, COLUMNS, cold=True).table()
+            keys = sorted({rng.randrange(400) for _ in range(rng.randrange(1, 60))})
+            slots = table.slots(pa.RecordBatch.from_arrays([pa.array(keys)], schema=SCHEMA))
+            table.column("n")[slots] += 1
+            for k in keys:
+                self.model["table"][k] = self.model["table"].get(k, 0) + 1
+            return
+        self.backend.set_current_key(key)
+        if what < 0.6:
+            state = self.backend.get_state(VALUE)
+            assert state.value() == self.model["value"].get(key)
+            new = None if rng.random() < 0.2 else [key, rng.randrange(1000), "x" * 50]
+            state.update(new)
+            self._set("value", key, new)
+        elif what < 0.9:
+            space = rng.randrange(4)
+            state = self.backend.namespaced(ValueStateDescriptor("spaced")).of(space)
+            assert state.value() == self.model["spaced"].get((space, key))
+            new = None if rng.random() < 0.3 else rng.randrange(1000)
+            state.update(new)
+            self._set("spaced", (space, key), new)
+        else:
+            items = self.backend.get_list_state(LIST)
+            items.add(key)
+            self.model["list"].setdefault(key, []).append(key)
+
+    def _set(self, name: str, key: Any, new: Any) -> None:
+        if new is None:
+            self.model[name].pop(key, None)
+        else:
+            self.model[name][key] = new
+
+    def checkpoint(self, rng: random.Random, fails: bool) -> None:
+        self.n += 1
+        n = CheckpointId(self.n)
+        base = NO_CHECKPOINT if self.base is None else self.base[0].checkpoint_id
+        increment = self.increments.begin(n, base)
+        frozen = self.backend.snapshot(increment.since(OPERATOR))
+        model = {
+            name: {k: list(v) if isinstance(v, list) else v for k, v in held.items()}
+            for name, held in self.model.items()
+        }
+        for _ in range(rng.randrange(6)):  # the asynchronous part comes when it comes
+            self.step(rng)
+        part = [(OPERATOR, frozen, None)]
+        made = write_subtask(
+            self.storage, n, TASK, part, layers=increment.layers, files=increment.files
+        )
+        self.increments.written(n, made)
+        if fails:
+            self._remove(n)
+            return
+        manifest = decode(encode(manifest_of(n, made)), "manifest")
+        self.shared.completed(n, manifest.shared)
+        self.storage.publish(manifest)
+        self.written = manifest.new_size
+        self.base = (manifest, model)
+        self.kept.append(n)
+        while len(self.kept) > 2:
+            self._remove(self.kept.pop(0))
+
+    def _remove(self, n: CheckpointId) -> None:
+        self.storage.delete(n)
+        gone = self.shared.discarded(n, self.storage.list_shared())
+        self.storage.delete_shared(gone)
+        self.shared.removed(gone)
+        self.shared.validate()
+
+    def check(self) -> None:
+        """Every complete checkpoint can be read, and no file is left over."""
+        manifests = [self.storage.load(n) for n in self.storage.list()]
+        for manifest in manifests:
+            self.storage.verify(manifest)
+        assert set(self.storage.list_shared()) == set().union(*(m.shared for m in manifests))
+        assert self.base is not None
+        stored = StoredStates(self.storage, self.base[0], "checkpoint")
+        for name in ("value", "spaced", "table"):
+            if self.base[1][name]:
+                rows = stored.keyed(OPERATOR, name).data.num_rows
+                assert rows == len(self.base[1][name]), name
+        for parallelism in (1, 3):
+            assert held_in(self.storage, self.base[0], parallelism) == self.base[1]
+
+
+def manifest_of(n: CheckpointId, made: SubtaskSnapshot) -> Manifest:
+    return Manifest("job", "job", n, 0, (OperatorShape(OPERATOR, "op", 1, MOST),), (made,))
+
+
+def held_in(storage: CheckpointStorage, manifest: Manifest, parallelism: int) -> Held:
+    """As states in memory have it that were restored at this parallelism."""
+    found: Held = {"value": {}, "spaced": {}, "list": {}, "table": {}}
+    for subtask in range(parallelism):
+        tables, _ = read_operator(storage, manifest, OPERATOR, subtask, parallelism, MOST)
+        backend = MemoryKeyedStateBackend(range_for(subtask, parallelism, MOST), MOST)
+        backend.restore(tables)
+        taken = held_by(backend)
+        for name, held in taken.items():
+            assert not found[name].keys() & held.keys()
+            found[name] |= held
+    return found
+
+
+def held_by(backend: Any) -> Held:
+    found: Held = {"value": {}, "spaced": {}, "list": {}, "table": {}}
+    backend.get_state(VALUE)
+    backend.namespaced(ValueStateDescriptor("spaced"))
+    backend.get_list_state(LIST)
+    table = backend.table("table", SCHEMA, COLUMNS).table()
+    if len(table):
+        numbers = table.column("n")[table.find(table.keys())]
+        found["table"] = dict(
+            zip(table.keys().column(0).to_pylist(), numbers.tolist(), strict=True)
+        )
+    for key in range(60):
+        backend.set_current_key(key)
+        value = backend.get_state(VALUE).value()
+        if value is not None:
+            found["value"][key] = value
+        items = list(backend.get_list_state(LIST).get() or ())
+        if items:
+            found["list"][key] = items
+        for space in range(4):
+            value = backend.namespaced(ValueStateDescriptor("spaced")).of(space).value()
+            if value is not None:
+                found["spaced"][space, key] = value
+    return found
+
+
+@pytest.fixture(name="jobs")
+def _jobs(tmp_path: Path) -> Iterator[list[Job]]:
+    made: list[Job] = []
+    yield made
+    for job in made:
+        job.states.close()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_was_complete_is_what_is_read(seed: int, tmp_path: Path, jobs: list[Job]) -> None:
+    rng = random.Random(seed)
+    job = Job(tmp_path)
+    jobs.append(job)
+    for _ in range(14):
+        for _ in range(rng.randrange(40)):
+            job.step(rng)
+        job.checkpoint(rng, fails=rng.random() < 0.25)
+        if job.base is not None and rng.random() < 0.3:
+            job.check()
+            job.restart(in_place=rng.random() < 0.7, same_program=rng.random() < 0.5)
+    job.check()
+    assert job.base is not None
+    (operator,) = job.base[0].subtasks[0].operators
+    assert operator.database is not None
+
+
+@pytest.mark.parametrize("same_program", [True, False])
+def test_key_groups_are_taken_from_each_former_database(
+    same_program: bool, tmp_path: Path, jobs: list[Job]
+) -> None:
+    """1 -> 3 -> 2 -> 1 subtasks, each from the files of those before; nothing but their own."""
+    rng = random.Random(11)
+    job = Job(tmp_path)
+    jobs.append(job)
+    for _ in range(300):
+        job.step(rng)
+    job.checkpoint(rng, fails=False)
+    assert job.base is not None
+    manifest, model = job.base
+    for at, parallelism in enumerate((3, 2, 1)):
+        n = CheckpointId(100 + at)
+        made = []
+        for subtask in range(parallelism):
+            share = (job.storage, manifest, OPERATOR, subtask, parallelism, MOST)
+            files = inherited(*share, same_program=same_program)
+            assert files is not None
+            assert not files.as_it_is
+            states = KeyedStates(SMALL)
+            backend = states.make(range_for(subtask, parallelism, MOST), MOST)
+            backend.inherit(files)
+            backend.restore(read_operator(*share, inherits=True)[0])
+            if at % 2:
+                held_by(backend)  # which asks for all
+            database = backend._database
+            own = backend.key_groups
+            places = [k for s in database.states for k, _ in database.scan(s.prefix)]
+            assert all(int.from_bytes(place[2:4], "big") in own for place in places)
+            task = TaskId(TASK.vertex, subtask)
+            frozen = backend.snapshot(Since(n))
+            made.append(write_subtask(job.storage, n, task, [(OPERATOR, frozen, None)]))
+            states.close()
+        shape = OperatorShape(OPERATOR, "op", parallelism, MOST)
+        manifest = Manifest("job", "job", n, 0, (shape,), tuple(made))
+        assert any(one.operators[0].database for one in made)
+        for read_at in (1, 2):
+            assert held_in(job.storage, manifest, read_at) == model
+
+
+def test_states_that_nobody_asks_for_stay_in_the_files(tmp_path: Path, jobs: list[Job]) -> None:
+    rng = random.Random(7)
+    job = Job(tmp_path)
+    jobs.append(job)
+    for _ in range(120):
+        job.step(rng)
+    job.checkpoint(rng, fails=False)
+    for _ in range(2):
+        job.restart(in_place=True)
+        job.checkpoint(random.Random(0), fails=False)
+        job.check()
+    job.restart(in_place=True)
+    whole = list(job.backend.snapshot().tables())
+    memory = MemoryKeyedStateBackend(range_for(0, 1, MOST), MOST)
+    memory.restore(whole)
+    assert held_by(memory) == job.model
+
+
+def test_little_is_written_where_little_changed(tmp_path: Path, jobs: list[Job]) -> None:
+    job = Job(tmp_path)
+    jobs.append(job)
+    table = job.backend.table("table", SCHEMA, COLUMNS, cold=True).table
+    rows = np.arange(100_000)
+    for start in range(0, len(rows), 10_000):
+        job.backend.time.begin(1)
+        some = pa.array(rows[start : start + 10_000])
+        slots = table().slots(pa.RecordBatch.from_arrays([some], schema=SCHEMA))
+        table().column("n")[slots] += 1
+    job.backend.time.begin(1)
+    job.checkpoint(random.Random(0), fails=False)
+    first = job.written
+    job.backend.time.begin(1)
+    some = pa.array(rows[:100])
+    slots = table().slots(pa.RecordBatch.from_arrays([some], schema=SCHEMA))
+    table().column("n")[slots] += 1
+    job.backend.time.begin(1)
+    job.checkpoint(random.Random(0), fails=False)
+    assert job.written < first / 10
+
+
+def test_a_state_in_another_layout_is_read_as_tables(tmp_path: Path, jobs: list[Job]) -> None:
+    """A table with one more number: the program asks for it, and its rows come along."""
+    rng = random.Random(3)
+    job = Job(tmp_path)
+    jobs.append(job)
+    while len(job.model["table"]) < 200:
+        job.step(rng)
+    job.checkpoint(rng, fails=False)
+    job.restart(in_place=True)
+    wider = (COLUMNS[0], replace(COLUMNS[1], initial=0.25))
+    table = job.backend.table("table", SCHEMA, wider, cold=True).table()
+    keys = sorted(job.model["table"])
+    slots = table.slots(pa.RecordBatch.from_arrays([pa.array(keys)], schema=SCHEMA))
+    assert dict(zip(keys, table.column("n")[slots].tolist(), strict=True)) == job.model["table"]
+
+
+def test_what_fails_holds_nothing(tmp_path: Path, jobs: list[Job]) -> None:
+    """The links are removed, and the database may be written to."""
+    rng = random.Random(3)
+    job = Job(tmp_path)
+    jobs.append(job)
+    for _ in range(100):
+        job.step(rng)
+    database = job.backend._database
+    for _ in range(2):
+        frozen = job.backend.snapshot(Since(CheckpointId(1)))
+        cancellation = Cancellation()
+        cancellation.cancel()
+        with pytest.raises(UnwantedError):
+            write_subtask(
+                job.storage, CheckpointId(1), TASK, [(OPERATOR, frozen, None)], cancellation
+            )
+        assert not list(database._folder.glob("links-*"))
+        assert not database.waits(0, 1)
+    for _ in range(20):
+        job.step(rng)
+    job.checkpoint(rng, fails=False)
+    job.check()
+
+
+def test_a_task_that_cannot_wait_links_the_files_itself(tmp_path: Path, jobs: list[Job]) -> None:
+    rng = random.Random(5)
+    job = Job(tmp_path)
+    jobs.append(job)
+    for _ in range(100):
+        job.step(rng)
+    frozen = job.backend.snapshot(Since(CheckpointId(1)))
+    model = copy.deepcopy(job.model)
+    database = job.backend._database
+    assert database.waits(100, 100)
+    assert not database.waits(151, 100)
+    for _ in range(50):
+        job.step(rng)
+    database.write([], [(b"\xff\xff", b"")])
+    assert list(database._folder.glob("links-*"))
+    made = write_subtask(job.storage, CheckpointId(1), TASK, [(OPERATOR, frozen, None)])
+    assert held_in(job.storage, manifest_of(CheckpointId(1), made), 1) == model

@@ -1,0 +1,31 @@
+"""Checkpoints of each format that this strom reads, written when it was the newest: they restore
+for ever, at another parallelism, and the job's output is that of one that was never stopped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from golden_job import build
+from strom.core.config import JobConfig
+from strom.engine.hosts.simulator import Simulation, SimulationPlan
+from strom.testing.equivalence import Ways, checkpointed, compare, run_local
+from strom.testing.probes import CollectProbe
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize(("version", "checkpoint"), [(2, 1)])
+def test_a_golden_checkpoint_is_restored(version: int, checkpoint: int) -> None:
+    folder = GOLDEN / f"format-{version}" / "golden" / f"chk-{checkpoint}"
+    assert json.loads((folder / "manifest.json").read_text())["format"] == version
+    config = replace(checkpointed(Ways(batch_size=256), 3), restore_from=str(folder))
+    probe = CollectProbe(build)
+    result = Simulation(probe.graph(config), SimulationPlan(seed=1)).run()
+    assert result.outcome is not None
+    assert result.outcome.error is None
+    published = {op: list(values.values()) for op, values in result.published.items()}
+    whole = run_local(build, JobConfig(parallelism=1))
+    compare("restored", whole, probe.output(published))
