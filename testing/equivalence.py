@@ -9,10 +9,10 @@
     ray          Ray actors, parallelism 2, checkpoints (when asked for)
 
 In the simulator every other seed runs with buffers so small that operators must park their work.
-Two of three runs there keep checkpoints as files, which makes them incremental, and in the end no
-shared file may be missing, and none left over; the others keep whole ones in memory. By seed state
-is in memory or in RocksDB, and of rescaled runs some start with one and go on with the other
-(`backends`).
+Three of four runs there keep checkpoints as files, which makes them incremental, and in the end no
+shared file may be missing, and none left over; the others keep whole ones in memory. State is in
+memory or in RocksDB, and of rescaled runs some start with one and go on with the other
+(`backends`). Which meets which depends on seed and pipeline (`Ways.mix`).
 
 Outputs are compared as multisets: the order across parallel subtasks is nobody's promise. A harness
 that never interrupts anything proves nothing, so it is an error if no seed's crash, or no seed's
@@ -76,6 +76,17 @@ class Ways:
     state: StateConfig | None = None
     """Where all ways but the first keep their state, but for rescaled ones that start in memory, or
     go on there. None: in the simulator the seed says where, elsewhere it is in memory."""
+    mix: int | None = None
+    """Which backends and storages meet which crashes and restores, seed by seed. None: the number
+    of records that come out, so that a few seeds of many pipelines are all combinations."""
+
+    def storing(self, seed: int) -> int:
+        """What says of a seed where state and checkpoints are."""
+        return seed + (self.mix or 0)
+
+    def in_files(self, seed: int) -> bool:
+        """Whether checkpoints of the seed's runs are files."""
+        return self.storing(seed) // 4 % 4 > 0
 
 
 class Difference(AssertionError):
@@ -120,6 +131,8 @@ def _assert_equivalent(
     reference = run_on_host(new_probe, JobConfig(auto_watermark_interval=WATERMARK_INTERVAL))
     if expected is not None:
         compare("whole, against the expected output", list(expected), reference)
+    if ways.mix is None:
+        ways = replace(ways, mix=len(reference))
     config = checkpointed(ways, 2)
     if ways.local:
         compare("local, checkpointed", reference, run_on_host(new_probe, config))
@@ -186,7 +199,7 @@ def run_crashing(
         crash_after_checkpoints=ways.crashes,
     )
     config = replace(config, state=_state(ways, seed))
-    with new_probe() as probe, _storage(files=seed % 3 > 0) as storage:
+    with new_probe() as probe, _storage(files=ways.in_files(seed)) as storage:
         result = Simulation(probe.graph(cramped(config, seed)), plan, storage).run()
         _require_finished(result, f"crashed, seed {seed}")
         check_shared(f"crashed, seed {seed}", storage)
@@ -207,7 +220,7 @@ def run_rescaled(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[Any],
     with (
         new_probe() as probe,
         tempfile.TemporaryDirectory(prefix="strom-rescale-") as folder,
-        _storage(files=seed % 6 > 2) as own,
+        _storage(files=ways.in_files(seed)) as own,
     ):
         storage = open_storage(folder, new_job_id()) if elsewhere else own
         goes_on: CheckpointStorage | None = storage
@@ -295,7 +308,7 @@ def checkpointed(ways: Ways, parallelism: int) -> JobConfig:
 
 
 def _state(ways: Ways, seed: int, run: int = 0) -> StateConfig:
-    drawn = state_of(seed, run)
+    drawn = state_of(ways.storing(seed), run)
     return drawn if ways.state is None or (run and drawn == IN_MEMORY) else ways.state
 
 
