@@ -3,16 +3,18 @@
 0   fine
 1   there are differences, or damage
 2   the command was used wrongly, or there is nothing where it was pointed at
+3   something broke that strom has no words for: the traceback is on stderr
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import pyarrow as pa
 import typer
@@ -25,26 +27,35 @@ from ..core.errors import CheckpointFormatError, CorruptCheckpointError, StromEr
 FINE: Final = 0
 DIFFERENT: Final = 1
 USAGE: Final = 2
+BROKEN: Final = 3
 
 MOST_WIDTH: Final = 60
 """Characters of a value in a table for people."""
+
+_UNBOUND: Final = 10_000
+"""Characters of a line that nothing is folded in."""
 
 T = TypeVar("T")
 
 
 @contextmanager
 def answering(as_json: bool) -> Iterator[None]:
-    """What goes wrong becomes a line on stderr (`as_json`: a document on stdout) and an exit code:
-    damage is 1, all else 2."""
+    """All that a command does is done within: what goes wrong becomes a line on stderr (`as_json`:
+    a document on stdout) and an exit code, of which 1 is damage and nothing else."""
     try:
         yield
     except StromError as error:
         damaged = isinstance(error, CorruptCheckpointError)
         damaged = damaged and not isinstance(error, CheckpointFormatError)
         fail(str(error), as_json, DIFFERENT if damaged else USAGE)
+    except (typer.Exit, BrokenPipeError):
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        fail(f"{type(error).__name__}: {error}", as_json, BROKEN)
 
 
-def fail(message: str, as_json: bool, code: int) -> None:
+def fail(message: str, as_json: bool, code: int) -> NoReturn:
     """Say so, and exit."""
     if as_json:
         say_json({"error": message})
@@ -85,7 +96,7 @@ def say_rows(title: str, table: pa.Table, limit: int | None) -> None:
 
 def console() -> Console:
     """On stdout, as wide as it has to be where that is no terminal."""
-    wide = None if sys.stdout.isatty() else 200
+    wide = None if sys.stdout.isatty() else _UNBOUND
     return Console(width=wide, highlight=False)
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..snapshots import Difference, Snapshot
+    from ..snapshots.verifying import Verified
 
 app = typer.Typer(
     help="Look into checkpoints and savepoints: PATH is the folder of one, or of a job (its "
@@ -34,9 +35,13 @@ def ls(path: Path, as_json: Json = False) -> None:
     with answers.answering(as_json):
         snapshot = _open(path)
         described = _described(snapshot)
-    if as_json:
-        answers.say_json(described)
-        return
+        if as_json:
+            answers.say_json(described)
+        else:
+            _say_operators(snapshot)
+
+
+def _say_operators(snapshot: Snapshot) -> None:
     what = "savepoint" if snapshot.savepoint else f"checkpoint {snapshot.checkpoint_id}"
     time = snapshot.time.isoformat(sep=" ", timespec="seconds")
     answers.say(
@@ -69,7 +74,7 @@ def show(
     """The rows of a state."""
     with answers.answering(as_json):
         table = _open(path).table(operator, state, raw=raw, unpickle=unpickle)
-    _say_rows(f"{operator}.{state}", table, as_json, limit)
+        _say_rows(f"{operator}.{state}", table, as_json, limit)
 
 
 @app.command()
@@ -84,7 +89,7 @@ def sql(
     state."OPERATOR.NAME"."""
     with answers.answering(as_json):
         table = _open(path).sql(query, unpickle=unpickle)
-    _say_rows("", table, as_json, limit)
+        _say_rows("", table, as_json, limit)
 
 
 @app.command()
@@ -97,19 +102,10 @@ def diff(
     """What the second has otherwise than the first. Exit code 1 if there is anything."""
     with answers.answering(as_json):
         found = _open(path).diff(other)
-    if as_json:
-        answers.say_json(_differences(found, limit or None))
-    else:
-        for note in found.notes:
-            answers.say(note)
-        for one in found.states:
-            name = f"{one.operator}.{one.state}"
-            answers.say(f"{name}: {one.added} added, {one.removed} removed, {one.changed} changed")
-            for title, table in (("before", one.before), ("after", one.after)):
-                if table is not None and table.num_rows:
-                    answers.say_rows(title, table, limit or None)
-        if not found:
-            answers.say("no difference")
+        if as_json:
+            answers.say_json(_differences(found, limit or None))
+        else:
+            _say_differences(found, limit or None)
     if found:
         raise typer.Exit(answers.DIFFERENT)
 
@@ -119,17 +115,34 @@ def verify(path: Path, as_json: Json = False) -> None:
     """Read all of it, and hold it against the manifest. Exit code 1 if something is damaged."""
     with answers.answering(as_json):
         found = _open(path).verify()
-    if as_json:
-        answers.say_json({"ok": found.ok, **vars(found)})
-    else:
-        for problem in found.problems:
-            answers.say(f"damaged: {problem}")
-        for one in found.unchecked:
-            answers.say(f"keys not checked: {one}")
-        verdict = "fine" if found.ok else f"{len(found.problems)} problems"
-        answers.say(f"{found.files} files, {found.bytes:,} bytes, {found.rows:,} rows: {verdict}")
+        if as_json:
+            answers.say_json({"ok": found.ok, **vars(found)})
+        else:
+            _say_verified(found)
     if not found.ok:
         raise typer.Exit(answers.DIFFERENT)
+
+
+def _say_differences(found: Difference, limit: int | None) -> None:
+    for note in found.notes:
+        answers.say(note)
+    for one in found.states:
+        name = f"{one.operator}.{one.state}"
+        answers.say(f"{name}: {one.added} added, {one.removed} removed, {one.changed} changed")
+        for title, table in (("before", one.before), ("after", one.after)):
+            if table is not None and table.num_rows:
+                answers.say_rows(title, table, limit)
+    if not found:
+        answers.say("no difference")
+
+
+def _say_verified(found: Verified) -> None:
+    for problem in found.problems:
+        answers.say(f"damaged: {problem}")
+    for one in found.unchecked:
+        answers.say(f"keys not checked: {one}")
+    verdict = "fine" if found.ok else f"{len(found.problems)} problems"
+    answers.say(f"{found.files} files, {found.bytes:,} bytes, {found.rows:,} rows: {verdict}")
 
 
 def _open(path: str) -> Snapshot:

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ..checkpoint.folder_storage import folder_at
-from ..checkpoint.handles import KeyedHandle, OperatorHandle, OperatorSnapshot, SubtaskSnapshot
+from ..checkpoint.folder_storage import FolderStorage, folder_at
+from ..checkpoint.handles import (
+    FileHandle,
+    KeyedHandle,
+    OperatorHandle,
+    OperatorSnapshot,
+    SubtaskSnapshot,
+)
 from ..checkpoint.manifest import Manifest, OperatorShape
 from ..checkpoint.names import check_job_id, safe_name
 from ..checkpoint.snapshot_io import group_offsets, to_ipc_file
@@ -31,6 +38,9 @@ from .stored import MOST_PARALLELISM, OF_OPERATOR, ROW_KINDS, StoredStates
 
 if TYPE_CHECKING:
     from .snapshot import Snapshot
+
+_NUMBER = CheckpointId(1)
+"""Of what is saved."""
 
 
 @dataclass
@@ -177,12 +187,27 @@ class Edits(Filled):
     # --- the end --------------------------------------------------------------------------------
 
     def save(self, path: str) -> str:
-        """Write all of it as a savepoint into a folder, which must not exist; returns its path. The
-        snapshot that it began with stays as it is, and is not needed any more."""
+        """Write all of it as a savepoint into a folder, which must not exist; returns its path.
+        Nothing is left there if it fails. The snapshot that it began with stays as it is, and is
+        not needed any more."""
         storage = folder_at(path, "path")
         if storage.filesystem.exists(storage.folder):
             raise ConfigurationError(f"save('{path}'): there is something: give a new folder")
-        number = CheckpointId(1)
+        written: list[FileHandle] = []
+        try:
+            self._write(storage, written)
+        except BaseException:
+            storage.remove_files(_NUMBER, written)
+            with suppress(Exception):
+                storage.filesystem.rmdir(storage.folder)
+            raise
+        return path
+
+    def _write(self, storage: FolderStorage, written: list[FileHandle]) -> None:
+        def write(name: str, data: pa.Table) -> FileHandle:
+            written.append(storage.write_file(_NUMBER, name, to_ipc_file(data)))
+            return written[-1]
+
         subtasks = []
         for operator, found in self._operators.items():
             handles = []
@@ -190,27 +215,25 @@ class Edits(Filled):
                 table = self._loaded(found, name)
                 if table.data.num_rows:
                     file_name = f"{safe_name(operator)}-0-{index}.arrow"
-                    file = storage.write_file(number, file_name, to_ipc_file(table.data))
+                    file = write(file_name, table.data)
                     groups = group_offsets(table.data)
                     handles.append(KeyedHandle(name, table.kind, file, groups, table.metadata))
             state = None
             if found.items.num_rows:
-                data = to_ipc_file(found.items.drop_columns(["subtask"]).combine_chunks())
-                file_name = f"{safe_name(operator)}-0-operator.arrow"
-                state = OperatorHandle(storage.write_file(number, file_name, data))
+                items = found.items.drop_columns(["subtask"]).combine_chunks()
+                state = OperatorHandle(write(f"{safe_name(operator)}-0-operator.arrow", items))
             if handles or state is not None:
                 snapshot = OperatorSnapshot(operator, tuple(handles), state)
                 task = TaskId(VertexId(operator), 0)
                 subtasks.append(SubtaskSnapshot(task, (snapshot,)))
-        storage.publish(self._manifest(number, subtasks))
-        return path
+        storage.publish(self._manifest(subtasks))
 
-    def _manifest(self, number: CheckpointId, subtasks: list[SubtaskSnapshot]) -> Manifest:
+    def _manifest(self, subtasks: list[SubtaskSnapshot]) -> Manifest:
         shapes = [found.shape for found in self._operators.values()]
         return Manifest(
             job_id=self._job[1],
             job_name=self._job[0],
-            checkpoint_id=number,
+            checkpoint_id=_NUMBER,
             timestamp_ms=int(time.time() * 1000),
             operators=tuple(replace(shape, parallelism=1) for shape in shapes),
             subtasks=tuple(subtasks),

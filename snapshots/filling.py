@@ -13,6 +13,7 @@ import pyarrow as pa
 from ..core.batch import take_table
 from ..core.column_values import python_values
 from ..core.errors import StateError
+from ..core.key_kinds import held_key
 from ..core.keys import findable
 from ..core.row import make_row
 from ..state.encoding import encode
@@ -178,7 +179,17 @@ def _check_distinct(source: pa.Table, names: Sequence[str], state: str) -> None:
     """StateError if a key is there twice: one of its values would be lost."""
     for name in names:
         column_of(source, name, state)
-    if source.select(list(names)).group_by(list(names)).aggregate([]).num_rows < source.num_rows:
+    keys = source.select(list(names))
+    try:
+        distinct = keys.group_by(list(names)).aggregate([]).num_rows
+    except pa.ArrowNotImplementedError:  # of lists and structs
+        columns = [findable(python_values(column)) for column in keys.columns]
+        try:
+            distinct = len({tuple(map(held_key, row)) for row in zip(*columns, strict=True)})
+        except TypeError as error:
+            kinds = ", ".join(f"{field.name}: {field.type}" for field in keys.schema)
+            raise StateError(f"state '{state}': {kinds}: {error}, and so no keys") from error
+    if distinct < source.num_rows:
         raise StateError(f"state '{state}': keys are there twice in the columns {list(names)}")
 
 

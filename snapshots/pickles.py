@@ -41,6 +41,10 @@ class Elements:
     name: str
     items: list[Any] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        """Of equal sets the same."""
+        return f"{self.name}({sorted(map(repr, self.items))})"
+
 
 @dataclass
 class Thing:

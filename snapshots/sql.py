@@ -2,7 +2,8 @@
 
 Each state is `state."<operator>.<state>"`, the operator by its uid, or by its name. A state whose
 name no other operator's state has is `state.<state>`, too. Operators alike in name have their ids
-behind it: `state."Map#1f3a....latest"`.
+behind it: `state."Map#1f3a....latest"`. So have states of one operator that differ in case alone,
+of which all but the first have a number, too.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ def view_names(snapshot: Snapshot) -> dict[tuple[str, str], list[str]]:
     short = Counter(state.lower() for _, state in pairs)
     full = Counter(_full(info, state).lower() for info, state in pairs)
     found = {}
+    taken: Counter[str] = Counter()
     for info, state in pairs:
         name = _full(info, state)
         if full[name.lower()] > 1:
             name = f"{info.label}#{info.id}.{state}"
+            taken[name.lower()] += 1
+            if taken[name.lower()] > 1:  # an operator's states that differ in case alone
+                name = f"{name}#{taken[name.lower()]}"
         alone = short[state.lower()] == 1 and state.lower() not in full
         found[info.id, state] = [name, state] if alone else [name]
     return found
@@ -72,11 +77,11 @@ def connected(
     found = duckdb.connect(":memory:") if connection is None else connection
     found.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     text = None if query is None else query.lower()
-    for (operator, state), names in view_names(snapshot).items():
+    for at, ((operator, state), names) in enumerate(view_names(snapshot).items()):
         if text is not None and not any(name.lower() in text for name in names):
             continue
         table = for_duckdb(snapshot.table(operator, state, unpickle=unpickle))
-        held = f"strom_{operator}_{state}"
+        held = f"strom_{operator}_{at}"
         found.register(held, table)
         for name in names:
             found.execute(

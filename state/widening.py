@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-_EXACT_DOUBLE = 1 << 53
-"""Doubles hold every whole number up to this one."""
-
 
 def widened(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
     """The column as `kind`; None if that may change what a value is.
