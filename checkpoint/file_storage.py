@@ -67,6 +67,11 @@ _SLEEP: Final = time.sleep
 _FEW: Final = AttemptPolicy(most=3)
 """For what is only cleaning up after a failure."""
 
+_SHARED_HINT: Final = (
+    "; the checkpoint shares it with others of its job: a checkpoint that is moved or copied needs "
+    "the folder 'shared' of its job beside its own; a savepoint is complete in itself"
+)
+
 ATOMIC_PUT: Final = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss"})
 """Protocols of object stores: a put is visible whole or not at all."""
 
@@ -146,12 +151,13 @@ class FileStorage(CheckpointStorage):
     def read_file(self, checkpoint_id: CheckpointId, handle: FileHandle) -> pa.Buffer:
         folder = self._shared if handle.shared else self._path(checkpoint_id)
         path = posixpath.join(folder, check_handle_path(handle.path, folder, handle.shared))
+        hint = _SHARED_HINT if handle.shared else ""
         if handle.inline is not None:
             data = handle.inline
         elif handle.offset is None:
-            data = self._read(path)
+            data = self._read(path, hint=hint)
         else:
-            data = self._read(path, start=handle.offset, end=handle.end)
+            data = self._read(path, hint=hint, start=handle.offset, end=handle.end)
             path = f"{path} from {handle.offset} to {handle.end}"
         return checked(data, handle, path)
 
@@ -302,6 +308,7 @@ class FileStorage(CheckpointStorage):
         self,
         path: str,
         missing: type[CorruptCheckpointError] = CorruptCheckpointError,
+        hint: str = "",
         **part: int,
     ) -> bytes:
         """`part`: its `start` and `end`, by name, since filesystems differ in their order."""
@@ -309,7 +316,7 @@ class FileStorage(CheckpointStorage):
             try:
                 data: bytes = self._retried(lambda: self._fs.cat_file(path, **part))
             except FileNotFoundError:
-                raise missing(f"{path}: the file is missing") from None
+                raise missing(f"{path}: the file is missing{hint}") from None
             except Exception:
                 self._check_reaches(path, part.get("end"))
                 raise

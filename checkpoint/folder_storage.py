@@ -4,7 +4,8 @@
     <savepoint directory>/savepoint-<first 6 of the job id>-<12 hex>/<data files>
 
 The format is that of a checkpoint, and all paths in the manifest are relative to the folder: its
-name and its place say nothing. A savepoint is complete in itself.
+name and its place say nothing. A savepoint is complete in itself; files that an incremental
+checkpoint shares with others are looked for where its job has them, in `shared/` beside the folder.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..core.errors import CheckpointError, ConfigurationError, MissingCheckpoint
 from ..core.ids import CheckpointId
 from .file_storage import FileStorage
 from .manifest import Manifest, decode
-from .names import MANIFEST, folder_id, is_job_id
+from .names import MANIFEST, SHARED, folder_id, is_job_id
 from .storage import CheckpointStorage, check_manifest, located
 from .transfers import INLINE, Transfers
 
@@ -40,6 +41,7 @@ class FolderStorage(FileStorage):
         root, name = posixpath.split(folder)
         super().__init__(filesystem, root, "folder")
         self._home = root or "."
+        self._shared = posixpath.join(self._home, SHARED)
         self.filesystem = filesystem
         self.folder = folder
         self.name = name

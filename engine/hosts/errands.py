@@ -43,6 +43,7 @@ from ..coordinator.actions import (
 from ..coordinator.job_master import JobMaster
 from ..graph.model import JobGraph
 from ..task.background import Background
+from .claimed import Claimed
 from .enumerators import Enumerators
 from .restore import is_hopeless, load_latest, shared_files
 
@@ -81,9 +82,12 @@ class Errands:
         self._storage = storage
         self._restore_from = job.config.restore_from
         self._claims = job.config.claim_restored
-        self._claimed: tuple[CheckpointStorage, CheckpointId] | None = None
-        """What the job started from and is to delete when it is not needed any more. Touched by the
-        storage's worker only."""
+        self._claimed: Claimed | None = None
+        """What the job started from and is to delete when it is not needed any more; until it is
+        gone. Touched by the storage's worker only."""
+        self._claim_is_due = False
+        """Whether that is so. What could not be removed is tried again with the next checkpoint
+        that goes. Touched by the storage's worker only."""
         self._enumerators = Enumerators(job, job_id)
         """Touched by their worker only."""
         self._storage_worker = make_background(f"{job.name}-storage")
@@ -172,10 +176,21 @@ class Errands:
             self._delete_files(m)
         if not complete and self._storage.shares:
             self._swept[n] = SWEEPS
-        if self._claimed is not None and self._claimed[1] == n:
-            claimed, self._claimed = self._claimed, None
-            claimed[0].delete(n)
-            claimed[0].forget()
+        if self._claimed is not None and (self._claim_is_due or self._claimed.checkpoint_id == n):
+            self._claim_is_due = True
+            self._remove_claimed(self._claimed)
+
+    def _remove_claimed(self, claimed: Claimed) -> None:
+        try:
+            claimed.remove()
+        except CheckpointError as error:
+            log.warning(
+                "job %s: what it started from and has claimed stays for now: %s",
+                self._job_id,
+                error,
+            )
+        else:
+            self._claimed = None
 
     def _delete_files(self, n: CheckpointId) -> None:
         self._storage.delete(n)
@@ -209,9 +224,10 @@ class Errands:
     def _load(self, after: int) -> tuple[Latest, CheckpointStorage]:
         latest, storage = load_latest(self._storage, self._restore_from, after, self._transfers)
         if self._claims and storage is not self._storage and latest.manifest is not None:
-            self._claimed = storage, latest.manifest.checkpoint_id
+            self._claimed = Claimed(storage, latest.manifest)
+            self._claim_is_due = False
         if self._claimed is not None:
-            ids = tuple(sorted({*latest.ids, self._claimed[1]}))
+            ids = tuple(sorted({*latest.ids, self._claimed.checkpoint_id}))
             latest = replace(latest, ids=ids)
         if self._storage.shares:
             self._remove(self._shared.found(*shared_files(self._storage)))

@@ -16,7 +16,7 @@ from strom.checkpoint.folder_storage import (
     open_folder,
     savepoint_location,
 )
-from strom.checkpoint.handles import OperatorHandle, OperatorSnapshot, SubtaskSnapshot
+from strom.checkpoint.handles import FileHandle, OperatorHandle, OperatorSnapshot, SubtaskSnapshot
 from strom.checkpoint.manifest import Manifest, decode, encode
 from strom.checkpoint.storage import CheckpointStorage, open_storage
 from strom.core.errors import CheckpointError, ConfigurationError, CorruptCheckpointError
@@ -92,6 +92,33 @@ def test_a_checkpoint_in_its_place_is_one_of_its_job(tmp_path: Path) -> None:
         storage, found = open_folder(f"{tmp_path}/{copy}")
         assert isinstance(storage, FolderStorage)
         assert content(storage, found) == [DATA + b"\x04"]
+
+
+def write_shared(storage: CheckpointStorage, n: int, *older: FileHandle) -> FileHandle:
+    """Checkpoint `n`, of a shared file of its own and older ones."""
+    made = storage.write_file(n, "f.arrow", DATA + bytes([n]), shared=True)
+    snapshots = [
+        OperatorSnapshot(f"op{i}", (), OperatorHandle(h)) for i, h in enumerate((*older, made))
+    ]
+    subtasks = (SubtaskSnapshot(TaskId("v", 0), tuple(snapshots)),)
+    storage.publish(Manifest("job", "Job", n, 1000 + n, (), subtasks))
+    return made
+
+
+@pytest.mark.parametrize("name", ["job/renamed", "job/chk-9", "a folder/chk-4", "other/mine"])
+def test_shared_files_are_looked_for_beside_a_folder_that_was_moved(
+    name: str, tmp_path: Path
+) -> None:
+    own = open_storage(str(tmp_path), "job")
+    write_shared(own, 4)
+    place = tmp_path / name
+    shutil.copytree(tmp_path / "job" / "chk-4", place)
+    if place.parent.name != "job":
+        with pytest.raises(CorruptCheckpointError, match=r"shared/4-f.*missing; .*'shared' of its"):
+            open_folder(str(place), validate=True)
+        shutil.copytree(tmp_path / "job" / "shared", place.parent / "shared")
+    storage, found = open_folder(str(place), validate=True)
+    assert content(storage, found) == [DATA + b"\x04"]
 
 
 def test_the_folder_of_a_job_stands_for_its_newest_valid_checkpoint(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from strom.checkpoint.folder_storage import FolderStorage, open_folder
 from strom.connectors.datagen import DataGenSource
 from strom.core.errors import CheckpointError
 from strom.core.job_status import JobStatus
+from strom.engine.hosts.claimed import Claimed
 from strom.engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
 from strom.testing.equivalence import Ways, checkpointed, compare, run_local
 from strom.testing.probes import CollectProbe
@@ -352,10 +353,25 @@ def test_state_without_a_uid_is_warned_about_by_name(
     assert "Map" not in line
 
 
-@pytest.mark.parametrize("claims", [True, False])
+@pytest.mark.parametrize(("claims", "failures"), [(True, 0), (True, 2), (False, 0)])
 def test_a_claimed_savepoint_goes_when_it_is_not_needed_any_more(
-    tmp_path: Path, checkpoints: Any, claims: bool
+    tmp_path: Path,
+    checkpoints: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    claims: bool,
+    failures: int,
 ) -> None:
+    """Also if the storage is away when it is to go: then with a later checkpoint that goes."""
+    tries: list[Claimed] = []
+    remove = Claimed.remove
+
+    def removed(self: Claimed) -> None:
+        tries.append(self)
+        if len(tries) <= failures:
+            raise CheckpointError("the storage is away")
+        remove(self)
+
+    monkeypatch.setattr(Claimed, "remove", removed)
     job = Job(checkpoints).started()
     path = job.client.stop_with_savepoint(savepoint_directory=str(tmp_path)).result()
     again = replace(
@@ -364,12 +380,13 @@ def test_a_claimed_savepoint_goes_when_it_is_not_needed_any_more(
         claim_restored=claims,
         checkpoint=replace(checkpoints.checkpoint, retained=2),
     )
-    second = Job(again, rate=1500.0).started()
+    second = Job(again, rate=100.0).started()  # it does not end before
     until(lambda: second.client.metrics()["checkpoints"]["completed"] > 3, "checkpoints")
     if claims:
         until(lambda: not Path(path).exists(), "its removal")
     assert Path(path).exists() != claims
     second.client.cancel()
+    assert len(tries) == (failures + 1 if claims else 0)
 
 
 def test_the_folder_of_a_job_is_its_newest_checkpoint(tmp_path: Path, checkpoints: Any) -> None:
