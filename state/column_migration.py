@@ -126,7 +126,13 @@ def _one(
     if table.kind in ROW_KINDS:
         return replace(table, migration=migration)
     what = f"{who}, state '{table.name}'"
-    data = table.data
+    data = _columns(table.data, migration, prefixes, whole, what)
+    return replace(table, data=data, migration=migration)
+
+
+def _columns(
+    data: pa.Table, migration: StateMigration, prefixes: Sequence[str], whole: bool, what: str
+) -> pa.Table:
     made: dict[str, pa.ChunkedArray] = {}
     for name in data.column_names:
         prefix, plain = _split(name)
@@ -146,7 +152,26 @@ def _one(
         made[target] = _typed(data.column(name), target, migration, what)
     if whole and any(name.startswith("row.") for name in made):
         made.update(_new_columns(made, migration, data.num_rows, what))
-    return replace(table, data=pa.table(made), migration=migration)
+    return pa.table(made)
+
+
+def migrated_records(data: pa.RecordBatch, migration: StateMigration, what: str) -> pa.RecordBatch:
+    """Records that an operator keeps in operator state as the program says. Columns whose names
+    begin with `__` are the operator's, and come behind the others."""
+    if migration is NO_MIGRATION:
+        return data
+    own = [name for name in data.schema.names if name.startswith("__")]
+    records = pa.Table.from_batches([data.drop_columns(own)])
+    renamed = records.rename_columns([f"row.{name}" for name in records.column_names])
+    made = _columns(renamed, migration, ("row.",), True, what)
+    marks = {migration.new_name(f.name): f.metadata for f in records.schema}
+    fields = [f.with_name(_split(f.name)[1]) for f in made.schema]
+    fields = [f.with_metadata(marks.get(f.name)) for f in fields]
+    arrays = [column.combine_chunks() for column in made.columns]
+    return pa.RecordBatch.from_arrays(
+        [*arrays, *(data.column(name) for name in own)],
+        schema=pa.schema([*fields, *map(data.schema.field, own)], metadata=data.schema.metadata),
+    )
 
 
 _NOTES = (

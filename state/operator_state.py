@@ -12,7 +12,7 @@ function into the next snapshot, whose asynchronous part runs it once and append
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core.errors import StateError
@@ -21,6 +21,7 @@ from .broadcast_state import OperatorBroadcastState
 from .declared_types import DeclaredType, declared_type
 from .descriptors import ListStateDescriptor, MapStateDescriptor
 from .faces import ListState, OperatorStateStore, elements
+from .migration import NO_MIGRATION, StateMigration
 from .pickling import dumps, loads
 from .stored_values import StoredValues
 
@@ -129,6 +130,7 @@ class OperatorStateBackend(OperatorStateStore):
         self._restored: dict[str, list[bytes]] = {}
         """Pickled items of restored names not asked for yet; disjoint from `_states`."""
         self._deferred: dict[str, list[Deferred]] = {}
+        self._migrations: Mapping[str | None, StateMigration] = {}
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState:
         """A list whose items are dealt evenly over the subtasks at a restore."""
@@ -183,9 +185,15 @@ class OperatorStateBackend(OperatorStateStore):
         deferred, self._deferred = self._deferred, {}
         return OperatorStateSnapshot(tables, deferred, frozen)
 
-    def restore(self, tables: Iterable[OperatorStateTable]) -> None:
+    def restore(
+        self,
+        tables: Iterable[OperatorStateTable],
+        migrations: Mapping[str | None, StateMigration] | None = None,
+    ) -> None:
         """Before first use: this subtask's share, as `redistribute` gives it. Several tables of one
-        name are joined in order. Names never asked for go into later snapshots unchanged."""
+        name are joined in order. Names never asked for go into later snapshots unchanged.
+        `migrations`: what the program says of the operator's states."""
+        self._migrations = migrations or {}
         if self._states:
             raise StateError(
                 f"operator state {sorted(self._states)} is in use already: restore before using it"
@@ -193,6 +201,10 @@ class OperatorStateBackend(OperatorStateStore):
         for table in tables:
             _check_mode(table.name, self._modes.setdefault(table.name, table.mode), table.mode)
             self._restored.setdefault(table.name, []).extend(table.items)
+
+    def migration(self, name: str) -> StateMigration:
+        """What the program says of the records that the operator keeps under this name."""
+        return self._migrations.get(name, self._migrations.get(None, NO_MIGRATION))
 
     def _list(self, descriptor: ListStateDescriptor, mode: OperatorStateMode) -> OperatorListState:
         name = descriptor.name
@@ -216,7 +228,10 @@ class OperatorStateBackend(OperatorStateStore):
             kind = descriptor.value_type_info
         else:
             kind = descriptor.type_info
-        read = StoredValues(what, kind, descriptor.migration)
+        said = descriptor.migration
+        if said is NO_MIGRATION and (mode == "broadcast" or name in self._migrations):
+            said = self.migration(name)
+        read = StoredValues(what, kind, said)
         items = [loads(item, what, read.reader) for item in self._restored.get(name, ())]
         if mode == "broadcast":
             values = read.fitted([value for _, value in items])

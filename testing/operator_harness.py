@@ -198,7 +198,7 @@ class OperatorHarness:
             self.keyed_state.of_another_job = of_another_job
             self.keyed_state.stored_keys = StoredKeyType.of(keyed) if of_another_job else None
             self.keyed_state.restore(keyed)
-            self.operator_state.restore(restored.operator)
+            self.operator_state.restore(restored.operator, migrations)
         self.operator = spec if isinstance(spec, Operator) else build_operator(spec)
         self.context = OperatorContext(
             operator_id=OperatorId("operator"),

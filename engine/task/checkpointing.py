@@ -108,7 +108,7 @@ class TaskCheckpoints:
                 some = [*keyed, *context.keyed_state.inherited_samples()]
                 context.keyed_state.stored_keys = StoredKeyType.of(some)
             context.keyed_state.restore(keyed)
-            context.operator_state.restore(operator)
+            context.operator_state.restore(operator, chained.migrations)
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
         """The coordinator wants one."""

@@ -28,6 +28,7 @@ from ...core.joined_columns import side_columns
 from ...core.preload import preload
 from ...core.row_kind import RowKind, retracts, split_kinds, with_kinds
 from ...state.backend import COLUMN_STATE
+from ...state.column_migration import migrated_records
 from ...state.descriptors import ListStateDescriptor
 from ..base import Operator, Steps, emit_each
 from ..contents import content_codes
@@ -61,8 +62,8 @@ class BroadcastJoinOperator(Operator):
         state = self.ctx.operator_state
         table = state.get_union_list_state(ListStateDescriptor("table"))
         held = state.get_list_state(ListStateDescriptor("held"))
-        self._parts = [_decoded(data) for data in table.get()]
-        self._held = [_decoded(data) for data in held.get()]
+        self._parts = [self._restored(data, TABLE) for data in table.get()]
+        self._held = [self._restored(data, 0) for data in held.get()]
         for restored in (table, held):
             restored.clear()
 
@@ -106,6 +107,13 @@ class BroadcastJoinOperator(Operator):
         state.set_deferred("held", lambda: _encoded(held))
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _restored(self, stored: bytes, port: int) -> ColumnBatch:
+        """Records of state, as the program says that they are now."""
+        side = ("left", "right")[port]
+        what = f"broadcast_join '{self.ctx.name}', subtask {self.ctx.subtask}, state '{side}'"
+        said = self.ctx.operator_state.migration(side)
+        return _decoded(migrated_records(columns_of(stored), said, what))
 
     def _fitted(self, batch: Batch, port: int) -> pa.RecordBatch:
         """The columns that are known of the side, if any are, and the row kinds."""
@@ -211,8 +219,7 @@ def _pieces(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(gathered)
 
 
-def _decoded(stored: bytes) -> ColumnBatch:
-    data = columns_of(stored)
+def _decoded(data: pa.RecordBatch) -> ColumnBatch:
     if TIME not in data.schema.names:
         return ColumnBatch(data)
     times = numpy_of(data.column(TIME))

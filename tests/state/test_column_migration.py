@@ -29,6 +29,7 @@ from strom import (
 from strom.connectors.datagen import DataGenSource
 from strom.core.errors import StateError, TypeMismatchError
 from strom.core.ids import KeyGroupRange
+from strom.core.row_kind import ROW_KIND
 from strom.state.backend import AccColumn
 from strom.state.column_migration import fitted, migrated
 from strom.state.memory import MemoryKeyedStateBackend
@@ -301,8 +302,6 @@ def test_the_versions_of_a_temporal_join(said: Any, shown: dict[str, Any]) -> No
 
 
 def test_the_table_of_a_broadcast_join_widens_and_is_refused_otherwise() -> None:
-    """It is operator state: what is said of columns does not reach it."""
-
     def goes_on_with(**table: Any) -> list[Any]:
         env = StreamExecutionEnvironment.get_execution_environment()
         records, rows = (env.from_collection([{"k": 1}]) for _ in range(2))
@@ -320,6 +319,45 @@ def test_the_table_of_a_broadcast_join_widens_and_is_refused_otherwise() -> None
     assert found == [(1, 3, 5), (1, 3, 7), (2, 4, 6), (2, 4, 8)]
     with pytest.raises(OperatorError, match=r"no columns \['u'\], only \['k', 'w'\]"):
         goes_on_with(w=pa.array([7, 8]))
+
+
+def broadcast_join(on: str = "k") -> Any:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    records, rows = (env.from_collection([{on: 1}]) for _ in range(2))
+    return records.broadcast_join(rows, on=on)
+
+
+def test_both_sides_of_a_broadcast_join_become_what_is_said_of_them() -> None:
+    """The table, of a changelog, and the records that wait for it; twice, told the same."""
+    first = OperatorHarness.of(broadcast_join())
+    kinds = pa.array([0, 0, 0], pa.int8())
+    table = pa.record_batch(
+        {"k": [1, 2, 3], "u": pa.array([5, 6, 7], pa.int32()), "x": ["a"] * 3, ROW_KIND: kinds}
+    )
+    first.push(ColumnBatch(table), port=1)
+    first.push(batch(k=pa.array([1]), v=pa.array([3], pa.int32())))
+    snapshot = first.snapshot()
+    for _ in range(2):
+        stream = broadcast_join("id").migrate_state(
+            "right", rename={"k": "id", "u": "w"}, types={"w": pa.int64()}, drop=["x"]
+        )
+        stream.migrate_state("left", rename={"k": "id"}, defaults={"n": 0})
+        second = OperatorHarness.of(stream, restored=snapshot)
+        snapshot = second.snapshot()
+    taken = pa.record_batch({"id": [3], "w": [7], ROW_KIND: pa.array([3], pa.int8())})
+    second.push(ColumnBatch(taken), port=1)
+    second.push(batch(id=pa.array([2, 3]), v=pa.array([4, 9], pa.int32()), n=pa.array([8, 8])))
+    second.finish(2)
+    found = [row.as_dict() for row in second.outputs()]
+    assert found == [{"id": 1, "v": 3, "n": 0, "w": 5}, {"id": 2, "v": 4, "n": 8, "w": 6}]
+
+
+def test_what_the_table_of_a_broadcast_join_cannot_become_is_refused() -> None:
+    first = OperatorHarness.of(broadcast_join())
+    first.push(batch(k=KEYS, u=pa.array(["a", "b"])), port=1)
+    stream = broadcast_join().migrate_state("right", types={"u": pa.int64()})
+    with pytest.raises(StateError, match=r"state 'right': column 'row\.u' of string cannot become"):
+        OperatorHarness.of(stream, restored=first.snapshot())
 
 
 def test_records_kept_by_the_place_of_their_fields_are_refused() -> None:
