@@ -40,6 +40,8 @@ class _ColdRow(NamespacedState):
 
     def _store(self, stored: Any) -> None:
         data = self._data
+        if data.below and data.namespace is not None and self._cell.key not in data:
+            data.remove(self._cell.key)  # RocksDB's entry, if there is one, does not count twice
         if not data:
             data = self._data = self._spaces.setdefault(data.namespace, data)
         data[self._cell.key] = stored
@@ -73,7 +75,7 @@ class ColdValueState(_ColdRow, ValueState):
             self.clear()
         elif declared is not None and not declared.fits(value):
             declared.refuse(value)
-        elif data:
+        elif data and (data.namespace is None or not data.below):
             data[self._cell.key] = value
         else:
             self._store(value)

@@ -29,6 +29,7 @@ from strom.state.key_groups import key_group, range_for
 from strom.state.rocks.backend import RocksKeyedStateBackend
 from strom.state.rocks.database import PREFIX, TaskDatabase
 from strom.state.rocks.key_bytes import alike_bytes, key_bytes
+from strom.state.rocks.spaces import ColdState
 
 GROUPS = 16
 VALUE = ValueStateDescriptor("v")
@@ -270,6 +271,29 @@ def test_a_snapshot_has_each_entry_once_and_none_that_was_cleared(space: Any) ->
         new.set_current_key(key)
         expected = [[-key], [key], None][key % 3]
         assert new.namespaced(VALUE).of(space).value() == expected
+
+
+def test_a_namespace_that_is_written_unread_goes_with_its_last_key() -> None:
+    """What RocksDB holds of a key that is written again is not counted twice: else the namespaces
+    of windows that are gone are kept for ever."""
+    made = backend()
+    state = made.namespaced(VALUE)
+    for number in range(3):
+        made.time.begin(1)
+        for key in range(3):
+            made.set_current_key(key)
+            for window in range(20):
+                state.of(window).update(f"{number}")
+    for window in range(20):
+        made.time.begin(1)
+        for key in range(3):
+            made.set_current_key(key)
+            state.of(window).clear()
+    made.time.begin(1)
+    (cold,) = made._cold
+    assert isinstance(cold, ColdState)
+    assert list(cold.spaces) == [None]
+    assert not list(made.snapshot().tables())
 
 
 def put(table: Any, rows: list[Any], count: int) -> None:
