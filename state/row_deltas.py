@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,8 @@ class RowRecord:
         self.changes = RowChanges(kind)
         self._rows = 0
         """In the newest base."""
+        self._kinds: set[type] = set()
+        """Of map keys: those in the newest base, and those written since."""
         self._exact = True
         """Whether all keys seen so far have exact bytes. The thread that encodes a base may say
         no; nothing continues that base then."""
@@ -78,6 +80,7 @@ class RowRecord:
             changes.stop()
             return made, False
         self._rows = len(made.values)
+        self._kinds = set(map(type, made.map_keys or ()))
         changes.mutable |= made.values_pickled
         changes.began(True, len(made.keys))
         return RowBase(made, self), False
@@ -88,7 +91,11 @@ class RowRecord:
 
     def _delta(self, marks: SpaceMarks, spaces: Spaces, take: Take) -> RowDelta | None:
         """None if all is to be written."""
-        some = _changed(self.changes, marks, spaces)
+        if self.changes.kind == "map":
+            for keys in marks.values():
+                for entries in keys.values():
+                    self._kinds.update(map(type, entries or ()))
+        some = _changed(self.changes, marks, spaces, _alike(self._kinds))
         if some.count > MOST_CHANGED * self._rows:
             return None
         try:
@@ -125,7 +132,18 @@ class _Changed:
     count: int = 0
 
 
-def _changed(changes: RowChanges, marks: SpaceMarks, spaces: Spaces) -> _Changed:
+def _alike(kinds: set[type]) -> bool:
+    """Whether keys of these kinds may be equal and yet not the same: 1 and True, 0.0 and -0.0."""
+    some = kinds & _NUMBERS
+    return len(some) > 1 or bool(some - {int, bool})
+
+
+_NUMBERS: Final = frozenset({bool, int, float, tuple})
+"""Or what may hold some."""
+
+
+def _changed(changes: RowChanges, marks: SpaceMarks, spaces: Spaces, alike: bool) -> _Changed:
+    """`alike`: as `_alike` says of map keys."""
     made = _Changed({}, [], [], [], {})
     for space, keys in marks.items():
         if not keys:
@@ -136,7 +154,7 @@ def _changed(changes: RowChanges, marks: SpaceMarks, spaces: Spaces) -> _Changed
                 some = _of_lists(made, space, keys, data, known)
                 made.count += sum(map(len, some.values()))
             case "map":
-                some = _of_maps(made, space, keys, data, known)
+                some = _of_maps(made, space, keys, data, known, alike)
                 made.count += sum(map(len, some.values()))
             case _:
                 some = {key: data[key] for key in keys if key in data}
@@ -169,6 +187,7 @@ def _of_maps(
     keys: Mapping[Any, Entries | None],
     data: Mapping[Any, Any],
     known: bool,
+    alike: bool,
 ) -> dict[Any, Any]:
     some: dict[Any, Any] = {}
     for key, entries in keys.items():
@@ -182,13 +201,38 @@ def _of_maps(
         held = {}
         for map_key, became in entries.items():
             value = _ABSENT if stored is None else stored.get(map_key, _ABSENT)
-            if value is not _ABSENT:
-                held[map_key] = value
+            if stored is not None and value is not _ABSENT:
+                held[_own(stored, map_key, alike)] = value
             if became == MapMarks.MOVED or value is _ABSENT:
                 made.removed.append(((space, key), map_key))
         if held:
             some[key] = held
     return some
+
+
+class _Sought:
+    """Finds the key of a dict that is equal to this one."""
+
+    def __init__(self, key: Any) -> None:
+        self._key = self.found = key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        if self._key is other or self._key == other:
+            self.found = other
+            return True
+        return False
+
+
+def _own(stored: Mapping[Any, Any], map_key: Any, alike: bool) -> Any:
+    """The key as the map has it: what is put under 1 where True is there is under True."""
+    if not alike or type(map_key) not in _NUMBERS:
+        return map_key
+    sought = _Sought(map_key)
+    stored.get(sought)
+    return sought.found
 
 
 def _left_out(spaces: Spaces, rows: RowFreeze) -> list[Owner]:

@@ -372,6 +372,32 @@ def test_a_namespace_that_went_before_a_snapshot_failed_is_gone() -> None:
     assert rows_of(state.snapshot(Since(5, 4))) == []
 
 
+@pytest.mark.parametrize("ttl", [False, True])
+@pytest.mark.parametrize(
+    "keys", [[(True, 1)], [(1, 1.0), ("x", "x")], [(0.0, -0.0)], [((1,), (True,))]]
+)
+def test_an_entry_that_is_written_again_keeps_its_key(keys: list[Any], ttl: bool) -> None:
+    """To a dict 1 and True are one key: the one that came first."""
+    state = MemoryKeyedStateBackend(KeyGroupRange(0, MAX - 1), MAX)
+    descriptor = MapStateDescriptor("s")
+    if ttl:
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(10**9).build())
+    view = state.get_map_state(descriptor)
+    for number in range(20):
+        state.set_current_key(number)
+        view.put_all({first: number for first, _ in keys})
+    layers = list(state.snapshot(Since(1, 0)).tables())
+    state.set_current_key(3)
+    view.put_all({second: 100 for _, second in keys})
+    layers += state.snapshot(Since(2, 1)).tables()
+    assert [layer.layer for layer in layers] == ["base", "delta"]
+    other = MemoryKeyedStateBackend(KeyGroupRange(0, MAX - 1), MAX)
+    other.restore(flattened(layers))
+    other.set_current_key(3)
+    found = repr(list(other.get_map_state(descriptor).items()))
+    assert found == repr(list(view.items())) == repr([(first, 100) for first, _ in keys])
+
+
 def test_keys_without_exact_bytes_are_written_whole() -> None:
     state, view = filled_with("value", 100)
     state.set_current_key(Color.RED)
