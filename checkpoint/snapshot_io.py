@@ -100,6 +100,8 @@ def write_subtask(
     finally:
         for database in databases:
             database.remove()
+        # Arrow keeps what was freed, of the thread that freed it, up to all that was encoded
+        pa.default_memory_pool().release_unused()
 
 
 def read_operator(
