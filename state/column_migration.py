@@ -170,7 +170,9 @@ def migrated_records(data: pa.RecordBatch, migration: StateMigration, what: str)
     arrays = [column.combine_chunks() for column in made.columns]
     return pa.RecordBatch.from_arrays(
         [*arrays, *(data.column(name) for name in own)],
-        schema=pa.schema([*fields, *map(data.schema.field, own)], metadata=data.schema.metadata),
+        schema=pa.schema(
+            [*fields, *(data.schema.field(name) for name in own)], metadata=data.schema.metadata
+        ),
     )
 
 
