@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import pickle
+from typing import Any, Final
 
 from ..core.errors import StateError
 from .stored_objects import ObjectReader, pickled, pickled_by_value
+
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+"""Types whose pickles name nothing."""
 
 
 def dumps(value: Any, what: str) -> bytes:
@@ -14,6 +18,8 @@ def dumps(value: Any, what: str) -> bytes:
     Classes of the main program are pickled by value (cloudpickle), because the process that
     restores them may have another main program.
     """
+    if type(value) in _PLAIN:
+        return pickle.dumps(value, protocol=5)
     try:
         data = pickled(value)
         if b"__main__" not in data:

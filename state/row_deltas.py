@@ -202,7 +202,8 @@ def _of_maps(
         for map_key, became in entries.items():
             value = _ABSENT if stored is None else stored.get(map_key, _ABSENT)
             if stored is not None and value is not _ABSENT:
-                held[_own(stored, map_key, alike)] = value
+                own = alike and type(map_key) in _NUMBERS
+                held[own_key(stored, map_key) if own else map_key] = value
             if became == MapMarks.MOVED or value is _ABSENT:
                 made.removed.append(((space, key), map_key))
         if held:
@@ -226,10 +227,8 @@ class _Sought:
         return False
 
 
-def _own(stored: Mapping[Any, Any], map_key: Any, alike: bool) -> Any:
+def own_key(stored: Mapping[Any, Any], map_key: Any) -> Any:
     """The key as the map has it: what is put under 1 where True is there is under True."""
-    if not alike or type(map_key) not in _NUMBERS:
-        return map_key
     sought = _Sought(map_key)
     stored.get(sought)
     return sought.found

@@ -68,7 +68,7 @@ def view_of(
         case ListStateDescriptor():
             return MemoryListState(cell, spaces, declared)
         case MapStateDescriptor():
-            return MemoryMapState(cell, spaces, *_declared_entries(descriptor))
+            return MemoryMapState(cell, spaces, *declared_entries(descriptor))
         case ReducingStateDescriptor():
             return MemoryReducingState(cell, spaces, descriptor.reduce_function, declared)
         case AggregatingStateDescriptor():
@@ -90,7 +90,7 @@ def _expiring_view(
         case ListStateDescriptor():
             return made.ExpiringListState(cell, spaces, expiry, declared)
         case MapStateDescriptor():
-            types = _declared_entries(descriptor)
+            types = declared_entries(descriptor)
             return made.ExpiringMapState(cell, spaces, expiry, *types)
         case ReducingStateDescriptor():
             function = descriptor.reduce_function
@@ -100,7 +100,7 @@ def _expiring_view(
             return made.ExpiringAggregatingState(cell, spaces, expiry, function, declared)
 
 
-def _declared_entries(
+def declared_entries(
     descriptor: MapStateDescriptor,
 ) -> tuple[DeclaredType | None, DeclaredType | None]:
     """The types of map values and of map keys."""

@@ -1,15 +1,14 @@
 """Keyed state of which only what is in use has to fit into memory.
 
-In RocksDB lie value, reducing and aggregating states without a time to live. All else is as in the
-memory backend: lists, maps, states with a time to live, timers, and the column face. Snapshots are
-the same, so a job may start from one with the other backend.
+In RocksDB lie the states of the row face without a time to live, and tables that are asked for as
+`cold`. All else is as in the memory backend. Snapshots are the same, so a job may start from one
+with the other backend.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +19,8 @@ from ..backend import AccColumn, StateTable
 from ..declared_types import declared_type
 from ..descriptors import (
     AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
     ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
@@ -29,15 +30,18 @@ from ..increments import Since
 from ..memory import MemoryKeyedStateBackend, MemorySnapshot, _RowEntry
 from ..row_states import Spaces
 from ..row_tables import thaw
-from ..row_views import RowDescriptor
+from ..row_views import RowDescriptor, declared_entries
 from ..stored_files import InheritedFiles, StoredState
 from ..table_state import MemoryTableState
 from ..value_store import MakeStores
 from ..whole import Freeze
 from .database import TaskDatabase
+from .elements import ColdElements
 from .files import hidden_of
 from .freeze import ColdFreeze, FrozenFiles, InheritedFreeze, PieceFreeze
-from .layouts import tables_of
+from .layouts import first_of, tables_of
+from .lists import ColdLists, ColdListState
+from .maps import ColdMaps, ColdMapState
 from .slot_rows import fits
 from .spaces import ColdSpaces, ColdState
 from .table_state import ColdTableState
@@ -48,8 +52,8 @@ from .views import (
     ColdValueState,
 )
 
-COLD = ("value", "reducing", "aggregating")
-"""Kinds of states that may lie in RocksDB."""
+ELEMENTS: dict[str, type[ColdElements[Any]]] = {"list": ColdLists, "map": ColdMaps}
+"""Kinds of states of which each element may lie in RocksDB, and what they are here."""
 
 RESTORED = 1 << 15
 """So many restored rows are taken in before room is made."""
@@ -82,7 +86,7 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
     ) -> None:
         super().__init__(key_groups, max_parallelism, clock)
         self._database = database
-        self._cold: list[ColdState | ColdTableState] = []
+        self._cold: list[ColdState | ColdTableState | ColdElements[Any]] = []
         self._hidden: frozenset[bytes] = frozenset()
         """Places that came with files and do not count, of states that were not asked for."""
 
@@ -104,7 +108,7 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
     def inherited_samples(self) -> list[StateTable]:
         found: list[StateTable] = []
         for state in self._database.waiting.values():
-            pairs = islice(self._database.scan(state.prefix), 1)
+            pairs = first_of(state.layout, self._database.scan(state.prefix))
             found += tables_of(state.name, state.kind, state.layout, pairs, self.max_parallelism)
         return found
 
@@ -116,6 +120,9 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         return ColdBulkValueState(spaces.state)
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
+        elements = self._elements_of(descriptor.name)
+        if elements is not None:
+            return elements.keys()
         spaces = self._spaces_of(descriptor)
         if spaces is None:
             return super().keys_of(descriptor)
@@ -152,6 +159,9 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
 
     def snapshot(self, since: Since | None = None) -> RocksSnapshot:
         database = self._database
+        for state in self._cold:
+            if isinstance(state, ColdElements):
+                state.begin_snapshot(since is not None)
         database.by_files = since is not None and database.open
         try:
             taken = super().snapshot(since)
@@ -203,13 +213,17 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
     def validate(self) -> None:
         for name, entry in self._entries.items():
             assert name not in self._restored
-            if isinstance(entry, _RowEntry) and isinstance(entry.spaces, ColdSpaces):
+            if isinstance(entry, _RowEntry) and isinstance(entry.spaces, ColdElements):
+                entry.spaces.validate()
+            elif isinstance(entry, _RowEntry) and isinstance(entry.spaces, ColdSpaces):
                 assert None in entry.spaces
                 assert all(not s.empty for ns, s in entry.spaces.items() if ns is not None)
 
     def _new_row(self, kind: str, descriptor: RowDescriptor) -> _RowEntry:
-        if kind not in COLD or descriptor.ttl_config is not None:
+        if descriptor.ttl_config is not None:
             return super()._new_row(kind, descriptor)
+        if kind in ELEMENTS:
+            return self._new_elements(kind, descriptor)
         state = ColdState(descriptor.name, kind, self._database, self.max_parallelism)
         for table in self._waiting(descriptor.name, kind):
             for start in range(0, table.data.num_rows, RESTORED):
@@ -223,12 +237,26 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         self.time.states.append(state)
         return _RowEntry(kind, state.spaces)  # type: ignore[arg-type]
 
+    def _new_elements(self, kind: str, descriptor: RowDescriptor) -> _RowEntry:
+        state = ELEMENTS[kind](descriptor.name, kind, self._database, self.max_parallelism)
+        for table in self._waiting(descriptor.name, kind):
+            for start in range(0, table.data.num_rows, RESTORED):
+                rows = table.data.slice(start, RESTORED)
+                state.restore(thaw([replace(table, data=rows)], descriptor))
+        self._cold.append(state)
+        self.time.states.append(state)
+        return _RowEntry(kind, state)  # type: ignore[arg-type]
+
     def _view(self, descriptor: RowDescriptor, entry: _RowEntry) -> Any:
-        spaces = entry.spaces
-        if not isinstance(spaces, ColdSpaces):
+        spaces: Any = entry.spaces
+        if not isinstance(entry.spaces, (ColdSpaces, ColdElements)):
             return super()._view(descriptor, entry)
         declared = declared_type(f"state '{descriptor.name}'", descriptor.type_info)
         match descriptor:
+            case ListStateDescriptor():
+                return ColdListState(self.current, spaces, declared)
+            case MapStateDescriptor():
+                return ColdMapState(self.current, spaces, *declared_entries(descriptor))
             case ValueStateDescriptor():
                 return ColdValueState(self.current, spaces, declared)
             case ReducingStateDescriptor():
@@ -240,6 +268,8 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         raise AssertionError(descriptor)
 
     def _freeze_rows(self, name: str, kind: str, spaces: Spaces) -> Freeze:
+        if isinstance(spaces, ColdElements):
+            return spaces.freeze()
         if isinstance(spaces, ColdSpaces):
             return ColdFreeze.of(spaces.state)
         return super()._freeze_rows(name, kind, spaces)
@@ -247,5 +277,11 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
     def _spaces_of(self, descriptor: StateDescriptor) -> ColdSpaces | None:
         entry = self._entries.get(descriptor.name)
         if isinstance(entry, _RowEntry) and isinstance(entry.spaces, ColdSpaces):
+            return entry.spaces
+        return None
+
+    def _elements_of(self, name: str) -> ColdElements[Any] | None:
+        entry = self._entries.get(name)
+        if isinstance(entry, _RowEntry) and isinstance(entry.spaces, ColdElements):
             return entry.spaces
         return None

@@ -29,12 +29,16 @@ UNREAD: Final = Unread()
 
 def entry_bytes(namespace: Any, key: Any, stored: Any, what: str) -> bytes:
     """`what` names the value in the error of one that cannot be pickled."""
-    space, own = _pickled(namespace, what), _pickled(key, what)
-    return b"".join((_HEAD.pack(len(space), len(own)), space, own, _pickled(stored, what)))
+    return joined_parts(_pickled(namespace, what), _pickled(key, what), _pickled(stored, what))
+
+
+def joined_parts(namespace: bytes, key: bytes, rest: bytes) -> bytes:
+    """An entry; `namespace` and `key` are pickles."""
+    return b"".join((_HEAD.pack(len(namespace), len(key)), namespace, key, rest))
 
 
 def entry_parts(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """The pickles of namespace, key and value."""
+    """The pickles of namespace and key, and what is behind them."""
     space, own = _HEAD.unpack_from(data)
     first, second = _HEAD.size + space, _HEAD.size + space + own
     return data[_HEAD.size : first], data[first:second], data[second:]

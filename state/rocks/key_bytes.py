@@ -62,6 +62,26 @@ def alike_bytes(key: Any) -> bytes | None:
     return None
 
 
+def key_end(data: bytes, at: int) -> int:
+    """Where a key ends that begins there, in bytes made here."""
+    letter = data[at : at + 1]
+    if letter in _SIZES:
+        return at + _SIZES[letter]
+    if letter == b"l":
+        return key_end(data, at + 1)
+    _, count = _TEXT.unpack_from(data, at)
+    at += _TEXT.size
+    if letter != b"t":
+        return at + int(count)
+    for _ in range(count):
+        at = key_end(data, at)
+    return at
+
+
+_SIZES = {b"n": 1, b"b": 2, b"u": 17} | dict.fromkeys((b"i", b"f", b"D", b"T", b"U", b"m"), 9)
+"""Bytes of keys of one length, by their letter."""
+
+
 def _int(key: int) -> bytes:
     try:
         return _WORD.pack(b"i", key)

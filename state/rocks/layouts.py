@@ -46,6 +46,8 @@ Reader = Callable[[str, str, Layout, list[Pair], int], StateTable]
 
 _READERS: Final[dict[str, str]] = {
     "entries": "layouts.entries_table",
+    "lists": "element_layouts.lists_table",
+    "maps": "element_layouts.maps_table",
     "slots": "slot_layout.slots_table",
 }
 """Short name of a layout -> module here, and function."""
@@ -57,9 +59,8 @@ def tables_of(
     """The entries of one state, in order of their places, as tables that are sorted by key group
     and of bounded size. StateError for a layout that is not known, or bytes that it does not fit.
     """
-    found = iter(pairs)
     read = _reader(name, layout)
-    while piece := list(islice(found, PIECE)):
+    for piece in _pieces(layout, iter(pairs)):
         try:
             table = read(name, kind, layout, piece, max_parallelism)
         except StateError:
@@ -70,6 +71,25 @@ def tables_of(
                 f"({type(error).__name__}: {error})"
             ) from error
         yield table
+
+
+def first_of(layout: Layout, pairs: Iterable[Pair]) -> list[Pair]:
+    """The first entry of a state, if there is one."""
+    if layout[LAYOUT] in ("lists", "maps"):
+        from .element_layouts import entries
+
+        pairs = entries(pairs)
+    return list(islice(pairs, 1))
+
+
+def _pieces(layout: Layout, pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
+    if layout[LAYOUT] in ("lists", "maps"):
+        from .element_layouts import pieces
+
+        yield from pieces(layout, pairs)
+        return
+    while piece := list(islice(pairs, PIECE)):
+        yield piece
 
 
 def _reader(name: str, layout: Layout) -> Reader:

@@ -24,8 +24,9 @@ from ...core.key_kinds import given, held_keys
 from ...core.keys import findable
 from ..hashing import stable_hash
 from ..pickling import loads
+from ..stored_objects import ObjectReader
 from .database import DatabaseView, TaskDatabase
-from .entry_bytes import UNREAD, entry_bytes, entry_parts, plain
+from .entry_bytes import entry_bytes, entry_parts
 from .key_bytes import alike_bytes, key_bytes
 from .layouts import LAYOUT
 
@@ -125,6 +126,8 @@ class ColdState:
         self.spaces = ColdSpaces(self)
         self.prefix, here = database.new_state(name, kind, {LAYOUT: "entries"})
         self._max_parallelism = max_parallelism
+        self._what = f"value of state '{name}'"
+        self._reader = ObjectReader(self._what)
         self._each = float(AROUND)
         """Bytes of an entry, about."""
         self._entries = 0
@@ -271,7 +274,7 @@ class ColdState:
             at = group + _BEHIND
 
     def _count(self, namespace: bytes) -> None:
-        found = _value_of(namespace, f"namespace of state '{self.name}'")
+        found = loads(namespace, f"namespace of state '{self.name}'")
         space = self.spaces.space(found)
         space.cold, space.below = space.cold + 1, True
 
@@ -314,11 +317,11 @@ class ColdState:
         return b"".join((self.prefix, group.to_bytes(2, "big"), space.prefix, own))
 
     def _written(self, namespace: Any, key: Any, stored: Any) -> bytes:
-        return entry_bytes(namespace, given(key), stored, f"value of state '{self.name}'")
+        return entry_bytes(namespace, given(key), stored, self._what)
 
     def _read(self, data: bytes) -> tuple[Any, Any, Any]:
-        what = f"value of state '{self.name}'"
-        namespace, key, stored = [_value_of(part, what) for part in entry_parts(data)]
+        what, reader = self._what, self._reader
+        namespace, key, stored = [loads(part, what, reader) for part in entry_parts(data)]
         if type(key) not in _AS_THEY_ARE:
             (key,) = held_keys(findable([key]))
         return namespace, key, stored
@@ -349,11 +352,6 @@ class ColdSpaces(dict[Any, Space]):
 
 
 _AS_THEY_ARE = frozenset({int, str, bytes, type(None)})
-
-
-def _value_of(data: bytes, what: str) -> Any:
-    value = plain(data)
-    return loads(data, what) if value is UNREAD else value
 
 
 def _place_of(pair: tuple[bytes, Any]) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from strom import ListStateDescriptor, ValueStateDescriptor
+from strom import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from strom.checkpoint.cancellation import Cancellation, UnwantedError
 from strom.checkpoint.databases import inherited
 from strom.checkpoint.handles import SubtaskSnapshot
@@ -30,6 +30,7 @@ from strom.state.increments import Since
 from strom.state.key_groups import range_for
 from strom.state.keyed_state import KeyedStates
 from strom.state.memory import MemoryKeyedStateBackend
+from strom.state.rocks import elements
 
 OPERATOR, TASK = OperatorId("op"), TaskId(VertexId("op"), 0)
 MOST = 8
@@ -39,6 +40,7 @@ SMALL = StateConfig("rocksdb", memory=8 << 20, rocksdb_share=1 - 4e-4)
 
 VALUE = ValueStateDescriptor("value")
 LIST = ListStateDescriptor("list")
+MAP = MapStateDescriptor("map")
 SCHEMA = pa.schema([("k", pa.int64())])
 COLUMNS = (AccColumn("n", "int64"), AccColumn("x", "float64", 0.5))
 
@@ -51,7 +53,7 @@ class Job:
     def __init__(self, folder: Path, config: StateConfig = SMALL) -> None:
         self.storage = open_storage(str(folder), "job")
         self.config = config
-        self.model: Held = {"value": {}, "spaced": {}, "list": {}, "table": {}}
+        self.model: Held = {"value": {}, "spaced": {}, "list": {}, "map": {}, "table": {}}
         self.shared = SharedFiles()
         self.n = 0
         self.base: tuple[Manifest, Held] | None = None
@@ -72,7 +74,7 @@ class Job:
         assert self.base is not None
         self.states.close()
         manifest, model = self.base
-        self.model = {name: dict(held) for name, held in model.items()}
+        self.model = {name: copy.deepcopy(held) for name, held in model.items()}
         share = (self.storage, manifest, OPERATOR, 0, 1, MOST)
         files = inherited(*share, same_program=same_program) if in_place else None
         tables, _ = read_operator(*share, inherits=files is not None)
@@ -98,17 +100,50 @@ class Job:
             new = None if rng.random() < 0.2 else [key, rng.randrange(1000), "x" * 50]
             state.update(new)
             self._set("value", key, new)
-        elif what < 0.9:
+        elif what < 0.8:
             space = rng.randrange(4)
             state = self.backend.namespaced(ValueStateDescriptor("spaced")).of(space)
             assert state.value() == self.model["spaced"].get((space, key))
             new = None if rng.random() < 0.3 else rng.randrange(1000)
             state.update(new)
             self._set("spaced", (space, key), new)
+        elif what < 0.9:
+            self._step_list(rng, key)
         else:
-            items = self.backend.get_list_state(LIST)
-            items.add(key)
-            self.model["list"].setdefault(key, []).append(key)
+            self._step_map(rng, key)
+
+    def _step_list(self, rng: random.Random, key: int) -> None:
+        state, model = self.backend.get_list_state(LIST), self.model["list"]
+        match rng.randrange(8):
+            case 0:
+                assert list(state.get()) == model.get(key, [])
+            case 1:
+                state.clear()
+                model.pop(key, None)
+            case 2:
+                state.update([key, self.n])
+                model[key] = [key, self.n]
+            case _:
+                state.add(key)
+                model.setdefault(key, []).append(key)
+
+    def _step_map(self, rng: random.Random, key: int) -> None:
+        state, model = self.backend.get_map_state(MAP), self.model["map"]
+        own = rng.randrange(5)
+        match rng.randrange(8):
+            case 0:
+                assert list(state.items()) == list(model.get(key, {}).items())
+            case 1:
+                state.clear()
+                model.pop(key, None)
+            case 2 | 3:
+                state.remove(own)
+                model.get(key, {}).pop(own, None)
+                if not model.get(key):
+                    model.pop(key, None)
+            case _:
+                state.put(own, self.n)
+                model.setdefault(key, {})[own] = self.n
 
     def _set(self, name: str, key: Any, new: Any) -> None:
         if new is None:
@@ -123,7 +158,7 @@ class Job:
         increment = self.increments.begin(n, base)
         frozen = self.backend.snapshot(increment.since(OPERATOR))
         model = {
-            name: {k: list(v) if isinstance(v, list) else v for k, v in held.items()}
+            name: {k: v.copy() if isinstance(v, list | dict) else v for k, v in held.items()}
             for name, held in self.model.items()
         }
         for _ in range(rng.randrange(6)):  # the asynchronous part comes when it comes
@@ -165,7 +200,10 @@ class Job:
                 rows = stored.keyed(OPERATOR, name).data.num_rows
                 assert rows == len(self.base[1][name]), name
         for parallelism in (1, 3):
-            assert held_in(self.storage, self.base[0], parallelism) == self.base[1]
+            found = held_in(self.storage, self.base[0], parallelism)
+            assert found == self.base[1]
+            for key, entries in found["map"].items():
+                assert list(entries) == list(self.base[1]["map"][key])
 
 
 def manifest_of(n: CheckpointId, made: SubtaskSnapshot) -> Manifest:
@@ -174,7 +212,7 @@ def manifest_of(n: CheckpointId, made: SubtaskSnapshot) -> Manifest:
 
 def held_in(storage: CheckpointStorage, manifest: Manifest, parallelism: int) -> Held:
     """As states in memory have it that were restored at this parallelism."""
-    found: Held = {"value": {}, "spaced": {}, "list": {}, "table": {}}
+    found: Held = {"value": {}, "spaced": {}, "list": {}, "map": {}, "table": {}}
     for subtask in range(parallelism):
         tables, _ = read_operator(storage, manifest, OPERATOR, subtask, parallelism, MOST)
         backend = MemoryKeyedStateBackend(range_for(subtask, parallelism, MOST), MOST)
@@ -187,10 +225,11 @@ def held_in(storage: CheckpointStorage, manifest: Manifest, parallelism: int) ->
 
 
 def held_by(backend: Any) -> Held:
-    found: Held = {"value": {}, "spaced": {}, "list": {}, "table": {}}
+    found: Held = {"value": {}, "spaced": {}, "list": {}, "map": {}, "table": {}}
     backend.get_state(VALUE)
     backend.namespaced(ValueStateDescriptor("spaced"))
     backend.get_list_state(LIST)
+    backend.get_map_state(MAP)
     table = backend.table("table", SCHEMA, COLUMNS).table()
     if len(table):
         numbers = table.column("n")[table.find(table.keys())]
@@ -205,6 +244,9 @@ def held_by(backend: Any) -> Held:
         items = list(backend.get_list_state(LIST).get() or ())
         if items:
             found["list"][key] = items
+        entries = dict(backend.get_map_state(MAP).items())
+        if entries:
+            found["map"][key] = entries
         for space in range(4):
             value = backend.namespaced(ValueStateDescriptor("spaced")).of(space).value()
             if value is not None:
@@ -220,8 +262,12 @@ def _jobs(tmp_path: Path) -> Iterator[list[Job]]:
         job.states.close()
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_what_was_complete_is_what_is_read(seed: int, tmp_path: Path, jobs: list[Job]) -> None:
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_complete_is_what_is_read(
+    seed: int, tmp_path: Path, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elements, "SMALL", [0, 1 << 20][seed % 2])
+    monkeypatch.setattr(elements, "UNWRITTEN", [0, 5, 1 << 15][seed % 3])
     rng = random.Random(seed)
     job = Job(tmp_path)
     jobs.append(job)
