@@ -49,11 +49,7 @@ class ExpiringSpaces:
         self.spaces: Spaces = {None: OrderedDict()}
         self._rotation: Iterator[Any] = iter(())
         """Namespaces that are still to be looked at in this round."""
-        for table in tables:
-            self._read(table)
-        for namespace, data in self.spaces.items():
-            latest = sorted(data, key=lambda key: self._latest(data[key]))
-            self.spaces[namespace] = OrderedDict((key, data[key]) for key in latest)
+        self._restore(tables)
 
     def sweep(self, records: int) -> None:
         """See `Sweeping`. Namespaces take turns."""
@@ -133,7 +129,7 @@ class ExpiringSpaces:
         assert isinstance(data, OrderedDict)
         looked = self._drop_keys(data, cutoff, limit, self._changes.marks(namespace))
         if not data and namespace is not None:
-            del self.spaces[namespace]
+            self.spaces.pop(namespace, None)
         return max(looked, 1)
 
     def _drop_keys(
@@ -193,6 +189,13 @@ class ExpiringSpaces:
         return anew(stored)
 
     # --- snapshots ---------------------------------------------------------------------------
+
+    def _restore(self, tables: Iterable[StateTable]) -> None:
+        for table in tables:
+            self._read(table)
+        for namespace, data in self.spaces.items():
+            latest = sorted(data, key=lambda key: self._latest(data[key]))
+            self.spaces[namespace] = OrderedDict((key, data[key]) for key in latest)
 
     def _read(self, table: StateTable) -> None:
         columns = stored_columns(table, self._descriptor)

@@ -1,8 +1,7 @@
 """Keyed state of which only what is in use has to fit into memory.
 
-In RocksDB lie the states of the row face without a time to live, and tables that are asked for as
-`cold`. All else is as in the memory backend. Snapshots are the same, so a job may start from one
-with the other backend.
+In RocksDB lie the states of the row face, and tables that are asked for as `cold`. All else is as
+in the memory backend. Snapshots are the same, so a job may start from one with the other backend.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from ..descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from ..expiry import Expiry
 from ..faces import BulkValueState
 from ..increments import Since
 from ..memory import MemoryKeyedStateBackend, MemorySnapshot, _RowEntry
@@ -33,10 +33,12 @@ from ..row_tables import thaw
 from ..row_views import RowDescriptor, declared_entries
 from ..stored_files import InheritedFiles, StoredState
 from ..table_state import MemoryTableState
+from ..ttl import StateTtlConfig
 from ..value_store import MakeStores
 from ..whole import Freeze
 from .database import TaskDatabase
 from .elements import ColdElements
+from .expiring import ColdExpiring, ColdExpiringBulkValueState
 from .files import hidden_of
 from .freeze import ColdFreeze, FrozenFiles, InheritedFreeze, PieceFreeze
 from .layouts import first_of, tables_of
@@ -86,7 +88,7 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
     ) -> None:
         super().__init__(key_groups, max_parallelism, clock)
         self._database = database
-        self._cold: list[ColdState | ColdTableState | ColdElements[Any]] = []
+        self._cold: list[ColdState | ColdTableState | ColdElements[Any] | ColdExpiring] = []
         self._hidden: frozenset[bytes] = frozenset()
         """Places that came with files and do not count, of states that were not asked for."""
 
@@ -114,6 +116,9 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
 
     def get_bulk_state(self, descriptor: ValueStateDescriptor) -> BulkValueState:
         self._row(descriptor, False)
+        entry = self._entries[descriptor.name]
+        if isinstance(entry, _RowEntry) and isinstance(entry.expiring, ColdExpiring):
+            return ColdExpiringBulkValueState(entry.expiring)
         spaces = self._spaces_of(descriptor)
         if spaces is None:
             return super().get_bulk_state(descriptor)
@@ -221,7 +226,7 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
 
     def _new_row(self, kind: str, descriptor: RowDescriptor) -> _RowEntry:
         if descriptor.ttl_config is not None:
-            return super()._new_row(kind, descriptor)
+            return self._new_expiring(kind, descriptor, descriptor.ttl_config)
         if kind in ELEMENTS:
             return self._new_elements(kind, descriptor)
         state = ColdState(descriptor.name, kind, self._database, self.max_parallelism)
@@ -236,6 +241,16 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         self._cold.append(state)
         self.time.states.append(state)
         return _RowEntry(kind, state.spaces)  # type: ignore[arg-type]
+
+    def _new_expiring(
+        self, kind: str, descriptor: RowDescriptor, config: StateTtlConfig
+    ) -> _RowEntry:
+        expiry, waiting = Expiry.of(config, self.time), self._waiting(descriptor.name, kind)
+        database, groups = self._database, self.max_parallelism
+        state = ColdExpiring(descriptor, kind, expiry, waiting, database, groups)
+        self._cold.append(state)
+        self.time.states.append(state)
+        return _RowEntry(kind, state.spaces, config, state)
 
     def _new_elements(self, kind: str, descriptor: RowDescriptor) -> _RowEntry:
         state = ELEMENTS[kind](descriptor.name, kind, self._database, self.max_parallelism)

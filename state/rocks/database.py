@@ -284,10 +284,10 @@ class DatabaseView:
         key: bytes = self._iterator.key()
         return key
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All keys that begin so, in their order."""
+    def scan(self, prefix: bytes, at: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """All keys that begin so, in their order, but for those before `at`."""
         iterator = self._iterator
-        iterator.seek(prefix)
+        iterator.seek(max(prefix, at))
         while iterator.valid():
             key = iterator.key()
             if not key.startswith(prefix):

@@ -49,6 +49,7 @@ _READERS: Final[dict[str, str]] = {
     "lists": "element_layouts.lists_table",
     "maps": "element_layouts.maps_table",
     "slots": "slot_layout.slots_table",
+    "stamped": "stamped_layout.stamped_table",
 }
 """Short name of a layout -> module here, and function."""
 

@@ -7,13 +7,19 @@ import copy
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from strom import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from strom import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
 from strom.checkpoint.cancellation import Cancellation, UnwantedError
 from strom.checkpoint.databases import inherited
 from strom.checkpoint.handles import SubtaskSnapshot
@@ -41,6 +47,8 @@ SMALL = StateConfig("rocksdb", memory=8 << 20, rocksdb_share=1 - 4e-4)
 VALUE = ValueStateDescriptor("value")
 LIST = ListStateDescriptor("list")
 MAP = MapStateDescriptor("map")
+LASTING = ListStateDescriptor("lasting")
+LASTING.enable_time_to_live(StateTtlConfig.new_builder(timedelta(days=1)).build())
 SCHEMA = pa.schema([("k", pa.int64())])
 COLUMNS = (AccColumn("n", "int64"), AccColumn("x", "float64", 0.5))
 
@@ -53,7 +61,14 @@ class Job:
     def __init__(self, folder: Path, config: StateConfig = SMALL) -> None:
         self.storage = open_storage(str(folder), "job")
         self.config = config
-        self.model: Held = {"value": {}, "spaced": {}, "list": {}, "map": {}, "table": {}}
+        self.model: Held = {
+            "value": {},
+            "spaced": {},
+            "list": {},
+            "map": {},
+            "lasting": {},
+            "table": {},
+        }
         self.shared = SharedFiles()
         self.n = 0
         self.base: tuple[Manifest, Held] | None = None
@@ -107,13 +122,15 @@ class Job:
             new = None if rng.random() < 0.3 else rng.randrange(1000)
             state.update(new)
             self._set("spaced", (space, key), new)
-        elif what < 0.9:
-            self._step_list(rng, key)
+        elif what < 0.87:
+            self._step_list(rng, key, LASTING)
+        elif what < 0.94:
+            self._step_list(rng, key, LIST)
         else:
             self._step_map(rng, key)
 
-    def _step_list(self, rng: random.Random, key: int) -> None:
-        state, model = self.backend.get_list_state(LIST), self.model["list"]
+    def _step_list(self, rng: random.Random, key: int, descriptor: ListStateDescriptor) -> None:
+        state, model = self.backend.get_list_state(descriptor), self.model[descriptor.name]
         match rng.randrange(8):
             case 0:
                 assert list(state.get()) == model.get(key, [])
@@ -212,7 +229,7 @@ def manifest_of(n: CheckpointId, made: SubtaskSnapshot) -> Manifest:
 
 def held_in(storage: CheckpointStorage, manifest: Manifest, parallelism: int) -> Held:
     """As states in memory have it that were restored at this parallelism."""
-    found: Held = {"value": {}, "spaced": {}, "list": {}, "map": {}, "table": {}}
+    found: Held = {"value": {}, "spaced": {}, "list": {}, "map": {}, "lasting": {}, "table": {}}
     for subtask in range(parallelism):
         tables, _ = read_operator(storage, manifest, OPERATOR, subtask, parallelism, MOST)
         backend = MemoryKeyedStateBackend(range_for(subtask, parallelism, MOST), MOST)
@@ -225,11 +242,12 @@ def held_in(storage: CheckpointStorage, manifest: Manifest, parallelism: int) ->
 
 
 def held_by(backend: Any) -> Held:
-    found: Held = {"value": {}, "spaced": {}, "list": {}, "map": {}, "table": {}}
+    found: Held = {"value": {}, "spaced": {}, "list": {}, "map": {}, "lasting": {}, "table": {}}
     backend.get_state(VALUE)
     backend.namespaced(ValueStateDescriptor("spaced"))
     backend.get_list_state(LIST)
     backend.get_map_state(MAP)
+    backend.get_list_state(LASTING)
     table = backend.table("table", SCHEMA, COLUMNS).table()
     if len(table):
         numbers = table.column("n")[table.find(table.keys())]
@@ -244,6 +262,9 @@ def held_by(backend: Any) -> Held:
         items = list(backend.get_list_state(LIST).get() or ())
         if items:
             found["list"][key] = items
+        items = list(backend.get_list_state(LASTING).get())
+        if items:
+            found["lasting"][key] = items
         entries = dict(backend.get_map_state(MAP).items())
         if entries:
             found["map"][key] = entries

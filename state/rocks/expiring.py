@@ -1,0 +1,408 @@
+"""State that expires, of which only what is in use has to be in memory.
+
+It is the state of the memory backend, `expiring_spaces`, of which the keys that were stamped
+longest ago leave for RocksDB, and come back when they are asked for: each with all that it has, a
+list or a map too. A key that is in memory counts, whatever RocksDB holds of it.
+
+What has expired there is found by a hand that goes over it, a few entries for each batch, and by
+whoever asks for it. RocksDB may hold what expired before its key was removed from memory: it has an
+older stamp, so it has expired, too.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from ...core.errors import TypeMismatchError
+from ...core.key_kinds import given, held_keys
+from ...core.keys import findable
+from ..descriptors import StateDescriptor
+from ..expiring_spaces import ExpiringSpaces
+from ..expiring_states import ExpiringBulkValueState
+from ..expiry import UNKNOWN, Expiry
+from ..hashing import stable_hash
+from ..pickling import dumps, loads
+from ..row_changes import RowChanges
+from ..row_states import Spaces
+from ..row_tables import RowFreeze
+from ..stored import StateTable
+from ..stored_objects import ObjectReader
+from .database import DatabaseView, TaskDatabase
+from .entry_bytes import entry_parts, joined_parts
+from .freeze import PieceFreeze
+from .key_bytes import alike_bytes, key_bytes
+from .layouts import tables_of
+from .spaces import ABSENT, AROUND, LOADED, SAMPLED, _size_of
+from .stamped_layout import Stamped, latest_of, stamped_bytes, stamped_layout, stamped_parts
+
+RESTORED = 1 << 15
+"""So many restored rows are taken in before room is made."""
+
+LOOKED_AT = 4
+"""Of so many records one is worth a look at an entry in RocksDB."""
+
+At = tuple[Any, Any]
+"""(namespace, held key)"""
+
+
+class StampedSpace(OrderedDict[Any, Any]):
+    """The keys of one namespace that are in memory, in the order in which they were last stamped
+    or came back. Whoever asks for another one is given what RocksDB has; what is removed is so
+    there, too."""
+
+    def __init__(self, state: ColdExpiring, namespace: Any) -> None:
+        super().__init__()
+        self._state = state
+        self._namespace = namespace
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        found = super().get(key, ABSENT)
+        if found is not ABSENT:
+            return found
+        state = self._state
+        found = state.load(self._namespace, key) if state.cold else ABSENT
+        if found is ABSENT:
+            return default
+        state.of(self._namespace, self)[key] = found
+        return found
+
+    def pop(self, key: Any, default: Any = None) -> Any:
+        if self._state.cold:
+            self._state.gone[self._namespace, key] = None
+        return super().pop(key, default)
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        found = self.get(key, ABSENT)
+        if found is ABSENT:
+            found = self[key] = default
+        return found
+
+
+class StampedSpaces(dict[Any, StampedSpace]):
+    """Namespace -> its keys in memory. One that is asked for is there, for the one who asks."""
+
+    def __init__(self, state: ColdExpiring) -> None:
+        super().__init__()
+        self._state = state
+        self[None] = StampedSpace(state, None)
+
+    def get(self, namespace: Any, default: Any = None) -> StampedSpace:
+        found = super().get(namespace)
+        return StampedSpace(self._state, namespace) if found is None else found
+
+    def setdefault(self, namespace: Any, default: Any = None) -> StampedSpace:
+        made = (
+            default if isinstance(default, StampedSpace) else StampedSpace(self._state, namespace)
+        )
+        return super().setdefault(namespace, made)
+
+
+class ColdExpiring(ExpiringSpaces):
+    """See the module."""
+
+    spaces: Any
+
+    def __init__(
+        self,
+        descriptor: StateDescriptor,
+        kind: str,
+        expiry: Expiry,
+        tables: Iterable[StateTable],
+        database: TaskDatabase,
+        max_parallelism: int,
+    ) -> None:
+        self.database = database
+        layout = stamped_layout(expiry.column)
+        self.prefix, self.cold = database.new_state(descriptor.name, kind, layout)
+        """`cold`: whether RocksDB has any of it."""
+        self.layout = layout
+        self.gone: dict[At, None] = {}
+        """To be deleted in RocksDB, if it is there."""
+        self.spilled = self.loaded = 0
+        self._what = f"value of state '{descriptor.name}'"
+        self._reader = ObjectReader(self._what)
+        self._max_parallelism = max_parallelism
+        self._each = float(2 * AROUND)
+        """Bytes of a key, about."""
+        self._entries = 0
+        """Keys in memory, when last counted."""
+        self._kept: set[At] = set()
+        """In memory for ever: they have no place."""
+        self._loads = 0
+        self._hand = self.prefix
+        """Where in RocksDB to look next for what has expired."""
+        self._since: int | None = None
+        """The first watermark: what is stamped UNKNOWN counts from here."""
+        if self.cold and expiry.event:
+            expiry.time.unknown = True
+        super().__init__(descriptor, kind, expiry, tables, RowChanges(kind))
+        database.budget.join(self)
+
+    @property
+    def used(self) -> int:
+        """Bytes of what is in memory, about."""
+        return int(self._entries * self._each)
+
+    def of(self, namespace: Any, space: StampedSpace) -> StampedSpace:
+        """The keys in memory of this namespace: `space`, if there are none yet."""
+        return self.spaces.setdefault(namespace, space)  # type: ignore[no-any-return]
+
+    def load(self, namespace: Any, key: Any) -> Any:
+        """What RocksDB has under a key that is not in memory; ABSENT if nothing."""
+        at = (namespace, key)
+        place = None if at in self.gone else self._place(at)
+        data = None if place is None else self.database.get(place)
+        if data is None:
+            return ABSENT
+        self._loads += 1
+        self.loaded += 1
+        if self._loads > LOADED:
+            self.make_room()
+        return self._stored(data)
+
+    def load_many(self, keys: Iterable[Any]) -> None:
+        """Have in memory what is stored under these keys, outside namespaces."""
+        space = self.spaces[None]
+        if not self.cold:
+            return
+        wanted = []
+        for key in dict.fromkeys(keys):
+            if key not in space and (None, key) not in self.gone:
+                place = self._place((None, key))
+                if place is not None:
+                    wanted.append((place, key))
+        wanted.sort(key=_place_of)
+        found = self.database.get_many([place for place, _ in wanted])
+        for (_, key), data in zip(wanted, found, strict=True):
+            if data is not None:
+                self.loaded += 1
+                space[key] = self._stored(data)
+
+    def sweep(self, records: int) -> None:
+        super().sweep(records)
+        if self.cold and self.expiry.per_record:
+            self._look(records // LOOKED_AT + 1)
+        self.make_room()
+
+    def begin_event_time(self, watermark: int) -> None:
+        super().begin_event_time(watermark)
+        if self._since is None:
+            self._since = watermark
+
+    def make_room(self) -> None:
+        """Write to RocksDB what is more than the state may hold. Between two accesses."""
+        self._loads = 0
+        self._entries = sum(map(len, self.spaces.values()))
+        budget = self.database.budget
+        limit = budget.limit(self)
+        if self.used <= limit and len(self.gone) <= LOADED:
+            return
+        if self.database.waits(self.used, limit):
+            return
+        self._measure()
+        deletes = self._deletes()
+        puts: list[tuple[bytes, bytes]] = []
+        excess = self._entries - int(limit // self._each)
+        for namespace, space in list(self.spaces.items()):
+            if excess <= 0:
+                break
+            some = [key for key in islice(space, excess) if (namespace, key) not in self._kept]
+            for key in some:
+                self._leave(space, (namespace, key), puts)
+            excess -= len(some)
+            if not space and namespace is not None:
+                del self.spaces[namespace]
+        self.spilled += len(puts)
+        self._entries -= len(puts)
+        self.cold = self.cold or bool(puts)
+        self.database.write(deletes, puts)
+
+    def begin_snapshot(self) -> None:
+        """What is deleted is so in RocksDB, too."""
+        self.database.write(self._deletes(), [])
+
+    def keys(self) -> list[Any]:
+        found = dict.fromkeys(super().keys())
+        if self.cold:
+            self.begin_snapshot()
+            cutoff = self.expiry.background() - self.expiry.ttl
+            for _, data in self.database.scan(self.prefix):
+                namespace, key = self._owner(data)
+                live = not self.expiry.gone(self._counted(latest_of(entry_parts(data)[2])), cutoff)
+                if namespace is None and key not in self.spaces[None] and live:
+                    found[key] = None
+        return list(found)
+
+    def freeze(self, name: str, some: Spaces | None = None) -> Any:
+        assert some is None, "no snapshot of it continues another"
+        self.begin_snapshot()
+        view = self.database.view() if self.cold and not self.database.by_files else None
+        cutoff = self.expiry.background() - self.expiry.ttl
+        return StampedFreeze(self, super().freeze(name), self.shown(), view, cutoff)
+
+    def shown(self) -> Callable[[], Iterable[bytes]]:
+        """Places in RocksDB whose entries do not count, as it is now: their keys are in memory. To
+        be called once, on any thread."""
+        if not self.cold:
+            return tuple
+        keys = [(namespace, list(space)) for namespace, space in self.spaces.items()]
+
+        def places() -> Iterator[bytes]:
+            for namespace, some in keys:
+                for key in some:
+                    place = self._place((namespace, key))
+                    if place is not None:
+                        yield place
+
+        return places
+
+    def close(self) -> None:
+        self.database.budget.leave(self)
+
+    # --- entries ---------------------------------------------------------------------------------
+
+    def _place(self, at: At) -> bytes | None:
+        """Where it is in RocksDB; None: nowhere."""
+        namespace, key = at
+        space, own = alike_bytes(namespace), key_bytes(key)
+        if space is None or own is None:
+            return None
+        try:
+            group = stable_hash(key) % self._max_parallelism
+        except TypeMismatchError:
+            return None
+        return b"".join((self.prefix, group.to_bytes(2, "big"), space, own))
+
+    def _leave(self, space: StampedSpace, at: At, puts: list[tuple[bytes, bytes]]) -> None:
+        place = self._place(at)
+        if place is None:
+            self._kept.add(at)
+            return
+        stored = OrderedDict.pop(space, at[1])
+        head = dumps(at[0], self._what), dumps(given(at[1]), self._what)
+        puts.append((place, joined_parts(*head, stamped_bytes(self._parts(stored)))))
+
+    def _parts(self, stored: Any) -> Iterator[Stamped]:
+        """Stamp, and the pickles of map key and value, of each element."""
+        what = self._what
+        match self.kind:
+            case "list":
+                for value, stamp in stored:
+                    yield stamp, b"", dumps(value, what)
+            case "map":
+                for key, (value, stamp) in stored.items():
+                    yield stamp, dumps(key, what), dumps(value, what)
+            case _:
+                yield stored[1], b"", dumps(stored[0], what)
+
+    def _stored(self, data: bytes) -> Any:
+        what, reader = self._what, self._reader
+        parts = [
+            (key, (loads(value, what, reader), self._counted(stamp)))
+            for stamp, key, value in stamped_parts(entry_parts(data)[2])
+        ]
+        match self.kind:
+            case "list":
+                return deque([pair for _, pair in parts])
+            case "map":
+                return OrderedDict((loads(key, what, reader), pair) for key, pair in parts)
+        return parts[0][1]
+
+    def _owner(self, data: bytes) -> At:
+        namespace, key, _ = entry_parts(data)
+        found = held_keys(findable([loads(key, self._what, self._reader)]))
+        return loads(namespace, self._what, self._reader), found[0]
+
+    def _counted(self, stamp: int) -> int:
+        return self._since if stamp == UNKNOWN and self._since is not None else stamp
+
+    def _deletes(self) -> list[bytes]:
+        gone, self.gone = self.gone, {}
+        return [place for place in map(self._place, gone) if place is not None]
+
+    def _look(self, count: int) -> None:
+        """Delete what has expired among the next entries in RocksDB."""
+        view = self.database.view()
+        if view is None or self.database.waits(0, 0):
+            return
+        cutoff, gone = self.expiry.background() - self.expiry.ttl, []
+        found = list(islice(view.scan(self.prefix, self._hand), count))
+        self._hand = found[-1][0] + b"\x00" if len(found) == count else self.prefix
+        for place, data in found:
+            stamp = self._counted(latest_of(entry_parts(data)[2]))
+            if self.expiry.gone(stamp, cutoff):
+                gone.append(place)
+        self.database.write(gone, [])
+
+    def _measure(self) -> None:
+        """Look at some of the keys that came last."""
+        for space in islice(reversed(self.spaces.values()), 2):
+            for stored in islice(reversed(dict.values(space)), SAMPLED):
+                self._each += (2 * AROUND + _size_of(stored) - self._each) / 16
+
+    # --- restored --------------------------------------------------------------------------------
+
+    def _restore(self, tables: Iterable[StateTable]) -> None:
+        self.spaces = StampedSpaces(self)
+        for table in tables:
+            for start in range(0, table.data.num_rows, RESTORED):
+                self._read(replace(table, data=table.data.slice(start, RESTORED)))
+                self.make_room()
+
+
+@dataclass(frozen=True)
+class StampedFreeze(PieceFreeze):
+    """A point in time of one state. `cold`: None if nothing lies in RocksDB, or if the snapshot has
+    RocksDB's files; `cutoff`: what was stamped then or before has expired."""
+
+    state: ColdExpiring
+    hot: RowFreeze
+    shown: Callable[[], Iterable[bytes]]
+    cold: DatabaseView | None
+    cutoff: int
+
+    def table(self, max_parallelism: int) -> StateTable | None:
+        raise AssertionError("asked for its tables")
+
+    def tables(self, max_parallelism: int) -> Iterator[StateTable]:
+        if self.cold is not None:
+            state, shown = self.state, frozenset(self.shown())
+            pairs = self._live(
+                pair for pair in self.cold.scan(state.prefix) if pair[0] not in shown
+            )
+            yield from tables_of(state.name, state.kind, state.layout, pairs, max_parallelism)
+        table = self.hot.table(max_parallelism)
+        if table is not None:
+            yield table
+
+    def _live(self, pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        """Without what has expired."""
+        gone, cutoff = self.state.expiry.gone, self.cutoff
+        for place, data in pairs:
+            namespace, key, rest = entry_parts(data)
+            parts = list(stamped_parts(rest))
+            live = [part for part in parts if not gone(part[0], cutoff)]
+            if len(live) == len(parts):
+                yield place, data
+            elif live:
+                yield place, joined_parts(namespace, key, stamped_bytes(live))
+
+
+class ColdExpiringBulkValueState(ExpiringBulkValueState):
+    """What RocksDB has of the keys of a batch is read at once."""
+
+    def __init__(self, state: ColdExpiring) -> None:
+        super().__init__(state)
+        self._state = state
+
+    def fetch(self, keys: Sequence[Any], times: Sequence[int] | None = None) -> dict[Any, Any]:
+        self._state.load_many(keys)
+        return super().fetch(keys, times)
+
+
+def _place_of(pair: tuple[bytes, Any]) -> bytes:
+    return pair[0]
