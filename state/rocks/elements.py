@@ -40,7 +40,7 @@ from .key_bytes import alike_bytes, key_bytes
 from .layouts import tables_of
 from .spaces import AROUND, LOADED, SAMPLED, _size_of
 
-UNWRITTEN = 1 << 15
+UNWRITTEN = 1 << 13
 """So many changes are written between two batches: a snapshot has no more of them to write."""
 
 SMALL = 1 << 20
