@@ -6,6 +6,7 @@ The caches are so small that no entry stays in one for longer than a batch.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from strom import (
     MapStateDescriptor,
     ReducingStateDescriptor,
     RuntimeContext,
+    StateTtlConfig,
     Time,
     TumblingEventTimeWindows,
     ValueStateDescriptor,
@@ -47,17 +49,23 @@ class Spread(AggregateFunction):
 class EveryKind(KeyedProcessFunction):
     """What all kinds of state of a key hold, after each record."""
 
+    def __init__(self, config: StateTtlConfig | None = None) -> None:
+        self.config = config
+
     def open(self, runtime_context: RuntimeContext) -> None:
-        self.value = runtime_context.get_state(ValueStateDescriptor("value"))
-        self.changed = runtime_context.get_state(ValueStateDescriptor("changed"))
-        self.sum = runtime_context.get_reducing_state(
-            ReducingStateDescriptor("sum", lambda a, b: a + b)
-        )
-        self.spread = runtime_context.get_aggregating_state(
-            AggregatingStateDescriptor("spread", Spread())
-        )
-        self.items = runtime_context.get_list_state(ListStateDescriptor("items"))
-        self.entries = runtime_context.get_map_state(MapStateDescriptor("entries"))
+        value, changed = ValueStateDescriptor("value"), ValueStateDescriptor("changed")
+        added = ReducingStateDescriptor("sum", lambda a, b: a + b)
+        spread = AggregatingStateDescriptor("spread", Spread())
+        items, entries = ListStateDescriptor("items"), MapStateDescriptor("entries")
+        if self.config is not None:
+            for descriptor in (value, changed, added, spread, items, entries):
+                descriptor.enable_time_to_live(self.config)
+        self.value = runtime_context.get_state(value)
+        self.changed = runtime_context.get_state(changed)
+        self.sum = runtime_context.get_reducing_state(added)
+        self.spread = runtime_context.get_aggregating_state(spread)
+        self.items = runtime_context.get_list_state(items)
+        self.entries = runtime_context.get_map_state(entries)
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
         before = self.value.value() or 0
@@ -94,9 +102,12 @@ def every_kind(rows: list[Any]) -> list[Any]:
     return found
 
 
-def test_every_kind_of_state(readings: Any) -> None:
+@pytest.mark.parametrize("expires", [False, True])
+def test_every_kind_of_state(readings: Any, expires: bool) -> None:
+    config = StateTtlConfig.new_builder(timedelta(days=1)).build() if expires else None
+
     def build(env: Any) -> Any:
-        return readings.rows(env).key_by(lambda r: r.k).process(EveryKind())
+        return readings.rows(env).key_by(lambda r: r.k).process(EveryKind(config))
 
     groups: dict[str, list[Any]] = {}
     for r in readings.all:
