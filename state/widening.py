@@ -1,8 +1,18 @@
-"""Columns of one type as another one that holds each of their values exactly."""
+"""Columns of one type as another one that holds each of their values exactly; what a sum that was
+rounded lacks."""
 
 from __future__ import annotations
 
 import pyarrow as pa
+
+REST = "__rest"
+"""How accumulators of floats end that are what rounded sums beside them lack (`WholeMean`). Sums of
+checkpoints of before lack nothing that is known, so a missing one is 0; who keeps rounded sums, as
+of floats, lets one go."""
+
+
+def is_rest(name: str) -> bool:
+    return name.startswith("acc.") and name.endswith(REST)
 
 
 def widened(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
