@@ -29,7 +29,7 @@ from strom.state.column_migration import migrated
 from strom.state.memory import MemoryKeyedStateBackend
 from strom.state.migration import StateMigration
 from strom.state.stored import StateTable
-from strom.state.widening import REST
+from strom.state.widening import REST, is_rest
 from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables
 
 KEY = ColumnKey(("k",))
@@ -231,6 +231,22 @@ def test_sums_without_rests_go_on(name: str) -> None:
     third = OperatorHarness(SPECS[name], restored=second.snapshot())
     third.push(batch([-BIG, 2]))
     assert last(third) == exact([5, 8, BIG, 1, -BIG, 2])
+
+
+def test_sums_with_and_without_rests_are_carried_on() -> None:
+    """One subtask had gone on, another had no record yet; now one has the state of both, and is
+    asked for a checkpoint before anybody asks for the state."""
+    first = OperatorHarness(SPECS["window"])
+    first.push(batch([5, 8]))
+    new = list(first.snapshot().keyed)
+    for order in (without_rests(new) + new, new + without_rests(new)):
+        state = MemoryKeyedStateBackend(KeyGroupRange(0, 127), 128)
+        state.restore(order)
+        tables = {table.name: table.data for table in state.snapshot().tables()}
+        assert {f"acc.a0{REST}": [0.0, 0.0]} in [
+            {name: data.column(name).to_pylist() for name in data.column_names if is_rest(name)}
+            for data in tables.values()
+        ]
 
 
 @pytest.mark.parametrize("name", ["window", "group", "running"])
