@@ -40,7 +40,7 @@ from strom.engine.hosts.claimed import Claimed
 from strom.engine.hosts.published import PublishedValues
 from strom.engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
 from strom.testing.equivalence import Ways, checkpointed, compare, run_local
-from strom.testing.probes import CollectProbe
+from strom.testing.probes import CollectProbe, seen_once
 from strom.testing.scripted import ScriptedSource
 
 SEEDS = 40
@@ -97,14 +97,6 @@ def continued(path: str, seed: int) -> SimulationResult:
     return Simulation(probe.graph(started), SimulationPlan(seed=seed, crashes=seed % 2)).run()
 
 
-def merged(*parts: dict[Any, dict[str, Any]]) -> dict[Any, list[Any]]:
-    seen: dict[Any, dict[str, Any]] = {}
-    for part in parts:
-        for operator, values in part.items():
-            seen.setdefault(operator, {}).update(values)
-    return {operator: list(values.values()) for operator, values in seen.items()}
-
-
 def check_seed(seed: int, folder: str, reference: list[Any]) -> SimulationResult:
     probe, result = simulate(
         seed,
@@ -120,7 +112,9 @@ def check_seed(seed: int, folder: str, reference: list[Any]) -> SimulationResult
     assert result.outcome is not None
     assert result.outcome.status is JobStatus.FINISHED, result.outcome.error
     if result.halted_at is None:
-        compare("the output of the job itself", reference, probe.output(merged(result.published)))
+        compare(
+            "the output of the job itself", reference, probe.output(seen_once(result.published))
+        )
     left = {p.name for p in Path(folder).iterdir()}
     assert left >= {path.rpartition("/")[2] for path in result.savepoints}, "savepoints are gone"
     for path, before in list(result.savepoints.items())[-2:]:
@@ -130,7 +124,7 @@ def check_seed(seed: int, folder: str, reference: list[Any]) -> SimulationResult
         assert after.outcome is not None
         assert after.outcome.status is JobStatus.FINISHED, after.outcome.error
         whole = result.published if path == result.halted_at else before
-        output = probe.output(merged(whole, after.published))
+        output = probe.output(seen_once(whole, after.published))
         compare(f"from the savepoint {path}", reference, output)
     return result
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 import strom
-from open_state_kit import MAX, TIME_MS, filled, push
+from open_state_kit import MAX, TIME_MS, filled, push, rows_of
 from strom.benchmarks.states import records
 from strom.checkpoint.increments import Increments
 from strom.checkpoint.manifest import Manifest, OperatorShape
@@ -21,10 +20,6 @@ NAMES = ("aggregate", "slices", "sessions", "deduplicate_last", "interval_join")
 
 ALSO = ("row_state", "row_state_ttl", "row_timers", "row_reduce", "row_windows")
 ROWS = ("regular_join", "temporal_join", "top_n", "over_rows")
-
-
-def rows_of(table: pa.Table) -> list[str]:
-    return sorted(repr(row) for row in table.to_pylist())
 
 
 def three_layers(name: str, folder: Path) -> tuple[set[str], OperatorId, dict[str, StateTable]]:
