@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.errors import StateError
-from .stored_objects import ObjectReader, pickled, pickled_by_value
+from .object_reader import ObjectReader
+from .stored_objects import pickled, pickled_by_value
 
 
 def dumps(value: Any, what: str) -> bytes:
