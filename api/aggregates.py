@@ -7,7 +7,8 @@ Semantics are SQL's. Nulls are skipped; `count` of nothing is 0, as are `count_d
   count                     int64
   sum                       int64 for integers and booleans (overflow is an error), float64 for
                             floats
-  mean                      float64, computed as float64 sum / count
+  mean                      float64, computed as float64 sum / count; of integers and booleans the
+                            sum is exact, whatever its size, and then rounded once
   variance, stddev          float64; null for fewer than ddof + 1 values
   min, max                  the column's type; NaN counts as greater than every other number
   first, last               the column's type; in order of arrival at the operator

@@ -11,7 +11,13 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Generic, Self, TypeVar
 
+from .checks import check_kind
+
 T = TypeVar("T")
+
+
+Timeout = timedelta | float | None
+"""How long to wait, a number is seconds; None: for ever."""
 
 
 class Answered:
@@ -19,13 +25,13 @@ class Answered:
 
     __slots__ = ()
 
-    def result(self) -> Self:
+    def result(self, timeout: Timeout = None) -> Self:
         return self
 
     def done(self) -> bool:
         return True
 
-    def exception(self) -> BaseException | None:
+    def exception(self, timeout: Timeout = None) -> BaseException | None:
         return None
 
     def cancelled(self) -> bool:
@@ -38,13 +44,13 @@ class CompletableFuture(Generic[T]):
     def __init__(self, result: T | None = None) -> None:
         self._result = result
 
-    def result(self) -> Any:
+    def result(self, timeout: Timeout = None) -> Any:
         return self._result
 
     def done(self) -> bool:
         return True
 
-    def exception(self) -> BaseException | None:
+    def exception(self, timeout: Timeout = None) -> BaseException | None:
         return None
 
     def cancel(self) -> bool:
@@ -61,16 +67,26 @@ class Promise(CompletableFuture[T]):
     def __init__(self) -> None:
         self._future: Future[T] = Future()
 
-    def result(self, timeout: timedelta | None = None) -> Any:
-        """Wait for the answer (None: for ever); raises what it failed with, or TimeoutError."""
-        return self._future.result(None if timeout is None else timeout.total_seconds())
+    def result(self, timeout: Timeout = None) -> Any:
+        """Wait for the answer; raises what it failed with, TimeoutError, or CancelledError (of
+        `concurrent.futures`) if it was cancelled."""
+        return self._future.result(_seconds(timeout))
 
     def done(self) -> bool:
         return self._future.done()
 
-    def exception(self) -> BaseException | None:
-        """Wait for the answer; what it failed with, if it did."""
-        return self._future.exception()
+    def exception(self, timeout: Timeout = None) -> BaseException | None:
+        """Wait for the answer; what it failed with, if it did. Raises as `result` if there is
+        none."""
+        return self._future.exception(_seconds(timeout))
+
+    def cancel(self) -> bool:
+        """Wait no more, wherever somebody does; whether there was no answer yet. It is as in Java
+        and PyFlink: what was asked for is done all the same, and nobody is told."""
+        return self._future.cancel()
+
+    def cancelled(self) -> bool:
+        return self._future.cancelled()
 
     def keep(self, result: T) -> None:
         """This is the answer."""
@@ -81,6 +97,13 @@ class Promise(CompletableFuture[T]):
         """There is none."""
         with suppress(InvalidStateError):
             self._future.set_exception(error)
+
+
+def _seconds(timeout: Timeout) -> float | None:
+    if isinstance(timeout, timedelta):
+        return timeout.total_seconds()
+    check_kind("timeout", timeout, timedelta, int, float, type(None))
+    return timeout
 
 
 class AnsweredDict(Answered, dict[str, Any]):

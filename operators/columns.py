@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..core.arrays import Bools, has_order, numpy_of
+from ..core.arrays import Bools, Int64s, has_order, numpy_of
 from ..core.arrays import Storage as Storage
 from ..core.arrays import storage as storage
 from ..core.batch import ColumnBatch
@@ -46,6 +46,16 @@ def to_numbers(array: pa.Array, held: Storage) -> tuple[npt.NDArray[Any], Bools]
         numbers = numbers.fill_null(0)
     values = numpy_of(numbers)
     return values if values.flags.aligned else values.copy(), valid
+
+
+def whole_numbers(array: pa.Array) -> tuple[Int64s, Bools, bool]:
+    """As `to_numbers`, of integers or booleans, as int64; and whether they are the bits of uint64,
+    which are read so."""
+    if not pa.types.is_uint64(array.type):
+        return *to_numbers(array, "int64"), False
+    valid = validity(array)
+    bits = numpy_of(array.fill_null(0) if len(valid) else array).view(np.int64)
+    return (bits if bits.flags.aligned else bits.copy()), valid, True
 
 
 def plain_values(array: pa.Array, dtype: str) -> npt.NDArray[Any]:

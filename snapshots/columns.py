@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
+from datetime import time
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from ..state.encoding import PICKLE
 from ..state.pickling import loads
 from ..state.stored import KEY_GROUP, StateTable
+from .descriptions import MOST_TEXT
 from .keys import fitting
-from .pickles import MOST_TEXT
+from .pickles import are_pickles
 from .values import arrow_of, texts_of
 
 TEXT: Final = "_text"
@@ -70,43 +73,69 @@ def unpickled(name: str, pickles: list[bytes | None], unpickle: bool) -> dict[st
 
 
 def _pickled_keys(table: StateTable, max_parallelism: int) -> set[str]:
-    """Columns of a table's key that hold pickles: bytes do not say, key groups do."""
-    found = [
-        name
-        for name in table.data.column_names
-        if name.startswith("key.") and pa.types.is_large_binary(table.data.schema.field(name).type)
-    ]
-    if not found or not table.data.num_rows:
+    """The column of a table's key that holds pickles, which is the first one if any: bytes do not
+    say, key groups do. Of keys that only their class could hash neither do these: they are pickles
+    if each one can be read as one, to its last byte."""
+    keys = [name for name in table.data.column_names if name.startswith("key.")]
+    if not keys or not pa.types.is_large_binary(table.data.schema.field(keys[0]).type):
         return set()
-    fits = [one for one in fitting(table, max_parallelism) if one.columns[0] in found]
+    first = {keys[0]}
+    fits = [one for one in fitting(table, max_parallelism) if one.columns[0] == keys[0]]
     if fits:
-        return {fits[0].columns[0]} if fits[0].pickled else set()
-    first = table.data.column(found[0])
-    heads = all(one is not None and one[:1] == b"\x80" for one in first.to_pylist())
-    return {found[0]} if heads else set()
+        return first if fits[0].pickled else set()
+    return first if are_pickles(table.data.column(keys[0]).to_pylist()) else set()
 
 
 def _inferred(values: list[Any]) -> pa.Array | None:
-    plain = [asdict(v) if is_dataclass(v) and not isinstance(v, type) else v for v in values]
-    if not (_alike(values) and _alike(plain)):
+    """As Arrow infers it, where that tells all values apart that Python does; None elsewhere. Of
+    `Decimal`s the greatest scale."""
+    if not _alike(values):
         return None
     try:
-        return pa.array(plain)
+        return pa.array([_plain(value) for value in values])
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
         return None
 
 
 def _alike(values: Iterable[Any]) -> bool:
-    """Whether Arrow can hold these without making one type of another: 1 of True, 1.0 of 1."""
+    """Whether Arrow can hold these without making one of another: 1 of True, 1.0 of 1, the number
+    of an enum's member, None of what is not there at all."""
     held = [value for value in values if value is not None]
     if len({(type(value), getattr(value, "tzinfo", None)) for value in held}) > 1:
         return False
-    if not held or not isinstance(held[0], (list, tuple, dict)):
+    if not held:
         return True
-    if isinstance(held[0], dict):
-        names = {name for value in held for name in value}
-        return all(_alike(value.get(name) for value in held) for name in names)
-    return _alike(element for value in held for element in value)
+    one = held[0]
+    if isinstance(one, time) and one.tzinfo is not None:
+        return False
+    named = [found for value in held if (found := _fields(value)) is not None]
+    if named:
+        names = named[0].keys()
+        same = all(found.keys() == names for found in named)
+        return same and all(_alike(found[name] for found in named) for name in names)
+    if isinstance(one, (list, tuple, set, frozenset)):
+        return _alike(element for value in held for element in value)
+    own = isinstance(one, (int, float, str, bytes)) and type(one).__module__ != "builtins"
+    return not own or isinstance(one, np.generic)
+
+
+def _fields(value: Any) -> dict[Any, Any] | None:
+    """Of what becomes a struct; None of all else."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return dict(zip(value._fields, value, strict=True))
+    return value if isinstance(value, dict) else None
+
+
+def _plain(value: Any) -> Any:
+    """With dicts for what becomes a struct."""
+    found = _fields(value)
+    if found is not None:
+        return {name: _plain(one) for name, one in found.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(one) for one in value]
+    return value
 
 
 def _reprs(values: list[Any]) -> pa.Array:

@@ -20,7 +20,8 @@ from ..core.ids import OperatorId
 from ..state.encoding import PICKLE
 from ..state.names import KEY_PREFIX, NAMESPACE
 from ..state.stored import KEY_GROUP
-from .pickles import UnreadableError, described
+from .descriptions import UnreadableError
+from .pickles import described
 from .snapshot import OperatorInfo, Snapshot, StateInfo
 from .stored import ROW_KINDS
 

@@ -26,8 +26,9 @@ from ..state.pickling import dumps
 from ..state.row_tables import KEY, MAP_KEY, NAMESPACE, VALUE
 from ..state.stored import KEY_GROUP, StateTable
 from .columns import shown_names
+from .descriptions import UnreadableError
 from .keys import certain
-from .pickles import UnreadableError, described
+from .pickles import are_pickles, described
 from .stored import ROW_KINDS
 
 ALL: Final = object()
@@ -209,9 +210,7 @@ def _holds_pickles(table: StateTable, column: str) -> bool:
         return False
     if not pa.types.is_large_binary(table.data.schema.field(column).type):
         return False
-    return all(
-        one is not None and one[:1] == b"\x80" for one in table.data.column(column).to_pylist()
-    )
+    return are_pickles(table.data.column(column).to_pylist())
 
 
 def _same(data: bytes, wanted: Any) -> bool:

@@ -25,7 +25,8 @@ from ..state.hashing import stable_hash
 from ..state.names import KEY_PREFIX
 from ..state.pickling import loads
 from ..state.stored import KEY_GROUP, StateTable
-from .pickles import ROW, Elements, Mapped, Name, Thing, UnreadableError, described
+from .descriptions import Elements, Mapped, Name, Thing, UnreadableError
+from .pickles import ROW, described
 from .stored import ROW_KINDS
 
 Hashes = npt.NDArray[np.uint64]

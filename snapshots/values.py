@@ -1,8 +1,10 @@
 """Descriptions of pickled values as Arrow columns, where all of them have one shape.
 
     None, bool, int, float, str, bytes, dates, times, Decimal     the Arrow type of the name
+    times with a zone                                             UTC
+    Decimals of several scales                                    the greatest: equal numbers
     UUID                                                          text
-    list, set                                                     list
+    list, set, frozenset                                          list
     tuple                                                         struct of f0, f1, ...
     dict                                                          map
     Row, an object whose pickle holds named fields                struct of its fields
@@ -21,7 +23,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from .pickles import Budget, Elements, Mapped, Thing, UnreadableError, described, text_of
+from .descriptions import Budget, Elements, Mapped, Thing, UnreadableError
+from .pickles import described, text_of
 
 VALUES_PER_BYTE: Final = 4
 """A pickle needs a byte for a value, and may say it again with two."""
@@ -66,6 +69,8 @@ def _array(values: list[Any], budget: Budget, depth: int) -> pa.Array:
         fields = [None if v is None else [(f"f{i}", x) for i, x in enumerate(v)] for v in values]
         return _structs(values, fields, budget, depth)
     if kind is list or kind is Elements:
+        if len({value.name for value in values if isinstance(value, Elements)}) > 1:
+            raise UnreadableError("sets and frozensets")
         items = [value.items if isinstance(value, Elements) else value for value in values]
         flat = [one for part in items if part is not None for one in part]
         return pa.LargeListArray.from_arrays(

@@ -18,6 +18,7 @@ from ..core.ids import KeyGroupRange
 from .backend import KEY_GROUP, StateTable
 from .encoding import PICKLE, decode, pickled
 from .key_groups import group_order
+from .widening import with_rests
 
 
 def check_restored(table: StateTable, key_groups: KeyGroupRange, known: str | None) -> None:
@@ -46,7 +47,7 @@ def join(tables: Sequence[StateTable]) -> StateTable:
     for column in metadata:
         if len({table.metadata[column] for table in tables}) > 1:
             metadata[column] = PICKLE
-    parts = [_with_encodings(table, metadata) for table in tables]
+    parts = with_rests([_with_encodings(table, metadata) for table in tables])
     if any(not part.schema.equals(parts[0].schema) for part in parts):
         raise StateError(
             f"state '{first.name}' was stored with different columns by different subtasks: "

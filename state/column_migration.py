@@ -18,7 +18,7 @@ from ..core.batch import schema_text
 from ..core.errors import StateError
 from .migration import NO_MIGRATION, StateMigration
 from .stored import StateTable
-from .widening import widened
+from .widening import is_rest, widened
 
 ROW_KINDS = frozenset({"value", "list", "map", "reducing", "aggregating"})
 """Of state whose values are Python objects: its descriptors read them (`stored_values`)."""
@@ -262,17 +262,21 @@ def fitted(
 ) -> pa.Table:
     """The table with the declared columns of these prefixes in the declared order, the others
     first. StateError, which shows both schemas, if a column is missing, is too many, or cannot be
-    of its declared type."""
+    of its declared type. Rests of sums may be missing or too many (`widening.REST`)."""
     own = [field for field in declared if field.name.startswith(tuple(prefixes))]
     stored = [field for field in data.schema if field.name.startswith(tuple(prefixes))]
     if [(f.name, f.type) for f in own] == [(f.name, f.type) for f in stored]:
         return data
     names, known = [field.name for field in own], {field.name for field in stored}
-    missing = [_split(name)[1] for name in names if name not in known]
-    unknown = [_split(name)[1] for name in sorted(known - set(names))]
+    lacking = [name for name in names if name not in known]
+    missing = [_split(name)[1] for name in lacking if not is_rest(name)]
+    unknown = [_split(name)[1] for name in sorted(known - set(names)) if not is_rest(name)]
     why = [f"{missing} are new"] * bool(missing) + [f"{unknown} are gone"] * bool(unknown)
     made = {n: data.column(n) for n in data.column_names if not n.startswith(tuple(prefixes))}
     for field in own if not why else ():
+        if field.name in lacking:
+            made[field.name] = pa.chunked_array([pa.repeat(pa.scalar(0, field.type), len(data))])
+            continue
         wide = widened(data.column(field.name), field.type)
         if wide is not None and field.name.startswith("key."):
             wide = same_hashes(data.column(field.name), wide)

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from ..core.errors import StateError
+from .object_reader import ObjectReader
 from .pickling import dumps, loads
-from .stored_objects import ObjectReader
 
 PICKLE = "pickle"
 

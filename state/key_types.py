@@ -14,9 +14,9 @@ from typing import Any
 from ..core.errors import StateError
 from ..core.key_kinds import all_given
 from .encoding import PICKLE
+from .object_reader import ObjectReader
 from .pickling import loads
 from .stored import StateTable
-from .stored_objects import ObjectReader
 
 _KINDS = frozenset({"value", "list", "map", "reducing", "aggregating", "timers"})
 

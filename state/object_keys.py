@@ -34,8 +34,8 @@ from ..core.growing import Growing
 from ..core.key_kinds import given, held_key, held_keys
 from ..core.keys import findable
 from .hashing import stable_hash
+from .object_reader import ObjectReader
 from .pickling import dumps, loads
-from .stored_objects import ObjectReader
 
 Hashes = npt.NDArray[np.uint64]
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from .object_keys import STORED
+from .object_reader import ObjectReader
 from .pickling import dumps, loads
-from .stored_objects import ObjectReader
 from .value_store import FIRST_LIMIT, Codes
 
 

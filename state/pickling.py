@@ -6,7 +6,8 @@ import pickle
 from typing import Any, Final
 
 from ..core.errors import StateError
-from .stored_objects import ObjectReader, pickled, pickled_by_value
+from .object_reader import ObjectReader
+from .stored_objects import pickled, pickled_by_value
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
 """Types whose pickles name nothing."""

@@ -1,7 +1,7 @@
 """Values of the row face as a restore finds them: in the classes and types of the program that is
 restored, or refused.
 
-    dataclasses, named tuples    their fields are those of the class now (`stored_objects`)
+    dataclasses, named tuples    their fields are those of the class now (`object_reader`)
     a declared row type          rows and dictionaries have the fields declared now: new ones are
                                  None, or what the program says; tuples have as many as declared
     other declared types         each value fits, as if it were written now
@@ -21,8 +21,9 @@ from .declared_types import arrow_type, fits_of
 from .descriptors import MapStateDescriptor, StateDescriptor
 from .encoding import decode
 from .migration import NO_MIGRATION, StateMigration
+from .object_fields import fields_of, fields_text
+from .object_reader import ObjectReader
 from .stored import StateTable
-from .stored_objects import ObjectReader, fields_of, fields_text
 
 
 class StoredValues:

@@ -1,8 +1,34 @@
-"""Columns of one type as another one that holds each of their values exactly."""
+"""Columns of one type as another one that holds each of their values exactly; what a sum that was
+rounded lacks."""
 
 from __future__ import annotations
 
 import pyarrow as pa
+
+REST = "__rest"
+"""How accumulators of floats end that are what rounded sums beside them lack (`WholeMean`). Sums of
+checkpoints of before lack nothing that is known, so a missing one is 0; who keeps rounded sums, as
+of floats, lets one go."""
+
+
+def is_rest(name: str) -> bool:
+    """Whether a stored column is one."""
+    return name.startswith("acc.") and name.endswith(REST)
+
+
+def with_rests(parts: list[pa.Table]) -> list[pa.Table]:
+    """What several subtasks hold of one state, of which some may have gone on from a checkpoint of
+    before while others had no record yet: with the rests that the others have."""
+    most = max(parts, key=lambda part: part.num_columns)
+    return [_with_rests(part, most.schema) for part in parts]
+
+
+def _with_rests(part: pa.Table, wanted: pa.Schema) -> pa.Table:
+    for at, field in enumerate(wanted):
+        if is_rest(field.name) and field.name not in part.column_names:
+            zeros = pa.repeat(pa.scalar(0, field.type), part.num_rows)
+            part = part.add_column(min(at, part.num_columns), field, zeros)
+    return part
 
 
 def widened(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:

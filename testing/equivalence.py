@@ -38,7 +38,7 @@ from ..core.state_config import StateConfig
 from ..engine.hosts.driver import new_job_id
 from ..engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
 from .backends import IN_MEMORY, state_of
-from .probes import Build, BuildFiles, CollectProbe, FileProbe, Probe
+from .probes import Build, BuildFiles, CollectProbe, FileProbe, Probe, seen_once
 
 RESTART = ExponentialDelayRestart(initial=timedelta(milliseconds=20), maximum=timedelta(seconds=1))
 WATERMARK_INTERVAL = timedelta(milliseconds=1)
@@ -329,12 +329,7 @@ def _require_finished(result: SimulationResult, way: str) -> None:
 
 
 def _published(*results: SimulationResult) -> dict[Any, list[Any]]:
-    """What the client saw of one job after the other, each value once."""
-    seen: dict[Any, dict[str, Any]] = {}
-    for result in results:
-        for operator, values in result.published.items():
-            seen.setdefault(operator, {}).update(values)
-    return {operator: list(values.values()) for operator, values in seen.items()}
+    return seen_once(*(result.published for result in results))
 
 
 def _canonical(value: Any) -> str:

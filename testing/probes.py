@@ -32,6 +32,18 @@ Published = Mapping[OperatorId, Iterable[Any]]
 """What sinks sent to the client: lists of records, by operator."""
 
 
+def seen_once(
+    *parts: Mapping[OperatorId, Mapping[str, Any]],
+) -> dict[OperatorId, list[Any]]:
+    """What the client saw of one job after the other, of each what was published under which key:
+    what a later job published again counts once."""
+    seen: dict[OperatorId, dict[str, Any]] = {}
+    for part in parts:
+        for operator, values in part.items():
+            seen.setdefault(operator, {}).update(values)
+    return {operator: list(values.values()) for operator, values in seen.items()}
+
+
 class Probe(Protocol):
     """One pipeline in one run."""
 

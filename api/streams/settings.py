@@ -63,6 +63,7 @@ class OperatorSettings:
     ) -> Self:
         """What has become of the fields of the records, or of the values, in the operator's state
         since an earlier program stored it. Needed where a job is restored, and harmless afterwards.
+        A state, or an operator, that another job's checkpoint does not hold is warned of.
 
         state: the state's name; None: all that are not named. rename: new names by old ones.
         defaults: what new fields are in old records; they come last. drop: old fields that are let

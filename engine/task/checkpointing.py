@@ -12,6 +12,7 @@ record: then the snapshot waits until it is done (`take_waiting`).
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +39,9 @@ from ..messages import CheckpointAcknowledged, CheckpointDeclined, TaskReport
 from .background import Background
 from .chain import OperatorChain
 from .deployment import TaskDeployment
+from .unmet_migrations import unmet
+
+_log = logging.getLogger("strom")
 
 
 class TaskCheckpoints:
@@ -100,6 +104,11 @@ class TaskCheckpoints:
             keyed, operator = read_operator(*share, self._transfers, inherits=files is not None)
             if chained.migrations:
                 who = f"operator '{context.name}', subtask {context.subtask}"
+                if not own and context.subtask == 0:
+                    states = [table.name for table in operator]
+                    vain = unmet(d.restore, context.operator_id, states, chained.migrations)
+                    if vain is not None:
+                        _log.warning("operator '%s': %s", context.name, vain)
                 keyed = migrated(keyed, chained.migrations, who)
             if files is not None:
                 context.keyed_state.inherit(files)

@@ -1,6 +1,6 @@
 """count, sum, mean, min, max, first, last over numbers: accumulator columns, scatter kernels.
 
-  count          n                      mean         sum float64, n
+  count          n                      mean         sum float64, n (of floats)
   sum            sum, seen              min, max     extreme, seen
   first, last    value, at (sequence number of the record, -1 for none)
 
@@ -105,6 +105,8 @@ class CountedSum(Sum):
 
 
 class Mean(Accumulator):
+    """Of floats; of whole numbers `WholeMean`."""
+
     retractable = True
 
     @classmethod

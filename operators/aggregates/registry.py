@@ -23,11 +23,12 @@ from .flat import Arrival, Count, CountedSum, Extreme, Finite, Mean, Sum
 from .listed import ListedBest, ListedDistinct, ListedRegisters, ListedValues
 from .shared import SharedDistinct, SharedExtreme
 from .spread import Variance
+from .whole_means import WholeMean
 
 _ACCUMULATORS: dict[str, Sequence[type[Accumulator]]] = {
     "count": (Count,),
     "sum": (Sum, CountedSum),
-    "mean": (Mean,),
+    "mean": (WholeMean, Mean),
     "variance": (Variance,),
     "stddev": (Variance,),
     "min": (Extreme, SharedExtreme, CodedValues),

@@ -1,8 +1,7 @@
 """KeyedProcessFunction: per-record logic with keyed state and timers.
 
-The loop around the user's function is the whole cost here, so it does nothing per record that can
-be done per batch: one context object is changed for each record, results go into one list, and
-timestamps and side outputs are sorted out once per batch.
+One context object is changed for each record, results go into one list, and timestamps and side
+outputs are sorted out once per batch (`process.each_record`).
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from ...core.batch import Batch
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ...core.keys import KeySelector
 from ...state.backend import KeyedStateBackend
-from ...state.copies import FIXED
 from ..base import IN_STATE, Operator, Steps, plainly
 from ..firing_until import FiringUntil
-from .collector import Collector, check_iterable
+from .collector import Collector
 from .emitted import keeper
 from .pace import Pace
+from .process import each_record
 from .runtime_context import OperatorRuntimeContext
 from .timers import Timer, Timers, timer_time
 from .user_function import UserFunction
@@ -137,49 +136,12 @@ class KeyedProcessOperator(Operator):
     def process(self, batch: Batch, port: int = 0) -> Steps:
         if self._firing.unfinished:
             yield from plainly(self._resume())
-        collector, context, call = self._collector, self._context, self._calls[port]
-        current = self.ctx.keyed_state.current
-        values, bound, full = collector.values, collector.bounds.append, collector.begin()
-        rows, keys, times = batch.rows(), self._keys[port].held_keys(batch), batch.timestamps
-        self.ctx.keyed_state.check_keys(keys)
-        stamps = [None] * len(rows) if times is None else times.tolist()
-        append, size, fixed, keep = values.append, len(values), FIXED, collector.keep
-        first = 0  # the record to which the first of the bounds belongs
-        result: Any = None
-        try:
-            for value, current.key, context.stamp in zip(rows, keys, stamps, strict=True):
-                result = call(value, context)
-                if result is not None:
-                    rest = iter(result)
-                    for one in rest:
-                        kind = type(one)
-                        if kind is tuple:
-                            for part in one:
-                                if type(part) not in fixed:
-                                    one = keep(one)
-                                    break
-                        elif kind not in fixed:
-                            one = keep(one)
-                        append(one)
-                        size += 1
-                        if size >= full:
-                            break
-                    if size >= full:
-                        this = first + len(collector.bounds)
-                        yield from collector.overflow(rest, times, first)
-                        values, bound, full = (
-                            collector.values,
-                            collector.bounds.append,
-                            collector.size,
-                        )
-                        first = this
-                        append, size = values.append, len(values)
-                bound(size)
-        except TypeError as error:
-            if result is not None:
-                check_iterable(result, self.METHODS[port], error)
-            raise
-        collector.flush_groups(None if times is None else times[first:])
+        keys, keyed = self._keys[port].held_keys(batch), self.ctx.keyed_state
+        keyed.check_keys(keys)
+        call, method = self._calls[port], self.METHODS[port]
+        yield from each_record(
+            self._collector, call, method, self._context, batch, keys, keyed.current
+        )
 
     def process_watermark(self, timestamp: int) -> Steps:
         if self._firing.unfinished:  # a snapshot in between would not know of this watermark

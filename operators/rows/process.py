@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ...core.batch import Batch
@@ -108,19 +108,36 @@ class ProcessOperator(Operator):
         self._function.close(self.ctx.name)
 
 
+class NoKey:
+    """Where the keys of records without keys go."""
+
+    __slots__ = ("key",)
+
+
 def each_record(
-    collector: Collector, call: Callable[..., Any], method: str, context: Any, batch: Batch
+    collector: Collector,
+    call: Callable[..., Any],
+    method: str,
+    context: Any,
+    batch: Batch,
+    keys: Sequence[Any] | None = None,
+    current: Any = None,
 ) -> Steps:
     """Call `call(record, context)` for each record, and collect what it gives; `method` names it in
-    errors, and `context.stamp` is the record's time."""
+    errors, `context.stamp` is the record's time, and `current.key` its key if there are `keys`.
+
+    This loop around the user's function is the whole cost of such operators, so it does nothing per
+    record that can be done per batch."""
     values, bound, full = collector.values, collector.bounds.append, collector.begin()
     rows, times = batch.rows(), batch.timestamps
     stamps = [None] * len(rows) if times is None else times.tolist()
+    if keys is None:
+        keys, current = stamps, NoKey()
     append, size, fixed, keep = values.append, len(values), FIXED, collector.keep
     first = 0  # the record to which the first of the bounds belongs
     result: Any = None
     try:
-        for value, context.stamp in zip(rows, stamps, strict=True):
+        for value, current.key, context.stamp in zip(rows, keys, stamps, strict=True):
             result = call(value, context)
             if result is not None:
                 rest = iter(result)

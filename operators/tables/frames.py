@@ -1,18 +1,22 @@
 """Aggregates over frames of rows that lie key by key: one array per aggregate.
 
 A frame is rows starts[i] .. ends[i] - 1; see `kernels.over`. Counts and integer sums are
-differences of running totals, first and last are look-ups, the others have kernels.
+differences of running totals, as are means of integers; first and last are look-ups, the others
+have kernels.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
 from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
-from ..columns import from_numbers, to_numbers, validity
+from ..columns import from_numbers, to_numbers, validity, whole_numbers
 from ..order_words import value_words
 from ..sums import overflow
 
@@ -38,6 +42,8 @@ class Frames:
                 return pa.array(self._counts(validity(array)))
             case "sum" if not pa.types.is_floating(array.type):
                 return self._integer_sums(aggregate, array)
+            case "mean" if not pa.types.is_floating(array.type):
+                return self._whole_means(array)
             case "sum" | "mean":
                 return self._float_sums(array, aggregate.kind == "mean")
             case "min" | "max":
@@ -57,19 +63,39 @@ class Frames:
         """Running totals may wrap; their differences are exact as long as the sums fit."""
         values, valid = to_numbers(array, "int64")
         counts = self._counts(valid)
-        if len(values) and len(counts):
-            greatest = max(abs(float(values.min())), abs(float(values.max())))
-            if greatest * float(counts.max()) >= _LIMIT:
-                self._check(aggregate, values)
+        if self._may_wrap(values, counts):
+            self._check(aggregate, values)
         totals = _totals(values)
         return from_numbers(totals[self._ends] - totals[self._starts], counts > 0, pa.int64())
 
     def _check(self, aggregate: Aggregate, values: Int64s) -> None:
-        """TypeMismatchError if a sum does not fit; with Python's integers, which never wrap."""
+        """TypeMismatchError if a sum does not fit."""
+        if not all(-(2**63) <= total < 2**63 for total in self._python_sums(values)):
+            raise overflow(aggregate)
+
+    def _may_wrap(self, values: Int64s, counts: Int64s) -> bool:
+        if not len(values) or not len(counts):
+            return False
+        greatest = max(abs(float(values.min())), abs(float(values.max())))
+        return greatest * float(counts.max()) >= _LIMIT
+
+    def _python_sums(self, values: npt.NDArray[Any]) -> list[int]:
+        """With Python's integers, which never wrap."""
         totals = np.concatenate([[0], np.cumsum(values.astype(object))])
-        for start, end in zip(self._starts.tolist(), self._ends.tolist(), strict=True):
-            if not -(2**63) <= totals[end] - totals[start] < 2**63:
-                raise overflow(aggregate)
+        sums: list[int] = (totals[self._ends] - totals[self._starts]).tolist()
+        return sums
+
+    def _whole_means(self, array: pa.Array) -> pa.Array:
+        """Of integers: of sums without rounding, as `WholeMean`."""
+        values, valid, unsigned = whole_numbers(array)
+        counts = self._counts(valid)
+        if self._may_wrap(values, counts) or (unsigned and bool((values < 0).any())):
+            exact = self._python_sums(values.view(np.uint64) if unsigned else values)
+            sums = np.array([float(total) for total in exact])
+        else:
+            totals = _totals(values)
+            sums = (totals[self._ends] - totals[self._starts]).astype(np.float64)
+        return from_numbers(sums / np.maximum(counts, 1), counts > 0, pa.float64())
 
     def _float_sums(self, array: pa.Array, mean: bool) -> pa.Array:
         from ..kernels.over import frame_sums

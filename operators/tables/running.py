@@ -12,7 +12,8 @@ from ...core.arrays import Int64s, numpy_of
 from ...core.errors import TypeMismatchError
 from ...state.backend import AccColumn, KeyedStateBackend, SlotTable
 from ...state.ttl import Lifetime
-from ..columns import NO_NULLS, Storage, from_numbers, storage, to_numbers
+from ...state.widening import REST
+from ..columns import NO_NULLS, Storage, from_numbers, storage, to_numbers, whole_numbers
 from ..key_expiry import NEVER, KeyExpiry
 from ..key_turns import TurnEntries, TurnTaking
 from ..sums import overflow
@@ -38,9 +39,12 @@ class Running:
         columns = []
         self._held: list[Storage] = []
         for index, (aggregate, at) in enumerate(aggregates):
-            held = _held(aggregate, None if at < 0 else layout.columns.types[at])
+            kind = None if at < 0 else layout.columns.types[at]
+            held = _held(aggregate, kind)
             self._held.append(held)
             columns.append(AccColumn(f"a{index}_value", held))
+            if aggregate.kind == "mean" and not pa.types.is_floating(kind):
+                columns.append(AccColumn(f"a{index}{REST}", held))
             columns.append(AccColumn(f"a{index}_mark", "bool", False))
             columns.append(AccColumn(f"a{index}_count", "int64"))
             columns.append(AccColumn(f"a{index}_counted", "bool", False))
@@ -109,7 +113,7 @@ class Running:
         array: pa.Array,
         table: SlotTable | TurnEntries,
     ) -> pa.Array:
-        from ..kernels import over, running
+        from ..kernels import over, running, whole_sums
 
         value, mark, count, counted = (
             table.column(f"a{index}_{name}") for name in ("value", "mark", "count", "counted")
@@ -117,9 +121,15 @@ class Running:
         if aggregate.kind == "count":
             return pa.array(_counts(slots, array, count, counted))
         held = self._held[index]
-        values, valid = to_numbers(array, held)
         out, some = np.empty(len(slots), dtype=held), np.empty(len(slots), dtype=np.bool_)
         kind = array.type
+        if aggregate.kind == "mean" and not pa.types.is_floating(kind):
+            rest = table.column(f"a{index}{REST}")
+            numbers, valid, bits = whole_numbers(array)
+            whole_sums.running_whole_sum(slots, numbers, bits, valid, value, rest, mark, out, some)
+            n = _counts(slots, array, count, counted)
+            return from_numbers(out / np.maximum(n, 1), some, pa.float64())
+        values, valid = to_numbers(array, held)
         match aggregate.kind:
             case "sum" | "mean":
                 if running.running_sum(slots, values, valid, value, mark, out, some):

@@ -94,7 +94,9 @@ def _of_values(kind: str, number: int, values: list[Any]) -> Any:
         case "sum":
             return sum(map(int, values)) if not isinstance(values[0], float) else sum(values)
         case "mean":
-            return sum(map(float, values)) / len(values)
+            if isinstance(values[0], float):
+                return sum(values) / len(values)
+            return float(sum(map(int, values))) / len(values)
         case "first":
             return values[0]
         case "last":

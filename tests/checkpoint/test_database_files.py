@@ -33,7 +33,7 @@ from strom.core.state_config import StateConfig
 from strom.engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
 from strom.state import open as open_state
 from strom.testing.equivalence import Ways, checkpointed, compare
-from strom.testing.probes import CollectProbe
+from strom.testing.probes import CollectProbe, seen_once
 
 COUNT, KEYS, HOT, STEP, SIZE = 700, 150, 10, 10, 2_000
 WINDOW = 1_000
@@ -110,11 +110,7 @@ def run(
 
 
 def published(*results: SimulationResult) -> dict[Any, list[Any]]:
-    seen: dict[Any, dict[str, Any]] = {}
-    for result in results:
-        for operator, values in result.published.items():
-            seen.setdefault(operator, {}).update(values)
-    return {operator: list(values.values()) for operator, values in seen.items()}
+    return seen_once(*(result.published for result in results))
 
 
 def finished(result: SimulationResult) -> None:

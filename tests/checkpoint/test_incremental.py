@@ -4,24 +4,21 @@ the end no shared file is missing, and none is left over."""
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from shaky_storage import Shaky, check_files, in_memory, layers_of, needed
 from strom import TumblingEventTimeWindows, WatermarkStrategy, count, max_, sum_
-from strom.api.jobs.host import open_host
 from strom.checkpoint.storage import CheckpointStorage, open_storage
 from strom.connectors.datagen import DataGenSource
 from strom.core.config import CheckpointConfig
 from strom.core.job_status import JobStatus
 from strom.engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
-from strom.testing.equivalence import Ways, checkpointed, compare, run_local
-from strom.testing.probes import CollectProbe
+from strom.testing.equivalence import Ways, checkpointed, compare
+from strom.testing.probes import CollectProbe, seen_once
 
 COUNT, KEYS, HOT, STEP, SIZE = 1_600, 300, 10, 10, 2_000
 WINDOW = 2_000
@@ -79,11 +76,7 @@ def run(
 
 
 def published(*results: SimulationResult) -> dict[Any, list[Any]]:
-    seen: dict[Any, dict[str, Any]] = {}
-    for result in results:
-        for operator, values in result.published.items():
-            seen.setdefault(operator, {}).update(values)
-    return {operator: list(values.values()) for operator, values in seen.items()}
+    return seen_once(*(result.published for result in results))
 
 
 def finished(result: SimulationResult) -> None:
@@ -176,35 +169,3 @@ def test_full_checkpoints_share_nothing() -> None:
     assert not needed(storage)
     assert not storage.list_shared()
     assert CheckpointConfig().incremental
-
-
-def slowly(env: Any) -> Any:
-    source = DataGenSource(generate, count=COUNT, splits=1, schema=SCHEMA, block=16, rate=2_000)
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("time")
-    return env.from_source(source, strategy, "records").key_by("key").sum("value").map(tuple)
-
-
-def test_a_local_job_is_stopped_and_another_goes_on_from_its_deltas(tmp_path: Path) -> None:
-    config = checkpointed(Ways(batch_size=64), 2)
-    interval = timedelta(milliseconds=50)
-    kept = replace(config.checkpoint, storage=str(tmp_path), interval=interval)
-    config = replace(config, checkpoint=kept)
-    graph = CollectProbe(slowly).graph(config)
-    client = open_host("local").submit(graph, graph.name)
-    storage = open_storage(str(tmp_path), str(client.get_job_id()))
-    manifest = None
-    while manifest is None or "delta" not in layers_of(manifest):
-        sleep(0.02)
-        manifest = storage.latest_valid().manifest
-    client.cancel()
-    newest = storage.latest_valid().manifest
-    assert newest is not None
-    point = tmp_path / storage.job_id / f"chk-{newest.checkpoint_id}"
-    found = run_local(slowly, replace(config, restore_from=str(point)))
-    totals = {row[0]: row[1] for row in found}
-    expected_totals: dict[str, int] = {}
-    for n in range(COUNT):
-        expected_totals[key_of(n)] = expected_totals.get(key_of(n), 0) + n
-    hot = {f"k{n}" for n in range(HOT)}
-    assert {key: totals[key] for key in hot} == {key: expected_totals[key] for key in hot}
-    assert len(found) < COUNT

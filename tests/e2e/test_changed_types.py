@@ -186,6 +186,40 @@ class Counted(KeyedProcessFunction):
         yield self.count.value()
 
 
+def test_what_is_said_of_state_that_is_not_there_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, not by each subtask; and not of what is there."""
+
+    def counted(said: Any = lambda stream: stream) -> Any:
+        def build(env: StreamExecutionEnvironment, stop: Any) -> DataStream:
+            source = env.from_source(DataGenSource(numbers, COUNT)).uid("numbers")
+            return said(
+                source.map(stop).key_by(lambda n: n % USERS).process(Counted()).uid("counted")
+            )
+
+        return build
+
+    point = stopped(tmp_path, counted())
+    caplog.clear()
+    for name in (None, "count"):
+        gone_on(point, counted(lambda stream, n=name: stream.migrate_state(n, defaults={"a": 1})))
+    assert "migrate_state" not in caplog.text
+    gone_on(point, counted(lambda stream: stream.migrate_state("cuont", defaults={"a": 1})))
+    assert caplog.text.count("no state 'cuont' (did you mean 'count'?) of this operator") == 1
+    assert "it holds ['count']" in caplog.text
+    caplog.clear()
+
+    def of_the_map(env: StreamExecutionEnvironment, stop: Any) -> DataStream:
+        source = env.from_source(DataGenSource(numbers, COUNT)).uid("numbers")
+        mapped = source.map(stop).migrate_state(rename={"a": "b"})
+        return mapped.key_by(lambda n: n % USERS).process(Counted()).uid("counted")
+
+    gone_on(point, of_the_map)
+    assert caplog.text.count("holds no state of this operator") == 1
+    assert "(counted)" in caplog.text
+
+
 def test_keys_of_another_type_are_refused_in_another_job_alone(tmp_path: Path) -> None:
     """A job's own keys may be of several types, and of others first behind a restart."""
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections import Counter
+import threading
+from collections import Counter, defaultdict
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 import strom
 from chaos_kit import config, until, within
+from held_source import HeldSource
 from strom import (
     KeyedProcessFunction,
     Row,
@@ -31,13 +33,14 @@ from strom import (
     sum_,
 )
 from strom.checkpoint.folder_storage import FolderStorage, open_folder
-from strom.connectors.datagen import DataGenSource
 from strom.core.errors import CheckpointError
 from strom.core.job_status import JobStatus
+from strom.engine.exchange.pickling import opened
 from strom.engine.hosts.claimed import Claimed
+from strom.engine.hosts.published import PublishedValues
 from strom.engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
 from strom.testing.equivalence import Ways, checkpointed, compare, run_local
-from strom.testing.probes import CollectProbe
+from strom.testing.probes import CollectProbe, seen_once
 from strom.testing.scripted import ScriptedSource
 
 SEEDS = 40
@@ -94,14 +97,6 @@ def continued(path: str, seed: int) -> SimulationResult:
     return Simulation(probe.graph(started), SimulationPlan(seed=seed, crashes=seed % 2)).run()
 
 
-def merged(*parts: dict[Any, dict[str, Any]]) -> dict[Any, list[Any]]:
-    seen: dict[Any, dict[str, Any]] = {}
-    for part in parts:
-        for operator, values in part.items():
-            seen.setdefault(operator, {}).update(values)
-    return {operator: list(values.values()) for operator, values in seen.items()}
-
-
 def check_seed(seed: int, folder: str, reference: list[Any]) -> SimulationResult:
     probe, result = simulate(
         seed,
@@ -117,7 +112,9 @@ def check_seed(seed: int, folder: str, reference: list[Any]) -> SimulationResult
     assert result.outcome is not None
     assert result.outcome.status is JobStatus.FINISHED, result.outcome.error
     if result.halted_at is None:
-        compare("the output of the job itself", reference, probe.output(merged(result.published)))
+        compare(
+            "the output of the job itself", reference, probe.output(seen_once(result.published))
+        )
     left = {p.name for p in Path(folder).iterdir()}
     assert left >= {path.rpartition("/")[2] for path in result.savepoints}, "savepoints are gone"
     for path, before in list(result.savepoints.items())[-2:]:
@@ -127,7 +124,7 @@ def check_seed(seed: int, folder: str, reference: list[Any]) -> SimulationResult
         assert after.outcome is not None
         assert after.outcome.status is JobStatus.FINISHED, after.outcome.error
         whole = result.published if path == result.halted_at else before
-        output = probe.output(merged(whole, after.published))
+        output = probe.output(seen_once(whole, after.published))
         compare(f"from the savepoint {path}", reference, output)
     return result
 
@@ -154,23 +151,30 @@ def test_savepoints_among_failures_for_many_seeds(reference: list[Any]) -> None:
 # --- on the local host ----------------------------------------------------------------------
 
 NUMBERS = 3000
+RATE = 1500.0
 
 
 class Job:
-    """Numbers by their last digit, counted per key and in windows, while they come in slowly."""
+    """Numbers by their last digit, counted per key and in windows, while they come in slowly; the
+    last `held` of each split, if any are, once the test says so (`let_go`)."""
 
-    def __init__(self, settings: Any, rate: float | None = 1500.0, uids: bool = True) -> None:
-        self.probe = CollectProbe(lambda env: self._build(env, rate, uids))
+    def __init__(self, settings: Any, held: int = 500, uids: bool = True) -> None:
+        self._latch = threading.Event()
+        if not held:
+            self._latch.set()
+        self.probe = CollectProbe(lambda env: self._build(env, held, uids))
         self.client = strom.api.jobs.host.open_host("local").submit(
             self.probe.graph(settings), "numbers"
         )
 
-    @staticmethod
-    def _build(env: Any, rate: float | None, uids: bool) -> Any:
+    def _build(self, env: Any, held: int, uids: bool) -> Any:
         def named(stream: Any, uid: str) -> Any:
             return stream.uid(uid) if uids else stream
 
-        source = DataGenSource(lambda start, n: list(range(start, start + n)), NUMBERS, rate=rate)
+        def numbered(start: int, n: int) -> list[int]:
+            return list(range(start, start + n))
+
+        source = HeldSource(numbered, NUMBERS, self._latch, held, RATE)
         times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
             lambda value, _: value
         )
@@ -184,6 +188,11 @@ class Job:
     def started(self) -> Job:
         """It runs, and has read something."""
         until(lambda: self._read() > 100, "records")
+        return self
+
+    def let_go(self) -> Job:
+        """It may come to its end."""
+        self._latch.set()
         return self
 
     def _read(self) -> int:
@@ -232,13 +241,13 @@ def test_a_savepoint_in_the_middle_changes_nothing_and_is_gone_on_from(
     assert isinstance(storage, FolderStorage)
     assert manifest.savepoint
     # The job goes on as if nothing had been; its retention neither counts nor removes this one.
-    assert Counter(job.output()) == EXPECTED
+    assert Counter(job.let_go().output()) == EXPECTED
     assert open_folder(path, validate=True)[1] == manifest
     assert "without a uid" not in caplog.text
     # Another one goes on from it, at another parallelism: what it gives is the rest.
     moved = tmp_path / "somewhere else"
     shutil.move(path, moved)
-    second = Job(config(parallelism=3, restore_from=str(moved)), rate=None)
+    second = Job(config(parallelism=3, restore_from=str(moved)), held=0)
     rest = Counter(second.output())
     assert rest <= EXPECTED
     assert {one: n for one, n in rest.items() if one[0] == "window"} == {
@@ -249,19 +258,32 @@ def test_a_savepoint_in_the_middle_changes_nothing_and_is_gone_on_from(
 
 
 def test_a_job_that_is_stopped_and_the_one_that_goes_on_give_the_whole(
-    tmp_path: Path, checkpoints: Any
+    tmp_path: Path, checkpoints: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    keyed: dict[int, dict[Any, Any]] = defaultdict(dict)
+    add = PublishedValues.add
+
+    def added(self: PublishedValues, operator: Any, key: str, value: Any) -> None:
+        assert key not in keyed[id(self)], "published twice in one job"
+        keyed[id(self)][key] = opened(value, "records")
+        add(self, operator, key, value)
+
+    monkeypatch.setattr(PublishedValues, "add", added)
     job = Job(replace(checkpoints, savepoint_directory=str(tmp_path / "saved"))).started()
     path = job.client.stop_with_savepoint().result(timedelta(seconds=20))
     assert job.client.get_job_status() == "FINISHED"
     first = Counter(job.output())
     assert first < EXPECTED
     assert not any(one[0] == "window" for one in first), "no window is over"
-    second = Counter(Job(config(parallelism=1, restore_from=path), rate=None).output())
+    second = Counter(Job(config(parallelism=1, restore_from=path), held=0).output())
     assert first + second - (first & second) == EXPECTED
     # What was prepared for the savepoint was published by the job that took it, and by a sink that
-    # only gives records to its client, again; nothing else twice.
-    assert sum((first & second).values()) <= 1500
+    # only gives records to its client, again, under the same keys; nothing else twice.
+    before, after = keyed.values()
+    again = before.keys() & after.keys()
+    assert {key: before[key] for key in again} == {key: after[key] for key in again}
+    assert Counter(one for values in (before | after).values() for one in values) == EXPECTED
+    assert Counter(one for key in again for one in before[key]) == first & second
 
 
 def test_a_job_that_is_drained_fires_its_windows_and_its_savepoint_knows_it(
@@ -279,7 +301,7 @@ def test_a_job_that_is_drained_fires_its_windows_and_its_savepoint_knows_it(
         + [("window", k, singles[k]) for k in range(10)]
     )
     # The sources kept their positions: the rest is read, and counted from there on.
-    second = Counter(Job(config(parallelism=3, restore_from=path), rate=None).output())
+    second = Counter(Job(config(parallelism=3, restore_from=path), held=0).output())
     found = first + second - (first & second)
     expected = {one for one in EXPECTED if one[0] == "single"}
     assert {one for one in found if one[0] == "single"} == expected
@@ -289,7 +311,7 @@ def test_without_checkpoints_there_are_savepoints_all_the_same(tmp_path: Path) -
     job = Job(config(parallelism=2)).started()
     path = job.client.stop_with_savepoint(savepoint_directory=str(tmp_path)).result()
     first = Counter(job.output())
-    second = Counter(Job(config(parallelism=3, restore_from=path), rate=None).output())
+    second = Counter(Job(config(parallelism=3, restore_from=path), held=0).output())
     assert first + second == EXPECTED
 
 
@@ -314,7 +336,7 @@ def test_a_savepoint_that_fails_is_told_and_the_job_goes_on(
     assert isinstance(answer.exception(), CheckpointError)
     if stop is not True:
         assert job.client.metrics()["restarts"] == 0
-    assert Counter(job.output()) == EXPECTED
+    assert Counter(job.let_go().output()) == EXPECTED
     # Its sources had ended: it went back to its last checkpoint.
     assert job.client.metrics()["restarts"] == (1 if stop else 0)
     assert blocked.read_text() == "a file"
@@ -347,7 +369,7 @@ def test_state_without_a_uid_is_warned_about_by_name(
     job = Job(checkpoints, uids=False).started()
     job.client.stop_with_savepoint(savepoint_directory=str(tmp_path)).result()
     (line,) = [r.getMessage() for r in caplog.records if "without a uid" in r.getMessage()]
-    assert "Source: DataGenSource" in line or "'DataGenSource" in line, line
+    assert "Source: HeldSource" in line, line
     assert "TumblingEventTimeWindows" in line
     assert "KeyedProcess" in line
     assert "Map" not in line
@@ -380,7 +402,7 @@ def test_a_claimed_savepoint_goes_when_it_is_not_needed_any_more(
         claim_restored=claims,
         checkpoint=replace(checkpoints.checkpoint, retained=2),
     )
-    second = Job(again, rate=100.0).started()  # it does not end before
+    second = Job(again, held=50).started()
     until(lambda: second.client.metrics()["checkpoints"]["completed"] > 3, "checkpoints")
     if claims:
         until(lambda: not Path(path).exists(), "its removal")
@@ -395,7 +417,7 @@ def test_the_folder_of_a_job_is_its_newest_checkpoint(tmp_path: Path, checkpoint
     job.client.cancel()
     folder = tmp_path / "checkpoints" / job.client.get_job_id()
     newest = max(int(p.name.removeprefix("chk-")) for p in folder.glob("chk-*"))
-    second = Job(config(parallelism=3, restore_from=str(folder)), rate=None)
+    second = Job(config(parallelism=3, restore_from=str(folder)), held=0)
     rest = Counter(second.output())
     assert second.client.metrics()["checkpoints"]["restored_from"] <= newest
     assert rest <= EXPECTED
@@ -406,7 +428,7 @@ def test_what_cannot_be_started_from_is_told(tmp_path: Path, checkpoints: Any) -
     """Nothing there, half of it there, and another max parallelism."""
 
     def failure(**settings: Any) -> str:
-        client = Job(config(**settings), rate=None).client
+        client = Job(config(**settings), held=0).client
         with pytest.raises(strom.JobFailedError) as raised:
             within(20.0, "the failure", client.get_job_execution_result)
         return str(raised.value)

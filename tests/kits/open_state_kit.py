@@ -30,6 +30,11 @@ def filled(name: str, keys: int) -> OperatorHarness:
     return harness
 
 
+def rows_of(table: pa.Table) -> list[str]:
+    """The rows, in any order, comparable."""
+    return sorted(repr(row) for row in table.to_pylist())
+
+
 def push(harness: OperatorHarness, data: pa.RecordBatch, port: int = 0) -> None:
     harness.push(ColumnBatch(data, data.column("t").to_numpy()), port=port)
 

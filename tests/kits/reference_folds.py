@@ -5,7 +5,7 @@ An accumulator is a list, changed in place:
 
   count             [n]                     variance, stddev   [n, mean, squared differences]
   sum               [sum or None]           arg_min, arg_max   [number or -1, by, value]
-  mean              [float sum, n]          count_distinct     [set of values]
+  mean              [sum, n]                count_distinct     [set of values]
   min, max          [extreme or None]       approximate        [{register: rank}]
   first, last       [number or -1, value]   collect            [(number, value), ...]
                                             largest, smallest  [value, ...], best first
@@ -111,14 +111,14 @@ class Sum(Fold):
 
 class Mean(Fold):
     def create(self) -> list[Any]:
-        return [0.0, 0]
+        return [0, 0]
 
     def add(self, accumulator: list[Any], item: Any, number: int) -> None:
-        accumulator[0] += float(item)
+        accumulator[0] += item  # of integers Python's sum, which is exact
         accumulator[1] += 1
 
     def result(self, accumulator: list[Any]) -> Any:
-        return accumulator[0] / accumulator[1] if accumulator[1] else None
+        return float(accumulator[0]) / accumulator[1] if accumulator[1] else None
 
     def merge(self, left: list[Any], right: list[Any]) -> list[Any]:
         return [left[0] + right[0], left[1] + right[1]]

@@ -22,7 +22,8 @@ from strom import Row
 from strom.checkpoint.snapshot_io import to_ipc_file
 from strom.checkpoint.storage import checksum
 from strom.core.errors import CheckpointError, CorruptCheckpointError
-from strom.snapshots.pickles import UnreadableError, described, text_of
+from strom.snapshots.descriptions import UnreadableError
+from strom.snapshots.pickles import described, text_of
 from strom.snapshots.values import arrow_of
 
 

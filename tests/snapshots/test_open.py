@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import strom
-from open_state_kit import MAX, TIME_MS, filled, push, taken
+from open_state_kit import MAX, TIME_MS, filled, push, rows_of, taken
 from strom.benchmarks.states import STATES, records
 from strom.core.errors import StateError
 from strom.core.ids import CheckpointId
@@ -24,11 +24,6 @@ PER_GROUP = {"layout", "layouts", "progress", "rolling", "__window_progress"}
 
 KEY = ("key", "k", "k0", "c0")
 """What the column of the key is called."""
-
-
-def rows_of(table: pa.Table) -> list[str]:
-    """The rows, in any order, comparable."""
-    return sorted(repr(row) for row in table.to_pylist())
 
 
 @pytest.mark.parametrize("name", STATES)

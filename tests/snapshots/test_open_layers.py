@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 import strom
-from open_state_kit import MAX, TIME_MS, filled, push
+from open_state_kit import MAX, TIME_MS, filled, push, rows_of
 from strom.benchmarks.states import records
 from strom.checkpoint.increments import Increments
 from strom.checkpoint.manifest import Manifest, OperatorShape
 from strom.checkpoint.snapshot_io import write_subtask
 from strom.checkpoint.storage import open_storage
-from strom.core.ids import CheckpointId, TaskId, VertexId
+from strom.core.ids import CheckpointId, OperatorId, TaskId, VertexId
+from strom.state.stored import StateTable
 
 NAMES = ("aggregate", "slices", "sessions", "deduplicate_last", "interval_join")
 
@@ -22,38 +22,42 @@ ALSO = ("row_state", "row_state_ttl", "row_timers", "row_reduce", "row_windows")
 ROWS = ("regular_join", "temporal_join", "top_n", "over_rows")
 
 
-def rows_of(table: pa.Table) -> list[str]:
-    return sorted(repr(row) for row in table.to_pylist())
+def three_layers(name: str, folder: Path) -> tuple[set[str], OperatorId, dict[str, StateTable]]:
+    """Three incremental checkpoints of a state in `folder / name`: which layers were written, and
+    all that the last one holds."""
+    layers: set[str] = set()
+    whole: dict[str, StateTable] = {}
+    storage = open_storage(str(folder), name)
+    harness = filled(name, 60)
+    operator = harness.context.operator_id
+    increments = Increments()
+    for number in (1, 2, 3):
+        if number > 1:
+            push(harness, records(50 + 2 * number, 10))
+        harness.operator.prepare_snapshot(CheckpointId(number))
+        whole = {table.name: table for table in harness.keyed_state.snapshot().tables()}
+        increment = increments.begin(CheckpointId(number), CheckpointId(number - 1))
+        frozen = harness.keyed_state.snapshot(increment.since(operator))
+        part = write_subtask(
+            storage,
+            CheckpointId(number),
+            TaskId(VertexId("v"), 0),
+            [(operator, frozen, None)],
+            layers=increment.layers,
+        )
+        increments.written(CheckpointId(number), part)
+        shape = OperatorShape(operator, "Op", 1, MAX)
+        manifest = Manifest(name, name, CheckpointId(number), TIME_MS, (shape,), (part,))
+        storage.publish(manifest)
+        layers |= {handle.layer for handle in part.operators[0].keyed}
+    harness.close()
+    return layers, operator, whole
 
 
 @pytest.mark.parametrize("names", [NAMES, ALSO, ROWS])
 def test_layers_are_put_together(names: Sequence[str], tmp_path: Path) -> None:
     for name in names:
-        layers = set()
-        storage = open_storage(str(tmp_path), name)
-        harness = filled(name, 60)
-        operator = harness.context.operator_id
-        increments = Increments()
-        for number in (1, 2, 3):
-            if number > 1:
-                push(harness, records(50 + 2 * number, 10))
-            harness.operator.prepare_snapshot(CheckpointId(number))
-            whole = {table.name: table for table in harness.keyed_state.snapshot().tables()}
-            increment = increments.begin(CheckpointId(number), CheckpointId(number - 1))
-            frozen = harness.keyed_state.snapshot(increment.since(operator))
-            part = write_subtask(
-                storage,
-                CheckpointId(number),
-                TaskId(VertexId("v"), 0),
-                [(operator, frozen, None)],
-                layers=increment.layers,
-            )
-            increments.written(CheckpointId(number), part)
-            shape = OperatorShape(operator, "Op", 1, MAX)
-            manifest = Manifest(name, name, CheckpointId(number), TIME_MS, (shape,), (part,))
-            storage.publish(manifest)
-            layers |= {handle.layer for handle in part.operators[0].keyed}
-        harness.close()
+        written, operator, whole = three_layers(name, tmp_path)
         snapshot = strom.state.open(str(tmp_path / name))
         assert snapshot.checkpoint_id == 3
         assert {state.name for state in snapshot.operators[0].states} == set(whole)
@@ -66,11 +70,11 @@ def test_layers_are_put_together(names: Sequence[str], tmp_path: Path) -> None:
         assert not snapshot.diff(saved)
         assert saved.verify().ok
         if name != "interval_join":
-            assert {"base", "delta"} <= layers, name
+            assert {"base", "delta"} <= written, name
 
 
 def test_a_delta_that_is_gone_is_found(tmp_path: Path) -> None:
-    test_layers_are_put_together(["aggregate"], tmp_path)
+    three_layers("aggregate", tmp_path)
     snapshot = strom.state.open(str(tmp_path / "aggregate"))
     (delta,) = [
         handle.file.path

@@ -16,9 +16,10 @@ from strom.core.errors import StateError
 from strom.core.ids import KeyGroupRange
 from strom.state.backend import StateTable
 from strom.state.memory import MemoryKeyedStateBackend
+from strom.state.object_fields import fields_of
+from strom.state.object_reader import ObjectReader
 from strom.state.operator_state import OperatorStateBackend
 from strom.state.pickling import dumps
-from strom.state.stored_objects import ObjectReader, fields_of
 
 MODULE = "classes_in_state"
 HEADER = "from dataclasses import dataclass, field\nfrom typing import Any, NamedTuple\n"
