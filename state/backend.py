@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.arrays import Slots
+from ..core.arrays import Bools, Slots
 from ..core.errors import StateError
 from ..core.ids import KeyGroupRange
 from .descriptors import (
@@ -172,6 +172,11 @@ class TableState(ABC):
     @abstractmethod
     def drop(self, namespace: int) -> None:
         """Forget a namespace; not an error if absent."""
+
+    def expire(self, column: str, gone: Callable[[Slots], Bools]) -> None:
+        """What is kept elsewhere than in slots may be forgotten without being asked for, once
+        `gone` says so of its numbers in this column: of what has slots the operator sees to it."""
+        return None
 
 
 class EntryState(SlotTable):

@@ -76,7 +76,9 @@ class RollingColumns:
             columns.append(AccColumn(self._stamp, "int64", NEVER))
             self._expiry = KeyExpiry(spec.ttl, state.time, operator, self._forget_some)
             self._turns = TurnTaking(spec.ttl.ms)
-        self._state = state.table("rolling_columns", self._keys, columns, cold=spec.ttl is None)
+        self._state = state.table("rolling_columns", self._keys, columns, cold=True)
+        if self._expiry is not None:
+            self._state.expire(self._stamp, self._expiry.gone)
 
     def run(self, batch: Batch) -> ColumnBatch:
         columns = to_columns(batch)

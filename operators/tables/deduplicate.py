@@ -91,8 +91,10 @@ class FirstOfAWhile:
         state = operator.ctx.keyed_state
         self._stored = life.column(STORED)
         columns = [AccColumn(self._stored, "int64", NEVER)]
-        self._table = state.table("seen", layout.keys, columns).table()
+        table = state.table("seen", layout.keys, columns, cold=True)
+        self._table = table.table()
         self._expiry = KeyExpiry(life, state.time, operator.ctx.name, self._forget_some)
+        table.expire(self._stored, self._expiry.gone)
 
     def update(self, records: Records) -> None:
         from ..kernels.expiry import first_of_a_while

@@ -74,7 +74,7 @@ class GroupAggregateOperator(TableOperator):
         if life is not None:
             columns = [*columns, AccColumn(self._seen, "int64", NEVER)]
         state, values = self.ctx.keyed_state, self._parts.values()
-        cold = life is None and not self._parts.shared
+        cold = not self._parts.shared
         table = state.table("groups", layout.keys, columns, values=values, cold=cold)
         self._table = table.table()
         self._parts.bind(state, layout.keys, self._table)
@@ -85,6 +85,7 @@ class GroupAggregateOperator(TableOperator):
         self._bound = layout
         if life is not None:
             self._expiry = KeyExpiry(life, state.time, self.ctx.name, self._forget_some)
+            table.expire(self._seen, self._expiry.gone)
             self._turns = TurnTaking(life.ms)
             if len(self._table) and not life.event:
                 self._wake_in(life.ms)

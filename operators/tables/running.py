@@ -55,7 +55,9 @@ class Running:
             columns.append(AccColumn(self._stamp, "int64", NEVER))
             self._expiry = KeyExpiry(life, state.time, operator, self._forget_some)
             self._turns = TurnTaking(life.ms)
-        self._state = state.table("running", layout.keys, columns, cold=life is None)
+        self._state = state.table("running", layout.keys, columns, cold=True)
+        if self._expiry is not None:
+            self._state.expire(self._stamp, self._expiry.gone)
 
     def update(
         self,

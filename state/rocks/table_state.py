@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from ...core.arrays import Bools
+from ...core.arrays import Bools, Slots
 from ..increments import Since
 from ..slot_table import MemorySlotTable
 from ..stored import AccColumn, StateTable
@@ -32,6 +32,9 @@ RESTORED = 1 << 16
 
 WRITTEN = 1 << 16
 """So many rows that leave, or are deleted with their namespace, are written at once."""
+
+LOOKED_AT = 4
+"""Of so many records one is worth a look at a row in RocksDB that may have expired."""
 
 LIVE = 2 / 3
 """How much of what fits into memory are rows in use; the rest is for slots of rows that left."""
@@ -63,6 +66,9 @@ class ColdTableState(MemoryTableState):
         """Which namespace is looked at first when rows have to leave."""
         self._deletes: dict[bytes, None] = {}
         """Places that are to be deleted in RocksDB."""
+        self._expires: tuple[str, Callable[[Slots], Bools]] | None = None
+        self._hand = prefix
+        """Where in RocksDB to look next for what has expired."""
         database.budget.join(self)
         if here:
             self.adopt(slot_groups(database, prefix))
@@ -83,6 +89,9 @@ class ColdTableState(MemoryTableState):
                 while some := list(islice(places, WRITTEN)):
                     self._database.write(some, [])
         super().drop(namespace)
+
+    def expire(self, column: str, gone: Callable[[Slots], Bools]) -> None:
+        self._expires = column, gone
 
     @property
     def used(self) -> int:
@@ -122,10 +131,12 @@ class ColdTableState(MemoryTableState):
 
     def sweep(self, records: int) -> None:
         """See `Sweeping`: so the task says that a batch or a watermark is done."""
+        if self._expires is not None and not self._database.waits(0, 0):
+            self._look(*self._expires, records // LOOKED_AT + 1)
         self.make_room()
 
     def begin_event_time(self, watermark: int) -> None:
-        """Nothing expires here."""
+        """Stamps are numbers here."""
 
     def make_room(self) -> None:
         """Write to RocksDB what is more than the state may hold. No slot is valid after it."""
@@ -211,6 +222,17 @@ class ColdTableState(MemoryTableState):
             else:
                 high = middle
         return int(low * LIVE)
+
+    def _look(self, column: str, gone: Callable[[Slots], Bools], count: int) -> None:
+        """Delete what has expired among the next rows in RocksDB. Those in memory that are as they
+        are there have expired, too."""
+        view = self._database.view()
+        if view is None:
+            return
+        found = list(islice(view.scan(self.rows.prefix, self._hand), count))
+        self._hand = found[-1][0] + b"\x00" if len(found) == count else self.rows.prefix
+        stamps = self.rows.unpacked([row for _, row in found])[column]
+        self._database.write([found[at][0] for at in np.flatnonzero(gone(stamps)).tolist()], [])
 
     def _evict(self, excess: int) -> None:
         for table in self._tables_in_turn():

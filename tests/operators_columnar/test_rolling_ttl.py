@@ -13,6 +13,7 @@ from strom import ColumnBatch, StateTtlConfig, StreamExecutionEnvironment
 from strom.core.batch import ObjectBatch
 from strom.core.errors import StateError, TypeMismatchError
 from strom.testing import OperatorHarness
+from strom.testing.backends import job_of
 
 TTL = 10
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("n", pa.int64())])
@@ -50,7 +51,7 @@ def test_as_the_model(case: str, columns: bool) -> None:
     for seed in range(20):
         rng, now = random.Random(seed), 1000
         stream = make(by_column() if columns else keyed())
-        harness = OperatorHarness.of(stream, start_ms=now)
+        harness = OperatorHarness.of(stream, start_ms=now, config=job_of(seed))
         held: dict[int, tuple[Record, int]] = {}
         for number in range(30):
             records = [
@@ -75,7 +76,9 @@ def test_as_the_model(case: str, columns: bool) -> None:
             now += rng.choice([0, 1, 4, 9, 10])
             harness.advance_processing_time(now)
             if rng.random() < 0.2:
-                harness = OperatorHarness.of(stream, restored=harness.snapshot())
+                harness = OperatorHarness.of(
+                    stream, restored=harness.snapshot(), config=job_of(seed)
+                )
 
 
 def pushed(records: list[Record], stamps: list[int], columns: bool) -> Any:
@@ -98,7 +101,7 @@ def test_by_event_time_as_the_model(case: str, columns: bool) -> None:
         stream = make(by_column() if columns else keyed(), config)
         stamps = event_streams.times(rng, 80, TTL)
         records = [(rng.randrange(3), rng.randrange(9), n) for n in range(len(stamps))]
-        harness = OperatorHarness.of(stream)
+        harness = OperatorHarness.of(stream, config=job_of(seed))
         found: list[Any] = []
         for what, value in event_streams.steps(rng, stamps):
             if what == "rows":
@@ -107,7 +110,9 @@ def test_by_event_time_as_the_model(case: str, columns: bool) -> None:
             elif what == "watermark":
                 harness.watermark(value)
             else:
-                harness = OperatorHarness.of(stream, restored=harness.snapshot())
+                harness = OperatorHarness.of(
+                    stream, restored=harness.snapshot(), config=job_of(seed)
+                )
         held: dict[int, tuple[Record, int]] = {}
         expected = []
         for record, time in zip(records, stamps, strict=True):

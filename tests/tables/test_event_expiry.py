@@ -28,6 +28,7 @@ from strom import (
 )
 from strom.core.errors import ConfigurationError, StateError, TypeMismatchError
 from strom.testing import OperatorHarness
+from strom.testing.backends import job_of
 
 TTL = 20
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
@@ -190,7 +191,7 @@ def test_as_the_model(case: str, changelog: bool) -> None:
         changes = draw(rng, len(stamps), changelog)
         if case == "aggregate" and changelog:  # or else it tells which records were forgotten
             changes = [(sign, (k, k + 1, s)) for sign, (k, _, s) in changes]
-        harness, found = OperatorHarness.of(stream), Counter()
+        harness, found = OperatorHarness.of(stream, config=job_of(seed)), Counter()
         for what, value in event_streams.steps(rng, stamps):
             if what == "rows":
                 harness.push(batch(changes[value], stamps[value], changelog))
@@ -198,7 +199,9 @@ def test_as_the_model(case: str, changelog: bool) -> None:
                 harness.watermark(value)
             else:
                 found.update(net_of(harness))
-                harness = OperatorHarness.of(stream, restored=harness.snapshot())
+                harness = OperatorHarness.of(
+                    stream, restored=harness.snapshot(), config=job_of(seed)
+                )
         found.update(net_of(harness))
         for change, time in zip(changes, stamps, strict=True):
             model.change(change, time)

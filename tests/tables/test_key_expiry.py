@@ -14,6 +14,7 @@ from strom.core.errors import ConfigurationError, StateError
 from strom.operators.tables import group_aggregate
 from strom.state.ttl import Lifetime
 from strom.testing import OperatorHarness
+from strom.testing.backends import job_of
 
 TTL = 10
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
@@ -98,7 +99,7 @@ def test_as_the_model(case: str) -> None:
     for seed in range(25):
         rng, model = random.Random(seed), Model(shape.n, shape.last, shape.ordered)
         stream = make(keyed(), TTL)
-        harness, now = OperatorHarness.of(stream, start_ms=1000), 1000
+        harness, now = OperatorHarness.of(stream, start_ms=1000, config=job_of(seed)), 1000
         for number in range(30):
             count = rng.randint(1, 6)
             records: list[Record] = [
@@ -111,7 +112,9 @@ def test_as_the_model(case: str) -> None:
             now += rng.choice([0, 1, 4, 9, 10])
             harness.advance_processing_time(now)
             if rng.random() < 0.2:
-                harness = OperatorHarness.of(stream, restored=harness.snapshot())
+                harness = OperatorHarness.of(
+                    stream, restored=harness.snapshot(), config=job_of(seed)
+                )
 
 
 @pytest.mark.parametrize("case", CASES)

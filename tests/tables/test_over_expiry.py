@@ -13,6 +13,7 @@ import pytest
 from strom import ColumnBatch, StateTtlConfig, StreamExecutionEnvironment, count, max_, sum_
 from strom.core.errors import ConfigurationError, StateError
 from strom.testing import OperatorHarness
+from strom.testing.backends import job_of
 
 TTL = 20
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -57,7 +58,7 @@ def test_by_event_time(frame: str, order: Any) -> None:
         stamps = event_streams.times(rng, 80, TTL)
         records = [(rng.randrange(3), rng.randrange(9)) for _ in stamps]
         stream = over(BY_EVENT, order=order, **FRAMES[frame])
-        harness, found = OperatorHarness.of(stream), []
+        harness, found = OperatorHarness.of(stream, config=job_of(seed)), []
         for what, value in event_streams.steps(rng, stamps):
             if what == "rows":
                 harness.push(batch(records[value], stamps[value]))
@@ -65,7 +66,9 @@ def test_by_event_time(frame: str, order: Any) -> None:
                 harness.watermark(value)
             else:
                 found += harness.take_outputs()
-                harness = OperatorHarness.of(stream, restored=harness.snapshot())
+                harness = OperatorHarness.of(
+                    stream, restored=harness.snapshot(), config=job_of(seed)
+                )
         harness.finish()
         found += harness.take_outputs()
         if order == "event_time":
@@ -78,7 +81,7 @@ def test_by_event_time(frame: str, order: Any) -> None:
 def test_by_processing_time(frame: str) -> None:
     stream = over(TTL, order="arrival", **FRAMES[frame])
     for seed in range(10):
-        rng, harness, now = random.Random(seed), OperatorHarness.of(stream), 0
+        rng, harness, now = random.Random(seed), OperatorHarness.of(stream, config=job_of(seed)), 0
         records: list[Record] = []
         times: list[int] = []
         found: list[Any] = []
@@ -91,7 +94,9 @@ def test_by_processing_time(frame: str) -> None:
             now += rng.choice([0, 3, TTL - 1, TTL])
             harness.advance_processing_time(now)
             if rng.random() < 0.2:
-                harness = OperatorHarness.of(stream, restored=harness.snapshot())
+                harness = OperatorHarness.of(
+                    stream, restored=harness.snapshot(), config=job_of(seed)
+                )
         assert [tuple(row) for row in found] == expected(records, times, frame), seed
 
 
