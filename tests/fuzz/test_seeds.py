@@ -20,7 +20,6 @@ from strom.testing.fuzz.raising import ERRORS, PLACES, Fault, draw_faults, resul
 from strom.testing.fuzz.running import Disagreement, run_case
 from strom.testing.fuzz.subtasks import Subtasks
 
-
 SLOW = {29}
 """Of which a watermark makes thousands of windows fire: as long as all others together."""
 
