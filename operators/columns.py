@@ -48,6 +48,11 @@ def to_numbers(array: pa.Array, held: Storage) -> tuple[npt.NDArray[Any], Bools]
     return values if values.flags.aligned else values.copy(), valid
 
 
+def is_whole(kind: pa.DataType) -> bool:
+    """Whether means of such values are made of sums without rounding: integers and booleans."""
+    return not pa.types.is_floating(kind)
+
+
 def whole_numbers(array: pa.Array) -> tuple[Int64s, Bools, bool]:
     """As `to_numbers`, of integers or booleans, as int64; and whether they are the bits of uint64,
     which are read so."""

@@ -12,7 +12,7 @@ from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots
 from ...state.backend import AccColumn, SlotTable
 from ...state.widening import REST
-from ..columns import from_numbers, whole_numbers
+from ..columns import from_numbers, is_whole, whole_numbers
 from ..kernels import scatter, whole_sums
 from .base import Accumulator, Source, chosen
 
@@ -22,7 +22,7 @@ class WholeMean(Accumulator):
 
     @classmethod
     def suits(cls, aggregate: Aggregate, kind: pa.DataType) -> bool:
-        return not pa.types.is_floating(kind)
+        return is_whole(kind)
 
     @property
     def rest(self) -> str:

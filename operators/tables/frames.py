@@ -16,7 +16,7 @@ import pyarrow as pa
 from ...api.aggregates import Aggregate
 from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
-from ..columns import from_numbers, to_numbers, validity, whole_numbers
+from ..columns import from_numbers, is_whole, to_numbers, validity, whole_numbers
 from ..order_words import value_words
 from ..sums import overflow
 
@@ -42,7 +42,7 @@ class Frames:
                 return pa.array(self._counts(validity(array)))
             case "sum" if not pa.types.is_floating(array.type):
                 return self._integer_sums(aggregate, array)
-            case "mean" if not pa.types.is_floating(array.type):
+            case "mean" if is_whole(array.type):
                 return self._whole_means(array)
             case "sum" | "mean":
                 return self._float_sums(array, aggregate.kind == "mean")

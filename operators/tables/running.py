@@ -13,7 +13,15 @@ from ...core.errors import TypeMismatchError
 from ...state.backend import AccColumn, KeyedStateBackend, SlotTable
 from ...state.ttl import Lifetime
 from ...state.widening import REST
-from ..columns import NO_NULLS, Storage, from_numbers, storage, to_numbers, whole_numbers
+from ..columns import (
+    NO_NULLS,
+    Storage,
+    from_numbers,
+    is_whole,
+    storage,
+    to_numbers,
+    whole_numbers,
+)
 from ..key_expiry import NEVER, KeyExpiry
 from ..key_turns import TurnEntries, TurnTaking
 from ..sums import overflow
@@ -43,7 +51,7 @@ class Running:
             held = _held(aggregate, kind)
             self._held.append(held)
             columns.append(AccColumn(f"a{index}_value", held))
-            if aggregate.kind == "mean" and not pa.types.is_floating(kind):
+            if aggregate.kind == "mean" and is_whole(kind):
                 columns.append(AccColumn(f"a{index}{REST}", held))
             columns.append(AccColumn(f"a{index}_mark", "bool", False))
             columns.append(AccColumn(f"a{index}_count", "int64"))
@@ -125,7 +133,7 @@ class Running:
         held = self._held[index]
         out, some = np.empty(len(slots), dtype=held), np.empty(len(slots), dtype=np.bool_)
         kind = array.type
-        if aggregate.kind == "mean" and not pa.types.is_floating(kind):
+        if aggregate.kind == "mean" and is_whole(kind):
             rest = table.column(f"a{index}{REST}")
             numbers, valid, bits = whole_numbers(array)
             whole_sums.running_whole_sum(slots, numbers, bits, valid, value, rest, mark, out, some)

@@ -36,7 +36,7 @@ def through_ipc(batch: ColumnBatch) -> ColumnBatch:
     return ColumnBatch(pa.ipc.open_stream(file.getvalue()).read_next_batch())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(records())
 def test_what_comes_out_of_columns_is_what_went_in(drawn: Records) -> None:
     schema = schema_of(drawn.type)

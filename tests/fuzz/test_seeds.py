@@ -20,11 +20,19 @@ from strom.testing.fuzz.raising import ERRORS, PLACES, Fault, draw_faults, resul
 from strom.testing.fuzz.running import Disagreement, run_case
 from strom.testing.fuzz.subtasks import Subtasks
 
+SLOW = {29}
+"""Of which a watermark makes thousands of windows fire: as long as all others together."""
+
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_every_way_agrees(first: int) -> None:
     for seed in range(first, first + 10):
-        run_case(draw_case(seed))
+        run_case(draw_case(40 + seed if seed in SLOW else seed))
+
+
+def test_means_of_whole_numbers_agree_whatever_cancels() -> None:
+    """Sums of floats did not."""
+    run_case(draw_case(917_458))
 
 
 @pytest.mark.parametrize("seed", [*range(60, 64), 308, 2759])
