@@ -20,6 +20,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,11 @@ class TaskDatabase:
         prefix = self._last.to_bytes(2, "big")
         self._states[prefix] = StoredState(name, kind, prefix, layout)
         return prefix, False
+
+    def relabel(self, prefix: bytes, layout: dict[str, str]) -> None:
+        """What is written under a prefix from here on is in this layout, and all that is there can
+        be read by it."""
+        self._states[prefix] = replace(self._states[prefix], layout=layout)
 
     @property
     def open(self) -> bool:
@@ -284,10 +290,19 @@ class DatabaseView:
         key: bytes = self._iterator.key()
         return key
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All keys that begin so, in their order."""
+    def last(self, at: bytes) -> bytes | None:
+        """The last key that is not behind `at`; None if there is none."""
+        self._iterator.seek_for_prev(at)
+        if not self._iterator.valid():
+            self._iterator.status()
+            return None
+        key: bytes = self._iterator.key()
+        return key
+
+    def scan(self, prefix: bytes, at: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """All keys that begin so, in their order; those that are not before `at`."""
         iterator = self._iterator
-        iterator.seek(prefix)
+        iterator.seek(prefix if at is None else at)
         while iterator.valid():
             key = iterator.key()
             if not key.startswith(prefix):

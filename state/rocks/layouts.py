@@ -47,6 +47,7 @@ Reader = Callable[[str, str, Layout, list[Pair], int], StateTable]
 _READERS: Final[dict[str, str]] = {
     "entries": "layouts.entries_table",
     "slots": "slot_layout.slots_table",
+    "timers": "timer_rows.timers_table",
 }
 """Short name of a layout -> module here, and function."""
 
