@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from ..timers import Timer
 from .database import DatabaseView, TaskDatabase
-from .layouts import Pair
+from .layouts import GROUP_AT, REST_AT, Pair
 from .timer_rows import (
+    KEY_AT,
     NUMBERS,
+    TIME_AT,
     TimerRows,
     generation_of,
     time_of,
     timers_layout,
 )
+
+Found: TypeAlias = tuple[int, bytes, bytes]
+"""A timer's timestamp, place and data."""
 
 END: Final = float("inf")
 """Of time: behind all timestamps."""
@@ -51,11 +56,9 @@ class FarTimers:
         """As it is to be written."""
         return place, self._own_rows().value(number, timer[1], timer[2])
 
-    def read(self, pair: Pair) -> tuple[Timer, int]:
-        """A timer, and its number."""
-        place, data = pair
-        number, key, namespace = self._own_rows().read(place, data)
-        return (time_of(place), key, namespace), number
+    def read(self, place: bytes, data: bytes) -> tuple[int, Any, Any]:
+        """(number, held key, namespace) of the timer that lies there."""
+        return self._own_rows().read(place, data)
 
     def missing(self, places: list[bytes]) -> list[bool]:
         """Whether there is none, of each place."""
@@ -64,10 +67,12 @@ class FarTimers:
     def write(self, deletes: list[bytes], puts: list[Pair]) -> None:
         puts.sort()
         self._database.write(deletes, puts)
-        for place, _ in puts:
-            self.groups.add(int.from_bytes(place[2:4], "big"))
-            self.furthest = max(self.furthest, time_of(place))
-        self.written += len(puts)
+        if puts:
+            heads = {place[GROUP_AT:REST_AT] for place, _ in puts}
+            self.groups.update([int.from_bytes(head, "big") for head in heads])
+            furthest = max(puts, key=_time_bytes_of)[0]
+            self.furthest = max(self.furthest, time_of(furthest))
+            self.written += len(puts)
 
     def all(self) -> Iterator[Pair]:
         return iter(()) if self._rows is None else self._database.scan(self._rows.prefix)
@@ -77,21 +82,21 @@ class FarTimers:
         view = self._database.view() if self.groups else None
         return None if view is None or self._rows is None else (self._rows.prefix, view)
 
-    def next(self, begin: float, each: float, until: float) -> tuple[list[Pair], float]:
+    def next(self, begin: float, each: float, until: float) -> tuple[list[Found], float]:
         """Timers from `begin` and before `until`, of every key group no more than `each`; and
         before which timestamp these are all there are. There is none before `begin`."""
-        found: list[Pair] = []
+        found: list[Found] = []
         view, rows = self._database.view(), self._rows
         if view is None or rows is None:
             return found, until
         for group in sorted(self.groups):
             read = 0
             within = view.scan(rows.start_of(group), rows.start(group, int(begin)))
-            for read, pair in enumerate(within, 1):
-                timestamp = time_of(pair[0])
+            for read, (place, data) in enumerate(within, 1):
+                timestamp = time_of(place)
                 if timestamp >= until:
                     break
-                found.append(pair)
+                found.append((timestamp, place, data))
                 if read >= each:
                     until = timestamp
                     break
@@ -131,10 +136,14 @@ class FarTimers:
         view, at = self._database.view(), prefix
         assert view is not None
         while (place := view.first(at)) is not None and place.startswith(prefix):
-            group = int.from_bytes(place[2:4], "big")
+            group = int.from_bytes(place[GROUP_AT:REST_AT], "big")
             at = self._rows.start_of(group + 1)
             last = view.last(at)
             assert last is not None
             self.groups.add(group)
             self.first = min(self.first, time_of(place))
             self.furthest = max(self.furthest, time_of(last))
+
+
+def _time_bytes_of(pair: Pair) -> bytes:
+    return pair[0][TIME_AT:KEY_AT]

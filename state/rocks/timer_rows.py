@@ -37,10 +37,15 @@ NUMBERS: Final = 1 << 46
 GENERATIONS: Final = 1 << 16
 """So many there are, before numbers begin anew."""
 
+_HEAD: Final = struct.Struct(">HQ")
+_TIME: Final = struct.Struct(">Q")
 _NUMBER: Final = struct.Struct(">q")
 _REST: Final = struct.Struct(">I")
-_TIME_AT, _KEY_AT = 4, 12
+TIME_AT, KEY_AT = 4, 12
+"""Where timestamp and key begin in a place."""
+
 _LEAST: Final = -(1 << 63)
+_INT, _STR = b"is"
 _NOTHING: Final = b"n"
 """The namespace None in a place."""
 
@@ -59,12 +64,13 @@ def generation_of(layout: Layout) -> int | None:
 
 
 def time_bytes(timestamp: int) -> bytes:
-    """In order of time. OverflowError where it is no int64."""
-    return (timestamp - _LEAST).to_bytes(8, "big")
+    """In order of time."""
+    return _TIME.pack(timestamp - _LEAST)
 
 
 def time_of(place: bytes) -> int:
-    return int.from_bytes(place[_TIME_AT:_KEY_AT], "big") + _LEAST
+    time: int = _TIME.unpack_from(place, TIME_AT)[0]
+    return time + _LEAST
 
 
 class TimerRows:
@@ -84,8 +90,8 @@ class TimerRows:
             return None
         try:
             group = stable_hash(key) % self._max_parallelism
-            head = group.to_bytes(2, "big") + time_bytes(int(timestamp))
-        except (TypeMismatchError, OverflowError):
+            head = _HEAD.pack(group, int(timestamp) - _LEAST)
+        except (TypeMismatchError, struct.error):
             return None
         return b"".join((self.prefix, head, own, space))
 
@@ -170,11 +176,9 @@ def _told_by_place(key: Any) -> bool:
 
 
 def _key_in(place: bytes) -> Any:
-    """The key, as `key_bytes` has it, of those that `_told_by_place`."""
-    tag = place[_KEY_AT]
-    if tag == ord("i"):
-        return int.from_bytes(place[_KEY_AT + 1 : _KEY_AT + 9], "big", signed=True)
-    at = _KEY_AT + 5
-    length = int.from_bytes(place[_KEY_AT + 1 : at], "big")
-    data = place[at : at + length]
-    return data.decode("utf-8", "surrogatepass") if tag == ord("s") else data
+    """The key, as `key_bytes` has it, of those that `_told_by_place`; the namespace is behind."""
+    tag = place[KEY_AT]
+    if tag == _INT:
+        return _NUMBER.unpack_from(place, KEY_AT + 1)[0]
+    data = place[KEY_AT + 5 : -1]
+    return data.decode("utf-8", "surrogatepass") if tag == _STR else data

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ from .spaces import _size_of
 from .stored_timers import ColdTimerFreeze, StoredTimers
 from .timer_rows import time_of
 
-AROUND = 260
+AROUND = 190
 """Bytes that a timer takes beside key and namespace."""
 
 RECORDED = 180
@@ -198,7 +198,7 @@ class ColdTimerQueue(MemoryTimerQueue):
                     super().register(timestamp, key, namespace)
                     continue
                 if not inherited or number < 1:
-                    number = self._next_number()
+                    self._sequence = number = self._sequence + 1
                 self._changed.setdefault((timestamp, key, namespace), -number)
             self.make_room()
         if inherited:
@@ -216,10 +216,6 @@ class ColdTimerQueue(MemoryTimerQueue):
         assert groups <= self._far.groups
         for place, _ in self._far.all():
             assert self._horizon <= time_of(place) <= self._far.furthest
-
-    def _next_number(self) -> int:
-        self._sequence += 1
-        return self._sequence
 
     def _flush(self) -> None:
         """Write what changed behind the horizon: RocksDB has all of it then, and nothing else."""
@@ -266,6 +262,12 @@ class ColdTimerQueue(MemoryTimerQueue):
         """Bring (number, key, namespace) of a timestamp into memory, where others of it may be; all
         of them get new numbers, in the order of those they had."""
         waiting = self._waiting.get(timestamp)
+        if waiting is None and len(timers) == 1 and self._changes is None:
+            self._sequence += 1
+            self._waiting[timestamp] = (*timers[0][1:], self._sequence)
+            heapq.heappush(self._heap, timestamp)
+            self._count += 1
+            return
         if waiting:
             for (key, namespace), number in _numbers(waiting).items():
                 self._note_removed(number)
@@ -341,16 +343,17 @@ class ColdTimerQueue(MemoryTimerQueue):
         wanted = max(min(int(limit // self._each) // 2, BROUGHT), 1)
         each = max(wanted // max(len(far.groups), 1), min(READ, wanted))
         found, until = far.next(self._horizon, each, END)
-        if until != END and not any(time_of(place) < until for place, _ in found):
+        found.sort()
+        if until != END and (not found or found[0][0] >= until):
             until = until + 1 if until < LAST else END
             found, _ = far.next(self._horizon, END, until)
-        by_time: dict[int, list[tuple[int, Any, Any]]] = {}
-        for pair in found:
-            if time_of(pair[0]) < until:
-                (timestamp, key, namespace), number = far.read(pair)
-                by_time.setdefault(timestamp, []).append((number, key, namespace))
-                self._dead.append(pair[0])
-        for timestamp, timers in sorted(by_time.items(), key=itemgetter(0)):
+        for timestamp, some in groupby(found, itemgetter(0)):
+            if timestamp >= until:
+                break
+            timers = []
+            for _, place, data in some:
+                timers.append(far.read(place, data))
+                self._dead.append(place)
             self.loaded += len(timers)
             self._return(timestamp, timers)
         self._horizon = until
@@ -369,8 +372,7 @@ class ColdTimerQueue(MemoryTimerQueue):
             seen.update(numbers)
         for timestamp in alike:
             self._kept -= _size(self._waiting[timestamp])
-            timers = [self._far.read(pair) for pair in self._far.at(timestamp)]
-            self._return(timestamp, [(number, *timer[1:]) for timer, number in timers])
+            self._return(timestamp, [self._far.read(*pair) for pair in self._far.at(timestamp)])
             self._far.write([], self._leaving(timestamp))
 
     def _kept_behind(self) -> int:
