@@ -4,6 +4,8 @@ are complete, restores from files or tables, at any parallelism and into either 
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -26,6 +28,7 @@ from strom.state.encoding import decode
 from strom.state.key_groups import key_group, range_for
 from strom.state.keyed_state import KeyedStates
 from strom.state.memory import MemoryKeyedStateBackend
+from strom.state.rocks.backend import RocksKeyedStateBackend
 from strom.state.rocks.timers import ColdTimerQueue
 from strom.testing.backends import spilling
 
@@ -297,3 +300,99 @@ def test_through_checkpoints_and_restores(
             job.fire(backend, LAST)
         assert backend.timers("t").peek() is None
         backend.validate()
+
+
+def restored(job: Job) -> MemoryKeyedStateBackend:
+    """From the files of the newest checkpoint, in another attempt."""
+    assert job.base is not None
+    states = KeyedStates(TINY)
+    job.states.append(states)
+    backend = states.make(range_for(0, 1, MOST), MOST)
+    share = (job.storage, job.base[0], OPERATOR, 0, 1, MOST)
+    files = inherited(*share)
+    assert files is not None
+    backend.inherit(files)
+    backend.restore(read_operator(*share, inherits=True)[0])
+    return backend
+
+
+def test_what_is_registered_after_a_restore_comes_last(tmp_path: Path, jobs: list[Job]) -> None:
+    """Twice, with all timers of the moment in files that nobody looks through."""
+    job = Job(tmp_path, 0, exact=True)
+    jobs.append(job)
+    job.rng.randrange = lambda *_: 0  # type: ignore[method-assign]
+    states = KeyedStates(TINY)
+    job.states.append(states)
+    job.backends = [states.make(range_for(0, 1, MOST), MOST)]
+    names = [f"{n}" for n in range(90)]
+    for first in (0, 30, 60):
+        queue = job.backends[0].timers("t")
+        if not first:
+            queue.register(5, "now")
+        for name in names[first : first + 30]:
+            queue.register(1000, name)
+            queue.register(1000, names[0])
+            job.model[1000, name, None] = len(job.model)
+        job.backends[0].time.begin(1)
+        if not first:
+            assert queue.pop_due(5) == (5, "now", None)
+        job.checkpoint(fails=False)
+        job.backends = [restored(job)]
+    queue = job.backends[0].timers("t")
+    assert isinstance(queue, ColdTimerQueue)
+    assert queue.loaded == 0
+    assert [queue.pop_due(1000) for _ in names] == [(1000, name, None) for name in names]
+    assert queue.pop_due(1000) is None
+
+
+def test_as_long_as_all_fit_nothing_is_written() -> None:
+    states = KeyedStates(StateConfig("rocksdb", 64 << 20))
+    try:
+        backend = states.make(range_for(0, 1, MOST), MOST)
+        queue = backend.timers("t")
+        for n in range(20_000):
+            queue.register(n * 7919 % 20_000, n)
+        backend.time.begin(1)
+        assert [queue.pop_due(20_000)[0] for _ in range(20_000)] == list(range(20_000))
+        assert isinstance(queue, ColdTimerQueue)
+        assert queue.spilled == 0
+        assert isinstance(backend, RocksKeyedStateBackend)
+        assert not backend._database.open
+    finally:
+        states.close()
+
+
+MEMORY = """
+import psutil
+from strom.core.state_config import StateConfig
+from strom.state.key_groups import range_for
+from strom.state.keyed_state import KeyedStates
+
+states = KeyedStates(StateConfig("rocksdb", 64 << 20))
+backend = states.make(range_for(0, 1, 8), 8)
+queue = backend.timers("t")
+queue.register(0, "first")
+empty = psutil.Process().memory_info().rss
+most = 0
+COUNT = 1_000_000
+for start in range(0, COUNT, 10_000):
+    backend.time.begin(10_000)
+    for n in range(start, start + 10_000):
+        queue.register(1 + n * 7919 % COUNT, f"user-{n}")
+    most = max(most, psutil.Process().memory_info().rss)
+assert queue.pop_due(0) == (0, "first", None)
+for at in range(1, 100_001):
+    timer = queue.pop_due(at)
+    assert timer is not None and timer[0] == at
+most = max(most, psutil.Process().memory_info().rss)
+states.close()
+print(most - empty)
+"""
+
+
+def test_a_million_timers_take_about_what_they_may() -> None:
+    """In memory they take 240 MB; half of 64 MB is for them, and RocksDB has the rest."""
+    command = [sys.executable, "-c", MEMORY]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 130 << 20
