@@ -32,7 +32,7 @@ from ..stored_files import FormerDatabase, StoredState
 from .budget import StateBudget, budget_of
 from .files import DatabaseFiles
 from .held_files import HeldFiles
-from .layouts import EXACT, LAYOUT
+from .layouts import EXACT, LAYOUT, Layout, together
 
 PREFIX = "strom-rocksdb-"
 _LOCK = "lock"
@@ -81,10 +81,10 @@ class TaskDatabase:
         self._states[prefix] = StoredState(name, kind, prefix, layout)
         return prefix, False
 
-    def relabel(self, prefix: bytes, layout: dict[str, str]) -> None:
-        """What is written under a prefix from here on is in this layout, and all that is there can
-        be read by it."""
-        self._states[prefix] = replace(self._states[prefix], layout=layout)
+    def relabel(self, prefix: bytes, layout: Layout) -> StoredState:
+        """What is written under a prefix is in this layout from here on; all there is read so."""
+        state = self._states[prefix] = replace(self._states[prefix], layout=dict(layout))
+        return state
 
     @property
     def open(self) -> bool:
@@ -117,7 +117,8 @@ class TaskDatabase:
     def inherit_some(self, former: FormerDatabase, groups: KeyGroupRange) -> None:
         """Take over the entries of some key groups that a former database had, but for those that
         do not count. Before anything is asked for; once for each of distinct key groups, which have
-        each state in one layout. CorruptCheckpointError for what RocksDB cannot read."""
+        each state in layouts that are read `together`. CorruptCheckpointError for what RocksDB
+        cannot read."""
         self._opened()
         assert self._folder is not None
         folder = self._folder / "former"
@@ -129,6 +130,8 @@ class TaskDatabase:
                 if mine is None:
                     prefix, _ = self.new_state(state.name, state.kind, state.layout)
                     mine = self._waiting[state.name] = self._states[prefix]
+                layout = together([mine.layout, state.layout]) or mine.layout
+                mine = self._waiting[state.name] = self.relabel(mine.prefix, layout)
                 pairs = files.pairs(state.prefix, groups)
                 self._ingest(
                     (mine.prefix + place[2:], data)

@@ -13,7 +13,7 @@ from .timer_rows import (
     NUMBERS,
     TIME_AT,
     TimerRows,
-    generation_of,
+    next_generation,
     time_of,
     timers_layout,
 )
@@ -124,15 +124,15 @@ class FarTimers:
     def _take_over(self) -> None:
         """Begin with timers that came with RocksDB's files, if they are as these are."""
         waiting = self._database.waiting.get(self._name)
-        generation = None if waiting is None else generation_of(waiting.layout)
+        generation = None if waiting is None else next_generation(waiting.layout)
         if waiting is None or waiting.kind != "timers" or generation is None:
             return
         prefix, here = self._database.new_state(self._name, "timers", waiting.layout)
         self._rows = TimerRows(self._name, prefix, self._max_parallelism)
         if not here:
             return
-        self._database.relabel(prefix, timers_layout(generation + 1))
-        self.numbers = (generation + 1) * NUMBERS
+        self._database.relabel(prefix, timers_layout(generation))
+        self.numbers = generation * NUMBERS
         view, at = self._database.view(), prefix
         assert view is not None
         while (place := view.first(at)) is not None and place.startswith(prefix):

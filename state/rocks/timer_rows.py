@@ -25,14 +25,11 @@ from ..stored import KEY_GROUP, StateTable
 from ..stored_objects import ObjectReader
 from .entry_bytes import UNREAD, plain
 from .key_bytes import alike_bytes, key_bytes
-from .layouts import LAYOUT, Layout, Pair, groups_of
-
-GENERATION: Final = "generation"
-"""In the layout: numbers are below that of the next generation. A queue that begins with the
-entries of former ones is of the next one, so that what is registered from then on comes later."""
+from .layouts import GENERATION, LAYOUT, Layout, Pair, generation_of, groups_of
 
 NUMBERS: Final = 1 << 46
-"""Of one generation."""
+"""Of one generation: numbers are below those of the next. A queue that begins with the entries of
+former ones is of the next generation, so that what is registered from then on comes later."""
 
 GENERATIONS: Final = 1 << 16
 """So many there are, before numbers begin anew."""
@@ -54,13 +51,10 @@ def timers_layout(generation: int) -> dict[str, str]:
     return {LAYOUT: "timers", GENERATION: str(generation)}
 
 
-def generation_of(layout: Layout) -> int | None:
-    """That of timers which may be gone on with as they are; None of all else."""
-    if layout.get(LAYOUT) != "timers":
-        return None
-    text = layout.get(GENERATION, "")
-    known = text.isascii() and text.isdigit() and int(text) < GENERATIONS - 1
-    return int(text) if known else None
+def next_generation(layout: Layout) -> int | None:
+    """That of a queue which goes on with timers in this layout as they are; None if none can."""
+    generation = generation_of(layout) if layout.get(LAYOUT) == "timers" else None
+    return None if generation is None or generation >= GENERATIONS - 1 else generation + 1
 
 
 def time_bytes(timestamp: int) -> bytes:

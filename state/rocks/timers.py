@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
-from itertools import groupby, islice
+from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
 
@@ -347,13 +347,12 @@ class ColdTimerQueue(MemoryTimerQueue):
         if until != END and (not found or found[0][0] >= until):
             until = until + 1 if until < LAST else END
             found, _ = far.next(self._horizon, END, until)
-        for timestamp, some in groupby(found, itemgetter(0)):
-            if timestamp >= until:
-                break
-            timers = []
-            for _, place, data in some:
-                timers.append(far.read(place, data))
+        by_time: dict[int, list[tuple[int, Any, Any]]] = {}
+        for timestamp, place, data in found:
+            if timestamp < until:
+                by_time.setdefault(timestamp, []).append(far.read(place, data))
                 self._dead.append(place)
+        for timestamp, timers in by_time.items():
             self.loaded += len(timers)
             self._return(timestamp, timers)
         self._horizon = until

@@ -25,6 +25,7 @@ from strom.core.state_config import StateConfig
 from strom.snapshots.stored import StoredStates
 from strom.state.backend import StateTable
 from strom.state.encoding import decode
+from strom.state.increments import Since
 from strom.state.key_groups import key_group, range_for
 from strom.state.keyed_state import KeyedStates
 from strom.state.memory import MemoryKeyedStateBackend
@@ -345,6 +346,50 @@ def test_what_is_registered_after_a_restore_comes_last(tmp_path: Path, jobs: lis
     assert queue.pop_due(1000) is None
 
 
+def test_former_subtasks_may_have_gone_on_from_files_more_or_less_often(
+    tmp_path: Path, jobs: list[Job]
+) -> None:
+    """One of two wrote its first timer into RocksDB after a restore. Both are taken as they are."""
+    job = Job(tmp_path, 3, exact=False)
+    jobs.append(job)
+    manifest: Manifest | None = None
+    numbers = range(40)
+    for n, parallelism, registered in ((1, 2, (0,)), (2, 2, (0, 1)), (3, 1, ())):
+        made = []
+        for subtask in range(parallelism):
+            states = KeyedStates(TINY)
+            job.states.append(states)
+            backend = states.make(range_for(subtask, parallelism, MOST), MOST)
+            if manifest is not None:
+                share = (job.storage, manifest, OPERATOR, subtask, parallelism, MOST)
+                files = inherited(*share)
+                if files is not None:
+                    backend.inherit(files)
+                    assert files.as_it_is == (parallelism == 2)
+                    assert len(files.databases) == 3 - parallelism
+                backend.restore(read_operator(*share, inherits=files is not None)[0])
+            queue = backend.timers("t")
+            mine = [key for key in numbers if key_group(key, MOST) in backend.key_groups]
+            queue.register(0, mine[0])
+            for key in mine if subtask in registered else ():
+                queue.register(1000, key)
+            backend.time.begin(1)
+            queue.delete(0, mine[0])
+            if n == 3:
+                assert isinstance(queue, ColdTimerQueue)
+                found = [queue.pop_due(1000) for _ in numbers]
+                assert sorted(found) == [(1000, key, None) for key in numbers]
+                assert queue.loaded == len(numbers)
+                assert queue.pop_due(1000) is None
+                return
+            frozen = backend.snapshot(Since(CheckpointId(n)))
+            part = (OPERATOR, frozen, None)
+            task = TaskId(VertexId("op"), subtask)
+            made.append(write_subtask(job.storage, CheckpointId(n), task, [part]))
+        shape = OperatorShape(OPERATOR, "op", parallelism, MOST)
+        manifest = Manifest("job", "job", CheckpointId(n), 0, (shape,), tuple(made))
+
+
 def test_as_long_as_all_fit_nothing_is_written() -> None:
     states = KeyedStates(StateConfig("rocksdb", 64 << 20))
     try:
@@ -365,6 +410,7 @@ def test_as_long_as_all_fit_nothing_is_written() -> None:
 MEMORY = """
 import psutil
 from strom.core.state_config import StateConfig
+from strom.state.increments import Since
 from strom.state.key_groups import range_for
 from strom.state.keyed_state import KeyedStates
 
