@@ -24,7 +24,13 @@ from ..core.errors import CheckpointError, CorruptCheckpointError, StateError
 from ..core.ids import CheckpointId, KeyGroupRange, OperatorId
 from ..state.key_groups import range_for
 from ..state.stored import StateTable
-from ..state.stored_files import IMMUTABLE, FormerDatabase, InheritedFiles, StoredFiles
+from ..state.stored_files import (
+    IMMUTABLE,
+    FormerDatabase,
+    InheritedFiles,
+    StoredFiles,
+    StoredState,
+)
 from .handles import DatabaseHandle, FileHandle
 from .increments import Files
 from .ipc_files import from_ipc_file
@@ -89,7 +95,8 @@ def inherited(
     same_program: bool = True,
 ) -> InheritedFiles | None:
     """The databases that former subtasks had with key groups of this one. None if there is none, or
-    if former subtasks had a state in several layouts: then they are read as tables."""
+    if former subtasks had a state in layouts that are not read together: then they are read as
+    tables."""
     shape, snapshots = manifest.shape(operator), manifest.snapshots(operator)
     if shape is None or shape.max_parallelism != max_parallelism:
         return None
@@ -100,10 +107,20 @@ def inherited(
         if theirs.last < mine.first or mine.last < theirs.first or snapshot.database is None:
             continue
         found.append(_former(storage, manifest.checkpoint_id, snapshot.database))
-    kinds = {(s.name, s.kind, str(sorted(s.layout.items()))) for one in found for s in one.states}
-    if not found or len(kinds) > len({name for name, _, _ in kinds}):
+    states: dict[str, list[StoredState]] = {}
+    for one in found:
+        for state in one.states:
+            states.setdefault(state.name, []).append(state)
+    if not found or any(_differ(some) for some in states.values()):
         return None
     return InheritedFiles(tuple(found), shape.parallelism == parallelism, same_program)
+
+
+def _differ(states: list[StoredState]) -> bool:
+    from ..state.rocks.layouts import together
+
+    kinds = {state.kind for state in states}
+    return len(kinds) > 1 or together(state.layout for state in states) is None
 
 
 def _former(

@@ -39,11 +39,12 @@ class MemoryTimerQueue(TimerQueue, WholeWithoutCodes):
         Some may have been deleted since; those registered since are not among them."""
         self._heap: list[int] = []
         self._sequence = 0
+        self._count = 0
         self._changes: TimerChanges | None = None
         """What was registered and removed; None until a snapshot may be continued."""
 
     def __len__(self) -> int:
-        return sum(len(w) if isinstance(w, dict) else 1 for w in self._waiting.values())
+        return self._count
 
     def register(self, timestamp: int, key: Any, namespace: Any = None) -> None:
         hash(key)  # what cannot be a key, or is none yet, says so here
@@ -60,6 +61,7 @@ class MemoryTimerQueue(TimerQueue, WholeWithoutCodes):
             self._waiting[timestamp] = {first: waiting[2], (key, namespace): sequence}
         else:
             return
+        self._count += 1
         if self._changes is not None:
             self._changes.added[sequence] = (timestamp, key, namespace)
 
@@ -104,6 +106,7 @@ class MemoryTimerQueue(TimerQueue, WholeWithoutCodes):
         return None
 
     def _note_removed(self, sequence: int) -> None:
+        self._count -= 1
         if self._changes is not None:
             self._changes.remove(sequence)
 
@@ -126,8 +129,11 @@ class MemoryTimerQueue(TimerQueue, WholeWithoutCodes):
                 self._note_removed(sequence)
                 return timer
 
-    def freeze(self, name: str) -> TimerFreeze:
-        """The synchronous half of a snapshot."""
+    def freeze(self, name: str) -> Freeze:
+        return self.freeze_all(name)
+
+    def freeze_all(self, name: str) -> TimerFreeze:
+        """A point in time of what is in memory."""
         waiting = [
             (timestamp, w.copy() if isinstance(w, dict) else w)
             for timestamp, w in self._waiting.items()
@@ -137,7 +143,7 @@ class MemoryTimerQueue(TimerQueue, WholeWithoutCodes):
     def freeze_since(self, name: str, since: Since) -> tuple[Freeze, bool]:
         if self._changes is None:
             self._changes = TimerChanges()
-        return self._changes.freeze(lambda: self.freeze(name), len(self), name, since)
+        return self._changes.freeze(lambda: self.freeze_all(name), self._count, name, since)
 
     def restore(self, tables: Iterable[StateTable]) -> None:
         """Into an empty queue: timers of several former subtasks, merged by sequence number."""
@@ -147,7 +153,7 @@ class MemoryTimerQueue(TimerQueue, WholeWithoutCodes):
             columns = [
                 table.data.column("sequence").to_pylist(),
                 table.data.column("timestamp").to_pylist(),
-                _keys(table),
+                keys_of(table),
                 decode(table.data.column("namespace"), table.metadata["namespace"], what),
             ]
             entries.extend(zip(*columns, strict=True))
@@ -159,9 +165,9 @@ class MemoryTimerQueue(TimerQueue, WholeWithoutCodes):
         assert self._waiting.keys() <= set(self._heap)
         assert all(self._heap[(i - 1) // 2] <= self._heap[i] for i in range(1, len(self._heap)))
         if self._changes is not None:
-            self._changes.validate(self.freeze("").timers())
-        sequences = [sequence for *_, sequence in self.freeze("").timers()]
-        assert len(set(sequences)) == len(sequences)
+            self._changes.validate(self.freeze_all("").timers())
+        sequences = [sequence for *_, sequence in self.freeze_all("").timers()]
+        assert len(set(sequences)) == len(sequences) == self._count
         assert all(sequence <= self._sequence for sequence in sequences)
         for timestamp, listed in self._firing.items():
             waiting = self._waiting[timestamp]
@@ -169,7 +175,7 @@ class MemoryTimerQueue(TimerQueue, WholeWithoutCodes):
             assert listed
 
 
-def _keys(table: StateTable) -> list[Any]:
+def keys_of(table: StateTable) -> list[Any]:
     """The keys of a snapshot's timers, as they are held."""
     what = f"key of timers '{table.name}'"
     return held_keys(findable(decode(table.data.column("key"), table.metadata["key"], what)))

@@ -1,14 +1,15 @@
 """Keyed state of which only what is in use has to fit into memory.
 
-In RocksDB lie the states of the row face, and tables that are asked for as `cold`. All else is as
-in the memory backend. Snapshots are the same, so a job may start from one with the other backend.
+In RocksDB lie the states of the row face, timers that are not due soon, and tables that are asked
+for as `cold`. All else is as in the memory backend. Snapshots are the same, so a job may start from
+one with the other backend.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -27,12 +28,13 @@ from ..descriptors import (
 from ..expiry import Expiry
 from ..faces import BulkValueState
 from ..increments import Since
-from ..memory import MemoryKeyedStateBackend, MemorySnapshot, _RowEntry
+from ..memory import MemoryKeyedStateBackend, MemorySnapshot, _RowEntry, _WholeEntry
 from ..row_states import Spaces
 from ..row_tables import thaw
 from ..row_views import RowDescriptor, declared_entries
 from ..stored_files import InheritedFiles, StoredState
 from ..table_state import MemoryTableState
+from ..timers import MemoryTimerQueue
 from ..ttl import StateTtlConfig
 from ..value_store import MakeStores
 from ..whole import Freeze
@@ -47,6 +49,7 @@ from .maps import ColdMaps, ColdMapState
 from .slot_rows import fits
 from .spaces import ColdSpaces, ColdState
 from .table_state import ColdTableState
+from .timers import ColdTimerQueue
 from .views import (
     ColdAggregatingState,
     ColdBulkValueState,
@@ -88,7 +91,9 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
     ) -> None:
         super().__init__(key_groups, max_parallelism, clock)
         self._database = database
-        self._cold: list[ColdState | ColdTableState | ColdElements[Any] | ColdExpiring] = []
+        self._cold: list[
+            ColdState | ColdTableState | ColdElements[Any] | ColdExpiring | ColdTimerQueue
+        ] = []
         self._hidden: frozenset[bytes] = frozenset()
         """Places that came with files and do not count, of states that were not asked for."""
 
@@ -136,6 +141,15 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         stored = spaces.state.stored(self._database)
         keys |= dict.fromkeys(key for namespace, key, _ in stored if namespace is None)
         return list(keys)
+
+    def timers(self, name: str) -> MemoryTimerQueue:
+        def make() -> ColdTimerQueue:
+            queue = ColdTimerQueue(name, self._database, self.max_parallelism)
+            self._cold.append(queue)
+            self.time.states.append(queue)
+            return queue
+
+        return cast(MemoryTimerQueue, self._whole(name, "timers", make))
 
     def table(
         self,
@@ -223,6 +237,8 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
             elif isinstance(entry, _RowEntry) and isinstance(entry.spaces, ColdSpaces):
                 assert None in entry.spaces
                 assert all(not s.empty for ns, s in entry.spaces.items() if ns is not None)
+            elif isinstance(entry, _WholeEntry) and isinstance(entry.state, MemoryTimerQueue):
+                entry.state.validate()
 
     def _new_row(self, kind: str, descriptor: RowDescriptor) -> _RowEntry:
         if descriptor.ttl_config is not None:

@@ -20,6 +20,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from ..stored_files import FormerDatabase, StoredState
 from .budget import StateBudget, budget_of
 from .files import DatabaseFiles
 from .held_files import HeldFiles
-from .layouts import EXACT, LAYOUT
+from .layouts import EXACT, LAYOUT, Layout, together
 
 PREFIX = "strom-rocksdb-"
 _LOCK = "lock"
@@ -80,6 +81,11 @@ class TaskDatabase:
         self._states[prefix] = StoredState(name, kind, prefix, layout)
         return prefix, False
 
+    def relabel(self, prefix: bytes, layout: Layout) -> StoredState:
+        """What is written under a prefix is in this layout from here on; all there is read so."""
+        state = self._states[prefix] = replace(self._states[prefix], layout=dict(layout))
+        return state
+
     @property
     def open(self) -> bool:
         """Whether anything was ever written."""
@@ -111,7 +117,8 @@ class TaskDatabase:
     def inherit_some(self, former: FormerDatabase, groups: KeyGroupRange) -> None:
         """Take over the entries of some key groups that a former database had, but for those that
         do not count. Before anything is asked for; once for each of distinct key groups, which have
-        each state in one layout. CorruptCheckpointError for what RocksDB cannot read."""
+        each state in layouts that are read `together`. CorruptCheckpointError for what RocksDB
+        cannot read."""
         self._opened()
         assert self._folder is not None
         folder = self._folder / "former"
@@ -123,6 +130,8 @@ class TaskDatabase:
                 if mine is None:
                     prefix, _ = self.new_state(state.name, state.kind, state.layout)
                     mine = self._waiting[state.name] = self._states[prefix]
+                layout = together([mine.layout, state.layout]) or mine.layout
+                mine = self._waiting[state.name] = self.relabel(mine.prefix, layout)
                 pairs = files.pairs(state.prefix, groups)
                 self._ingest(
                     (mine.prefix + place[2:], data)
@@ -284,10 +293,19 @@ class DatabaseView:
         key: bytes = self._iterator.key()
         return key
 
-    def scan(self, prefix: bytes, at: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """All keys that begin so, in their order, but for those before `at`."""
+    def last(self, at: bytes) -> bytes | None:
+        """The last key that is not behind `at`; None if there is none."""
+        self._iterator.seek_for_prev(at)
+        if not self._iterator.valid():
+            self._iterator.status()
+            return None
+        key: bytes = self._iterator.key()
+        return key
+
+    def scan(self, prefix: bytes, at: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """All keys that begin so, in their order; those that are not before `at`."""
         iterator = self._iterator
-        iterator.seek(max(prefix, at))
+        iterator.seek(prefix if at is None else at)
         while iterator.valid():
             key = iterator.key()
             if not key.startswith(prefix):

@@ -31,6 +31,9 @@ Pair: TypeAlias = tuple[bytes, bytes]
 LAYOUT: Final = "layout"
 """Of every layout, its short name."""
 
+GENERATION: Final = "generation"
+"""Of some layouts, a number: entries are read alike by any of them that is not less than theirs."""
+
 PIECE: Final = 1 << 16
 """So many entries of RocksDB make a table."""
 
@@ -50,6 +53,7 @@ _READERS: Final[dict[str, str]] = {
     "maps": "element_layouts.maps_table",
     "slots": "slot_layout.slots_table",
     "stamped": "stamped_layout.stamped_table",
+    "timers": "timer_rows.timers_table",
 }
 """Short name of a layout -> module here, and function."""
 
@@ -103,6 +107,30 @@ def _reader(name: str, layout: Layout) -> Reader:
     module, function = place.split(".")
     found: Reader = getattr(importlib.import_module(f".{module}", __package__), function)
     return found
+
+
+def together(layouts: Iterable[Layout]) -> Layout | None:
+    """The one by which entries in any of these are read; None if there is none."""
+    found: Layout | None = None
+    for layout in layouts:
+        if found is None or layout == found:
+            found = layout
+            continue
+        known, other = generation_of(found), generation_of(layout)
+        if known is None or other is None or _apart(found) != _apart(layout):
+            return None
+        found = found if known > other else layout
+    return found
+
+
+def generation_of(layout: Layout) -> int | None:
+    text = layout.get(GENERATION, "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _apart(layout: Layout) -> dict[str, str]:
+    """But for its generation."""
+    return {key: text for key, text in layout.items() if key != GENERATION}
 
 
 def groups_of(places: Iterable[bytes]) -> npt.NDArray[np.int32]:

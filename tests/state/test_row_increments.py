@@ -480,7 +480,7 @@ class TimerRun(Run):
 
     @property
     def waiting(self) -> list[Any]:
-        return [timer[:3] for timer in self.state.timers("s").freeze("s").timers()]
+        return [timer[:3] for timer in self.state.timers("s").freeze_all("s").timers()]
 
     def later(self) -> None:
         queue = self.state.timers("s")
