@@ -27,11 +27,11 @@ from ...core.errors import TypeMismatchError
 from ...core.key_kinds import given, held_keys
 from ...core.keys import findable
 from ..hashing import stable_hash
+from ..object_reader import ObjectReader
 from ..pickling import dumps, loads
 from ..row_states import Spaces
 from ..row_tables import RowFreeze, freeze
 from ..stored import StateTable
-from ..stored_objects import ObjectReader
 from .database import DatabaseView, TaskDatabase
 from .element_layouts import FIRST_AT, LAST_NUMBER, element_layout, number_bytes, number_of
 from .entry_bytes import entry_parts

@@ -25,12 +25,12 @@ from ..expiring_spaces import ExpiringSpaces
 from ..expiring_states import ExpiringBulkValueState
 from ..expiry import UNKNOWN, Expiry
 from ..hashing import stable_hash
+from ..object_reader import ObjectReader
 from ..pickling import dumps, loads
 from ..row_changes import RowChanges
 from ..row_states import Spaces
 from ..row_tables import RowFreeze
 from ..stored import StateTable
-from ..stored_objects import ObjectReader
 from .database import DatabaseView, TaskDatabase
 from .entry_bytes import entry_parts, joined_parts
 from .freeze import PieceFreeze

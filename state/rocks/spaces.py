@@ -23,8 +23,8 @@ from ...core.errors import TypeMismatchError
 from ...core.key_kinds import given, held_keys
 from ...core.keys import findable
 from ..hashing import stable_hash
+from ..object_reader import ObjectReader
 from ..pickling import loads
-from ..stored_objects import ObjectReader
 from .database import DatabaseView, TaskDatabase
 from .entry_bytes import entry_bytes, entry_parts
 from .key_bytes import alike_bytes, key_bytes

@@ -20,9 +20,9 @@ from ...core.key_kinds import given, held_keys
 from ...core.keys import findable
 from ..encoding import ARROW_TYPES, PICKLE, encode
 from ..hashing import stable_hash
+from ..object_reader import ObjectReader
 from ..pickling import dumps, loads
 from ..stored import KEY_GROUP, StateTable
-from ..stored_objects import ObjectReader
 from .entry_bytes import UNREAD, plain
 from .key_bytes import alike_bytes, key_bytes
 from .layouts import GENERATION, LAYOUT, Layout, Pair, generation_of, groups_of
