@@ -1,8 +1,9 @@
 """Keyed state of which only what is in use has to fit into memory.
 
-In RocksDB lie value, reducing and aggregating states without a time to live. All else is as in the
-memory backend: lists, maps, states with a time to live, timers, and the column face. Snapshots are
-the same, so a job may start from one with the other backend.
+In RocksDB lie value, reducing and aggregating states without a time to live, tables asked for as
+cold, and rows kept at positions. All else is as in the memory backend: lists, maps, states with a
+time to live, timers, and the rest of the column face. Snapshots are the same, so a job may start
+from one with the other backend.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ..memory import MemoryKeyedStateBackend, MemorySnapshot, _RowEntry
 from ..row_states import Spaces
 from ..row_tables import thaw
 from ..row_views import RowDescriptor
+from ..rows.slab import RowTable
 from ..stored_files import InheritedFiles, StoredState
 from ..table_state import MemoryTableState
 from ..value_store import MakeStores
@@ -38,6 +40,10 @@ from .database import TaskDatabase
 from .files import hidden_of
 from .freeze import ColdFreeze, FrozenFiles, InheritedFreeze, PieceFreeze
 from .layouts import tables_of
+from .row_bytes import rows_fit
+from .row_cache import RowCache
+from .row_table import ColdRowTable
+from .rows_database import RowsDatabase
 from .slot_rows import fits
 from .spaces import ColdSpaces, ColdState
 from .table_state import ColdTableState
@@ -83,6 +89,9 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         super().__init__(key_groups, max_parallelism, clock)
         self._database = database
         self._cold: list[ColdState | ColdTableState] = []
+        self._kept: list[RowCache] = []
+        self._beside: RowsDatabase | None = None
+        """Where kept rows lie; None until there are some."""
         self._hidden: frozenset[bytes] = frozenset()
         """Places that came with files and do not count, of states that were not asked for."""
 
@@ -150,6 +159,38 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         table.check_same(keys, columns, key_columns)
         return table
 
+    def rows(
+        self,
+        name: str,
+        schema: pa.Schema,
+        keys: Sequence[int],
+        numbers: Sequence[AccColumn] = (),
+        ordered: bool = True,
+    ) -> RowTable:
+        if not rows_fit(schema):
+            return super().rows(name, schema, keys, numbers, ordered)
+
+        def make() -> ColdRowTable:
+            table = ColdRowTable(
+                name, schema, keys, numbers, ordered, self.max_parallelism, self._rows_database()
+            )
+            self._keep(table.cache)
+            return table
+
+        rows = self._whole(name, "rows", make)
+        assert isinstance(rows, RowTable)
+        rows.check_same(schema, keys, numbers, ordered)
+        return rows
+
+    def _rows_database(self) -> RowsDatabase:
+        if self._beside is None:
+            self._beside = RowsDatabase(self._database.config)
+        return self._beside
+
+    def _keep(self, cache: RowCache) -> None:
+        self._kept.append(cache)
+        self.time.states.append(cache)
+
     def snapshot(self, since: Since | None = None) -> RocksSnapshot:
         database = self._database
         database.by_files = since is not None and database.open
@@ -190,15 +231,18 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         return waiting
 
     def report(self, gauge: Callable[[str, float], None]) -> None:
-        if self._cold:
-            gauge("state.bytes.cache", sum(state.used for state in self._cold))
+        caches = [*self._cold, *self._kept]
+        if caches:
+            gauge("state.bytes.cache", sum(state.used for state in caches))
             gauge("state.bytes.rocksdb", self._database.budget.rocksdb_used)
-            gauge("state.entries.spilled", sum(state.spilled for state in self._cold))
-            gauge("state.entries.loaded", sum(state.loaded for state in self._cold))
+            gauge("state.entries.spilled", sum(state.spilled for state in caches))
+            gauge("state.entries.loaded", sum(state.loaded for state in caches))
 
     def close(self) -> None:
-        for state in self._cold:
+        for state in [*self._cold, *self._kept]:
             state.close()
+        if self._beside is not None:
+            self._beside.close()
 
     def validate(self) -> None:
         for name, entry in self._entries.items():
