@@ -1,9 +1,9 @@
 """Keyed state of which only what is in use has to fit into memory.
 
 In RocksDB lie value, reducing and aggregating states without a time to live, tables asked for as
-cold, and rows kept at positions. All else is as in the memory backend: lists, maps, states with a
-time to live, timers, and the rest of the column face. Snapshots are the same, so a job may start
-from one with the other backend.
+cold, and rows kept at positions or in logs. All else is as in the memory backend: lists, maps,
+states with a time to live, timers, and the rest of the column face. Snapshots are the same, so a
+job may start from one with the other backend.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from ..memory import MemoryKeyedStateBackend, MemorySnapshot, _RowEntry
 from ..row_states import Spaces
 from ..row_tables import thaw
 from ..row_views import RowDescriptor
+from ..rows.format import GroupsOf
+from ..rows.log import RowLog
 from ..rows.slab import RowTable
 from ..stored_files import InheritedFiles, StoredState
 from ..table_state import MemoryTableState
@@ -42,6 +44,7 @@ from .freeze import ColdFreeze, FrozenFiles, InheritedFreeze, PieceFreeze
 from .layouts import tables_of
 from .row_bytes import rows_fit
 from .row_cache import RowCache
+from .row_log import ColdRowLog
 from .row_table import ColdRowTable
 from .rows_database import RowsDatabase
 from .slot_rows import fits
@@ -181,6 +184,27 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         assert isinstance(rows, RowTable)
         rows.check_same(schema, keys, numbers, ordered)
         return rows
+
+    def log(
+        self,
+        name: str,
+        schema: pa.Schema,
+        groups_of: GroupsOf,
+        numbers: Sequence[AccColumn] = (),
+        marks: Sequence[AccColumn] = (),
+    ) -> RowLog:
+        if not rows_fit(schema):
+            return super().log(name, schema, groups_of, numbers, marks)
+
+        def make() -> ColdRowLog:
+            log = ColdRowLog(name, schema, groups_of, numbers, marks, self._rows_database())
+            self._keep(log.cache)
+            return log
+
+        log = self._whole(name, "rows", make)
+        assert isinstance(log, RowLog)
+        log.check_same(schema, numbers, marks)
+        return log
 
     def _rows_database(self) -> RowsDatabase:
         if self._beside is None:
