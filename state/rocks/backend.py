@@ -1,9 +1,9 @@
 """Keyed state of which only what is in use has to fit into memory.
 
 In RocksDB lie value, reducing and aggregating states without a time to live, tables asked for as
-cold, and rows kept at positions or in logs. All else is as in the memory backend: lists, maps,
-states with a time to live, timers, and the rest of the column face. Snapshots are the same, so a
-job may start from one with the other backend.
+cold, and rows kept at positions, in logs or chunks. All else is as in the memory backend: lists,
+maps, states with a time to live, timers, and the rest of the column face. Snapshots are the same,
+so a job may start from one with the other backend.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from ..memory import MemoryKeyedStateBackend, MemorySnapshot, _RowEntry
 from ..row_states import Spaces
 from ..row_tables import thaw
 from ..row_views import RowDescriptor
+from ..rows.chunks import KeysOf, RowChunks
 from ..rows.format import GroupsOf
 from ..rows.log import RowLog
 from ..rows.slab import RowTable
@@ -44,6 +45,7 @@ from .freeze import ColdFreeze, FrozenFiles, InheritedFreeze, PieceFreeze
 from .layouts import tables_of
 from .row_bytes import rows_fit
 from .row_cache import RowCache
+from .row_chunks import ColdRowChunks
 from .row_log import ColdRowLog
 from .row_table import ColdRowTable
 from .rows_database import RowsDatabase
@@ -205,6 +207,21 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         assert isinstance(log, RowLog)
         log.check_same(schema, numbers, marks)
         return log
+
+    def chunks(self, name: str, schema: pa.Schema, keys_of: KeysOf) -> RowChunks:
+        if not rows_fit(schema):
+            return super().chunks(name, schema, keys_of)
+
+        def make() -> ColdRowChunks:
+            database = self._rows_database()
+            chunks = ColdRowChunks(name, schema, keys_of, self.max_parallelism, database)
+            self._keep(chunks.cache)
+            return chunks
+
+        chunks = self._whole(name, "rows", make)
+        assert isinstance(chunks, RowChunks)
+        chunks.check_same(schema)
+        return chunks
 
     def _rows_database(self) -> RowsDatabase:
         if self._beside is None:

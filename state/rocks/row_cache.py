@@ -25,6 +25,7 @@ from ...core.arrays import Groups, Int64s
 from ...core.batch import take_column
 from ...core.errors import StateError
 from ...core.growing import Growing
+from ..rows.arena import MAX_ROWS
 from ..rows.columns import dtype_of
 from ..rows.payload import RowPayload
 from ..rows.positions import PositionPool, Positions
@@ -112,6 +113,11 @@ class RowCache:
         return self._pool.end * self._width + self._rows.text_bytes[0]
 
     def grow(self, size: int) -> None:
+        if size > MAX_ROWS:
+            raise StateError(
+                f"one subtask would keep {size} rows in '{self._name}'; {MAX_ROWS} are possible: "
+                "raise the parallelism, or let rows expire (ttl)"
+            )
         self._frame.reserve(size)
         self._group.reserve(size)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,14 +49,28 @@ class RowStock:
 
         self.cache = RowCache(name, self.stored.types, groups, self.turns, database)
 
-    def add(self, arrays: Sequence[pa.Array], count: int) -> Int64s:
+    def add(self, rows: pa.RecordBatch) -> Int64s:
+        """The positions of new rows."""
         self.release(self.pool.reclaim())
-        positions = self.pool.take(count)
+        positions = self.pool.take(rows.num_rows)
         if self.pool.end > self.cache.room:
             with self.turns.moving():
                 self.cache.grow(self.pool.end)
-        self.cache.write(positions, arrays)
+        for start in range(0, rows.num_rows, READ):
+            part = slice(start, start + READ)
+            self.cache.write(positions[part], rows.slice(start, READ).columns)
         return positions
+
+    def columns(self, indices: Sequence[int], at: Int64s, schema: pa.Schema) -> list[pa.Array]:
+        """Some columns of the rows at these positions, of their types in `schema`."""
+        kinds = [schema.field(index).type for index in indices]
+        found = self.cache.read(indices, at.astype(np.int64))
+        return [as_kind(column, kind) for column, kind in zip(found, kinds, strict=True)]
+
+    def rows(self, at: Int64s, schema: pa.Schema) -> pa.RecordBatch:
+        """The rows at these positions."""
+        columns = self.columns(range(len(schema)), at, schema)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def give_up(self, positions: Int64s) -> None:
         """The rows at these are of no more use, but to snapshots."""
@@ -64,6 +79,13 @@ class RowStock:
     def release(self, positions: Int64s) -> None:
         if len(positions):
             self.cache.release(positions)
+
+    def validate(self, at: Int64s) -> None:
+        """Assert the invariants, and that these are the positions in use."""
+        self.pool.validate()
+        self.cache.validate()
+        assert len(np.unique(at)) == len(at) == len(self.pool)
+        assert self.cache.holds(at)
 
 
 class ColdArena:
@@ -81,9 +103,7 @@ class ColdArena:
 
     def append(self, rows: pa.RecordBatch) -> None:
         refuse_too_many(len(self) + rows.num_rows, self.schema)
-        for start in range(0, rows.num_rows, READ):
-            part = rows.slice(start, READ)
-            self.at.append(self._stock.add(part.columns, part.num_rows))
+        self.at.append(self._stock.add(rows))
 
     def append_from(self, other: ColdArena, rows: Int64s) -> None:
         self.at.append(other.at.array[rows])
@@ -92,15 +112,12 @@ class ColdArena:
         chosen = list(range(len(self.schema))) if columns is None else columns
         there = rows >= 0
         if there.all():
-            found = self._stock.cache.read(chosen, self.at.array[rows].astype(np.int64))
-        elif not there.any():
+            return self._stock.columns(chosen, self.at.array[rows], self.schema)
+        if not there.any():
             return [pa.nulls(len(rows), self.schema.field(index).type) for index in chosen]
-        else:
-            at = self.at.array[rows[there]].astype(np.int64)
-            index = pa.array(np.cumsum(there) - 1, mask=~there)
-            found = [take_column(c, index) for c in self._stock.cache.read(chosen, at)]
-        kinds = [self.schema.field(index).type for index in chosen]
-        return [as_kind(c, kind) for c, kind in zip(found, kinds, strict=True)]
+        found = self._stock.columns(chosen, self.at.array[rows[there]], self.schema)
+        at = pa.array(np.cumsum(there) - 1, mask=~there)
+        return [take_column(column, at) for column in found]
 
     @property
     def nbytes(self) -> int:
@@ -119,7 +136,8 @@ class FrozenStock:
 
     stock: RowStock
     positions: FrozenPositions
-    at: npt.NDArray[np.int32]
+    at: npt.NDArray[np.integer[Any]]
+    """Positions by number."""
     live: Callable[[], Int64s]
     """The numbers of those that are shown."""
     known: Known
@@ -202,11 +220,7 @@ class ColdRowLog(RowLog):
 
     def validate(self) -> None:
         super().validate()
-        self._stock.pool.validate()
-        self.cache.validate()
-        at = self._cold.at.used
-        assert len(np.unique(at)) == len(at) == len(self._stock.pool)
-        assert self.cache.holds(at.astype(np.int64))
+        self._stock.validate(self._cold.at.used.astype(np.int64))
 
     @property
     def _cold(self) -> ColdArena:

@@ -57,7 +57,16 @@ def temporal(readings: Any, env: Any) -> Any:
     return left.temporal_join(right, "left")
 
 
-APPENDS: dict[str, Callable[[Any, Any], Any]] = {"regular": regular, "temporal": temporal}
+def interval(readings: Any, env: Any) -> Any:
+    left, right = sides(readings, env)
+    return left.interval_join(right, -40, 60, "full")
+
+
+APPENDS: dict[str, Callable[[Any, Any], Any]] = {
+    "regular": regular,
+    "temporal": temporal,
+    "interval": interval,
+}
 CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "outer": outer,
     "of changelogs": of_changelogs,
