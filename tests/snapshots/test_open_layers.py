@@ -14,7 +14,13 @@ from strom.checkpoint.increments import Increments
 from strom.checkpoint.manifest import Manifest, OperatorShape
 from strom.checkpoint.snapshot_io import write_subtask
 from strom.checkpoint.storage import open_storage
+from strom.core.config import JobConfig
 from strom.core.ids import CheckpointId, TaskId, VertexId
+from strom.state.carry import join
+from strom.state.rocks import row_log, row_table
+from strom.state.rocks.row_cache import RowCache
+from strom.state.stored import StateTable
+from strom.testing.backends import spilling
 
 NAMES = ("aggregate", "slices", "sessions", "deduplicate_last", "interval_join")
 
@@ -28,17 +34,24 @@ def rows_of(table: pa.Table) -> list[str]:
 
 @pytest.mark.parametrize("names", [NAMES, ALSO, ROWS])
 def test_layers_are_put_together(names: Sequence[str], tmp_path: Path) -> None:
+    put_together(names, tmp_path)
+
+
+def put_together(names: Sequence[str], tmp_path: Path, config: JobConfig | None = None) -> None:
     for name in names:
         layers = set()
         storage = open_storage(str(tmp_path), name)
-        harness = filled(name, 60)
+        harness = filled(name, 60, config)
         operator = harness.context.operator_id
         increments = Increments()
         for number in (1, 2, 3):
             if number > 1:
                 push(harness, records(50 + 2 * number, 10))
             harness.operator.prepare_snapshot(CheckpointId(number))
-            whole = {table.name: table for table in harness.keyed_state.snapshot().tables()}
+            found: dict[str, list[StateTable]] = {}
+            for table in harness.keyed_state.snapshot().tables():
+                found.setdefault(table.name, []).append(table)
+            whole = {name: join(tables) for name, tables in found.items()}
             increment = increments.begin(CheckpointId(number), CheckpointId(number - 1))
             frozen = harness.keyed_state.snapshot(increment.since(operator))
             part = write_subtask(
@@ -69,8 +82,22 @@ def test_layers_are_put_together(names: Sequence[str], tmp_path: Path) -> None:
             assert {"base", "delta"} <= layers, name
 
 
+@pytest.mark.parametrize("name", [*ROWS, "deduplicate_last", "interval_join"])
+def test_layers_of_rows_that_lie_in_rocksdb(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come in pieces, each with its own file."""
+    for module in (row_table, row_log):
+        monkeypatch.setattr(module, "PIECE", 7)
+    spilled: list[int] = []
+    close = RowCache.close
+    monkeypatch.setattr(RowCache, "close", lambda self: (spilled.append(self.spilled), close(self)))
+    put_together([name], tmp_path, JobConfig(state=spilling(8)))
+    assert sum(spilled) > 0
+
+
 def test_a_delta_that_is_gone_is_found(tmp_path: Path) -> None:
-    test_layers_are_put_together(["aggregate"], tmp_path)
+    put_together(["aggregate"], tmp_path)
     snapshot = strom.state.open(str(tmp_path / "aggregate"))
     (delta,) = [
         handle.file.path
