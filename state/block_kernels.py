@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.native import int64, njit, uint8, void
+from .gather_kernels import AHEAD, copy, fetch
 from .hash_kernels import fresh, frozen
 
 INTS_IN, INTS = frozen(int64), fresh(int64)
@@ -94,19 +95,23 @@ def free_blocks(starts: Any, lengths: Any, heads: Any, arena: Any) -> int:
 def put_bytes(at: Any, sizes: Any, data: Any, begins: Any, arena: Any) -> None:
     """arena[at[i]:] = data[begins[i]:][:sizes[i]], and at[i] moves behind it; nothing where the
     size is negative."""
+    source, goal = data.ctypes.data, arena.ctypes.data
     for i in range(at.size):
-        size, source, to = sizes[i], begins[i], at[i]
-        for j in range(size):
-            arena[to + j] = data[source + j]
+        if i + AHEAD < at.size:
+            fetch(goal + at[i + AHEAD])
+        size = sizes[i]
         if size > 0:
-            at[i] = to + size
+            copy(source + begins[i], arena, at[i], size)
+            at[i] += size
 
 
 @njit([void(INTS_IN, BYTES_IN, INTS_IN, BYTES)], **OPTIONS)
 def get_bytes(at: Any, arena: Any, offsets: Any, out: Any) -> None:
     """out[offsets[i]:offsets[i + 1]] = arena[at[i]:]."""
+    source = arena.ctypes.data
     for i in range(at.size):
-        source, to = at[i], offsets[i]
-        size = offsets[i + 1] - to
-        for j in range(size):
-            out[to + j] = arena[source + j]
+        if i + AHEAD < at.size:
+            fetch(source + at[i + AHEAD])
+        size = offsets[i + 1] - offsets[i]
+        if size > 0:
+            copy(source + at[i], out, offsets[i], size)

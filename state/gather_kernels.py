@@ -22,7 +22,7 @@ AHEAD = 12
 
 
 @intrinsic
-def _copy(typingctx: Any, address: Any, out: Any, at: Any, count: Any) -> Any:
+def copy(typingctx: Any, address: Any, out: Any, at: Any, count: Any) -> Any:
     """`count` bytes from an address to out[at:]; unchecked."""
     from numba import types
     from numba.core import cgutils
@@ -81,4 +81,4 @@ def gather_bytes(starts: Any, offsets: Any, bits: int, rows: Any, ends: Any, out
         length = ends[i + 1] - ends[i]
         if length > 0:
             block = rows[i] >> bits
-            _copy(starts[block] + offsets[rows[i] + block], out, ends[i], length)
+            copy(starts[block] + offsets[rows[i] + block], out, ends[i], length)

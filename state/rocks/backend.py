@@ -1,8 +1,8 @@
 """Keyed state of which only what is in use has to fit into memory.
 
-In RocksDB lie the states of the row face, timers that are not due soon, and tables that are asked
-for as `cold`. All else is as in the memory backend. Snapshots are the same, so a job may start from
-one with the other backend.
+In RocksDB lie the states of the row face, timers that are not due soon, tables that are asked for
+as `cold`, and rows kept at positions, in logs or chunks. All else is as in the memory backend.
+Snapshots are the same, so a job may start from one with the other backend.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ from ..memory import MemoryKeyedStateBackend, MemorySnapshot, _RowEntry, _WholeE
 from ..row_states import Spaces
 from ..row_tables import thaw
 from ..row_views import RowDescriptor, declared_entries
+from ..rows.chunks import KeysOf, RowChunks
+from ..rows.format import GroupsOf
+from ..rows.log import RowLog
+from ..rows.slab import RowTable
 from ..stored_files import InheritedFiles, StoredState
 from ..table_state import MemoryTableState
 from ..timers import MemoryTimerQueue
@@ -46,6 +50,12 @@ from .freeze import ColdFreeze, FrozenFiles, InheritedFreeze, PieceFreeze
 from .layouts import first_of, tables_of
 from .lists import ColdLists, ColdListState
 from .maps import ColdMaps, ColdMapState
+from .row_bytes import rows_fit
+from .row_cache import RowCache
+from .row_chunks import ColdRowChunks
+from .row_log import ColdRowLog
+from .row_table import ColdRowTable
+from .rows_database import RowsDatabase
 from .slot_rows import fits
 from .spaces import ColdSpaces, ColdState
 from .table_state import ColdTableState
@@ -94,6 +104,9 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         self._cold: list[
             ColdState | ColdTableState | ColdElements[Any] | ColdExpiring | ColdTimerQueue
         ] = []
+        self._kept: list[RowCache] = []
+        self._beside: RowsDatabase | None = None
+        """Where kept rows lie; None until there are some."""
         self._hidden: frozenset[bytes] = frozenset()
         """Places that came with files and do not count, of states that were not asked for."""
 
@@ -176,6 +189,74 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         table.check_same(keys, columns, key_columns)
         return table
 
+    def rows(
+        self,
+        name: str,
+        schema: pa.Schema,
+        keys: Sequence[int],
+        numbers: Sequence[AccColumn] = (),
+        ordered: bool = True,
+    ) -> RowTable:
+        if not rows_fit(schema):
+            return super().rows(name, schema, keys, numbers, ordered)
+
+        def make() -> ColdRowTable:
+            table = ColdRowTable(
+                name, schema, keys, numbers, ordered, self.max_parallelism, self._rows_database()
+            )
+            self._keep(table.cache)
+            return table
+
+        rows = self._whole(name, "rows", make)
+        assert isinstance(rows, RowTable)
+        rows.check_same(schema, keys, numbers, ordered)
+        return rows
+
+    def log(
+        self,
+        name: str,
+        schema: pa.Schema,
+        groups_of: GroupsOf,
+        numbers: Sequence[AccColumn] = (),
+        marks: Sequence[AccColumn] = (),
+    ) -> RowLog:
+        if not rows_fit(schema):
+            return super().log(name, schema, groups_of, numbers, marks)
+
+        def make() -> ColdRowLog:
+            log = ColdRowLog(name, schema, groups_of, numbers, marks, self._rows_database())
+            self._keep(log.cache)
+            return log
+
+        log = self._whole(name, "rows", make)
+        assert isinstance(log, RowLog)
+        log.check_same(schema, numbers, marks)
+        return log
+
+    def chunks(self, name: str, schema: pa.Schema, keys_of: KeysOf) -> RowChunks:
+        if not rows_fit(schema):
+            return super().chunks(name, schema, keys_of)
+
+        def make() -> ColdRowChunks:
+            database = self._rows_database()
+            chunks = ColdRowChunks(name, schema, keys_of, self.max_parallelism, database)
+            self._keep(chunks.cache)
+            return chunks
+
+        chunks = self._whole(name, "rows", make)
+        assert isinstance(chunks, RowChunks)
+        chunks.check_same(schema)
+        return chunks
+
+    def _rows_database(self) -> RowsDatabase:
+        if self._beside is None:
+            self._beside = RowsDatabase(self._database.config)
+        return self._beside
+
+    def _keep(self, cache: RowCache) -> None:
+        self._kept.append(cache)
+        self.time.states.append(cache)
+
     def snapshot(self, since: Since | None = None) -> RocksSnapshot:
         database = self._database
         for state in self._cold:
@@ -219,15 +300,18 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         return waiting
 
     def report(self, gauge: Callable[[str, float], None]) -> None:
-        if self._cold:
-            gauge("state.bytes.cache", sum(state.used for state in self._cold))
+        caches = [*self._cold, *self._kept]
+        if caches:
+            gauge("state.bytes.cache", sum(state.used for state in caches))
             gauge("state.bytes.rocksdb", self._database.budget.rocksdb_used)
-            gauge("state.entries.spilled", sum(state.spilled for state in self._cold))
-            gauge("state.entries.loaded", sum(state.loaded for state in self._cold))
+            gauge("state.entries.spilled", sum(state.spilled for state in caches))
+            gauge("state.entries.loaded", sum(state.loaded for state in caches))
 
     def close(self) -> None:
-        for state in self._cold:
+        for state in [*self._cold, *self._kept]:
             state.close()
+        if self._beside is not None:
+            self._beside.close()
 
     def validate(self) -> None:
         for name, entry in self._entries.items():

@@ -44,6 +44,7 @@ class TaskDatabase:
     """Not thread-safe, but for what `view` gives."""
 
     def __init__(self, config: StateConfig) -> None:
+        self.config = config
         self.budget: StateBudget = budget_of(config)
         self._dirs = config.local_dirs
         self._remove: Callable[[], object] | None = None

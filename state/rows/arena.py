@@ -229,8 +229,33 @@ class _Other:
         return sum(chunk.nbytes for chunk in self._chunks)
 
 
-class Arena:
+class LogArena(Protocol):
     """Rows of one schema, numbered as they were appended."""
+
+    stored_schema: pa.Schema
+
+    def __len__(self) -> int: ...
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        """Add rows of `schema`, or of `stored_schema`."""
+        ...
+
+    def append_from(self, other: Any, rows: Int64s) -> None:
+        """Add rows of another one of the same kind and schema."""
+        ...
+
+    def gather(self, rows: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
+        """These rows of these columns (None: of all), of the types of `schema`. Nulls for -1."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        ...
+
+
+class Arena:
+    """See `LogArena`. All of it in memory."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -242,29 +267,25 @@ class Arena:
         return self._length
 
     def append(self, rows: pa.RecordBatch) -> None:
-        """Add rows of `schema`, or of `stored_schema`."""
         if not rows.num_rows:
             return
-        if self._length + rows.num_rows > MAX_ROWS:
-            raise StateError(
-                f"one subtask would keep {self._length + rows.num_rows} rows of columns "
-                f"{self.schema.names}; {MAX_ROWS} are possible: raise the parallelism, or let rows "
-                "expire (ttl)"
-            )
+        refuse_too_many(self._length + rows.num_rows, self.schema)
         kinds = self.stored_schema.types
         for column, array, kind in zip(self._columns, rows.columns, kinds, strict=True):
             column.append(array if array.type == kind else _plain(array, kind))
         self._length += rows.num_rows
 
+    def append_from(self, other: Arena, rows: Int64s) -> None:
+        self.append(pa.RecordBatch.from_arrays(other.gather(rows), schema=self.schema))
+
     def gather(self, rows: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
-        """These rows of these columns (None: of all), of the types of `schema`. Nulls for -1."""
         missing = rows < 0
         valid = ~missing if missing.any() else None
         chosen = range(len(self._columns)) if columns is None else columns
         if not self._length:
             return [pa.nulls(len(rows), self.schema.field(at).type) for at in chosen]
         return [
-            _declared(self._columns[at].gather(rows, valid), self.schema.field(at).type)
+            as_kind(self._columns[at].gather(rows, valid), self.schema.field(at).type)
             for at in chosen
         ]
 
@@ -276,8 +297,16 @@ class Arena:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
         return sum(column.nbytes for column in self._columns)
+
+
+def refuse_too_many(count: int, schema: pa.Schema) -> None:
+    """StateError if a log cannot have so many rows."""
+    if count > MAX_ROWS:
+        raise StateError(
+            f"one subtask would keep {count} rows of columns {schema.names}; {MAX_ROWS} are "
+            "possible: raise the parallelism, or let rows expire (ttl)"
+        )
 
 
 def gathered(
@@ -319,7 +348,7 @@ def to_stored(data: pa.RecordBatch) -> pa.RecordBatch:
 
 def from_stored(data: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The columns in their declared types."""
-    arrays = [_declared(a, kind) for a, kind in zip(data.columns, schema.types, strict=True)]
+    arrays = [as_kind(a, kind) for a, kind in zip(data.columns, schema.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -355,7 +384,8 @@ def _plain(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
 
 
-def _declared(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def as_kind(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column as it was kept, of its declared type."""
     if array.type == kind:
         return array
     return (array.dictionary_encode() if pa.types.is_dictionary(kind) else array).cast(kind)

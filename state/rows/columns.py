@@ -47,7 +47,7 @@ class FixedColumn(RowColumn):
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
-        self._values = Growing(_dtype(kind))
+        self._values = Growing(dtype_of(kind))
         self._valid: Growing | None = None
 
     @property
@@ -68,21 +68,15 @@ class FixedColumn(RowColumn):
     def write(self, positions: Positions, array: pa.Array) -> None:
         if not array.type.equals(self._kind):
             array = array.cast(self._kind)
-        self._values.array[positions] = _plain(array, self._values.array.dtype)
+        self._values.array[positions] = plain_values(array, self._values.array.dtype)
         if self._valid is None and array.null_count:
             self._valid = Growing(np.bool_, True, len(self._values.array))
         if self._valid is not None:
             self._valid.array[positions] = validity_of(array) if array.null_count else True
 
     def read(self, positions: Positions) -> pa.Array:
-        values, mask = self._values.array[positions], None
-        if self._valid is not None:
-            valid = self._valid.array[positions]
-            mask = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-        if values.dtype == np.bool_:
-            values = np.packbits(values, bitorder="little")
-        buffers = [mask, pa.py_buffer(values.view(np.uint8))]
-        return pa.Array.from_buffers(self._kind, len(positions), buffers)
+        valid = None if self._valid is None else self._valid.array[positions]
+        return fixed_array(self._kind, self._values.array[positions], valid)
 
 
 class ObjectColumn(RowColumn):
@@ -116,10 +110,11 @@ class ObjectColumn(RowColumn):
 
 def make_column(kind: pa.DataType) -> RowColumn:
     """For a storage type that is neither text nor bytes of any length."""
-    return FixedColumn(kind) if _is_fixed(kind) else ObjectColumn(kind)
+    return FixedColumn(kind) if is_fixed(kind) else ObjectColumn(kind)
 
 
-def _is_fixed(kind: pa.DataType) -> bool:
+def is_fixed(kind: pa.DataType) -> bool:
+    """Whether values of a storage type have one width."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -130,14 +125,27 @@ def _is_fixed(kind: pa.DataType) -> bool:
     )
 
 
-def _dtype(kind: pa.DataType) -> np.dtype[Any]:
+def dtype_of(kind: pa.DataType) -> np.dtype[Any]:
+    """What values of one width are held as: truth values as such, all else as words."""
     if pa.types.is_boolean(kind):
         return np.dtype(np.bool_)
     width = kind.bit_width // 8
     return np.dtype(f"i{width}" if width in (1, 2, 4, 8) else f"V{width}")
 
 
-def _plain(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def fixed_array(
+    kind: pa.DataType, values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None
+) -> pa.Array:
+    """An array of these values, which become its own."""
+    count, mask = len(values), None
+    if valid is not None and not valid.all():
+        mask = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if values.dtype == np.bool_:
+        values = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(kind, count, [mask, pa.py_buffer(values.view(np.uint8))])
+
+
+def plain_values(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """The values as they lie in memory; anything where null."""
     data, start, count = array.buffers()[1], array.offset, len(array)
     if data is None or not count:

@@ -63,19 +63,31 @@ class FrozenRows:
         groups = self.groups_of(rows)
         order = group_order(groups)
         at = pa.array(order)
-        data = {KEY_GROUP: pa.array(groups[order])}
-        for name, column in zip(rows.schema.names, rows.columns, strict=True):
-            data[ROW_PREFIX + name] = take_column(column, at)
-        places = numbers.pop(SLOT, None)
-        for name, values in numbers.items():
-            data[NUMBER_PREFIX + name] = pa.array(values[order])
-        if places is not None:
-            data[SLOT] = pa.array(places[order])
-        table, metadata = pa.table(data), {}
-        if self.gone is not None:
-            table = with_places_gone(table, self.gone)
-            metadata = {IDENTITY: columns_text([SLOT]), SCOPE: columns_text([SLOT])}
-        return StateTable(self.name, KIND, table, metadata, self.layer)
+        columns = [take_column(column, at) for column in rows.columns]
+        arranged = pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+        known = {name: values[order] for name, values in numbers.items()}
+        return encoded_rows(self.name, groups[order], arranged, known, self.layer, self.gone)
+
+
+def encoded_rows(
+    name: str,
+    groups: npt.NDArray[np.int32],
+    rows: pa.RecordBatch,
+    numbers: Numbers,
+    layer: Layer,
+    gone: npt.NDArray[np.int64] | None,
+) -> StateTable:
+    """Rows in order of their key groups, as of `FrozenRows`."""
+    data = {KEY_GROUP: pa.array(groups)}
+    for column_name, column in zip(rows.schema.names, rows.columns, strict=True):
+        data[ROW_PREFIX + column_name] = column
+    for column_name, values in numbers.items():
+        data[column_name if column_name == SLOT else NUMBER_PREFIX + column_name] = pa.array(values)
+    table, metadata = pa.table(data), {}
+    if gone is not None:
+        table = with_places_gone(table, gone)
+        metadata = {IDENTITY: columns_text([SLOT]), SCOPE: columns_text([SLOT])}
+    return StateTable(name, KIND, table, metadata, layer)
 
 
 def with_places_gone(data: pa.Table, gone: npt.NDArray[np.int64]) -> pa.Table:

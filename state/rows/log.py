@@ -8,7 +8,7 @@ anew (`keep`): they move into new arrays, and a freeze that is being read keeps 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,10 @@ from ...core.batch import schema_text, take_rows
 from ...core.errors import StateError
 from ...core.growing import GrowingList
 from ..increments import SLOT, Layer, Since
-from ..slot_columns import FrozenColumns, SlotColumns
+from ..slot_columns import SlotColumns
 from ..stored import AccColumn, StateTable
 from ..whole import Freeze, WholeWithoutCodes
-from .arena import Arena
+from .arena import Arena, LogArena
 from .changes import LogChanges, RowsDelta
 from .format import FrozenRows, GroupsOf, Numbers, stored_rows
 
@@ -31,6 +31,10 @@ PORTION = 1 << 16
 """Rows that are moved at a time."""
 
 _GONE = "gone"
+
+Known = Callable[[Int64s, Int64s | slice], Numbers]
+"""Makes what was known at a freeze of some rows, and of a layer their places; they are told twice,
+the second time as what looks at them without copying, if that can be."""
 
 
 class RowLog(WholeWithoutCodes):
@@ -57,13 +61,16 @@ class RowLog(WholeWithoutCodes):
 
     def _clear(self) -> None:
         numbers, marks = self._declared
-        self._arena = Arena(self.schema)
+        self._arena = self._new_arena()
         self._numbers = {column.name: GrowingList(column.dtype) for column in numbers}
         self._marks = SlotColumns(marks) if marks else None
         self._gone: SlotColumns | None = None
         """None until a row has gone."""
         self._count = 0
         self._first = 0
+
+    def _new_arena(self) -> LogArena:
+        return Arena(self.schema)
 
     def __len__(self) -> int:
         """Rows that have numbers, also those that are gone."""
@@ -86,9 +93,14 @@ class RowLog(WholeWithoutCodes):
     ) -> int:
         """Add rows of `schema`, or of the types they are stored in. `known`: their numbers, and
         marks that do not begin with their initial value. Returns the number of the first."""
-        known = known or {}
-        first, end = len(self), len(self) + rows.num_rows
+        first = len(self)
         self._arena.append(rows)
+        self._append_known(first, known or {})
+        return first
+
+    def _append_known(self, first: int, known: Mapping[str, npt.NDArray[Any]]) -> None:
+        """What is known of the rows from `first` on, which were just appended."""
+        end = len(self)
         for name, held in self._numbers.items():
             held.append(known[name])
         if self._marks is not None:
@@ -98,7 +110,6 @@ class RowLog(WholeWithoutCodes):
                     self._marks.array(mark.name)[first:end] = known[mark.name]
         if self._gone is not None:
             self._gone.reserve(end)
-        return first
 
     def gather(self, rows: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
         """These rows of these columns (None: of all), of the types of `schema`. Nulls for -1."""
@@ -181,17 +192,47 @@ class RowLog(WholeWithoutCodes):
     ) -> FrozenRows:
         """The rows as they are now, or those of `delta`, to be encoded on any thread; nothing is
         copied."""
-        count, first = len(self), self._first
-        rows = self._arena.freeze()
-        numbers = {name: held.used for name, held in self._numbers.items()}
-        marks = None if self._marks is None else self._marks.freeze(count)
-        gone = self._gone.freeze(count) if self._gone is not None and self._count else None
+        read, gone = self._freeze_read(layer, delta), None if delta is None else delta.gone
+        return FrozenRows(name, self._groups_of, read, layer, gone)
+
+    def _freeze_read(
+        self, layer: Layer, delta: RowsDelta | None
+    ) -> Callable[[], tuple[pa.RecordBatch, Numbers]]:
+        """As of `FrozenRows`."""
+        assert isinstance(self._arena, Arena)
+        rows, first = self._arena.freeze(), self._first
+        known, live = self._freeze_known(layer), self._freeze_live(delta)
 
         def read() -> tuple[pa.RecordBatch, Numbers]:
-            return _live(rows(), numbers, marks, first, gone, layer, delta)
+            found, some = rows(), live()
+            if len(some) == found.num_rows - first:
+                return found.slice(first), known(some, slice(first, None))
+            return take_rows(found, pa.array(some)), known(some, some)
 
-        removed = None if delta is None else delta.gone
-        return FrozenRows(name, self._groups_of, read, layer, removed)
+        return read
+
+    def _freeze_live(self, delta: RowsDelta | None) -> Callable[[], Int64s]:
+        """Makes the rows that are not gone now, ascending, of `delta` only if there is one; later
+        and on any thread."""
+        count, first = len(self), self._first
+        gone = self._gone.freeze(count) if self._gone is not None and self._count else None
+
+        def live() -> Int64s:
+            some = np.arange(first, count) if delta is None else delta.positions
+            return some if gone is None else some[~gone.arrays()[_GONE][some]]
+
+        return live
+
+    def _freeze_known(self, layer: Layer) -> Known:
+        numbers = {name: held.used for name, held in self._numbers.items()}
+        marks = None if self._marks is None else self._marks.freeze(len(self))
+
+        def known(rows: Int64s, at: Int64s | slice) -> Numbers:
+            held = numbers if marks is None else {**numbers, **marks.arrays()}
+            found = {name: values[at] for name, values in held.items()}
+            return found if layer == "whole" else {**found, SLOT: rows}
+
+        return known
 
     def freeze_since(self, name: str, since: Since) -> tuple[Freeze, bool]:
         if self._changes is None:
@@ -234,7 +275,7 @@ class RowLog(WholeWithoutCodes):
 
     def _append_from(
         self,
-        arena: Arena,
+        arena: LogArena,
         numbers: Mapping[str, GrowingList],
         marks: SlotColumns | None,
         rows: Int64s,
@@ -242,26 +283,6 @@ class RowLog(WholeWithoutCodes):
         known = {name: held.array[rows] for name, held in numbers.items()}
         if marks is not None:
             known.update((mark.name, marks.array(mark.name)[rows]) for mark in marks.columns)
-        self.append(pa.RecordBatch.from_arrays(arena.gather(rows), schema=self.schema), known)
-
-
-def _live(
-    rows: pa.RecordBatch,
-    numbers: Numbers,
-    marks: FrozenColumns | None,
-    first: int,
-    gone: FrozenColumns | None,
-    layer: Layer,
-    delta: RowsDelta | None,
-) -> tuple[pa.RecordBatch, Numbers]:
-    """What was not gone when it was frozen, of `delta` only if there is one, and what was known of
-    it; for a `layer` also its numbers."""
-    known = numbers if marks is None else {**numbers, **marks.arrays()}
-    some = np.arange(first, rows.num_rows) if delta is None else delta.positions
-    if gone is not None:
-        some = some[~gone.arrays()[_GONE][some]]
-    if layer != "whole":
-        known = {**known, SLOT: np.arange(rows.num_rows)}
-    if len(some) == rows.num_rows - first:
-        return rows.slice(first), {name: values[first:] for name, values in known.items()}
-    return take_rows(rows, pa.array(some)), {name: values[some] for name, values in known.items()}
+        first = len(self)
+        self._arena.append_from(arena, rows)
+        self._append_known(first, known)

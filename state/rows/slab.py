@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrays import Groups
 from ...core.errors import StateError
 from ...core.growing import Growing
 from ..backend import KEY_GROUP, AccColumn, StateTable
@@ -31,10 +32,10 @@ from ..stores import RowsFace
 from ..turns import Turns
 from ..whole import Freeze, WholeWithoutCodes
 from .changes import RowsChanges, RowsDelta
-from .columns import RowColumn, make_column
 from .format import KIND, NUMBER_PREFIX, ROW_PREFIX, stored_rows, with_places_gone
+from .payload import Payload, RowPayload
 from .positions import FrozenPositions, PositionPool, Positions
-from .texts import Texts, is_text, wide_text
+from .texts import is_text, wide_text
 
 CHUNK = 1 << 14
 """Rows that the snapshot's thread reads while the task's thread may have to wait."""
@@ -54,33 +55,49 @@ class FrozenTable:
 
     def table(self, max_parallelism: int) -> StateTable | None:
         """Encoded, sorted by key group and within it by arrival; None if there are none."""
-        rows, at, delta = self.rows, self._at(), self.delta
+        at, delta = self._at(), self.delta
         if not len(at) and (delta is None or not len(delta.gone)):
             self.positions.over = True
             return None
-        groups = key_groups_of(rows.stored_keys(at), max_parallelism)
+        groups = self._groups(at, max_parallelism)
         order = group_order(groups)
-        at = at[order]
-        data = {KEY_GROUP: pa.chunked_array([pa.array(groups[order])])}
-        for index, name in enumerate(rows.names):
-            data[ROW_PREFIX + name] = rows.stored_column(index, at)
-        if self.numbers is not None:
-            for name, values in self.numbers.arrays().items():
-                data[NUMBER_PREFIX + name] = pa.chunked_array([pa.array(values[at])])
-        if self.layer != "whole":
-            data[SLOT] = pa.chunked_array([pa.array(rows.places(at))])
+        made = self._made(groups[order], at[order], self._numbers(), self._gone())
         self.positions.over = True
-        table, metadata = pa.table(data), {}
-        if delta is not None:
-            table = with_places_gone(table, delta.gone)
-            metadata = {IDENTITY: columns_text([SLOT]), SCOPE: columns_text([SLOT])}
-        return StateTable(self.name, KIND, table, metadata, self.layer)
+        return made
 
     def column(self, index: int) -> pa.ChunkedArray:
         """One column, of its stored type, in order of arrival, or of positions."""
         column = self.rows.stored_column(index, self._at())
         self.positions.over = True
         return column
+
+    def _groups(self, at: Positions, max_parallelism: int) -> Groups:
+        return key_groups_of(self.rows.stored_keys(at), max_parallelism)
+
+    def _numbers(self) -> dict[str, npt.NDArray[Any]]:
+        return {} if self.numbers is None else self.numbers.arrays()
+
+    def _gone(self) -> Positions:
+        """Places that count no more."""
+        return _NONE if self.delta is None else self.delta.gone
+
+    def _made(
+        self, groups: Groups, at: Positions, numbers: dict[str, npt.NDArray[Any]], gone: Positions
+    ) -> StateTable:
+        """The rows at these positions, of these key groups."""
+        rows = self.rows
+        data = {KEY_GROUP: pa.chunked_array([pa.array(groups)])}
+        for name, column in zip(rows.names, rows.stored_columns(at), strict=True):
+            data[ROW_PREFIX + name] = column
+        for name, values in numbers.items():
+            data[NUMBER_PREFIX + name] = pa.chunked_array([pa.array(values[at])])
+        if self.layer != "whole":
+            data[SLOT] = pa.chunked_array([pa.array(rows.places(at))])
+        table, metadata = pa.table(data), {}
+        if self.delta is not None:
+            table = with_places_gone(table, gone)
+            metadata = {IDENTITY: columns_text([SLOT]), SCOPE: columns_text([SLOT])}
+        return StateTable(self.name, KIND, table, metadata, self.layer)
 
     def _at(self) -> Positions:
         if self.positions.over:
@@ -115,10 +132,8 @@ class RowTable(RowsFace, WholeWithoutCodes):
         self._max_parallelism = max_parallelism
         kinds = [storage_type(kind) for kind in schema.types]
         self._kinds = kinds
-        self._text_at = [i for i, kind in enumerate(kinds) if is_text(kind)]
         self._turns = Turns()
-        self._texts = Texts([kinds[i] for i in self._text_at], self._turns)
-        self._columns = {i: make_column(k) for i, k in enumerate(kinds) if i not in self._text_at}
+        self._payload: Payload = RowPayload(kinds, self._turns)
         self._stored = pa.schema(
             field.with_type(wide_text(kind) if is_text(kind) else kind)
             for field, kind in zip(schema, kinds, strict=True)
@@ -138,8 +153,7 @@ class RowTable(RowsFace, WholeWithoutCodes):
     @property
     def nbytes(self) -> int:
         numbers = 0 if self._numbers is None else self._numbers.nbytes
-        held = sum(one.nbytes for one in self._held())
-        return held + numbers + int(self._sequence.array.nbytes)
+        return self._payload.nbytes + numbers + int(self._sequence.array.nbytes)
 
     def add(
         self, rows: pa.RecordBatch, numbers: Mapping[str, npt.NDArray[Any]] | None = None
@@ -148,10 +162,7 @@ class RowTable(RowsFace, WholeWithoutCodes):
         positions = self._pool.take(rows.num_rows)
         if self._pool.end > self._room:
             self._grow(self._pool.end)
-        for i, column in self._columns.items():
-            column.write(positions, rows.column(i))
-        if self._text_at:
-            self._texts.write(positions, [rows.column(i) for i in self._text_at])
+        self._payload.write(positions, rows.columns)
         if self._ordered:
             arrived = self._arrived + len(positions)
             self._sequence.array[positions] = np.arange(self._arrived, arrived)
@@ -169,9 +180,12 @@ class RowTable(RowsFace, WholeWithoutCodes):
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def column(self, index: int, positions: Positions) -> pa.Array:
-        array, kind = self._read_stored(index, positions), self._kinds[index]
-        plain = array if array.type == kind else array.cast(kind)
-        return as_declared(plain, self._schema.types[index])
+        return self.columns([index], positions)[0]
+
+    def columns(self, indices: Iterable[int], positions: Positions) -> list[pa.Array]:
+        at = list(indices)
+        arrays = self._payload.read(at, positions)
+        return [self._declared(i, array) for i, array in zip(at, arrays, strict=True)]
 
     def number(self, name: str) -> npt.NDArray[Any]:
         if self._numbers is None:
@@ -249,8 +263,12 @@ class RowTable(RowsFace, WholeWithoutCodes):
         chunks = []
         for start in range(0, len(positions), CHUNK):
             with self._turns.reading():
-                chunks.append(self._read_stored(index, positions[start : start + CHUNK]))
+                chunks += self._payload.read([index], positions[start : start + CHUNK])
         return pa.chunked_array(chunks, self._stored.types[index])
+
+    def stored_columns(self, positions: Positions) -> list[pa.ChunkedArray]:
+        """All columns, as `stored_column`."""
+        return [self.stored_column(index, positions) for index in range(len(self._schema))]
 
     def stored_keys(self, positions: Positions) -> pa.RecordBatch:
         """The key columns, as `stored_column`."""
@@ -284,36 +302,33 @@ class RowTable(RowsFace, WholeWithoutCodes):
         """Assert the invariants."""
         self._pool.validate()
         assert self._room >= self._pool.end
-        if self._text_at:
-            self._texts.validate()
+        self._payload.validate()
 
-    def _read_stored(self, index: int, positions: Positions) -> pa.Array:
-        held = self._columns.get(index)
-        if held is not None:
-            return held.read(positions)
-        return self._texts.read(self._text_at.index(index), positions)
-
-    def _held(self) -> list[RowColumn | Texts]:
-        """Where the rows' values are."""
-        return [*self._columns.values(), *([self._texts] if self._text_at else ())]
+    def _declared(self, index: int, array: pa.Array) -> pa.Array:
+        """A column as it was stored, of its declared type."""
+        kind = self._kinds[index]
+        plain = array if array.type == kind else array.cast(kind)
+        return as_declared(plain, self._schema.types[index])
 
     def _drop(self, positions: Positions) -> None:
         """Nobody reads any more what lies at these positions."""
-        if self._text_at and len(positions):
-            self._texts.release(positions)
+        if len(positions):
+            self._payload.release(positions)
 
     def _grow(self, size: int) -> None:
         with self._turns.moving():
-            for one in self._held():
-                one.grow(size)
-            rooms = [one.room for one in self._held()]
+            self._payload.grow(size)
+            rooms = [self._payload.room]
             if self._ordered:
                 self._sequence.reserve(size)
                 rooms.append(len(self._sequence.array))
         if self._numbers is not None:
             self._numbers.reserve(size)
             rooms.append(self._numbers.room)
-        self._room = min(rooms, default=size)
+        self._room = min(rooms)
+
+
+_NONE: Positions = np.empty(0, np.int64)
 
 
 def _text(schema: pa.Schema) -> str:

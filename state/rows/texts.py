@@ -48,6 +48,11 @@ class Texts:
         held = (self._starts, *self._sizes, self._arena)
         return sum(one.array.nbytes for one in held)
 
+    @property
+    def block_bytes(self) -> tuple[int, int]:
+        """Of the arena up to its last block, and of the blocks in use."""
+        return self._end << 4, self._end - self._free << 4
+
     def grow(self, size: int) -> None:
         """Have room for so many positions. While nobody reads."""
         for held in (self._starts, *self._sizes):

@@ -12,6 +12,7 @@ from strom.benchmarks.states import STATES, records
 from strom.checkpoint.manifest import Manifest, OperatorShape
 from strom.checkpoint.snapshot_io import write_subtask
 from strom.checkpoint.storage import open_storage
+from strom.core.config import JobConfig
 from strom.core.ids import CheckpointId, TaskId, VertexId
 from strom.testing import OperatorHarness
 
@@ -19,10 +20,10 @@ MAX = 128
 TIME_MS = 1_700_000_000_000
 
 
-def filled(name: str, keys: int) -> OperatorHarness:
+def filled(name: str, keys: int, config: JobConfig | None = None) -> OperatorHarness:
     """The operator of a state that `benchmarks.states` knows, with a record of each key."""
     state = STATES[name]
-    harness = OperatorHarness.of(state.stream())
+    harness = OperatorHarness.of(state.stream(), config=config)
     for port in state.ports:
         push(harness, records(0, keys), port)
     for port in state.ended:

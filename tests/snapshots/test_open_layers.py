@@ -13,8 +13,13 @@ from strom.checkpoint.increments import Increments
 from strom.checkpoint.manifest import Manifest, OperatorShape
 from strom.checkpoint.snapshot_io import write_subtask
 from strom.checkpoint.storage import open_storage
+from strom.core.config import JobConfig
 from strom.core.ids import CheckpointId, OperatorId, TaskId, VertexId
+from strom.state.carry import join
+from strom.state.rocks import row_log, row_table
+from strom.state.rocks.row_cache import RowCache
 from strom.state.stored import StateTable
+from strom.testing.backends import spilling
 
 NAMES = ("aggregate", "slices", "sessions", "deduplicate_last", "interval_join")
 
@@ -22,20 +27,25 @@ ALSO = ("row_state", "row_state_ttl", "row_timers", "row_reduce", "row_windows")
 ROWS = ("regular_join", "temporal_join", "top_n", "over_rows")
 
 
-def three_layers(name: str, folder: Path) -> tuple[set[str], OperatorId, dict[str, StateTable]]:
+def three_layers(
+    name: str, folder: Path, config: JobConfig | None = None
+) -> tuple[set[str], OperatorId, dict[str, StateTable | None]]:
     """Three incremental checkpoints of a state in `folder / name`: which layers were written, and
     all that the last one holds."""
     layers: set[str] = set()
-    whole: dict[str, StateTable] = {}
+    whole: dict[str, StateTable | None] = {}
     storage = open_storage(str(folder), name)
-    harness = filled(name, 60)
+    harness = filled(name, 60, config)
     operator = harness.context.operator_id
     increments = Increments()
     for number in (1, 2, 3):
         if number > 1:
             push(harness, records(50 + 2 * number, 10))
         harness.operator.prepare_snapshot(CheckpointId(number))
-        whole = {table.name: table for table in harness.keyed_state.snapshot().tables()}
+        found: dict[str, list[StateTable]] = {}
+        for table in harness.keyed_state.snapshot().tables():
+            found.setdefault(table.name, []).append(table)
+        whole = {name: join(tables) for name, tables in found.items()}
         increment = increments.begin(CheckpointId(number), CheckpointId(number - 1))
         frozen = harness.keyed_state.snapshot(increment.since(operator))
         part = write_subtask(
@@ -56,8 +66,12 @@ def three_layers(name: str, folder: Path) -> tuple[set[str], OperatorId, dict[st
 
 @pytest.mark.parametrize("names", [NAMES, ALSO, ROWS])
 def test_layers_are_put_together(names: Sequence[str], tmp_path: Path) -> None:
+    put_together(names, tmp_path)
+
+
+def put_together(names: Sequence[str], tmp_path: Path, config: JobConfig | None = None) -> None:
     for name in names:
-        written, operator, whole = three_layers(name, tmp_path)
+        written, operator, whole = three_layers(name, tmp_path, config)
         snapshot = strom.state.open(str(tmp_path / name))
         assert snapshot.checkpoint_id == 3
         assert {state.name for state in snapshot.operators[0].states} == set(whole)
@@ -71,6 +85,20 @@ def test_layers_are_put_together(names: Sequence[str], tmp_path: Path) -> None:
         assert saved.verify().ok
         if name != "interval_join":
             assert {"base", "delta"} <= written, name
+
+
+@pytest.mark.parametrize("name", [*ROWS, "deduplicate_last", "interval_join"])
+def test_layers_of_rows_that_lie_in_rocksdb(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come in pieces, each with its own file."""
+    for module in (row_table, row_log):
+        monkeypatch.setattr(module, "PIECE", 7)
+    spilled: list[int] = []
+    close = RowCache.close
+    monkeypatch.setattr(RowCache, "close", lambda self: (spilled.append(self.spilled), close(self)))
+    put_together([name], tmp_path, JobConfig(state=spilling(8)))
+    assert sum(spilled) > 0
 
 
 def test_a_delta_that_is_gone_is_found(tmp_path: Path) -> None:
