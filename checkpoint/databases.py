@@ -27,9 +27,8 @@ from ..state.stored import StateTable
 from ..state.stored_files import IMMUTABLE, FormerDatabase, InheritedFiles, StoredFiles
 from .handles import DatabaseHandle, FileHandle
 from .increments import Files
-from .ipc_files import from_ipc_file
+from .ipc_files import FilesFrom, from_ipc_file
 from .manifest import Manifest
-from .storage import CheckpointStorage
 from .transfers import Pending
 from .uploads import Uploads
 
@@ -45,8 +44,9 @@ class DatabaseUpload:
         self._states = stored.states
         self._files: list[tuple[str, FileHandle | Pending[FileHandle]]] = []
         for local, path in stored.files().items():
+            shared = local.endswith(IMMUTABLE)
             handle = known.get(local) or uploads.file(
-                f"{name}-{local}", _content(path), local.endswith(IMMUTABLE)
+                f"{name}-{local}", _content(path), shared, path if shared else None
             )
             self._files.append((local, handle))
         stored.remove()
@@ -80,7 +80,7 @@ def _content(path: Path) -> pa.Buffer:
 
 
 def inherited(
-    storage: CheckpointStorage,
+    storage: FilesFrom,
     manifest: Manifest,
     operator: OperatorId,
     subtask: int,
@@ -107,7 +107,7 @@ def inherited(
 
 
 def _former(
-    storage: CheckpointStorage, checkpoint_id: CheckpointId, database: DatabaseHandle
+    storage: FilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle
 ) -> FormerDatabase:
     def fetch(folder: Path) -> None:
         fetch_files(storage, checkpoint_id, database, folder)
@@ -117,7 +117,7 @@ def _former(
 
 
 def fetch_files(
-    storage: CheckpointStorage, checkpoint_id: CheckpointId, database: DatabaseHandle, folder: Path
+    storage: FilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle, folder: Path
 ) -> None:
     """Copies of all files, each found to be as it was written, in a folder that is made."""
     try:
@@ -132,7 +132,7 @@ def fetch_files(
 
 
 def hidden_places(
-    storage: CheckpointStorage, checkpoint_id: CheckpointId, database: DatabaseHandle
+    storage: FilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle
 ) -> list[bytes]:
     """Places in the database that do not count."""
     if database.hidden is None:
@@ -148,7 +148,7 @@ def hidden_places(
 
 @contextmanager
 def opened(
-    storage: CheckpointStorage, checkpoint_id: CheckpointId, database: DatabaseHandle, where: str
+    storage: FilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle, where: str
 ) -> Iterator[OpenedDatabase]:
     """The database in a temporary folder, to be read. `where` names it in errors."""
     hidden = hidden_places(storage, checkpoint_id, database)
@@ -188,7 +188,7 @@ class OpenedDatabase:
 
 
 def read_database(
-    storage: CheckpointStorage,
+    storage: FilesFrom,
     checkpoint_id: CheckpointId,
     database: DatabaseHandle,
     groups: KeyGroupRange,

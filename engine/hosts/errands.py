@@ -82,6 +82,12 @@ class Errands:
         self._storage = storage
         self._restore_from = job.config.restore_from
         self._claims = job.config.claim_restored
+        config = job.config.checkpoint
+        self._trusts = config.local_recovery and config.keeps_copies
+        """Whether tasks may have copies of what this process published."""
+        self._trusted: CheckpointId | None = None
+        """The newest that it published, if it has not started from that yet. Touched by the
+        storage's worker only."""
         self._claimed: Claimed | None = None
         """What the job started from and is to delete when it is not needed any more; until it is
         gone. Touched by the storage's worker only."""
@@ -162,6 +168,7 @@ class Errands:
             self._shared.discarded(n)
             raise
         self.published += 1
+        self._trusted = n if self._trusts else None
 
     def _delete(self, n: CheckpointId) -> None:
         """The job's own, or the one that it started from and has claimed. With it once more what
@@ -222,7 +229,13 @@ class Errands:
         return _nothing
 
     def _load(self, after: int) -> tuple[Latest, CheckpointStorage]:
-        latest, storage = load_latest(self._storage, self._restore_from, after, self._transfers)
+        """To read what tasks have copies of would take as long as if they had none: it only has to
+        be there. What an attempt has started from so is read the next time, for if a task finds a
+        file damaged, the one before may do."""
+        trusted, self._trusted = self._trusted, None
+        latest, storage = load_latest(
+            self._storage, self._restore_from, after, self._transfers, trusted
+        )
         if self._claims and storage is not self._storage and latest.manifest is not None:
             self._claimed = Claimed(storage, latest.manifest)
             self._claim_is_due = False
