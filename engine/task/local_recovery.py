@@ -12,7 +12,9 @@ rescaled, or a task that was moved, reads from the storage what is missing, and 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from ...checkpoint.handles import SubtaskSnapshot
@@ -31,7 +33,7 @@ class LocalRecovery:
     """Of one task in one attempt."""
 
     def __init__(self, deployment: TaskDeployment, background: Background) -> None:
-        """Copies are removed in the background."""
+        """Copies are removed in the background, if that is a thread of its own."""
         d = deployment
         config = d.config.checkpoint
         folders = CopyFolders(d.local_folders, d.task.subtask) if d.local_folders else None
@@ -74,18 +76,22 @@ class LocalRecovery:
             self._copying.written(n, snapshot)
 
     def completed(self, n: CheckpointId) -> None:
-        copying = self._copying
-        if copying is not None:
-            self._background.submit(lambda: copying.completed(n), _ignored)
+        if self._copying is not None:
+            self._remove(partial(self._copying.completed, n))
 
     def aborted(self, n: CheckpointId) -> None:
-        copying = self._copying
-        if copying is not None:
-            self._background.submit(lambda: copying.aborted(n), _ignored)
+        if self._copying is not None:
+            self._remove(partial(self._copying.aborted, n))
 
     def close(self) -> None:
         if self._copying is not None:
             self._copying.close()
+
+    def _remove(self, what: Callable[[], None]) -> None:
+        if self._background.threads:
+            self._background.submit(what, _ignored)
+        else:
+            what()
 
     def figures(self) -> dict[str, Any]:
         """What the restore read."""
