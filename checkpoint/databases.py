@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -33,6 +33,12 @@ from .transfers import Pending
 from .uploads import Uploads
 
 _HIDDEN: Final = pa.schema([("place", pa.large_binary())])
+
+
+class DatabaseFilesFrom(FilesFrom, Protocol):
+    """What the files of databases are read from. Each as of a storage."""
+
+    def link_file(self, checkpoint_id: CheckpointId, handle: FileHandle, path: Path) -> bool: ...
 
 
 class DatabaseUpload:
@@ -80,7 +86,7 @@ def _content(path: Path) -> pa.Buffer:
 
 
 def inherited(
-    storage: FilesFrom,
+    storage: DatabaseFilesFrom,
     manifest: Manifest,
     operator: OperatorId,
     subtask: int,
@@ -107,7 +113,7 @@ def inherited(
 
 
 def _former(
-    storage: FilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle
+    storage: DatabaseFilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle
 ) -> FormerDatabase:
     def fetch(folder: Path) -> None:
         fetch_files(storage, checkpoint_id, database, folder)
@@ -117,12 +123,15 @@ def _former(
 
 
 def fetch_files(
-    storage: FilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle, folder: Path
+    storage: DatabaseFilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle, folder: Path
 ) -> None:
-    """Copies of all files, each found to be as it was written, in a folder that is made."""
+    """All files, each found to be as it was written, in a folder that is made."""
     try:
         folder.mkdir()
         for name, handle in database.files:
+            immutable = name.endswith(IMMUTABLE)
+            if immutable and storage.link_file(checkpoint_id, handle, folder / name):
+                continue
             (folder / name).write_bytes(storage.read_file(checkpoint_id, handle))
     except OSError as error:
         raise StateError(
@@ -132,7 +141,7 @@ def fetch_files(
 
 
 def hidden_places(
-    storage: FilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle
+    storage: DatabaseFilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle
 ) -> list[bytes]:
     """Places in the database that do not count."""
     if database.hidden is None:
@@ -148,7 +157,7 @@ def hidden_places(
 
 @contextmanager
 def opened(
-    storage: FilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle, where: str
+    storage: DatabaseFilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle, where: str
 ) -> Iterator[OpenedDatabase]:
     """The database in a temporary folder, to be read. `where` names it in errors."""
     hidden = hidden_places(storage, checkpoint_id, database)
@@ -188,7 +197,7 @@ class OpenedDatabase:
 
 
 def read_database(
-    storage: FilesFrom,
+    storage: DatabaseFilesFrom,
     checkpoint_id: CheckpointId,
     database: DatabaseHandle,
     groups: KeyGroupRange,

@@ -43,6 +43,10 @@ class CopyFolders:
                 return file.read(size), folder / name
         return None
 
+    def place(self, name: str) -> Path | None:
+        """Where a copy is; None: there is none."""
+        return next((f / name for f in self._folders if (f / name).is_file()), None)
+
     def names(self) -> set[str]:
         """All copies, finished or not, of all tasks."""
         return {

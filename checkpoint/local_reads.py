@@ -7,7 +7,9 @@ cannot be read, is said once, and the storage's file is read.
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 
 import pyarrow as pa
@@ -59,10 +61,34 @@ class CopiesFirst:
                 self.figures.remote_files += 1
                 self.figures.remote_bytes += handle.size
             return read
+        self._count(handle)
+        return found
+
+    def link_file(self, checkpoint_id: CheckpointId, handle: FileHandle, path: Path) -> bool:
+        """As of a storage: a link to the copy, if that is a whole file, on the same disk."""
+        if self._folders is None or handle.inline is not None or handle.offset is not None:
+            return False
+        try:
+            check_handle_path(handle.path, folder_name(checkpoint_id), handle.shared)
+            place = self._folders.place(copy_name(checkpoint_id, handle))
+            if place is None or not handle.size:
+                return False
+            with pa.memory_map(str(place)) as mapped:
+                checked(mapped.read_buffer(), handle, str(place))
+        except (OSError, CorruptCheckpointError) as error:
+            self._on_unusable(error)
+            return False
+        try:
+            os.link(place, path)
+        except OSError:  # another disk, for instance: it is copied
+            return False
+        self._count(handle)
+        return True
+
+    def _count(self, handle: FileHandle) -> None:
         with self._lock:
             self.figures.local_files += 1
             self.figures.local_bytes += handle.size
-        return found
 
     def _copy_of(self, n: CheckpointId, handle: FileHandle) -> pa.Buffer | None:
         if self._folders is None:

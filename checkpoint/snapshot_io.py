@@ -21,7 +21,7 @@ from ..state.increments import EVERY_GROUP
 from ..state.key_groups import range_for
 from ..state.operator_state import OperatorStateSnapshot, redistribute
 from .cancellation import Cancellation
-from .databases import DatabaseUpload, read_database
+from .databases import DatabaseFilesFrom, DatabaseUpload, read_database
 from .downloads import Downloads
 from .handles import FileHandle, KeyedHandle, OperatorHandle, OperatorSnapshot, SubtaskSnapshot
 from .increments import Files, Layers
@@ -104,7 +104,7 @@ def write_subtask(
 
 
 def read_operator(
-    storage: FilesFrom,
+    storage: DatabaseFilesFrom,
     manifest: Manifest,
     operator: OperatorId,
     subtask: int,

@@ -115,6 +115,11 @@ class CheckpointStorage(ABC):
     def read_file(self, checkpoint_id: CheckpointId, handle: FileHandle) -> pa.Buffer:
         """The bytes of a file, found to have the size and checksum of its handle."""
 
+    def link_file(self, checkpoint_id: CheckpointId, handle: FileHandle, path: Path) -> bool:
+        """Have a file that nobody ever changes at `path` without copying it, found to be as
+        `read_file` would; whether it is there. False: read it."""
+        return False
+
     @abstractmethod
     def publish(self, manifest: Manifest) -> None:
         """Make the checkpoint visible, atomically, after all its files. Raises CheckpointError;
@@ -268,7 +273,7 @@ def checksum(data: Data) -> str:
     return str(xxhash.xxh64_hexdigest(data))
 
 
-def checked(data: bytes, handle: FileHandle, where: str) -> pa.Buffer:
+def checked(data: Data, handle: FileHandle, where: str) -> pa.Buffer:
     """The bytes as a buffer if they are those of `handle`; `where` names them in the error."""
     check_handle_path(handle.path, where, handle.shared)
     if len(data) != handle.size:

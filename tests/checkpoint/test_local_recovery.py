@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from recovery_kit import STATES, Job, build, expected
+from strom.checkpoint import uploads
 from strom.checkpoint.local_copies import copy_name
 from strom.checkpoint.names import MANIFEST
 from strom.core.ids import CheckpointId
@@ -45,6 +46,30 @@ def test_restarts_read_nothing_of_the_storage(
     assert job.reads == []
     assert job.figures["restored_bytes"] == job.figures["restored_local_bytes"] > 0
     job.check(reference)
+
+
+def test_files_of_databases_are_links_and_databases_begin_with_links(
+    tmp_path: Path, reference: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were they as large as they are usually, they would not be packed."""
+    monkeypatch.setattr(uploads, "SMALL_SHARED", 0)
+    links = {"to copies": 0, "to databases": 0}
+    link = os.link
+
+    def counted(source: Any, target: Any) -> None:
+        links["to copies" if job.copies in Path(target).parents else "to databases"] += 1
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", counted)
+    job = Job(tmp_path / "copies", "rocksdb")
+    job.state = replace(job.state, local_dirs=(str(tmp_path),))
+    job.refuses = True
+    job.run(CRASHES)
+    assert job.results[0].crashed == 4
+    assert all(links.values()), links
+    assert job.reads == []
+    job.check(reference)
+    assert [path.name for path in tmp_path.iterdir()] == ["copies"]
 
 
 def test_without_the_option_the_storage_is_read(tmp_path: Path, reference: list[Any]) -> None:

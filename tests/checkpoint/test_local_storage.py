@@ -1,22 +1,19 @@
-"""Copies of checkpoint files on the machine: written beside the storage's, linked, read first; and
-what happens where a disk is full, a copy damaged, or the storage failing."""
+"""Copies of checkpoint files on the machine, as they are written beside the storage's; where a disk
+is full, or the storage failing; and which of them stay."""
 
 from __future__ import annotations
 
 import builtins
 import errno
 import logging
-import os
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
+from copies_kit import LARGE, N, Place, content
 from strom.checkpoint import local_files
 from strom.checkpoint.cancellation import Cancellation, UnwantedError
-from strom.checkpoint.file_storage import FileStorage
 from strom.checkpoint.handles import (
     FileHandle,
     OperatorHandle,
@@ -27,56 +24,16 @@ from strom.checkpoint.local_files import CopyFolders
 from strom.checkpoint.local_reads import CopiesFirst
 from strom.checkpoint.local_storage import CopyingStorage
 from strom.checkpoint.manifest import Manifest, OperatorShape
-from strom.checkpoint.storage import checksum
 from strom.checkpoint.streaming import PIECE
 from strom.checkpoint.transfers import INLINE
 from strom.checkpoint.uploads import Uploads
 from strom.core.errors import CheckpointError, CorruptCheckpointError
 from strom.core.ids import CheckpointId, OperatorId, TaskId, VertexId
-from strom.testing.faulty_filesystem import Faults, FaultyFileSystem
-
-N = CheckpointId(3)
-LARGE = os.urandom(2 * PIECE + 5)
-
-
-class Place:
-    """A storage whose reads can be refused, and a task that keeps copies of it below `folder`."""
-
-    def __init__(self, folder: Path, *, object_store: bool = False) -> None:
-        self.faults = Faults()
-        self.filesystem = FaultyFileSystem(MemoryFileSystem(), self.faults, object_store)
-        root = f"/local-{uuid4().hex}"
-        self.remote = FileStorage(self.filesystem, root, "job", pause=lambda seconds: None)
-        self.folder = folder / "copies"
-        self.folder.mkdir()
-        self.folders = CopyFolders([self.folder], 0)
-        self.copying = CopyingStorage(self.remote, self.folders, "task t")
-
-    def write(self, name: str, data: bytes, shared: bool = False) -> FileHandle:
-        def pieces(sink: Any) -> None:
-            for start in range(0, len(data), 1 << 20):
-                sink.write(data[start : start + (1 << 20)])
-
-        return self.copying.write_stream(N, name, pieces, shared, Cancellation())
-
-    def reader(self) -> CopiesFirst:
-        return CopiesFirst(self.remote, self.folders, "task t")
-
-    def refuse_reads(self) -> None:
-        def refuse(call: str, path: str) -> None:
-            if call == "read":
-                raise PermissionError(f"{path} is read from the storage")
-
-        self.faults.delay = refuse
 
 
 @pytest.fixture(name="place")
 def _place(tmp_path: Path) -> Place:
     return Place(tmp_path)
-
-
-def content(read: pa.Buffer) -> bytes:
-    return bytes(read)
 
 
 @pytest.mark.parametrize("object_store", [False, True])
@@ -190,111 +147,6 @@ def test_a_folder_that_is_gone_fails_nothing(place: Place) -> None:
     handle = place.write("f.arrow", b"data")
     assert content(place.reader().read_file(N, handle)) == b"data"
     assert not place.folder.exists()
-
-
-# --- copies that cannot be used ----------------------------------------------------------------
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (flip, "expected xxh64"),
-        (lambda path: os.truncate(path, path.stat().st_size - 1), "bytes, found"),
-        (lambda path: os.truncate(path, 0), "bytes, found"),
-        (lambda path: (path.unlink(), path.mkdir()), "Is a directory"),
-        (lambda path: path.unlink(), None),
-    ],
-    ids=["altered", "truncated", "empty", "unreadable", "removed"],
-)
-def test_a_copy_that_is_not_what_was_written_is_not_used(
-    place: Place, caplog: pytest.LogCaptureFixture, damage: Any, said: str | None
-) -> None:
-    handles = [place.write(f"{i}.arrow", LARGE, shared=i > 0) for i in range(3)]
-    for name in place.folders.names():
-        damage(place.folder / name)
-    reader = place.reader()
-    with caplog.at_level(logging.WARNING, logger="strom"):
-        assert [content(reader.read_file(N, h)) for h in handles] == [LARGE] * 3
-    assert (reader.figures.local_files, reader.figures.remote_files) == (0, 3)
-    assert len(caplog.records) == (said is not None), "said once, and a missing one not at all"
-    assert said is None or said in caplog.text
-
-
-def test_a_copy_that_is_longer_is_not_taken_for_the_whole(place: Place) -> None:
-    """Only the bytes of the handle count: those of a pack are a part of it."""
-    handle = place.write("f.arrow", b"data")
-    with (place.folder / "chk-3/f.arrow").open("ab") as file:
-        file.write(b"more")
-    assert content(place.reader().read_file(N, handle)) == b"data"
-
-
-def test_neither_copy_nor_file_is_an_error_of_the_storage(place: Place) -> None:
-    handle = place.write("f.arrow", b"data")
-    (place.folder / "chk-3/f.arrow").unlink()
-    place.remote.remove_files(N, [handle])
-    with pytest.raises(CorruptCheckpointError, match="the file is missing"):
-        place.reader().read_file(N, handle)
-
-
-def test_a_handle_does_not_lead_out_of_the_folder(place: Place, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_bytes(b"data")
-    handle = FileHandle("../../secret", 4, checksum(b"data"))
-    with pytest.raises(CorruptCheckpointError, match="leaves the checkpoint's folder"):
-        place.reader().read_file(N, handle)
-
-
-# --- links -------------------------------------------------------------------------------------
-
-
-def upload(place: Place, source: Path) -> FileHandle:
-    """As the files of a local database are: mapped, and removed before they are written."""
-    with Uploads(place.copying, N, INLINE, Cancellation(), "task-0") as uploads:
-        with pa.memory_map(str(source)) as mapped:
-            data = mapped.read_buffer()
-        return uploads.file("000012.sst", data, True, source).result()
-
-
-def test_files_that_never_change_are_linked(place: Place, tmp_path: Path) -> None:
-    source = tmp_path / "000012.sst"
-    source.write_bytes(LARGE)
-    inode = source.stat().st_ino
-    handle = upload(place, source)
-    source.unlink()
-    copy = place.folder / "shared/3-000012.sst"
-    assert copy.stat().st_ino == inode
-    place.refuse_reads()
-    assert content(place.reader().read_file(N, handle)) == LARGE
-
-
-def test_across_disks_they_are_copied(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def link(source: Any, target: Any) -> None:
-        raise OSError(errno.EXDEV, "Invalid cross-device link")
-
-    monkeypatch.setattr(os, "link", link)
-    source = tmp_path / "000012.sst"
-    source.write_bytes(LARGE)
-    handle = upload(place, source)
-    assert (place.folder / "shared/3-000012.sst").stat().st_ino != source.stat().st_ino
-    place.refuse_reads()
-    assert content(place.reader().read_file(N, handle)) == LARGE
-
-
-def test_a_link_goes_if_its_file_cannot_be_written(place: Place, tmp_path: Path) -> None:
-    source = tmp_path / "000012.sst"
-    source.write_bytes(LARGE)
-    place.faults.__init__(nth=(1,), kinds=("denied",), calls=("write",))  # type: ignore[misc]
-    with pytest.raises(CheckpointError):
-        upload(place, source)
-    assert place.folders.names() == set()
 
 
 # --- what stays --------------------------------------------------------------------------------
