@@ -273,7 +273,7 @@ def checksum(data: Data) -> str:
     return str(xxhash.xxh64_hexdigest(data))
 
 
-def checked(data: Data, handle: FileHandle, where: str) -> pa.Buffer:
+def checked(data: bytes, handle: FileHandle, where: str) -> pa.Buffer:
     """The bytes as a buffer if they are those of `handle`; `where` names them in the error."""
     check_handle_path(handle.path, where, handle.shared)
     if len(data) != handle.size:
