@@ -231,6 +231,11 @@ def _restore(command: argparse.ArgumentParser) -> None:
     command.add_argument("--bytes", type=size, default=1 << 30, help="of keys and values: 1gb")
     command.add_argument("--backends", type=backends, default=["memory", "rocksdb"])
     command.add_argument("--parallelisms", type=counts, default=[1, 2, 3], help="default: 1,2,3")
+    command.add_argument(
+        "--local-recovery",
+        action="store_true",
+        help="restarts of one job after a failure, without and with copies on its machine",
+    )
     command.add_argument("--host", choices=["ray", "local"], default="ray")
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
     _conf(command)

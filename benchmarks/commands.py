@@ -337,10 +337,12 @@ def statesize(options: Namespace) -> Iterator[Line]:
 
 
 def restore(options: Namespace) -> Iterator[Line]:
-    """A line per backend and parallelism."""
+    """A line per backend and parallelism; of restarts two."""
+    from .restart import measure_restarts
     from .restore import measure_restores
 
-    yield from measure_restores(options.bytes, options.backends, options.parallelisms, options.host)
+    measured = measure_restarts if options.local_recovery else measure_restores
+    yield from measured(options.bytes, options.backends, options.parallelisms, options.host)
 
 
 def manifest(options: Namespace) -> Iterator[Line]:

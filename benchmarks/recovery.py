@@ -1,4 +1,5 @@
-"""How long a job is down when one of its processes is killed."""
+"""How long a job is down when one of its processes is killed, and what its tasks read to start
+again: from copies on their machine with `--conf execution.state-recovery.from-local=true`."""
 
 from __future__ import annotations
 
@@ -45,6 +46,8 @@ def measure_recovery(kills: int, parallelism: int) -> dict[str, Any]:
         "checkpoints": checkpoints["completed"],
         "checkpoint_ms": checkpoints["last_duration_ms"],
         "state_mb": round((checkpoints["last_size"] or 0) / 2**20, 2),
+        "restored_mb": round(checkpoints["restored_bytes"] / 2**20, 2),
+        "restored_local_mb": round(checkpoints["restored_local_bytes"] / 2**20, 2),
     }
 
 

@@ -40,6 +40,8 @@ ROW_BYTES = VALUE_BYTES + 8
 SPLITS = 6
 CHECKPOINT_EVERY = timedelta(seconds=1)
 TIMEOUT_S = 1800.0
+METRICS_EVERY = timedelta(milliseconds=50)
+NO_DELAY = timedelta(0)
 SLACK = 50_000
 """Records: splits are read in turns, but none is exactly as far as another."""
 
@@ -64,19 +66,19 @@ def measure_restores(
 ) -> Iterator[dict[str, Any]]:
     """A line for each backend and step; `size`: bytes of keys and values."""
     keys = max(size // ROW_BYTES, 1)
-    with _opened(host) as opened:
+    with opened(host) as one:
         for backend in backends:
-            yield from _restores(backend, size, keys, parallelisms, opened, host)
+            yield from _restores(backend, size, keys, parallelisms, one, host)
 
 
 @contextmanager
-def _opened(host: str) -> Iterator[Host]:
+def opened(host: str) -> Iterator[Host]:
     """One for all jobs: a Ray that starts with a job would be most of what it takes."""
-    opened = open_host(host, {"log_to_driver": False} if host == "ray" else {})
+    made = open_host(host, {"log_to_driver": False} if host == "ray" else {})
     try:
-        yield opened
+        yield made
     finally:
-        close = getattr(opened, "close", None)
+        close = getattr(made, "close", None)
         if close is not None:
             close()
 
@@ -117,7 +119,7 @@ def _started(
             parallelism=parallelism,
             state=replace(told.state, backend=backend),
             slot_cpus=slot_cpus(parallelism),
-            metrics_interval=timedelta(milliseconds=50),
+            metrics_interval=METRICS_EVERY,
             restore_from=path,
         ),
         host,
@@ -130,13 +132,13 @@ def _started(
     submitted = time.perf_counter()
     client = env.execute_async("restore")
     try:
-        _until(client, lambda metrics: _arrived(metrics) > 0)
+        until(client, lambda metrics: arrived(metrics) > 0)
         took = time.perf_counter() - submitted
         if path is None:
-            _until(client, lambda metrics: _arrived(metrics) >= keys * 5 // 4 + SLACK)
+            until(client, lambda metrics: arrived(metrics) >= keys * 5 // 4 + SLACK)
         if keys > 1:
             done = client.metrics()["checkpoints"]["completed"]
-            _until(client, lambda metrics: metrics["checkpoints"]["completed"] > done + 1)
+            until(client, lambda metrics: metrics["checkpoints"]["completed"] > done + 1)
         state_bytes = client.metrics()["checkpoints"]["last_size"] or 0
     finally:
         client.cancel()
@@ -150,14 +152,14 @@ def records(keys: int, start: int, count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=KEY_VALUE)
 
 
-def _arrived(metrics: dict[str, Any]) -> int:
+def arrived(metrics: dict[str, Any]) -> int:
     """Records at the sink."""
     if metrics["state"] != "RUNNING":
         return 0
     return int(metrics["operators"][-1]["records_in"])
 
 
-def _until(client: JobClient, condition: Condition) -> None:
+def until(client: JobClient, condition: Condition) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not condition(metrics := client.metrics()):
         if metrics["state"] in ("FAILED", "CANCELED", "FINISHED"):

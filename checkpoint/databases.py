@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -33,13 +33,18 @@ from ..state.stored_files import (
 )
 from .handles import DatabaseHandle, FileHandle
 from .increments import Files
-from .ipc_files import from_ipc_file
+from .ipc_files import FilesFrom, from_ipc_file
 from .manifest import Manifest
-from .storage import CheckpointStorage
 from .transfers import Pending
 from .uploads import Uploads
 
 _HIDDEN: Final = pa.schema([("place", pa.large_binary())])
+
+
+class DatabaseFilesFrom(FilesFrom, Protocol):
+    """What the files of databases are read from. Each as of a storage."""
+
+    def link_file(self, checkpoint_id: CheckpointId, handle: FileHandle, path: Path) -> bool: ...
 
 
 class DatabaseUpload:
@@ -51,8 +56,9 @@ class DatabaseUpload:
         self._states = stored.states
         self._files: list[tuple[str, FileHandle | Pending[FileHandle]]] = []
         for local, path in stored.files().items():
+            shared = local.endswith(IMMUTABLE)
             handle = known.get(local) or uploads.file(
-                f"{name}-{local}", _content(path), local.endswith(IMMUTABLE)
+                f"{name}-{local}", _content(path), shared, path if shared else None
             )
             self._files.append((local, handle))
         stored.remove()
@@ -86,7 +92,7 @@ def _content(path: Path) -> pa.Buffer:
 
 
 def inherited(
-    storage: CheckpointStorage,
+    storage: DatabaseFilesFrom,
     manifest: Manifest,
     operator: OperatorId,
     subtask: int,
@@ -124,7 +130,7 @@ def _differ(states: list[StoredState]) -> bool:
 
 
 def _former(
-    storage: CheckpointStorage, checkpoint_id: CheckpointId, database: DatabaseHandle
+    storage: DatabaseFilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle
 ) -> FormerDatabase:
     def fetch(folder: Path) -> None:
         fetch_files(storage, checkpoint_id, database, folder)
@@ -134,12 +140,15 @@ def _former(
 
 
 def fetch_files(
-    storage: CheckpointStorage, checkpoint_id: CheckpointId, database: DatabaseHandle, folder: Path
+    storage: DatabaseFilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle, folder: Path
 ) -> None:
-    """Copies of all files, each found to be as it was written, in a folder that is made."""
+    """All files, each found to be as it was written, in a folder that is made."""
     try:
         folder.mkdir()
         for name, handle in database.files:
+            immutable = name.endswith(IMMUTABLE)
+            if immutable and storage.link_file(checkpoint_id, handle, folder / name):
+                continue
             (folder / name).write_bytes(storage.read_file(checkpoint_id, handle))
     except OSError as error:
         raise StateError(
@@ -149,7 +158,7 @@ def fetch_files(
 
 
 def hidden_places(
-    storage: CheckpointStorage, checkpoint_id: CheckpointId, database: DatabaseHandle
+    storage: DatabaseFilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle
 ) -> list[bytes]:
     """Places in the database that do not count."""
     if database.hidden is None:
@@ -165,7 +174,7 @@ def hidden_places(
 
 @contextmanager
 def opened(
-    storage: CheckpointStorage, checkpoint_id: CheckpointId, database: DatabaseHandle, where: str
+    storage: DatabaseFilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle, where: str
 ) -> Iterator[OpenedDatabase]:
     """The database in a temporary folder, to be read. `where` names it in errors."""
     hidden = hidden_places(storage, checkpoint_id, database)
@@ -205,7 +214,7 @@ class OpenedDatabase:
 
 
 def read_database(
-    storage: CheckpointStorage,
+    storage: DatabaseFilesFrom,
     checkpoint_id: CheckpointId,
     database: DatabaseHandle,
     groups: KeyGroupRange,

@@ -26,6 +26,7 @@ import posixpath
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
@@ -58,6 +59,7 @@ from .names import (
 from .secrets import without_secrets
 from .storage import CheckpointStorage, Data, check_manifest, checked, checksum
 from .streaming import PIECE, PieceWriter
+from .transfers import INLINE, Transfers
 from .transient import is_transient
 
 T = TypeVar("T")
@@ -86,6 +88,7 @@ class FileStorage(CheckpointStorage):
 
     shares = True
     packs = True
+    copies = True
 
     def __init__(
         self,
@@ -160,6 +163,21 @@ class FileStorage(CheckpointStorage):
             data = self._read(path, hint=hint, start=handle.offset, end=handle.end)
             path = f"{path} from {handle.offset} to {handle.end}"
         return checked(data, handle, path)
+
+    def check_present(self, manifest: Manifest, transfers: Transfers = INLINE) -> None:
+        n, unwanted = manifest.checkpoint_id, Cancellation()
+        ends: dict[tuple[str, bool], int] = {}
+        for handle in manifest.files():
+            if handle.inline is None:
+                file = handle.path, handle.shared
+                ends[file] = max(ends.get(file, 0), handle.end)
+        asked = []
+        for (name, shared), end in ends.items():
+            path = posixpath.join(self._shared if shared else self._path(n), name)
+            check = partial(self._check_there, path, end, _SHARED_HINT if shared else "")
+            asked.append(transfers.submit(0, check, unwanted))
+        for one in asked:
+            one.result()
 
     def publish(self, manifest: Manifest) -> None:
         folder = self._path(manifest.checkpoint_id)
@@ -322,11 +340,18 @@ class FileStorage(CheckpointStorage):
                 raise
         return data
 
+    def _check_there(self, path: str, end: int, hint: str) -> None:
+        with self._failing("read", path):
+            try:
+                self._check_reaches(path, end)
+            except FileNotFoundError:
+                raise CorruptCheckpointError(f"{path}: the file is missing{hint}") from None
+
     def _check_reaches(self, path: str, end: int | None) -> None:
         """CorruptCheckpointError for a file that ends before `end`: object stores refuse to read
         what is behind a file's end."""
         found = self._retried(lambda: self._fs.info(path))["size"]
-        if end is not None and found < end:
+        if None not in (end, found) and found < end:
             raise CorruptCheckpointError(f"{path}: expected {end} bytes, found {found}")
 
     def _write(self, path: str, data: Data) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import pyarrow as pa
 
 from ..core.errors import CorruptCheckpointError
 from ..core.ids import CheckpointId
-from .downloads import Downloads
 from .handles import FileHandle
-from .storage import CheckpointStorage
 
-FilesFrom = CheckpointStorage | Downloads
-"""What files are read from."""
+
+class FilesFrom(Protocol):
+    """What files of checkpoints are read from, on any thread."""
+
+    def read_file(self, checkpoint_id: CheckpointId, handle: FileHandle) -> pa.Buffer:
+        """As of a storage."""
+        ...
 
 
 def to_ipc_file(data: pa.Table) -> pa.Buffer:

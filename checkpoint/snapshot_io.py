@@ -21,7 +21,7 @@ from ..state.increments import EVERY_GROUP
 from ..state.key_groups import range_for
 from ..state.operator_state import OperatorStateSnapshot, redistribute
 from .cancellation import Cancellation
-from .databases import DatabaseUpload, read_database
+from .databases import DatabaseFilesFrom, DatabaseUpload, read_database
 from .downloads import Downloads
 from .handles import FileHandle, KeyedHandle, OperatorHandle, OperatorSnapshot, SubtaskSnapshot
 from .increments import Files, Layers
@@ -31,9 +31,8 @@ from .ipc_files import to_ipc_file as to_ipc_file
 from .layers import flattened
 from .manifest import Manifest
 from .names import safe_name
-from .storage import CheckpointStorage
 from .transfers import INLINE, Pending, Transfers
-from .uploads import Uploads
+from .uploads import FilesTo, Uploads
 
 Write = Callable[..., Pending[FileHandle]]
 """Begins to make a table a file of the checkpoint, by its name; one that others may use, if
@@ -48,7 +47,7 @@ _MODES = ("split", "union", "broadcast")
 
 
 def write_subtask(
-    storage: CheckpointStorage,
+    storage: FilesTo,
     checkpoint_id: CheckpointId,
     task: TaskId,
     parts: Sequence[Part],
@@ -105,7 +104,7 @@ def write_subtask(
 
 
 def read_operator(
-    storage: CheckpointStorage,
+    storage: DatabaseFilesFrom,
     manifest: Manifest,
     operator: OperatorId,
     subtask: int,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -74,6 +75,9 @@ class CheckpointStorage(ABC):
     packs = False
     """Whether small files are better written as one (`packing`): where each costs a request."""
 
+    copies = False
+    """Whether it is worth while to keep copies of its files where they were written."""
+
     @abstractmethod
     def write_file(
         self, checkpoint_id: CheckpointId, name: str, data: Data, shared: bool = False
@@ -99,6 +103,10 @@ class CheckpointStorage(ABC):
             cancellation.check()
         return self.write_file(checkpoint_id, name, sink.getvalue(), shared)
 
+    def offer(self, checkpoint_id: CheckpointId, name: str, shared: bool, source: Path) -> None:
+        """A file of this machine has the bytes that `write_stream` is about to be given under this
+        name. It never changes, and may be gone when this returns; who can use it links it."""
+
     def remove_files(self, checkpoint_id: CheckpointId, handles: Iterable[FileHandle]) -> None:
         """Remove files that were written for a checkpoint that will never be published, as far as
         that can be done now; `delete` and `delete_shared` see to the rest."""
@@ -106,6 +114,11 @@ class CheckpointStorage(ABC):
     @abstractmethod
     def read_file(self, checkpoint_id: CheckpointId, handle: FileHandle) -> pa.Buffer:
         """The bytes of a file, found to have the size and checksum of its handle."""
+
+    def link_file(self, checkpoint_id: CheckpointId, handle: FileHandle, path: Path) -> bool:
+        """Have a file that nobody ever changes at `path` without copying it, found to be as
+        `read_file` would; whether it is there. False: read it."""
+        return False
 
     @abstractmethod
     def publish(self, manifest: Manifest) -> None:
@@ -143,12 +156,22 @@ class CheckpointStorage(ABC):
             for handle in manifest.files():
                 files.read_file(manifest.checkpoint_id, handle)
 
+    def check_present(self, manifest: Manifest, transfers: Transfers = INLINE) -> None:
+        """That every data file is there, and long enough, as far as that can be told without
+        reading it; else CorruptCheckpointError."""
+        self.verify(manifest, transfers)
+
     def latest_valid(
-        self, validate: bool = True, after: int = 0, transfers: Transfers = INLINE
+        self,
+        validate: bool = True,
+        after: int = 0,
+        transfers: Transfers = INLINE,
+        trusted: CheckpointId | None = None,
     ) -> Latest:
         """The newest usable checkpoint with an id above `after`.
 
-        validate: read the data files too, not only the manifest. Corrupt ones are passed over and
+        validate: read the data files too, not only the manifest, but for those of `trusted`, which
+        only have to be there. Corrupt ones are passed over and
         reported; a storage that cannot be read raises CheckpointError (going back to an older
         checkpoint because the disk is away for a second would be a silent guess), and so does a
         checkpoint of another format.
@@ -159,7 +182,9 @@ class CheckpointStorage(ABC):
         for checkpoint_id in reversed([c for c in ids if c > after]):
             try:
                 manifest = self.load(checkpoint_id)
-                if validate:
+                if validate and checkpoint_id == trusted:
+                    self.check_present(manifest, transfers)
+                elif validate:
                     self.verify(manifest, transfers)
                 break
             except CorruptCheckpointError as error:

@@ -8,11 +8,12 @@ of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -20,7 +21,6 @@ from ..core.ids import CheckpointId
 from .cancellation import Cancellation, UnwantedError
 from .handles import FileHandle
 from .packing import SMALL, SMALL_SHARED, Packing
-from .storage import CheckpointStorage
 from .transfers import Pending, Transfers
 
 PIECE: Final = 1 << 20
@@ -30,13 +30,33 @@ Content = Callable[[Any], None]
 """Writes it to the file that it is given; may be called again."""
 
 
+class FilesTo(Protocol):
+    """What a task writes its files to: a storage, or what stands before one. Each as of a
+    storage."""
+
+    packs: bool
+
+    def offer(self, checkpoint_id: CheckpointId, name: str, shared: bool, source: Path) -> None: ...
+
+    def write_stream(
+        self,
+        checkpoint_id: CheckpointId,
+        name: str,
+        write: Callable[[Any], None],
+        shared: bool = False,
+        cancellation: Cancellation | None = None,
+    ) -> FileHandle: ...
+
+    def remove_files(self, checkpoint_id: CheckpointId, handles: Iterable[FileHandle]) -> None: ...
+
+
 class Uploads:
     """A context: what was written stays if its block ends without an error. Used from one
     thread."""
 
     def __init__(
         self,
-        storage: CheckpointStorage,
+        storage: FilesTo,
         checkpoint_id: CheckpointId,
         transfers: Transfers,
         cancellation: Cancellation,
@@ -70,10 +90,15 @@ class Uploads:
             return self._packings[shared].add(name, sink.getvalue())
         return self._submit(data.nbytes, name, _Table(data), shared)
 
-    def file(self, name: str, data: pa.Buffer, shared: bool = False) -> Pending[FileHandle]:
-        """The same of bytes."""
+    def file(
+        self, name: str, data: pa.Buffer, shared: bool = False, source: Path | None = None
+    ) -> Pending[FileHandle]:
+        """The same of bytes. `source`: a file of this machine that holds them, which never changes
+        but may be removed as soon as this returns."""
         if self._is_small(data.size, shared):
             return self._packings[shared].add(name, data)
+        if source is not None:
+            self._storage.offer(self._checkpoint_id, name, shared, source)
         return self._whole(shared, name, data)
 
     def _is_small(self, size: int, shared: bool) -> bool:

@@ -103,12 +103,25 @@ class CheckpointConfig:
     incremental: bool = True
     """Whether a checkpoint may leave out what did not change since the one before (in a storage
     that is not the coordinator's memory)."""
+    local_recovery: bool = False
+    """Whether a task that restarts reads its machine's own copies of the files of the checkpoint,
+    as far as there are any, and not the storage."""
+    local_backup: bool | None = None
+    """Whether tasks keep such copies; None: if they are read."""
+    local_dirs: tuple[str, ...] = ()
+    """Folders for them, on every machine; none: the system's folder for temporary files."""
 
     @property
     def only_commits(self) -> bool:
         """Whether the one checkpoint is the terminal one, for the sinks: nobody can start from it,
         so it holds no keyed state, which may be large."""
         return self.interval is None and self.storage is None
+
+    @property
+    def keeps_copies(self) -> bool:
+        """Whether tasks keep copies of what they write on their machine, if it goes elsewhere than
+        into the coordinator's memory."""
+        return self.local_recovery if self.local_backup is None else self.local_backup
 
     def frozen(self) -> CheckpointConfig:
         """The plain data of it, which is not changed any more."""
@@ -124,6 +137,9 @@ class CheckpointConfig:
         check_count("checkpoints retained", self.retained, 1)
         check_kind("checkpoint retention", self.retention, ExternalizedCheckpointRetention)
         check_kind("checkpoint incremental", self.incremental, bool)
+        check_kind("checkpoint local_recovery", self.local_recovery, bool)
+        check_kind("checkpoint local_backup", self.local_backup, bool, type(None))
+        check_kind("checkpoint local_dirs", self.local_dirs, tuple)
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,21 @@ _SHARED_MEMORY: Final = Path("/dev/shm")
 """Where there is one, databases open there in a fraction of the time."""
 
 
-def spilling(kept: int) -> StateConfig:
-    """RocksDB with so many bytes of caches for the whole process."""
+def fast_dirs() -> tuple[str, ...]:
+    """A folder in memory for local files, if there is one."""
     folder = str(_SHARED_MEMORY)
     there = _SHARED_MEMORY.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+    return (folder,) if there else ()
+
+
+def spilling(kept: int) -> StateConfig:
+    """RocksDB with so many bytes of caches for the whole process."""
     memory = _ROCKSDB + kept
     return StateConfig(
         "rocksdb",
         memory=memory,
         rocksdb_share=1 - (kept - 0.5) / memory,
-        local_dirs=(folder,) if there else (),
+        local_dirs=fast_dirs(),
     )
 
 

@@ -10,9 +10,10 @@
 
 In the simulator every other seed runs with buffers so small that operators must park their work.
 Three of four runs there keep checkpoints as files, which makes them incremental, and in the end no
-shared file may be missing, and none left over; the others keep whole ones in memory. State is in
-memory or in RocksDB, and of rescaled runs some start with one and go on with the other
-(`backends`). Which meets which depends on seed and pipeline (`Ways.mix`).
+shared file may be missing, and none left over; the others keep whole ones in memory. A third of
+those with files keep copies of them on a local disk, and restart from these. State is in memory or
+in RocksDB, and of rescaled runs some start with one and go on with the other (`backends`). Which
+meets which depends on seed and pipeline (`Ways.mix`).
 
 Outputs are compared as multisets: the order across parallel subtasks is nobody's promise. A harness
 that never interrupts anything proves nothing, so it is an error if no seed's crash, or no seed's
@@ -36,8 +37,9 @@ from ..core.config import CheckpointConfig, ExchangeConfig, ExponentialDelayRest
 from ..core.job_status import JobStatus
 from ..core.state_config import StateConfig
 from ..engine.hosts.driver import new_job_id
+from ..engine.hosts.local_folder import LocalFolders, copies_roots, entered
 from ..engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
-from .backends import IN_MEMORY, state_of
+from .backends import IN_MEMORY, fast_dirs, state_of
 from .probes import Build, BuildFiles, CollectProbe, FileProbe, Probe, seen_once
 
 RESTART = ExponentialDelayRestart(initial=timedelta(milliseconds=20), maximum=timedelta(seconds=1))
@@ -87,6 +89,10 @@ class Ways:
     def in_files(self, seed: int) -> bool:
         """Whether checkpoints of the seed's runs are files."""
         return self.storing(seed) // 4 % 4 > 0
+
+    def in_copies(self, seed: int) -> bool:
+        """Whether tasks restart from copies of them."""
+        return self.in_files(seed) and self.storing(seed) % 3 == 0
 
 
 class Difference(AssertionError):
@@ -198,11 +204,12 @@ def run_crashing(
         crash_window=ways.crash_window,
         crash_after_checkpoints=ways.crashes,
     )
-    config = replace(config, state=_state(ways, seed))
+    config = copying(replace(config, state=_state(ways, seed)), ways, seed)
     with new_probe() as probe, _storage(files=ways.in_files(seed)) as storage:
         result = Simulation(probe.graph(cramped(config, seed)), plan, storage).run()
         _require_finished(result, f"crashed, seed {seed}")
         check_shared(f"crashed, seed {seed}", storage)
+        check_copies(f"crashed, seed {seed}", storage, config)
         return probe.output(_published(result)), result.midway
 
 
@@ -226,18 +233,20 @@ def run_rescaled(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[Any],
         goes_on: CheckpointStorage | None = storage
         plan = SimulationPlan(seed=seed, stop_after_checkpoint=1 + seed // 2 % 3)
         config = _rescaled(ways, seed, 1, 2)
-        first = Simulation(probe.graph(config), plan, storage).run()
-        if first.outcome is not None:
-            _require_finished(first, f"before the rescale, seed {seed}")
-            return probe.output(_published(first)), 0
-        config = _rescaled(ways, seed, 2, 3)
-        other = SimulationPlan(seed=seed)
-        if elsewhere:
-            point = Path(folder) / storage.job_id / f"chk-{first.last_checkpoint}"
-            config, goes_on = replace(config, restore_from=str(point)), None
-        second = Simulation(probe.graph(config), other, goes_on).run()
+        with _machine(config, storage):
+            first = Simulation(probe.graph(config), plan, storage).run()
+            if first.outcome is not None:
+                _require_finished(first, f"before the rescale, seed {seed}")
+                return probe.output(_published(first)), 0
+            config = _rescaled(ways, seed, 2, 3)
+            other = SimulationPlan(seed=seed)
+            if elsewhere:
+                point = Path(folder) / storage.job_id / f"chk-{first.last_checkpoint}"
+                config, goes_on = replace(config, restore_from=str(point)), None
+            second = Simulation(probe.graph(config), other, goes_on).run()
         _require_finished(second, f"rescaled, seed {seed}")
         check_shared(f"rescaled, seed {seed}", storage)
+        check_copies(f"rescaled, seed {seed}", storage, config)
         return probe.output(_published(first, second)), first.midway
 
 
@@ -279,6 +288,21 @@ def _storage(files: bool) -> Iterator[CheckpointStorage]:
             filesystem.rm(root, recursive=True)
 
 
+@contextmanager
+def _machine(config: JobConfig, storage: CheckpointStorage) -> Iterator[None]:
+    """Another process of the job is on the machine, and what tasks have copied there stays."""
+    held = LocalFolders(storage.job_id, config.checkpoint.local_dirs)
+    with entered(held if config.checkpoint.keeps_copies else None):
+        yield
+
+
+def check_copies(way: str, storage: CheckpointStorage, config: JobConfig) -> None:
+    """Difference if a job that is over has copies on this machine."""
+    for root in copies_roots(config.checkpoint.local_dirs):
+        if (root / storage.job_id).exists():
+            raise Difference(f"{way}: copies of its checkpoints are left in {root}")
+
+
 def check_shared(way: str, storage: CheckpointStorage) -> None:
     """Difference unless the shared files are those that the checkpoints need, and are whole."""
     manifests = [storage.load(n) for n in storage.list()]
@@ -307,6 +331,14 @@ def checkpointed(ways: Ways, parallelism: int) -> JobConfig:
     )
 
 
+def copying(config: JobConfig, ways: Ways, seed: int) -> JobConfig:
+    """The configuration, with copies for some seeds."""
+    if not ways.in_copies(seed):
+        return config
+    told = replace(config.checkpoint, local_recovery=True, local_dirs=fast_dirs())
+    return replace(config, checkpoint=told)
+
+
 def _state(ways: Ways, seed: int, run: int = 0) -> StateConfig:
     drawn = state_of(ways.storing(seed), run)
     return drawn if ways.state is None or (run and drawn == IN_MEMORY) else ways.state
@@ -314,7 +346,7 @@ def _state(ways: Ways, seed: int, run: int = 0) -> StateConfig:
 
 def _rescaled(ways: Ways, seed: int, run: int, parallelism: int) -> JobConfig:
     config = replace(checkpointed(ways, parallelism), state=_state(ways, seed, run))
-    return cramped(config, seed)
+    return cramped(copying(config, ways, seed), seed)
 
 
 def cramped(config: JobConfig, seed: int) -> JobConfig:

@@ -9,7 +9,7 @@ from ...core.errors import ConfigurationError
 from .modes import CheckpointingMode, ExternalizedCheckpointRetention
 from .registry import known, millis
 from .settings import Settings
-from .values import BOOLEAN, DURATION, INTEGER, STRING, choice, enum_type
+from .values import BOOLEAN, DURATION, INTEGER, STRING, choice, enum_type, folders_in
 
 _FOLDER: Final = "execution.checkpointing.dir"
 
@@ -90,6 +90,29 @@ CHECKPOINT_OPTIONS: Final = (
         lambda settings, value: settings.checkpoint.enable_incremental_checkpoints(value),
         "what did not change since the checkpoint before is not written again",
         "state.backend.incremental",
+    ),
+    known(
+        "execution.state-recovery.from-local",
+        BOOLEAN,
+        False,
+        lambda settings, value: settings.checkpoint.enable_local_recovery(value),
+        "tasks that restart read copies of the checkpoint's files on their own machine",
+        "state.backend.local-recovery",
+    ),
+    known(
+        "execution.checkpointing.local-backup.enabled",
+        BOOLEAN,
+        None,
+        lambda settings, value: settings.checkpoint.set_local_backup(value),
+        "tasks keep such copies. Not set: if they are read",
+    ),
+    known(
+        "execution.checkpointing.local-backup.dirs",
+        STRING,
+        None,
+        lambda settings, value: settings.checkpoint.set_local_backup_dirs(*folders_in(value)),
+        "folders for them on each machine, separated by commas; else the system's temporary folder",
+        "taskmanager.state.local.root-dirs",
     ),
     known(
         "execution.checkpointing.unaligned.enabled",

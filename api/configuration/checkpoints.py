@@ -214,6 +214,31 @@ class CheckpointConfig(core.CheckpointConfig):
         check_kind("enabled", enabled, bool)
         return self._set(incremental=enabled)
 
+    # --- copies on the machines of tasks -------------------------------------------------------
+
+    def is_local_recovery_enabled(self) -> bool:
+        """Whether tasks that restart read copies on their machine, where there are any."""
+        return self.local_recovery
+
+    def enable_local_recovery(self, enabled: bool = True) -> CheckpointConfig:
+        """Whether tasks keep copies of the files of their checkpoints on their machine (unless
+        `set_local_backup` says that they do not), and restart from them. Off by default. Not in
+        PyFlink, which has the options alone."""
+        check_kind("enabled", enabled, bool)
+        return self._set(local_recovery=enabled)
+
+    def set_local_backup(self, enabled: bool) -> CheckpointConfig:
+        """Whether tasks keep copies, whether they are read or not. Not in PyFlink."""
+        check_kind("enabled", enabled, bool)
+        return self._set(local_backup=enabled)
+
+    def set_local_backup_dirs(self, *folders: str) -> CheckpointConfig:
+        """Folders for the copies, on every machine; none: the system's temporary folder. Not in
+        PyFlink."""
+        for folder in folders:
+            check_kind("folder of local backups", folder, str)
+        return self._set(local_dirs=folders)
+
     # --- alignment ---------------------------------------------------------------------------
 
     def is_unaligned_checkpoints_enabled(self) -> bool:

@@ -86,6 +86,13 @@ READ: Final[Mapping[str, Read]] = {
     f"{_CHECKPOINTING}.incremental": _of_checkpoints(
         CheckpointConfig.is_incremental_checkpoints_enabled
     ),
+    "execution.state-recovery.from-local": _of_checkpoints(
+        CheckpointConfig.is_local_recovery_enabled
+    ),
+    f"{_CHECKPOINTING}.local-backup.enabled": _of_checkpoints(lambda config: config.local_backup),
+    f"{_CHECKPOINTING}.local-backup.dirs": _of_checkpoints(
+        lambda config: ",".join(config.local_dirs) or None
+    ),
     f"{_CHECKPOINTING}.aligned-checkpoint-timeout": _of_checkpoints(
         CheckpointConfig.get_aligned_checkpoint_timeout
     ),

@@ -30,15 +30,15 @@ FOREIGN: Final = tuple(
     execution.checkpointing.create-subdir execution.checkpointing.data-inline-threshold
     execution.checkpointing.file-merging. execution.checkpointing.force
     execution.checkpointing.id-of-ignored-in-flight-data
-    execution.checkpointing.interval-during-backlog execution.checkpointing.local-backup.
-    execution.checkpointing.local-copy. execution.checkpointing.max-subtasks
+    execution.checkpointing.interval-during-backlog execution.checkpointing.local-copy.
+    execution.checkpointing.max-subtasks
     execution.checkpointing.pause-sources execution.checkpointing.prefer
     execution.checkpointing.recover-without-channel-state.
     execution.checkpointing.unaligned.interruptible execution.checkpointing.unaligned.max-subtasks
     execution.checkpointing.unaligned.recover execution.checkpointing.write-buffer-size
     execution.job-listeners execution.job-status-changed-listeners execution.shutdown-on-
     execution.sorted-inputs. execution.submit- execution.target
-    execution.state-recovery.approximate-local-recovery execution.state-recovery.from-local
+    execution.state-recovery.approximate-local-recovery
     execution.state-recovery.without-channel-state. pipeline.classpaths
     pipeline.closure-cleaner-level pipeline.default-kryo-serializers pipeline.force-
     pipeline.generic-types pipeline.jars pipeline.jobvertex-
@@ -47,7 +47,7 @@ FOREIGN: Final = tuple(
     pipeline.watermark-alignment. restart-strategy.exponential-delay.attempts-before-reset-backoff
     state.backend.async state.backend.changelog. state.backend.fs. state.backend.forst.
     state.backend.heap. state.backend.latency-track.
-    state.backend.local-recovery state.backend.rocksdb.block. state.backend.rocksdb.bloom-filter.
+    state.backend.rocksdb.block. state.backend.rocksdb.bloom-filter.
     state.backend.rocksdb.checkpoint. state.backend.rocksdb.compaction.
     state.backend.rocksdb.compression. state.backend.rocksdb.files.
     state.backend.rocksdb.incremental-restore state.backend.rocksdb.log.
@@ -87,7 +87,9 @@ def is_known(key: str) -> bool:
 
 
 def is_foreign(key: str) -> bool:
-    """Whether Flink has it, or lets its reporters have it."""
+    """Whether Flink has it, or lets its reporters have it, and it means nothing here."""
+    if key in BY_KEY:
+        return False
     return key.startswith(FOREIGN) or (key.startswith(REPORTER) and not is_of_reporters(key))
 
 

@@ -9,7 +9,7 @@ from ...core.state_config import StateConfig
 from .memory import MemorySize
 from .registry import Apply, known
 from .settings import Settings
-from .values import FLOAT, MAP, MEMORY, STRING
+from .values import FLOAT, MAP, MEMORY, STRING, folders_in
 
 
 def _state(name: str) -> Apply:
@@ -24,8 +24,7 @@ def _set_memory(settings: Settings, value: MemorySize) -> None:
 
 
 def _set_folders(settings: Settings, value: str) -> None:
-    folders = tuple(part.strip() for part in value.replace(";", ",").split(",") if part.strip())
-    settings.change(state=replace(settings.base.state, local_dirs=folders))
+    settings.change(state=replace(settings.base.state, local_dirs=folders_in(value)))
 
 
 _DEFAULTS: Final = StateConfig()

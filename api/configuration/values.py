@@ -47,6 +47,15 @@ class ValueType(Generic[T]):
     write: Callable[[T], str] = str
 
 
+def folders_in(value: str) -> tuple[str, ...]:
+    """Folders, separated by commas or semicolons.
+
+    >>> folders_in("/mnt/a, /mnt/b;")
+    ('/mnt/a', '/mnt/b')
+    """
+    return tuple(part.strip() for part in value.replace(";", ",").split(",") if part.strip())
+
+
 def read_duration(value: Any) -> timedelta:
     """Of text, or of a number, which is milliseconds.
 

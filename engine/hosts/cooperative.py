@@ -88,8 +88,11 @@ class CooperativeCluster:
         clock: Clock,
         make_background: MakeBackground,
         wake: Callable[[], None] = lambda: None,
+        local_folders: tuple[str, ...] = (),
     ):
-        """`wake`, from any thread: a task has got something to do."""
+        """`wake`, from any thread: a task has got something to do. `local_folders`: where tasks
+        keep copies of what they write for checkpoints."""
+        self.local_folders = local_folders
         self.tasks: dict[TaskId, RunningTask] = {}
         self.reports: deque[TaskReport] = deque()
         self._config = config
@@ -113,7 +116,8 @@ class CooperativeCluster:
     def _start(self, d: TaskDeployment, endpoint: Endpoint) -> None:
         background = self._make_background(d.label)
         try:
-            d = replace(d, vertex=self._functions.fresh(d.vertex))
+            vertex = self._functions.fresh(d.vertex)
+            d = replace(d, vertex=vertex, local_folders=self.local_folders)
             task = Task(d, endpoint, self._clock, self.reports.append, background)
         except Exception as error:
             background.close()

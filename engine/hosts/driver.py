@@ -337,6 +337,8 @@ class JobDriver:
         self._picture = state = self._master.status()
         if self._running_since is None and state.status is JobStatus.RUNNING:
             self._running_since = self._clock.monotonic()
+        if state.status is JobStatus.RUNNING:
+            self.errands.on_running()
         if state.restarts > self._restarts:
             self._restarts = state.restarts
             log.warning("job %s: restart %s: %s", self.job_id, state.restarts, state.last_failure)

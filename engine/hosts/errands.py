@@ -82,6 +82,14 @@ class Errands:
         self._storage = storage
         self._restore_from = job.config.restore_from
         self._claims = job.config.claim_restored
+        config = job.config.checkpoint
+        self._trusts = config.local_recovery and config.keeps_copies
+        """Whether tasks may have copies of what this process published."""
+        self._trusted: CheckpointId | None = None
+        """The newest of those. Touched by the storage's worker only."""
+        self._doubted = False
+        """Whether an attempt has started, of which it is not known that all tasks could restore.
+        Set by the storage's worker, before the attempt is deployed."""
         self._claimed: Claimed | None = None
         """What the job started from and is to delete when it is not needed any more; until it is
         gone. Touched by the storage's worker only."""
@@ -111,6 +119,10 @@ class Errands:
     def idle(self) -> bool:
         """Whether everything is done and taken."""
         return self._owed == 0
+
+    def on_running(self) -> None:
+        """All tasks of the attempt have what they start from, and run."""
+        self._doubted = False
 
     def take(self) -> Event | None:
         """The oldest answer; None if there is none."""
@@ -162,6 +174,8 @@ class Errands:
             self._shared.discarded(n)
             raise
         self.published += 1
+        self._trusted = n if self._trusts else None
+        self._doubted = False
 
     def _delete(self, n: CheckpointId) -> None:
         """The job's own, or the one that it started from and has claimed. With it once more what
@@ -222,7 +236,14 @@ class Errands:
         return _nothing
 
     def _load(self, after: int) -> tuple[Latest, CheckpointStorage]:
-        latest, storage = load_latest(self._storage, self._restore_from, after, self._transfers)
+        """To read what tasks have copies of would take as long as if they had none: it only has to
+        be there. If then not all tasks could restore from it, it is read the next time: of a file
+        may be neither a copy nor what was written, and the checkpoint before has to do."""
+        trusted = None if self._doubted else self._trusted
+        self._doubted = True
+        latest, storage = load_latest(
+            self._storage, self._restore_from, after, self._transfers, trusted
+        )
         if self._claims and storage is not self._storage and latest.manifest is not None:
             self._claimed = Claimed(storage, latest.manifest)
             self._claim_is_due = False

@@ -60,11 +60,11 @@ class JobFolder:
         returns what it put into the working directory; it is called in one process at a time, and
         not where the folder is there. What it raises is raised, and nothing is left then."""
         root = private_folder(files_root(), "files of jobs")
-        self._used = _lock(root / f"{self._job_id}.use", fcntl.LOCK_SH)
+        self._used = lock(root / f"{self._job_id}.use", fcntl.LOCK_SH)
         try:
             with _filling(root / f"{self._job_id}.fill"):
                 if not self.path.exists():
-                    self._sweep(root)
+                    sweep(root, self._job_id, _remove)
                     self._make(root, fill)
         except BaseException:
             self.leave()
@@ -76,7 +76,7 @@ class JobFolder:
         used, self._used = self._used, None
         if used is not None:
             os.close(used)
-            _remove_unless_used(self.path.parent, self._job_id)
+            remove_unless_used(self.path.parent, self._job_id, _remove)
 
     def _make(self, root: Path, fill: Callable[[Path], list[str]]) -> None:
         made = Path(tempfile.mkdtemp(dir=root, prefix=f"{self._job_id}.part-"))
@@ -88,15 +88,8 @@ class JobFolder:
             shutil.rmtree(made, ignore_errors=True)
             raise
 
-    def _sweep(self, root: Path) -> None:
-        """Remove what jobs left whose processes are all gone."""
-        for lock in root.glob("*.use"):
-            if lock.stem != self._job_id:
-                with suppress(OSError):  # not this job's business
-                    _remove_unless_used(root, lock.stem)
 
-
-def _lock(path: Path, how: int) -> int:
+def lock(path: Path, how: int) -> int:
     """A descriptor that holds the lock on the file that has this name now. BlockingIOError if
     `how` says not to wait, and somebody else has it."""
     while True:
@@ -114,25 +107,35 @@ def _lock(path: Path, how: int) -> int:
 
 @contextmanager
 def _filling(path: Path) -> Iterator[None]:
-    descriptor = _lock(path, fcntl.LOCK_EX)
+    descriptor = lock(path, fcntl.LOCK_EX)
     try:
         yield
     finally:
         os.close(descriptor)
 
 
-def _remove_unless_used(root: Path, job_id: str) -> None:
+def sweep(root: Path, job_id: str, remove: Callable[[Path], None]) -> None:
+    """Remove what jobs left whose processes are all gone, but for this one."""
+    for use in root.glob("*.use"):
+        if use.stem != job_id:
+            with suppress(OSError):  # not this job's business
+                remove_unless_used(root, use.stem, remove)
+
+
+def remove_unless_used(root: Path, job_id: str, remove: Callable[[Path], None]) -> None:
+    """Have the job's folder removed, by `remove`, unless a process holds its lock. Folders that
+    are being made, or removed, go, too."""
     use = root / f"{job_id}.use"
     try:
-        descriptor = _lock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = lock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return
     try:
-        _remove(root / job_id)
+        remove(root / job_id)
         for part in root.glob(f"{job_id}.part-*"):
             shutil.rmtree(part, ignore_errors=True)
-        for lock in (root / f"{job_id}.fill", use):
-            lock.unlink(missing_ok=True)
+        for file in (root / f"{job_id}.fill", use):
+            file.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
 

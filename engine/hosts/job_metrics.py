@@ -1,7 +1,9 @@
 """The figures of a running job as one plain dict: what `JobClient.metrics()` returns.
 
     state, attempt, restarts, runtime_ms, last_failure
-    checkpoints   completed, failed, last_id, last_duration_ms, last_size, restored_from
+    checkpoints   completed, failed, last_id, last_duration_ms, last_size, restored_from, and what
+                  the tasks of the attempt read: restored_bytes, restored_local_bytes of copies on
+                  their machines
     operators     list of: id, name, parallelism, records_in, records_out, watermark, counters;
                   of the functions' metrics by name: gauges (by subtask), meters (count, rate) and
                   distributions (count, sum, min, max, mean, p50, p75, p95, p99)
@@ -62,6 +64,7 @@ def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any
             "restored_from": checkpoints.restored_from,
             "savepoints": checkpoints.savepoints,
             "savepoints_failed": checkpoints.savepoints_failed,
+            **_restored(reports.values()),
         },
         "operators": [
             _operator(reports.items(), operator.operator_id, operator.name, vertex.parallelism)
@@ -80,6 +83,13 @@ def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any
             for task, report in sorted(reports.items())
         ],
     }
+
+
+def _restored(reports: Iterable[dict[str, Any]]) -> dict[str, int]:
+    read = [report["restore"] for report in reports if "restore" in report]
+    local = sum(one["local_bytes"] for one in read)
+    remote = sum(one["remote_bytes"] for one in read)
+    return {"restored_bytes": local + remote, "restored_local_bytes": local}
 
 
 def _operator(

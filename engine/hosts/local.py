@@ -36,6 +36,7 @@ from .job_folder import JobFolder
 from .lean import seldom_collecting
 from .loaded_modules import check_modules
 from .local_cache import LocalCache
+from .local_folder import folders_of
 from .placed_files import place
 from .published import PublishedValues
 from .reporters import serve_metrics
@@ -64,6 +65,8 @@ class LocalJob(SavepointCalls):
         self._folder = JobFolder(self.job_id) if files.any_placed else None
         if self._folder is not None:
             self._folder.enter(lambda folder: place(files, None, folder))
+        self._copies = folders_of(self.job_id, graph.config.checkpoint)
+        """Where tasks keep copies of what they write for checkpoints; None: they keep none."""
         self._moved = False
         """Whether the job's thread has a working directory of its own."""
         self._wake = threading.Event()
@@ -89,7 +92,10 @@ class LocalJob(SavepointCalls):
                 made.start()  # from here, so that relative paths are the program's
             return made
 
-        self._cluster = CooperativeCluster(graph.config.exchange, clock, background, self._wake.set)
+        copies = () if self._copies is None else self._copies.enter()
+        self._cluster = CooperativeCluster(
+            graph.config.exchange, clock, background, self._wake.set, copies
+        )
         try:
             self._driver = JobDriver(
                 graph, self.job_id, clock, self._cluster, self._published.add, of_driver
@@ -144,6 +150,8 @@ class LocalJob(SavepointCalls):
             )
 
     def _leave_folder(self) -> None:
+        if self._copies is not None:
+            self._copies.leave()
         if self._folder is None:
             return
         try:

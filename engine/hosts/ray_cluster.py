@@ -316,7 +316,7 @@ class RayCluster:
         """Kill all actors and free the slots."""
         actors, self._actors = self._actors, {}
         files, self._files = self._files, None
-        if files is not None:
+        if files is not None or self._config.checkpoint.keeps_copies:
             leaving = [actor.leave.remote() for actor in actors.values()]
             wait([ref.future() for ref in leaving], LEAVE_S)  # what is left, the next job removes
         for actor in actors.values():

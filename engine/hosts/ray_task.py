@@ -14,6 +14,7 @@ import pickle
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
@@ -32,6 +33,7 @@ from ..task.task import Task
 from .job_folder import JobFolder
 from .last_words import Whereabouts, confess_exits, own_whereabouts
 from .lean import keep_freed_memory, postpone_pandas, settle
+from .local_folder import LocalFolders, folders_of
 from .resequencer import Numbering, Resequencer
 from .sent_files import SentFiles
 from .shipped_code import PackedCode, unpack
@@ -146,6 +148,9 @@ class TaskActor:
         self._preparing = asyncio.Lock()
         self._folder: JobFolder | None = None
         """Where the job's files are; None: it has none."""
+        self._copies: LocalFolders | None = None
+        """Where this machine's tasks of the job keep copies of what they write for checkpoints;
+        None: they keep none, or there was no task yet."""
         self._stopped: Attempt = Attempt(-1)
         """No attempt up to this one may start any more."""
 
@@ -177,12 +182,20 @@ class TaskActor:
             deployment: TaskDeployment = cloudpickle.loads(payload)
         except BaseException as error:
             raise unreadable(error) from None
+        deployment = await self._with_copies(deployment)
         if deployment.attempt <= self._stopped:
             return
         self._runner = TaskRunner(deployment, self._endpoint, coordinator)
         for mail in self._early.pop(deployment.attempt, []):
             self._runner.post(mail)
         self._runner.start(peers)
+
+    async def _with_copies(self, deployment: TaskDeployment) -> TaskDeployment:
+        if self._copies is None:
+            self._copies = folders_of(deployment.job_id, deployment.config.checkpoint)
+        if self._copies is None:
+            return deployment
+        return replace(deployment, local_folders=await asyncio.to_thread(self._copies.enter))
 
     async def post(self, attempt: Attempt, number: int, mail: Mail) -> None:
         """Mail for an attempt, running or about to; for a former one it is dropped."""
@@ -212,6 +225,8 @@ class TaskActor:
 
     async def leave(self) -> None:
         """The job is over: its files are needed here no more. The last call."""
+        if self._copies is not None:
+            await asyncio.to_thread(self._copies.leave)
         if self._folder is not None:
             os.chdir("/")
             await asyncio.to_thread(self._folder.leave)

@@ -19,11 +19,13 @@ def load_latest(
     restore_from: str | None,
     after: int,
     transfers: Transfers = INLINE,
+    trusted: CheckpointId | None = None,
 ) -> tuple[Latest, CheckpointStorage]:
-    """The job's own newest valid checkpoint; without one, the checkpoint or savepoint at
+    """The job's own newest valid checkpoint, of which the files are read, unless it is `trusted`;
+    without one, the checkpoint or savepoint at
     `restore_from` (of another job), verified. With it the storage that holds its files. Raises
     CheckpointError or ConfigurationError."""
-    latest = storage.latest_valid(after=after, transfers=transfers)
+    latest = storage.latest_valid(after=after, transfers=transfers, trusted=trusted)
     if latest.manifest is not None or restore_from is None:
         return latest, storage
     foreign, manifest = open_folder(restore_from, validate=True, transfers=transfers)

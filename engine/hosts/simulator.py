@@ -30,6 +30,7 @@ from ..task.background import Done, SteppedBackground
 from ..task.task import TaskState
 from .cooperative import CooperativeCluster
 from .driver import JobDriver, JobOutcome, accumulator_results, new_job_id, result_of
+from .local_folder import LocalFolders, entered
 from .placed_files import files_at_hand
 from .savepoint_calls import SavepointCalls, refused
 
@@ -148,12 +149,17 @@ class Simulation:
         """Checkpoints that dead coordinators completed."""
         self._idle = 0
         """Fruitless choices in a row."""
+        self._folders: tuple[str, ...] = ()
+        """Where tasks keep copies of what they write for checkpoints; known from `run` on."""
         self._employ()
 
     def _employ(self) -> None:
         """A coordinator, and a place for its tasks."""
         self._cluster = CooperativeCluster(
-            self._graph.config.exchange, self._clock, lambda name: SteppedBackground()
+            self._graph.config.exchange,
+            self._clock,
+            lambda name: SteppedBackground(),
+            local_folders=self._folders,
         )
         self._workers: list[_Worker] = []
         self._doomed = False
@@ -182,8 +188,19 @@ class Simulation:
     def run(self) -> SimulationResult:
         """To the end of the job. SimulationError if it hangs, or publishes two values under one
         key."""
-        with files_at_hand(self._result.job_id, self._graph.config.job_files):
+        config, job_id = self._graph.config, self._result.job_id
+        with (
+            files_at_hand(job_id, config.job_files),
+            entered(self._copies()) as folders,
+        ):
+            self._folders = self._cluster.local_folders = folders
             return self._run()
+
+    def _copies(self) -> LocalFolders | None:
+        config = self._graph.config.checkpoint
+        if not (config.keeps_copies and self._storage.copies):
+            return None
+        return LocalFolders(self._storage.job_id, config.local_dirs)
 
     def _run(self) -> SimulationResult:
         self._driver.start()

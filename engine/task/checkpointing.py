@@ -39,6 +39,7 @@ from ..messages import CheckpointAcknowledged, CheckpointDeclined, TaskReport
 from .background import Background
 from .chain import OperatorChain
 from .deployment import TaskDeployment
+from .local_recovery import LocalRecovery
 from .unmet_migrations import unmet
 
 _log = logging.getLogger("strom")
@@ -71,6 +72,7 @@ class TaskCheckpoints:
         self.halted_at: CheckpointId | None = None
         """The savepoint behind which the task halts."""
         self._increments = Increments()
+        self.local = LocalRecovery(deployment, background)
         self._writing: dict[CheckpointId, Cancellation] = {}
         """What may be in the background's hands."""
         self._waiting: deque[tuple[CheckpointBarrier, float]] = deque()
@@ -84,13 +86,17 @@ class TaskCheckpoints:
     def restore(self) -> None:
         """Put the state of the checkpoint to start from, if there is one, into the contexts of the
         operators. Before they are opened."""
+        if self._deployment.restore is not None:
+            self._restore()
+        self.local.restored()
+
+    def _restore(self) -> None:
         d = self._deployment
-        if d.restore is None:
-            return
+        assert d.restore is not None
         operators = zip(self._chain.contexts, d.vertex.operators, strict=True)
         for context, chained in operators:
             share = (
-                d.restore_storage,
+                self.local.files,
                 d.restore,
                 context.operator_id,
                 d.task.subtask,
@@ -155,6 +161,10 @@ class TaskCheckpoints:
                 case Abandon(checkpoint_id):
                     self._chain.notify_aborted(checkpoint_id)
 
+    def on_completed(self, checkpoint_id: CheckpointId) -> None:
+        """The checkpoint is complete."""
+        self.local.completed(checkpoint_id)
+
     def on_aborted(self, checkpoint_id: CheckpointId) -> None:
         """The coordinator gave it up, and with it all earlier ones still open."""
         if self.halted_at == checkpoint_id:
@@ -167,6 +177,7 @@ class TaskCheckpoints:
             for action in self._aligner.on_abort(checkpoint_id):
                 if isinstance(action, UnblockAll):
                     self._gate.unblock_all()
+        self.local.aborted(checkpoint_id)
         self._chain.notify_aborted(checkpoint_id)
 
     def close(self) -> None:
@@ -174,6 +185,7 @@ class TaskCheckpoints:
         for cancellation in self._writing.values():
             cancellation.cancel()
         self._writing.clear()
+        self.local.close()
 
     def _snapshot(self, barrier: CheckpointBarrier, alignment_ms: float) -> None:
         """The synchronous part, the barrier onwards, and the rest handed to the background."""
@@ -209,7 +221,7 @@ class TaskCheckpoints:
 
         def write() -> SubtaskSnapshot:
             place = barrier.savepoint
-            storage = self._deployment.storage if place is None else folder_at(place)
+            storage = self.local.storage if place is None else folder_at(place)
             made = write_subtask(
                 storage,
                 checkpoint_id,
@@ -222,6 +234,8 @@ class TaskCheckpoints:
             )
             if increment is not None:
                 self._increments.written(checkpoint_id, made)
+            if place is None:
+                self.local.written(checkpoint_id, made)
             return made
 
         self._background.submit(write, done)

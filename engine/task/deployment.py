@@ -21,7 +21,8 @@ class TaskDeployment:
     the checkpoint to start from, None for a fresh start; its files are in `restore_storage`, new
     checkpoints go to `storage`. `revoke`: later checkpoints than `restore` have been published and
     are lost, so sinks must take them back. `halted`: the job was stopped at `restore`; the task
-    only commits what that holds, and ends.
+    only commits what that holds, and ends. `local_folders`: where the job keeps copies of what
+    tasks write on this machine, said by the host; none: nowhere.
     """
 
     task: TaskId
@@ -39,6 +40,7 @@ class TaskDeployment:
     restore_storage: CheckpointStorage
     revoke: bool = False
     halted: bool = False
+    local_folders: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

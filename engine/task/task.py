@@ -300,6 +300,7 @@ class Task:
                     self._source.end()
                     self._intake.wake()
             case CheckpointCompleted(checkpoint_id, terminal):
+                self._checkpoints.on_completed(checkpoint_id)
                 self._chain.notify_complete(checkpoint_id)
                 self._complete |= terminal
                 self._finish_if_committed()
@@ -408,6 +409,7 @@ class Task:
             "state": self.state.value,
             "times": self._times.report(),
             "process": {**process_figures(), "opened_cpu_s": self._opened_cpu_s},
+            "restore": self._checkpoints.local.figures(),
         }
 
     def _send_metrics(self, figures: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from strom.benchmarks import cli, restore
+from strom.benchmarks.restart import measure_restarts
 from strom.benchmarks.restore import measure_restores
 from strom.benchmarks.statesize import ACCESSES, ROW_BYTES, measured
 
@@ -36,6 +37,18 @@ def test_a_job_goes_on_from_the_state_of_the_one_before(monkeypatch: pytest.Monk
     for line in found:
         assert line["checkpoint_bytes"] > line["bytes"] / 2, "all keys are in it"
         assert line["first_record_s"] > 0
+
+
+def test_a_job_restarts_without_copies_and_from_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restore, "CHECKPOINT_EVERY", timedelta(milliseconds=50))
+    monkeypatch.setattr(restore, "SLACK", 1_000)
+    found = list(measure_restarts(1 << 20, ["memory"], [2], "local"))
+    assert [line["local_recovery"] for line in found] == [False, True]
+    for line in found:
+        assert line["first_record_s"] > 0
+        assert line["restored_bytes"] > line["bytes"] / 2, "all keys are in it"
+        local = line["restored_bytes"] if line["local_recovery"] else 0
+        assert line["restored_local_bytes"] == local
 
 
 def test_the_manifest_of_a_large_job_is_measured() -> None:

@@ -57,6 +57,30 @@ def test_intervals_that_are_off_are_minus_one() -> None:
     assert env.get_checkpoint_config().disable_checkpointing().get_checkpoint_interval() == -1
 
 
+def test_local_recovery() -> None:
+    """Under Flink's keys, new and old, and by setters; off by default."""
+    env = make()
+    assert not env.get_job_config().checkpoint.keeps_copies
+    env.configure(strom.Configuration.from_dict({"state.backend.local-recovery": "true"}))
+    given = env.get_job_config().checkpoint
+    assert (given.local_recovery, given.keeps_copies, given.local_dirs) == (True, True, ())
+    enabled = "execution.checkpointing.local-backup.enabled"
+    env.configure(strom.Configuration.from_dict({enabled: "false"}))
+    given = env.get_job_config().checkpoint
+    assert (given.local_recovery, given.keeps_copies) == (True, False)
+    old = {"taskmanager.state.local.root-dirs": "/a,/b", enabled: "true"}
+    new = {"execution.checkpointing.local-backup.dirs": "/a;/b", enabled: "true"}
+    for keys in (old, new):
+        given = make(strom.Configuration.from_dict(keys)).get_job_config().checkpoint
+        assert (given.local_recovery, given.keeps_copies) == (False, True)
+        assert given.local_dirs == ("/a", "/b")
+    config = CheckpointConfig().enable_local_recovery().set_local_backup_dirs("/c")
+    assert config.frozen() == core.CheckpointConfig(local_recovery=True, local_dirs=("/c",))
+    assert CheckpointConfig().set_local_backup(True).frozen().keeps_copies
+    with pytest.raises(ConfigurationError, match="local_dirs must be tuple"):
+        CheckpointConfig(local_dirs="/a")  # type: ignore[arg-type]
+
+
 def test_modes() -> None:
     env = make()
     assert env.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE

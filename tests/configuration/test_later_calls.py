@@ -85,6 +85,8 @@ OTHER = {
     "execution.checkpointing.dir": "/data",
     "execution.checkpointing.storage": "jobmanager",
     "execution.checkpointing.savepoint-dir": "/data/savepoints",
+    "execution.checkpointing.local-backup.enabled": "true",
+    "execution.checkpointing.local-backup.dirs": "/fast/a,/fast/b",
     "execution.state-recovery.path": "/data/job/chk-1",
     "execution.state-recovery.claim-mode": "claim",
     "state.backend.type": "rocksdb",

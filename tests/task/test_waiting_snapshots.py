@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from strom.core.config import JobConfig
 from strom.core.elements import CheckpointBarrier
 from strom.core.ids import CheckpointId
 from strom.engine.task.checkpointing import TaskCheckpoints
@@ -17,7 +18,14 @@ class Recording(TaskCheckpoints):
         self.chain: Any = SimpleNamespace(settled=True, notify_aborted=lambda n: None)
         self.taken: list[int] = []
         nothing: Any = None
-        deployment: Any = SimpleNamespace(inputs=())
+        deployment: Any = SimpleNamespace(
+            inputs=(),
+            config=JobConfig(),
+            label="a source",
+            local_folders=(),
+            restore=None,
+            restore_storage=None,
+        )
         super().__init__(deployment, self.chain, *[nothing] * 5)
 
     def _snapshot(self, barrier: CheckpointBarrier, alignment_ms: float) -> None:
