@@ -48,4 +48,4 @@ def restore_time(time: StateTime, table: StateTable) -> None:
     if marks:
         known = [] if time.watermark == UNKNOWN else [time.watermark]
         time.watermark = min(marks + known)
-        time.by_event = True
+        time.by_event = time.restored = True

@@ -72,7 +72,11 @@ class ExpiringSpaces:
         """Of the state without namespace: those that have something which has not expired."""
         cutoff, gone = self.expiry.background() - self.expiry.ttl, self.expiry.gone
         data = self.spaces[None]
-        return [key for key, stored in data.items() if not gone(self._latest(stored), cutoff)]
+        return [
+            key
+            for key, stored in data.items()
+            if not all(gone(stamp, cutoff) for stamp in self._stamps_of(stored))
+        ]
 
     def freeze(self, name: str, some: Spaces | None = None) -> RowFreeze:
         """What has not expired, as it is now. `some`: this only, of these spaces."""
@@ -176,6 +180,15 @@ class ExpiringSpaces:
             case _:
                 stamp = stored[1]
         return stamp  # type: ignore[no-any-return]
+
+    def _stamps_of(self, stored: Any) -> Stamps:
+        """All of them; by event time the last one may not be the latest."""
+        match self.kind:
+            case "list":
+                return [stamp for _, stamp in stored]
+            case "map":
+                return [stamp for _, stamp in stored.values()]
+        return [stored[1]]
 
     def _stamped_anew(self, stored: Any, stamp: int) -> Any:
         def anew(pair: tuple[Any, int]) -> tuple[Any, int]:

@@ -46,11 +46,13 @@ class StateTime:
     fired is done: a timer sees event time as it was before it. It tells of every watermark, whether
     or not there are states yet: what a function asks for later goes by the same time."""
 
-    __slots__ = ("by_event", "clock", "stamp_of", "states", "unknown", "watermark")
+    __slots__ = ("by_event", "clock", "restored", "stamp_of", "states", "unknown", "watermark")
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock: Clock = clock or SystemClock()
         self.watermark = UNKNOWN
+        self.restored = False
+        """Whether there was a watermark already when what was restored was stored."""
         self.stamp_of: Callable[[], int | None] | None = None
         """Set by an operator that can tell the timestamp of the record or timer at hand."""
         self.states: list[Sweeping] = []

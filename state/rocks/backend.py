@@ -347,7 +347,7 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
     ) -> _RowEntry:
         expiry, waiting = Expiry.of(config, self.time), self._waiting(descriptor.name, kind)
         database, groups = self._database, self.max_parallelism
-        state = ColdExpiring(descriptor, kind, expiry, waiting, database, groups)
+        state = ColdExpiring(descriptor, kind, expiry, waiting, database, groups, self._hidden)
         self._cold.append(state)
         self.time.states.append(state)
         return _RowEntry(kind, state.spaces, config, state)

@@ -43,6 +43,9 @@ from .spaces import AROUND, LOADED, SAMPLED, _size_of
 UNWRITTEN = 1 << 13
 """So many changes are written between two batches: a snapshot has no more of them to write."""
 
+LEAVING = 1 << 10
+"""So many owners are looked at in one go that may leave memory."""
+
 SMALL = 1 << 20
 """Bytes of a state that is not worth a local database."""
 
@@ -83,10 +86,14 @@ class Owned(ABC):
         """Have all of it in memory."""
 
     @abstractmethod
-    def written(
+    def to_write(
         self, state: ColdElements[Any], deletes: list[bytes], puts: list[tuple[bytes, bytes]]
     ) -> None:
         """Add what makes RocksDB have it as it is. Deletes are done first."""
+
+    @abstractmethod
+    def written(self, state: ColdElements[Any], puts: list[tuple[bytes, bytes]]) -> None:
+        """RocksDB has it as it is. `puts`: those that it asked for."""
 
     @abstractmethod
     def restore(self, stored: Any, state: ColdElements[Any]) -> None:
@@ -125,6 +132,8 @@ class ColdElements(ABC, Generic[H]):
         self._loads = 0
         self._continued = False
         """Whether snapshots look for it in RocksDB, so that little is to be left to them."""
+        self.gone = 0
+        """Entries to be deleted there, since the last write."""
         self._number = self._last_number() if self.cold else 0
         self._each = 100.0
         """Bytes of an element, about."""
@@ -168,7 +177,7 @@ class ColdElements(ABC, Generic[H]):
     def sweep(self, records: int) -> None:
         """See `Sweeping`: so the task says that a batch or a watermark is done."""
         database = self.database
-        due = self._continued and self.changes > UNWRITTEN
+        due = (self._continued and self.changes > UNWRITTEN) or self.gone > LOADED
         if due and not database.waits(self.used, database.budget.limit(self)):
             self.write()
         self.make_room()
@@ -179,48 +188,52 @@ class ColdElements(ABC, Generic[H]):
     def make_room(self) -> None:
         """Let go of what is more than the state may hold. Between two accesses."""
         self._loads = 0
+        self._measure()
         budget = self.database.budget
         limit = budget.limit(self)
-        if self.used <= limit:
-            return
-        self._measure()
         if self.used <= limit or self.database.waits(self.used, limit):
             return
         self.write()
         if 2 * len(self.hot) > len(self.old):
             self.old.update(self.hot)
             self.hot = {}
-        for at in list(self.old):
-            if self.used <= limit:
-                break
-            owned = self.old.pop(at)
-            if owned.place is None:
-                self.kept[at] = owned
-            else:
-                self.elements -= owned.size
+        while self.old and self.used > limit:
+            for at in list(islice(self.old, LEAVING)):
+                owned = self.old.pop(at)
+                if owned.place is not None:
+                    self.elements -= owned.size
+                elif owned.size:
+                    self.kept[at] = owned
+                if self.used <= limit:
+                    break
 
     def write(self) -> None:
-        """Have RocksDB hold all but what is kept in memory."""
-        self.changes = 0
-        dirty, self.dirty = self.dirty, {}
+        """Have RocksDB hold all but what is kept in memory. If something cannot be written, nothing
+        is, and all stays as it was."""
         deletes: list[bytes] = []
         puts: list[tuple[bytes, bytes]] = []
-        groups = set()
-        for at, owned in dirty.items():
-            owned.written(self, deletes, puts)
+        groups, ends = set(), []
+        for owned in self.dirty.values():
+            owned.to_write(self, deletes, puts)
+            ends.append(len(puts))
             if owned.place is not None:
                 groups.add(owned.place[:FIRST_AT])
+        if deletes or puts:
+            last = number_bytes(self._number)
+            numbers = [(group + LAST_NUMBER, last) for group in sorted(groups)]
+            self.database.write(deletes, puts + numbers)
+            self.cold = True
+        start = 0
+        for (at, owned), end in zip(self.dirty.items(), ends, strict=True):
+            owned.written(self, puts[start:end])
+            start = end
             if not owned.size and not owned.stored:
                 self.hot.pop(at, None)
                 self.old.pop(at, None)
                 self.kept.pop(at, None)
-        if not deletes and not puts:
-            return
         self.spilled += len(puts)
-        last = number_bytes(self._number)
-        puts += [(group + LAST_NUMBER, last) for group in sorted(groups)]
-        self.cold = True
-        self.database.write(deletes, puts)
+        self.changes = self.gone = 0
+        self.dirty = {}
 
     def begin_snapshot(self, continued: bool) -> None:
         """Have in RocksDB what the snapshot is to find there. `continued`: it may hold RocksDB's
@@ -330,8 +343,7 @@ class ColdElements(ABC, Generic[H]):
 
     def _measure(self) -> None:
         """Look at some elements."""
-        some = self.hot or self.old
-        for owned in islice(reversed(some.values()), SAMPLED):
+        for owned in islice(reversed((self.dirty or self.hot).values()), SAMPLED):
             for element in owned.sample():
                 self._each += (AROUND / 2 + _size_of(element) - self._each) / 16
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -27,17 +27,17 @@ from ..expiry import UNKNOWN, Expiry
 from ..hashing import stable_hash
 from ..object_reader import ObjectReader
 from ..pickling import dumps, loads
-from ..row_changes import RowChanges
+from ..row_changes import Marks, RowChanges
 from ..row_states import Spaces
-from ..row_tables import RowFreeze
 from ..stored import StateTable
-from .database import DatabaseView, TaskDatabase
+from .database import TaskDatabase
 from .entry_bytes import entry_parts, joined_parts
-from .freeze import PieceFreeze
+from .files import hidden_of
 from .key_bytes import alike_bytes, key_bytes
-from .layouts import tables_of
 from .spaces import ABSENT, AROUND, LOADED, SAMPLED, _size_of
-from .stamped_layout import Stamped, latest_of, stamped_bytes, stamped_layout, stamped_parts
+from .stamped_freeze import StampedFreeze
+from .stamped_layout import Stamped, stamped_bytes, stamped_layout, stamped_parts, stamps_in
+from .stamped_spaces import StampedSpace, StampedSpaces
 
 RESTORED = 1 << 15
 """So many restored rows are taken in before room is made."""
@@ -47,58 +47,6 @@ LOOKED_AT = 4
 
 At = tuple[Any, Any]
 """(namespace, held key)"""
-
-
-class StampedSpace(OrderedDict[Any, Any]):
-    """The keys of one namespace that are in memory, in the order in which they were last stamped
-    or came back. Whoever asks for another one is given what RocksDB has; what is removed is so
-    there, too."""
-
-    def __init__(self, state: ColdExpiring, namespace: Any) -> None:
-        super().__init__()
-        self._state = state
-        self._namespace = namespace
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        found = super().get(key, ABSENT)
-        if found is not ABSENT:
-            return found
-        state = self._state
-        found = state.load(self._namespace, key) if state.cold else ABSENT
-        if found is ABSENT:
-            return default
-        state.of(self._namespace, self)[key] = found
-        return found
-
-    def pop(self, key: Any, default: Any = None) -> Any:
-        if self._state.cold:
-            self._state.gone[self._namespace, key] = None
-        return super().pop(key, default)
-
-    def setdefault(self, key: Any, default: Any = None) -> Any:
-        found = self.get(key, ABSENT)
-        if found is ABSENT:
-            found = self[key] = default
-        return found
-
-
-class StampedSpaces(dict[Any, StampedSpace]):
-    """Namespace -> its keys in memory. One that is asked for is there, for the one who asks."""
-
-    def __init__(self, state: ColdExpiring) -> None:
-        super().__init__()
-        self._state = state
-        self[None] = StampedSpace(state, None)
-
-    def get(self, namespace: Any, default: Any = None) -> StampedSpace:
-        found = super().get(namespace)
-        return StampedSpace(self._state, namespace) if found is None else found
-
-    def setdefault(self, namespace: Any, default: Any = None) -> StampedSpace:
-        made = (
-            default if isinstance(default, StampedSpace) else StampedSpace(self._state, namespace)
-        )
-        return super().setdefault(namespace, made)
 
 
 class ColdExpiring(ExpiringSpaces):
@@ -114,7 +62,9 @@ class ColdExpiring(ExpiringSpaces):
         tables: Iterable[StateTable],
         database: TaskDatabase,
         max_parallelism: int,
+        hidden: Iterable[bytes] = (),
     ) -> None:
+        """`hidden`: places that came with files, some of this state, and do not count."""
         self.database = database
         layout = stamped_layout(expiry.column)
         self.prefix, self.cold = database.new_state(descriptor.name, kind, layout)
@@ -131,14 +81,16 @@ class ColdExpiring(ExpiringSpaces):
         self._entries = 0
         """Keys in memory, when last counted."""
         self._kept: set[At] = set()
-        """In memory for ever: they have no place."""
+        """In memory as long as they live: they have no place."""
+        self._kept_once = 0
+        """How many there were when last looked over."""
         self._loads = 0
         self._hand = self.prefix
         """Where in RocksDB to look next for what has expired."""
-        self._since: int | None = None
-        """The first watermark: what is stamped UNKNOWN counts from here."""
-        if self.cold and expiry.event:
+        if self.cold and expiry.event and not expiry.time.restored:
             expiry.time.unknown = True
+        if self.cold:  # what is not among the tables has expired there, not so in RocksDB
+            database.write(sorted(hidden_of(self.prefix, hidden)), [])
         super().__init__(descriptor, kind, expiry, tables, RowChanges(kind))
         database.budget.join(self)
 
@@ -190,40 +142,63 @@ class ColdExpiring(ExpiringSpaces):
 
     def begin_event_time(self, watermark: int) -> None:
         super().begin_event_time(watermark)
-        if self._since is None:
-            self._since = watermark
+        if not self.cold or not self.expiry.event:
+            return
+        puts: list[tuple[bytes, bytes]] = []
+        for place, data in self.database.scan(self.prefix):
+            namespace, key, rest = entry_parts(data)
+            if UNKNOWN in stamps_in(rest):
+                parts = [
+                    (watermark if stamp == UNKNOWN else stamp, map_key, value)
+                    for stamp, map_key, value in stamped_parts(rest)
+                ]
+                puts.append((place, joined_parts(namespace, key, stamped_bytes(parts))))
+            if len(puts) >= LOADED:
+                self.database.write([], puts)
+                puts = []
+        self.database.write([], puts)
 
     def make_room(self) -> None:
-        """Write to RocksDB what is more than the state may hold. Between two accesses."""
+        """Write to RocksDB what is more than the state may hold. Between two accesses. What cannot
+        be written stays where it is."""
         self._loads = 0
         self._entries = sum(map(len, self.spaces.values()))
+        self._measure()
         budget = self.database.budget
         limit = budget.limit(self)
         if self.used <= limit and len(self.gone) <= LOADED:
             return
         if self.database.waits(self.used, limit):
             return
-        self._measure()
-        deletes = self._deletes()
+        self._look_over_kept()
+        leaving: list[tuple[StampedSpace, Any]] = []
         puts: list[tuple[bytes, bytes]] = []
         excess = self._entries - int(limit // self._each)
-        for namespace, space in list(self.spaces.items()):
-            if excess <= 0:
+        for namespace, space in self.spaces.items():
+            if excess <= len(puts):
                 break
-            some = [key for key in islice(space, excess) if (namespace, key) not in self._kept]
-            for key in some:
-                self._leave(space, (namespace, key), puts)
-            excess -= len(some)
+            for key in self._oldest(namespace, space, excess - len(puts)):
+                place = self._place((namespace, key))
+                if place is None:
+                    self._kept.add((namespace, key))
+                else:
+                    puts.append((place, self._written((namespace, key), dict.get(space, key))))
+                    leaving.append((space, key))
+        self.database.write(self._deletes(), puts)
+        self.gone = {}
+        self.cold = self.cold or bool(puts)
+        for space, key in leaving:
+            OrderedDict.pop(space, key)
+        for namespace, space in list(self.spaces.items()):
             if not space and namespace is not None:
                 del self.spaces[namespace]
         self.spilled += len(puts)
         self._entries -= len(puts)
-        self.cold = self.cold or bool(puts)
-        self.database.write(deletes, puts)
 
     def begin_snapshot(self) -> None:
         """What is deleted is so in RocksDB, too."""
         self.database.write(self._deletes(), [])
+        self.gone = {}
 
     def keys(self) -> list[Any]:
         found = dict.fromkeys(super().keys())
@@ -232,8 +207,7 @@ class ColdExpiring(ExpiringSpaces):
             cutoff = self.expiry.background() - self.expiry.ttl
             for _, data in self.database.scan(self.prefix):
                 namespace, key = self._owner(data)
-                live = not self.expiry.gone(self._counted(latest_of(entry_parts(data)[2])), cutoff)
-                if namespace is None and key not in self.spaces[None] and live:
+                if namespace is None and key not in self.spaces[None] and self._live(data, cutoff):
                     found[key] = None
         return list(found)
 
@@ -277,14 +251,23 @@ class ColdExpiring(ExpiringSpaces):
             return None
         return b"".join((self.prefix, group.to_bytes(2, "big"), space, own))
 
-    def _leave(self, space: StampedSpace, at: At, puts: list[tuple[bytes, bytes]]) -> None:
-        place = self._place(at)
-        if place is None:
-            self._kept.add(at)
-            return
-        stored = OrderedDict.pop(space, at[1])
+    def _oldest(self, namespace: Any, space: StampedSpace, count: int) -> list[Any]:
+        """Keys that may leave memory, those first that were stamped longest ago."""
+        kept = self._kept
+        if not kept:
+            return list(islice(space, count))
+        return list(islice((key for key in space if (namespace, key) not in kept), count))
+
+    def _look_over_kept(self) -> None:
+        """Forget those that are not stored any more, now and then."""
+        if len(self._kept) > 2 * self._kept_once + SAMPLED:
+            spaces: dict[Any, StampedSpace] = self.spaces
+            self._kept = {at for at in self._kept if at[1] in dict.get(spaces, at[0], ())}
+            self._kept_once = len(self._kept)
+
+    def _written(self, at: At, stored: Any) -> bytes:
         head = dumps(at[0], self._what), dumps(given(at[1]), self._what)
-        puts.append((place, joined_parts(*head, stamped_bytes(self._parts(stored)))))
+        return joined_parts(*head, stamped_bytes(self._parts(stored)))
 
     def _parts(self, stored: Any) -> Iterator[Stamped]:
         """Stamp, and the pickles of map key and value, of each element."""
@@ -302,7 +285,7 @@ class ColdExpiring(ExpiringSpaces):
     def _stored(self, data: bytes) -> Any:
         what, reader = self._what, self._reader
         parts = [
-            (key, (loads(value, what, reader), self._counted(stamp)))
+            (key, (loads(value, what, reader), stamp))
             for stamp, key, value in stamped_parts(entry_parts(data)[2])
         ]
         match self.kind:
@@ -317,12 +300,13 @@ class ColdExpiring(ExpiringSpaces):
         found = held_keys(findable([loads(key, self._what, self._reader)]))
         return loads(namespace, self._what, self._reader), found[0]
 
-    def _counted(self, stamp: int) -> int:
-        return self._since if stamp == UNKNOWN and self._since is not None else stamp
+    def _live(self, data: bytes, cutoff: int) -> bool:
+        """Whether something of an entry in RocksDB has not expired."""
+        gone = self.expiry.gone
+        return not all(gone(stamp, cutoff) for stamp in stamps_in(entry_parts(data)[2]))
 
     def _deletes(self) -> list[bytes]:
-        gone, self.gone = self.gone, {}
-        return [place for place in map(self._place, gone) if place is not None]
+        return [place for place in map(self._place, self.gone) if place is not None]
 
     def _look(self, count: int) -> None:
         """Delete what has expired among the next entries in RocksDB."""
@@ -333,16 +317,39 @@ class ColdExpiring(ExpiringSpaces):
         found = list(islice(view.scan(self.prefix, self._hand), count))
         self._hand = found[-1][0] + b"\x00" if len(found) == count else self.prefix
         for place, data in found:
-            stamp = self._counted(latest_of(entry_parts(data)[2]))
-            if self.expiry.gone(stamp, cutoff):
+            if not self._live(data, cutoff):
                 gone.append(place)
         self.database.write(gone, [])
+
+    def _drop_keys(
+        self, data: OrderedDict[Any, Any], cutoff: int, limit: int, marks: Marks | None
+    ) -> int:
+        # RocksDB may have what was overwritten, and it may live longer: the stamps of lists and
+        # maps go back, and what has expired may be shown
+        assert isinstance(data, StampedSpace)
+        front = list(islice(data, limit)) if self.cold and self._front_gone(data, cutoff) else ()
+        looked = super()._drop_keys(data, cutoff, limit, marks)
+        self.gone |= dict.fromkeys((data.namespace, key) for key in front if key not in data)
+        return looked
+
+    def _front_gone(self, data: StampedSpace, cutoff: int) -> bool:
+        first = next(iter(data.values()), None)
+        return first is not None and self.expiry.gone(self._latest(first), cutoff)
 
     def _measure(self) -> None:
         """Look at some of the keys that came last."""
         for space in islice(reversed(self.spaces.values()), 2):
             for stored in islice(reversed(dict.values(space)), SAMPLED):
-                self._each += (2 * AROUND + _size_of(stored) - self._each) / 16
+                self._each += (2 * AROUND + self._size(stored) - self._each) / 16
+
+    def _size(self, stored: Any) -> int:
+        """Bytes, about."""
+        match self.kind:
+            case "list":
+                return len(stored) * (AROUND + _size_of(stored[-1][0]))
+            case "map":
+                return len(stored) * (2 * AROUND + _size_of(next(reversed(stored.values()))[0]))
+        return _size_of(stored[0])
 
     # --- restored --------------------------------------------------------------------------------
 
@@ -352,44 +359,6 @@ class ColdExpiring(ExpiringSpaces):
             for start in range(0, table.data.num_rows, RESTORED):
                 self._read(replace(table, data=table.data.slice(start, RESTORED)))
                 self.make_room()
-
-
-@dataclass(frozen=True)
-class StampedFreeze(PieceFreeze):
-    """A point in time of one state. `cold`: None if nothing lies in RocksDB, or if the snapshot has
-    RocksDB's files; `cutoff`: what was stamped then or before has expired."""
-
-    state: ColdExpiring
-    hot: RowFreeze
-    shown: Callable[[], Iterable[bytes]]
-    cold: DatabaseView | None
-    cutoff: int
-
-    def table(self, max_parallelism: int) -> StateTable | None:
-        raise AssertionError("asked for its tables")
-
-    def tables(self, max_parallelism: int) -> Iterator[StateTable]:
-        if self.cold is not None:
-            state, shown = self.state, frozenset(self.shown())
-            pairs = self._live(
-                pair for pair in self.cold.scan(state.prefix) if pair[0] not in shown
-            )
-            yield from tables_of(state.name, state.kind, state.layout, pairs, max_parallelism)
-        table = self.hot.table(max_parallelism)
-        if table is not None:
-            yield table
-
-    def _live(self, pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-        """Without what has expired."""
-        gone, cutoff = self.state.expiry.gone, self.cutoff
-        for place, data in pairs:
-            namespace, key, rest = entry_parts(data)
-            parts = list(stamped_parts(rest))
-            live = [part for part in parts if not gone(part[0], cutoff)]
-            if len(live) == len(parts):
-                yield place, data
-            elif live:
-                yield place, joined_parts(namespace, key, stamped_bytes(live))
 
 
 class ColdExpiringBulkValueState(ExpiringBulkValueState):

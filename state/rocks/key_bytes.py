@@ -4,7 +4,8 @@ Two meanings of equal: state keys are held (`core.key_kinds`), where 1, 1.0 and 
 to a dict, and so among map keys and namespaces, they are one (`alike`). No key's bytes begin
 another's, so several may stand one behind the other.
 
-Keys of other types have no bytes here (None): they are kept in memory.
+Subclasses of these types that leave equality to them, as of enumerations of texts, have the bytes
+of what they are equal to. Keys of other types have no bytes here (None): they are kept in memory.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def key_bytes(key: Any) -> bytes | None:
         return _sequence(key, key_bytes)
     if isinstance(key, np.generic) and kind not in _UNSTABLE:
         return _numpy(key, key_bytes)
-    return None
+    return _as_its_base(key, kind, key_bytes)
 
 
 def alike_bytes(key: Any) -> bytes | None:
@@ -59,7 +60,7 @@ def alike_bytes(key: Any) -> bytes | None:
         return _sequence(key, alike_bytes)
     if isinstance(key, np.generic) and kind not in _UNSTABLE:
         return _numpy(key, alike_bytes)
-    return None
+    return _as_its_base(key, kind, alike_bytes)
 
 
 def key_end(data: bytes, at: int) -> int:
@@ -124,10 +125,13 @@ def _decimal_alike(key: Decimal) -> bytes | None:
 def _datetime(key: dt.datetime) -> bytes | None:
     if key.tzinfo is None:
         return _WORD.pack(b"T", (key - _EPOCH) // _MICROSECOND)
-    if type(key.tzinfo) is not dt.timezone:
-        return None
     offset = key.utcoffset()
-    assert offset is not None
+    if offset is None:
+        return _datetime(key.replace(tzinfo=None))
+    if type(key.tzinfo) is not dt.timezone and (
+        key.replace(fold=0).utcoffset() != key.replace(fold=1).utcoffset()
+    ):
+        return None  # where a zone's clock is set, a time equals none of another zone
     return _WORD.pack(b"U", (key.replace(tzinfo=None) - offset - _EPOCH) // _MICROSECOND)
 
 
@@ -143,8 +147,8 @@ def _timedelta(key: dt.timedelta) -> bytes:
 
 
 def _numpy(key: Any, each: Callable[[Any], bytes | None]) -> bytes | None:
-    """Of numbers of numpy, which are equal to those of Python."""
-    if isinstance(key, (np.bool_, np.integer, np.floating)):
+    """Of values of numpy, which are equal to those of Python."""
+    if isinstance(key, (np.bool_, np.integer, np.floating, np.str_, np.bytes_)):
         return each(key.item())
     return None
 
@@ -161,6 +165,25 @@ def _sequence(key: tuple[Any, ...], each: Callable[[Any], bytes | None]) -> byte
         parts.append(part)
     return b"".join(parts)
 
+
+def _as_its_base(key: Any, kind: type, each: Callable[[Any], bytes | None]) -> bytes | None:
+    """Of a key that is equal to just what its value of a type known here is equal to."""
+    for base, plain in _BASES:
+        if isinstance(key, base):
+            same = kind.__eq__ is base.__eq__ and kind.__hash__ is base.__hash__
+            return each(plain(key)) if same else None
+    return None
+
+
+_BASES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    (bytes, lambda key: bytes.__getitem__(key, slice(None))),
+    (Decimal, Decimal),
+    (uuid.UUID, lambda key: uuid.UUID(int=key.int)),
+)
+"""Types that keys are subclasses of, and how one is made a plain value."""
 
 _UNSTABLE = (np.timedelta64, np.datetime64, np.longdouble)
 

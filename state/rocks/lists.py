@@ -61,25 +61,29 @@ class OwnedList(Owned):
         self.wiped, self.below, self._known = self.stored, False, 0
         state.note(self)
 
-    def written(
+    def to_write(
         self, state: ColdElements[Any], deletes: list[bytes], puts: list[tuple[bytes, bytes]]
     ) -> None:
         if self.wiped:
             assert self.place is not None
             runs = self._runs
             deletes += [at for at, _ in state.scan(self.place)] if runs is None else runs
-            self.wiped = self.stored = False
-            self._runs = []
         if self.place is None:
             return
         new = self.items[self._known :]
         head = state.head(self.at) if new else (b"", b"")
-        runs = []
         for start in range(0, len(new), RUN):
             place = self.place + number_bytes(state.number())
             pickles = [state.pickled(element) for element in new[start : start + RUN]]
             puts.append((place, run_bytes(head, pickles)))
-            runs.append(place)
+
+    def written(self, state: ColdElements[Any], puts: list[tuple[bytes, bytes]]) -> None:
+        if self.wiped:
+            self.wiped = self.stored = False
+            self._runs = []
+        if self.place is None:
+            return
+        runs = [place for place, _ in puts]
         self.stored = self.stored or bool(runs)
         if self.below:
             state.elements -= len(self.items)

@@ -78,6 +78,7 @@ class OwnedMap(Owned):
             state.elements -= 1
         if self.stored and not self.wiped and (known or self.below):
             self._gone[key] = None
+            state.gone += 1
             state.note(self)
 
     def clear(self, state: ColdElements[Any]) -> None:
@@ -85,6 +86,16 @@ class OwnedMap(Owned):
         self.entries, self._numbers, self._changed, self._gone = {}, {}, {}, {}
         self.wiped, self.below = self.stored, False
         state.note(self)
+
+    def is_empty(self, state: ColdElements[Any]) -> bool:
+        if self.entries or not self.below:
+            return not self.entries
+        assert self.place is not None
+        for _, data in state.scan(self.place):
+            _, own, _ = map_parts(entry_parts(data)[2])
+            if not self._gone or state.value_of(own) not in self._gone:
+                return False
+        return True
 
     def complete(self, state: ColdElements[Any]) -> None:
         assert self.place is not None
@@ -102,29 +113,31 @@ class OwnedMap(Owned):
         self._numbers = {key: number for number, key, _ in found}
         self.below = False
 
-    def written(
+    def to_write(
         self, state: ColdElements[Any], deletes: list[bytes], puts: list[tuple[bytes, bytes]]
     ) -> None:
         if self.wiped:
             former = state.place_of(self.at)
             assert former is not None
             deletes += [at for at, _ in state.scan(former)]
-            self.wiped = self.stored = False
         place = self.place
         if place is None:
             return
         deletes += [place + own for own in map(alike_bytes, self._gone) if own is not None]
-        self._gone = {}
         head = state.head(self.at) if self._changed else (b"", b"")
         for key in self._changed:
             own = alike_bytes(key)
             assert own is not None, "else it was kept"
-            if type(key) is not str:
-                key = own_key(self.entries, key)
+            key = own_key(self.entries, key)
             pickles = state.pickled(key), state.pickled(self.entries[key])
             puts.append((place + own, map_bytes(head, self._numbers[key], *pickles)))
-        self._changed = {}
-        self.stored = self.below or bool(self.entries)
+
+    def written(self, state: ColdElements[Any], puts: list[tuple[bytes, bytes]]) -> None:
+        if self.wiped:
+            self.wiped = self.stored = False
+        if self.place is not None:
+            self._changed, self._gone = {}, {}
+            self.stored = self.below or bool(self.entries)
 
     def restore(self, stored: Any, state: ColdElements[Any]) -> None:
         for key, value in stored.items():
@@ -227,8 +240,9 @@ class ColdMapState(NamespacedState, MapState):
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         owned = self._whole()
-        for key, value in owned.entries.items():
-            owned.given_away(key, value, self._state)
+        if owned.stored:
+            for key, value in owned.entries.items():
+                owned.given_away(key, value, self._state)
         return list(owned.entries.items())
 
     def keys(self) -> Iterable[Any]:
@@ -238,8 +252,7 @@ class ColdMapState(NamespacedState, MapState):
         return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
-        owned = self._owned()
-        return not owned.entries and not (owned.below and self._whole().entries)
+        return self._owned().is_empty(self._state)
 
     def _owned(self) -> OwnedMap:
         at = (self._namespace, self._cell.key)

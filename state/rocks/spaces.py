@@ -202,19 +202,25 @@ class ColdState:
         self._measure()
         most = int(self.database.budget.limit(self) // self._each)
         excess = self._entries - most
-        deletes = self._deletes(spaces)
         if excess <= 0:
-            self.database.write(deletes, [])
+            self._write(spaces, [])
             return
         if 2 * hot > most or hot == self._entries:
             for space in spaces:
                 space.rest()
         puts: list[tuple[bytes, bytes]] = []
+        leaving: list[tuple[Space, list[Any]]] = []
         for space in spaces:
             if len(puts) >= excess:
                 break
-            puts += self._evicted(space, excess - len(puts))
-        self.database.write(deletes, puts)
+            keys, written = self._evicted(space, excess - len(puts))
+            puts += written
+            leaving.append((space, keys))
+        self._write(spaces, puts)
+        for space, keys in leaving:
+            space.cold += len(keys)
+            for key in keys:
+                del space.old[key]
         self._entries -= len(puts)
         self.spilled += len(puts)
         for space in spaces:
@@ -225,11 +231,12 @@ class ColdState:
         """Forget a namespace that is empty."""
         if space.namespace is not None and self.spaces.get(space.namespace) is space:
             self._to_delete += self._places_gone(space)
+            space.gone.clear()
             del self.spaces[space.namespace]
 
     def begin_snapshot(self) -> None:
         """What is deleted is so in RocksDB, too."""
-        self.database.write(self._deletes(self.spaces.values()), [])
+        self._write(self.spaces.values(), [])
 
     def stored(self, source: TaskDatabase | DatabaseView) -> Iterator[tuple[Any, Any, Any]]:
         """(namespace, key, value) of all in RocksDB, in order of key groups; those that are in
@@ -278,30 +285,31 @@ class ColdState:
         space = self.spaces.space(found)
         space.cold, space.below = space.cold + 1, True
 
-    def _deletes(self, spaces: Iterable[Space]) -> list[bytes]:
-        deletes, self._to_delete = self._to_delete, []
-        for space in spaces:
-            if space.gone:
-                deletes += self._places_gone(space)
-        return deletes
+    def _write(self, spaces: Iterable[Space], puts: list[tuple[bytes, bytes]]) -> None:
+        """These, behind what is to be deleted."""
+        some = [space for space in spaces if space.gone]
+        deletes = [place for space in some for place in self._places_gone(space)]
+        self.database.write(self._to_delete + deletes, puts)
+        self._to_delete = []
+        for space in some:
+            space.gone.clear()
 
     def _places_gone(self, space: Space) -> list[bytes]:
         places = [self._place(space, key) for key in space.gone]
-        space.gone.clear()
         return [place for place in places if place is not None]
 
-    def _evicted(self, space: Space, count: int) -> list[tuple[bytes, bytes]]:
-        """The oldest entries, as they are to be written. What cannot be is kept."""
-        puts = []
+    def _evicted(self, space: Space, count: int) -> tuple[list[Any], list[tuple[bytes, bytes]]]:
+        """The oldest keys, and their entries as they are to be written; what has no place is kept.
+        If something cannot be written, all stays where it is."""
+        keys, puts = [], []
         for key in list(islice(space.old, count)):
-            stored = space.old.pop(key)
             place = self._place(space, key)
             if place is None:
-                space.kept[key] = stored
+                space.kept[key] = space.old.pop(key)
                 continue
-            puts.append((place, self._written(space.namespace, key, stored)))
-        space.cold += len(puts)
-        return puts
+            keys.append(key)
+            puts.append((place, self._written(space.namespace, key, space.old[key])))
+        return keys, puts
 
     def _place(self, space: Space, key: Any) -> bytes | None:
         """Where the entry is in RocksDB; None: nowhere."""

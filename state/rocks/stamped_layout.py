@@ -55,13 +55,13 @@ def stamped_parts(data: bytes) -> Iterator[Stamped]:
         at += key + value
 
 
-def latest_of(data: bytes) -> int:
-    """The stamp of the last of them."""
-    at = stamp = 0
+def stamps_in(data: bytes) -> Iterator[int]:
+    """The stamps of them. By event time the last one may not be the latest."""
+    at = 0
     while at < len(data):
         stamp, key, value = _HEAD.unpack_from(data, at)
         at += _HEAD.size + key + value
-    return stamp
+        yield stamp
 
 
 def stamped_table(

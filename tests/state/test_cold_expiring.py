@@ -218,3 +218,85 @@ def test_what_has_left_memory_expires_as_it_would_in_memory(seed: int) -> None:
     for _ in range(draw.choice([30, 150, 400])):
         pair.step()
     pair.check()
+
+
+class Late:
+    """One key's state by event time, in both backends."""
+
+    def __init__(self, descriptor: Any) -> None:
+        builder = StateTtlConfig.new_builder(timedelta(milliseconds=100)).use_event_time()
+        descriptor.enable_time_to_live(builder.build())
+        self.descriptor = descriptor
+        self.stamp: int | None = None
+        self.both = [make_backend(kind, range_for(0, 1, 8), 8) for kind in ("memory", "rocksdb")]
+        for one in self.both:
+            one.time.stamp_of = lambda: self.stamp
+
+    def at(self, stamp: int | None, call: Any) -> Any:
+        """What both answer alike."""
+        self.stamp = stamp
+        found = []
+        for one in self.both:
+            one.current.key = "k"
+            found.append(call(one.namespaced(self.descriptor).of(None)))
+        assert found[0] == found[1]
+        return found[0]
+
+    def pass_by(self, watermark: int) -> None:
+        for one in self.both:
+            one.time.passed(watermark)
+
+    def leave(self) -> None:
+        """RocksDB has it, and memory has not."""
+        self.both[1].time.begin(100)
+
+
+@pytest.mark.parametrize("kind", ["list", "map"])
+def test_a_late_element_does_not_take_along_those_before(kind: str) -> None:
+    """RocksDB is swept by the latest stamp, which need not be the last one."""
+    late = Late(ListStateDescriptor("l") if kind == "list" else MapStateDescriptor("m"))
+    late.pass_by(0)
+    for stamp, value in ((500, "long"), (10, "late")):
+        late.at(stamp, lambda s, v=value: s.add(v) if kind == "list" else s.put(v, v))
+    late.leave()
+    late.pass_by(300)
+    late.leave()
+    late.leave()
+    assert [one.keys_of(late.descriptor) for one in late.both] == [["k"], ["k"]]
+    assert late.at(None, lambda s: list(s.get() if kind == "list" else s.keys())) == ["long"]
+
+
+@pytest.mark.parametrize("kind", ["list", "map"])
+def test_what_was_overwritten_does_not_come_back(kind: str) -> None:
+    """In RocksDB is what would live longer than what was written over it."""
+    late = Late(ListStateDescriptor("l") if kind == "list" else MapStateDescriptor("m"))
+    late.pass_by(0)
+    late.at(500, lambda s: s.add("old") if kind == "list" else s.put("old", 1))
+    late.leave()
+
+    def overwrite(state: Any) -> None:
+        if kind == "list":
+            state.update(["new"])
+        else:
+            state.put("new", 1)
+            state.remove("old")
+
+    late.at(10, overwrite)
+    late.pass_by(300)
+    assert late.at(None, lambda s: list(s.get() if kind == "list" else s.keys())) == []
+
+
+def test_what_no_watermark_had_passed_lives_as_long_after_a_restore() -> None:
+    late = Late(ValueStateDescriptor("v"))
+    late.at(None, lambda s: s.update(1))
+    late.leave()
+    late.pass_by(1000)
+    tables = [list(one.snapshot().tables()) for one in late.both]
+    late = Late(ValueStateDescriptor("v"))
+    for one, some in zip(late.both, tables, strict=True):
+        one.restore(some)
+        one.namespaced(late.descriptor)
+    late.pass_by(1050)
+    assert late.at(None, lambda s: s.value()) == 1
+    late.pass_by(1101)
+    assert late.at(None, lambda s: s.value()) is None
