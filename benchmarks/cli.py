@@ -221,7 +221,7 @@ def _statesize(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--steps", type=count, default=5, help="sizes at which is measured")
     command.add_argument("--seconds", type=positive, default=10.0, help="of each measurement")
-    command.add_argument("--faces", default="values,columns")
+    command.add_argument("--faces", default="values,columns,rows")
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
     _conf(command)
 

@@ -7,6 +7,8 @@ that of an empty process.
 
     values   a value state of 200 bytes, by the row face
     columns  running sums, by the column face
+    rows     the last row of each key, kept whole: a number and a text, 200 bytes; what finds it is
+             in memory
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 import pyarrow as pa
+from strom.core.growing import Growing
 from strom.core.ids import KeyGroupRange
 from strom.state.backend import AccColumn, KeyedStateBackend
 from strom.state.descriptors import ValueStateDescriptor
+from strom.state.key_index import CompositeIndex
 from strom.state.keyed_state import KeyedStates
 
 from .apart import Broken, apart
@@ -32,7 +36,7 @@ from .streams import mix
 BATCH = 16384
 GROUPS = 128
 VALUE_BYTES = 200
-ROW_BYTES = {"values": VALUE_BYTES + 8, "columns": 16}
+ROW_BYTES = {"values": VALUE_BYTES + 8, "columns": 16, "rows": VALUE_BYTES}
 """Of a key and its value."""
 
 ACCESSES = ("cached", "uniform", "skewed")
@@ -59,7 +63,7 @@ def measured(face: str, size: int, memory: int, seconds: float, steps: int) -> l
     config = replace(job_config().state, backend="rocksdb", memory=memory)
     states = KeyedStates(config)
     state = states.make(KeyGroupRange(0, GROUPS - 1), GROUPS)
-    step = _values(state) if face == "values" else _columns(state)
+    step = {"values": _values, "columns": _columns, "rows": _rows}[face](state)
     step(_keys(np.arange(BATCH)))
     process = psutil.Process()
     empty = process.memory_info().rss
@@ -132,5 +136,25 @@ def _columns(state: KeyedStateBackend) -> Step:
     def step(keys: npt.NDArray[np.int64]) -> None:
         slots = sums.slots(pa.RecordBatch.from_arrays([pa.array(keys)], schema=schema))
         np.add.at(sums.column("sum"), slots, 1)
+
+    return step
+
+
+def _rows(state: KeyedStateBackend) -> Step:
+    schema = pa.schema([("k", pa.int64()), ("text", pa.string())])
+    rows = state.rows("rows", schema, [0], ordered=False)
+    index, positions = CompositeIndex(schema.remove(1)), Growing(np.int64, -1)
+    texts = pa.array(["x" * (VALUE_BYTES - 8)] * BATCH)
+
+    def step(keys: npt.NDArray[np.int64]) -> None:
+        keys = np.unique(keys)
+        slots = index.upsert([pa.array(keys)])
+        positions.reserve(len(index))
+        former = positions.array[slots]
+        former = former[former >= 0]
+        rows.read(former)
+        columns = [pa.array(keys), texts.slice(0, len(keys))]
+        positions.array[slots] = rows.add(pa.RecordBatch.from_arrays(columns, schema=schema))
+        rows.release(former)
 
     return step
