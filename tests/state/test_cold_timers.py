@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import strom
 from backends import TINY
 from strom.checkpoint.databases import inherited
 from strom.checkpoint.increments import Increments
@@ -339,6 +340,8 @@ def test_what_is_registered_after_a_restore_comes_last(tmp_path: Path, jobs: lis
             assert queue.pop_due(5) == (5, "now", None)
         job.checkpoint(fails=False)
         job.backends = [restored(job)]
+    table = strom.state.open(tmp_path / "job" / f"chk-{job.n}").table("op", "t")
+    assert table.sort_by("sequence").column("key").to_pylist() == names
     queue = job.backends[0].timers("t")
     assert isinstance(queue, ColdTimerQueue)
     assert queue.loaded == 0
