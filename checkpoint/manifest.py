@@ -19,11 +19,11 @@ from . import manifest_json
 from .handles import FileHandle, OperatorSnapshot, SubtaskSnapshot
 from .names import shared_by
 
-FORMAT_VERSION: Final = 5
+FORMAT_VERSION: Final = 6
 """3: files that checkpoints share, and layers of state. 4: files of local databases. 5: files that
-hold several small ones."""
+hold several small ones. 6: lists, maps, timers and what expires in local databases."""
 
-READ_VERSIONS: Final = (2, 3, 4, 5)
+READ_VERSIONS: Final = (2, 3, 4, 5, 6)
 
 
 @dataclass(frozen=True)

@@ -383,7 +383,7 @@ class ColdCase(RowCase):
         slots = table.slots(keys.slice(0, 1))
         table.column("n")[slots] += 100
         if backend.get_current_key() is not None:
-            value = backend.get_state(ValueStateDescriptor("value", Types.LONG()))
+            value = backend.get_state(_descriptors(self.ttl)[0])
             value.update((value.value() or 0) + 1)
         snapshot = backend.snapshot(Since(CheckpointId(1)))
         assert snapshot.database is not None
@@ -440,6 +440,8 @@ ROW_CASES: dict[str, RowCase] = {
     "rows_event_ttl": RowCase("text", "event"),
     "rows_rocksdb": ColdCase("int", ""),
     "rows_rocksdb_objects": ColdCase("pair", ""),
+    "rows_rocksdb_ttl": ColdCase("int", "processing"),
+    "rows_rocksdb_event_ttl": ColdCase("text", "event"),
     "rows_fields": FieldsCase("text", ""),
 }
 
