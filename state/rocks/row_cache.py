@@ -43,6 +43,9 @@ CAME = 1 << 12
 WRITTEN = 1 << 14
 """So many rows that leave are written at once."""
 
+IN_HAND, FEW = 32 << 20, 64
+"""Of large rows only so many bytes are in hand at once, but so many rows at least."""
+
 LIVE = 2 / 3
 """How much of what fits into memory are rows; the rest is for frames of rows that left."""
 
@@ -82,7 +85,11 @@ class RowCache:
         self._width = _width(kinds)
         self._deletes: list[bytes] = []
         """Places of positions that were released. What is put there later counts."""
-        self._came = 0
+        self._came = self._enough = 0
+        """Rows that came since it was seen whether others have to leave, and the bytes that may be
+        used before that is seen again."""
+        self._typical = self._width
+        """Bytes of a row, about."""
         self.spilled = self.loaded = 0
         """Rows written to RocksDB, and read from it, so far."""
         self._begin(RowPayload(self._kinds, turns), PositionPool())
@@ -126,10 +133,11 @@ class RowCache:
         self._take_in(positions, arrays)
 
     def read(self, indices: Sequence[int], positions: Positions) -> list[pa.Array]:
-        if len(positions) > READ and (self._frame.array[positions] < 0).sum() > READ:
+        most = self.portion(READ)
+        if len(positions) > most and (self._frame.array[positions] < 0).sum() > most:
             parts = [
-                self.read(indices, positions[start : start + READ])
-                for start in range(0, len(positions), READ)
+                self.read(indices, positions[start : start + most])
+                for start in range(0, len(positions), most)
             ]
             return [pa.concat_arrays(column) for column in zip(*parts, strict=True)]
         frames = self._frames(positions)  # which may change what the rows are in
@@ -168,9 +176,10 @@ class RowCache:
 
     def peek_all(self, positions: Positions, types: Sequence[pa.DataType]) -> list[pa.ChunkedArray]:
         """All columns, as `peek`, of these types."""
+        most = self.portion(READ)
         parts = [
-            self.peek(self._every, positions[start : start + READ])
-            for start in range(0, len(positions), READ)
+            self.peek(self._every, positions[start : start + most])
+            for start in range(0, len(positions), most)
         ]
         return [
             pa.chunked_array([part[index] for part in parts], kind)
@@ -182,13 +191,18 @@ class RowCache:
         with self._turns.reading():
             found = self._group.array[positions].astype(np.int32)
         unknown = np.flatnonzero(found < 0)
-        for start in range(0, len(unknown), READ):
-            some = unknown[start : start + READ]
+        most = self.portion(READ)
+        for start in range(0, len(unknown), most):
+            some = unknown[start : start + most]
             columns: list[Any] = [None] * len(self._kinds)
             for index, column in zip(keys, self.peek(keys, positions[some]), strict=True):
                 columns[index] = column
             found[some] = self._groups_of(columns)
         return found
+
+    def portion(self, most: int) -> int:
+        """How many rows to have in hand at once, at most so many; on any thread."""
+        return min(most, max(IN_HAND // self._typical, FEW))
 
     def sweep(self, records: int) -> None:
         """See `Sweeping`: so the task says that a batch or a watermark is done."""
@@ -203,9 +217,14 @@ class RowCache:
         if self._deletes:
             self._put([], [])
         limit = self._database.budget.limit(self)
-        if self.used <= limit and not self.spilled:
-            return
         count, live = len(self._pool), self._live_bytes
+        if count:
+            self._typical = max(live // count, 1)
+        if self.used > limit or self.spilled:
+            self._leave(limit, count, live)
+        self._enough = max(self.used, limit) + limit // 4
+
+    def _leave(self, limit: int, count: int, live: int) -> None:
         if live > LIVE * limit:
             self._evict(-(-count * int(live - LIVE * limit) // live))
         if self.used > limit:
@@ -237,7 +256,7 @@ class RowCache:
     def _look(self, came: int) -> None:
         """So many rows are about to come."""
         self._came += came
-        if self._came >= CAME:
+        if self._came >= CAME or self.used > self._enough:
             self.make_room()
             self._came = came
 
@@ -322,8 +341,9 @@ class RowCache:
 
     def _evict(self, most: int) -> None:
         frames = self._idle(most)
-        for start in range(0, len(frames), WRITTEN):
-            some = frames[start : start + WRITTEN]
+        portion = self.portion(WRITTEN)
+        for start in range(0, len(frames), portion):
+            some = frames[start : start + portion]
             positions = self._owner.array[some].astype(np.int64)
             self._save(positions, some)
             with self._turns.moving():

@@ -175,8 +175,9 @@ class ColdFrozenLog(FrozenRows, PieceFreeze):
         rows, groups = rows[order], groups[order]
         if not len(rows) and gone is not None and len(gone):
             yield self._table(groups, rows, gone)
-        for start in range(0, len(rows), PIECE):
-            part = slice(start, start + PIECE)
+        piece = self.held.stock.cache.portion(PIECE)
+        for start in range(0, len(rows), piece):
+            part = slice(start, start + piece)
             yield self._table(groups[part], rows[part], gone)
             gone = None if gone is None else gone[:0]
         self.held.positions.over = True

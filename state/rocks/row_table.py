@@ -52,9 +52,10 @@ class ColdRowTable(RowTable):
         return self.cache.peek_all(positions, self._stored.types)
 
     def stored_column(self, index: int, positions: Positions) -> pa.ChunkedArray:
+        most = self.cache.portion(READ)
         chunks = [
-            self.cache.peek([index], positions[start : start + READ])[0]
-            for start in range(0, len(positions), READ)
+            self.cache.peek([index], positions[start : start + most])[0]
+            for start in range(0, len(positions), most)
         ]
         return pa.chunked_array(chunks, self._stored.types[index])
 
@@ -84,12 +85,17 @@ class ColdFrozenTable(FrozenTable, PieceFreeze):
         at, groups, numbers = at[order], groups[order], self._numbers()
         if len(gone) and not len(at):
             yield self._made(groups, at, numbers, gone)
-        for start in range(0, len(at), PIECE):
-            part = slice(start, start + PIECE)
+        piece = self._cold.cache.portion(PIECE)
+        for start in range(0, len(at), piece):
+            part = slice(start, start + piece)
             yield self._made(groups[part], at[part], numbers, gone)
             gone = gone[:0]
         self.positions.over = True
 
     def _groups(self, at: Positions, max_parallelism: int) -> Groups:
+        return self._cold.groups(at)
+
+    @property
+    def _cold(self) -> ColdRowTable:
         assert isinstance(self.rows, ColdRowTable)
-        return self.rows.groups(at)
+        return self.rows

@@ -396,6 +396,30 @@ def test_more_rows_than_fit_are_read_in_parts() -> None:
     database.close()
 
 
+def test_few_of_large_rows_are_in_hand_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """80 MB of rows of 20 KB, with 4 MB for those in use."""
+    monkeypatch.setattr(row_cache, "IN_HAND", 2 << 20)
+    database = RowsDatabase(StateConfig("rocksdb", memory=16 << 20, rocksdb_share=0.75))
+    table, largest = cold(database, SMALL), 0
+    every = []
+    for first in range(0, 4000, 50):
+        texts = pa.array([f"{n:08}" * 2500 for n in range(first, first + 50)])
+        rows = pa.record_batch(
+            [pa.array(range(first, first + 50)), texts, pa.nulls(50, pa.binary())], schema=SMALL
+        )
+        every.append(table.add(rows))
+        largest = max(largest, table.cache.used)
+    at = np.concatenate(every)
+    found = table.column(1, at)
+    assert [text[:8] for text in found.to_pylist()] == [f"{n:08}" for n in range(4000)]
+    assert max(largest, table.cache.used) < 8 << 20
+    sizes = [one.data.nbytes for one in table.freeze("t").tables(GROUPS)]
+    assert sum(sizes) > 80_000_000
+    assert max(sizes) < 4 << 20
+    table.validate()
+    database.close()
+
+
 def test_backends_take_up_where_the_other_left_off() -> None:
     groups = KeyGroupRange(0, GROUPS - 1)
 
