@@ -59,6 +59,8 @@ def is_fixed(value: Any) -> bool:
 def all_fixed(values: Sequence[Any]) -> bool:
     """Whether no one of them can be changed, told of many at once."""
     kinds = set(map(type, values)) - FIXED
+    if not kinds:
+        return True
     if all(kind is tuple or _is_named_tuple(kind) for kind in kinds):
         held = chain.from_iterable(value for value in values if isinstance(value, tuple))
         if set(map(type, held)) <= FIXED:

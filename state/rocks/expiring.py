@@ -189,9 +189,8 @@ class ColdExpiring(ExpiringSpaces):
         self.cold = self.cold or bool(puts)
         for space, key in leaving:
             OrderedDict.pop(space, key)
-        for namespace, space in list(self.spaces.items()):
-            if not space and namespace is not None:
-                del self.spaces[namespace]
+            if not space and space.namespace is not None:
+                del self.spaces[space.namespace]
         self.spilled += len(puts)
         self._entries -= len(puts)
 
@@ -306,7 +305,7 @@ class ColdExpiring(ExpiringSpaces):
         return not all(gone(stamp, cutoff) for stamp in stamps_in(entry_parts(data)[2]))
 
     def _deletes(self) -> list[bytes]:
-        return [place for place in map(self._place, self.gone) if place is not None]
+        return [place for at in self.gone if (place := self._place(at)) is not None]
 
     def _look(self, count: int) -> None:
         """Delete what has expired among the next entries in RocksDB."""

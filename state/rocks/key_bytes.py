@@ -47,13 +47,7 @@ def key_bytes(key: Any) -> bytes | None:
 def alike_bytes(key: Any) -> bytes | None:
     """Of a map key or a namespace: what is one key to a dict has the same bytes."""
     kind = type(key)
-    if kind is bool:
-        return _int(int(key))
-    if kind is float:
-        return _int(int(key)) if key.is_integer() else None if key != key else _float(key)
-    if kind is Decimal:
-        return _decimal_alike(key)
-    make = _MAKERS.get(kind)
+    make = _ALIKE.get(kind)
     if make is not None:
         return make(key)
     if isinstance(key, tuple):
@@ -111,6 +105,10 @@ def _decimal(key: Decimal) -> bytes | None:
 
     data = _decimal_text(key).encode()
     return _TEXT.pack(b"d", len(data)) + data
+
+
+def _float_alike(key: float) -> bytes | None:
+    return _int(int(key)) if key.is_integer() else None if key != key else _float(key)
 
 
 def _decimal_alike(key: Decimal) -> bytes | None:
@@ -200,4 +198,10 @@ _MAKERS: dict[type, Callable[[Any], bytes | None]] = {
     dt.time: _time,
     dt.timedelta: _timedelta,
     uuid.UUID: lambda key: b"u" + key.bytes,
+}
+
+_ALIKE: dict[type, Callable[[Any], bytes | None]] = _MAKERS | {
+    bool: lambda key: _int(int(key)),
+    float: _float_alike,
+    Decimal: _decimal_alike,
 }

@@ -21,12 +21,14 @@ class OwnedList(Owned):
     """If something is `below`, `held` are elements behind it, and no run has any of them. If not,
     the runs at `runs` have the first `_known` of `held`."""
 
-    __slots__ = ("_known", "_runs", "items")
+    __slots__ = ("_fixed", "_known", "_runs", "items")
 
     def __init__(self, at: At, place: bytes | None, cold: bool) -> None:
         super().__init__(at, place, cold)
         self.items: list[Any] = []
         self._known = 0
+        self._fixed = 0
+        """So many of the first cannot be changed by anybody."""
         self._runs: list[bytes] | None = None
         """Places, where they are known."""
 
@@ -47,18 +49,23 @@ class OwnedList(Owned):
             found += [state.value_of(part) for part in run_parts(entry_parts(data)[2])]
         self._runs, self._known = runs, len(found)
         self.items = found + self.items
+        self._fixed = 0
         self.below, self.stored = False, bool(runs)
         state.elements += len(found)
         state.loaded += len(found)
 
     def given_away(self, state: ColdElements[Any]) -> None:
         """Elements that are written may be changed by whoever has them."""
-        if self._known and not all_fixed(self.items):
+        if not self._known or len(self.items) == self._fixed:
+            return
+        if all_fixed(self.items[self._fixed :]):
+            self._fixed = len(self.items)
+        else:
             self.replaced(state)
 
     def replaced(self, state: ColdElements[Any]) -> None:
         """What RocksDB has does not count."""
-        self.wiped, self.below, self._known = self.stored, False, 0
+        self.wiped, self.below, self._known, self._fixed = self.stored, False, 0, 0
         state.note(self)
 
     def to_write(
@@ -87,7 +94,7 @@ class OwnedList(Owned):
         self.stored = self.stored or bool(runs)
         if self.below:
             state.elements -= len(self.items)
-            self.items = []
+            self.items, self._fixed = [], 0
             return
         self._known = len(self.items)
         if self._runs is None:
@@ -132,10 +139,12 @@ class ColdListState(NamespacedState, ListState):
         declared, state = self._declared, self._state
         if declared is not None and value is not None and not declared.fits(value):
             declared.refuse(value)
-        owned = self._owned()
+        at = (self._namespace, self._cell.key)
+        owned = state.hot.get(at) or state.find(at)
         owned.items.append(value)
+        state.dirty[at] = owned
         state.elements += 1
-        state.note(owned)
+        state.changes += 1
 
     def add_all(self, values: Iterable[Any]) -> None:
         added, state = elements(values, "add_all"), self._state

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..backend import CurrentKey, NamespacedState
-from ..copies import is_fixed
+from ..copies import FIXED, all_fixed, is_fixed
 from ..declared_types import DeclaredType
 from ..faces import MapState
 from ..row_deltas import own_key
@@ -23,13 +23,13 @@ class OwnedMap(Owned):
 
     A map key without bytes (`alike_bytes`) gives its map no place: it is kept in memory whole."""
 
-    __slots__ = ("_changed", "_gone", "_numbers", "entries")
+    __slots__ = ("_gone", "_numbers", "changed", "entries")
 
     def __init__(self, at: At, place: bytes | None, cold: bool) -> None:
         super().__init__(at, place, cold)
         self.entries: dict[Any, Any] = {}
         self._numbers: dict[Any, int] = {}
-        self._changed: dict[Any, None] = {}
+        self.changed: dict[Any, None] = {}
         """Keys of entries that RocksDB does not have as they are."""
         self._gone: dict[Any, None] = {}
         """Keys of entries that are to be deleted there."""
@@ -52,29 +52,33 @@ class OwnedMap(Owned):
     def given_away(self, key: Any, value: Any, state: ColdElements[Any]) -> None:
         """The value may be changed by whoever has it."""
         if self.stored and not is_fixed(value):
-            self._changed[key] = None
+            self.changed[key] = None
             state.note(self)
 
     def put(self, key: Any, value: Any, state: ColdElements[Any]) -> None:
-        hash(key)  # what cannot be a key says so here
+        known = key in self.entries  # what cannot be a key says so here
         if self.place is not None and alike_bytes(key) is None:
             self._keep(state)
-        if self.get(key, state) is ABSENT:
+        if not known and self.get(key, state) is ABSENT:
             self._numbers[key] = state.number()
-            self._gone.pop(key, None)
+            if self._gone:
+                self._gone.pop(key, None)
             state.elements += 1
         self.entries[key] = value
         if self.place is not None:
-            self._changed[key] = None
+            self.changed[key] = None
         state.note(self)
 
     def remove(self, key: Any, state: ColdElements[Any]) -> None:
-        if self.below and alike_bytes(key) is None:
-            self.complete(state)
+        if alike_bytes(key) is None:
+            if self.below:
+                self.complete(state)
+            if key in self.entries:
+                key = own_key(self.entries, key)
         known = self.entries.pop(key, ABSENT) is not ABSENT
         if known:
             del self._numbers[key]
-            self._changed.pop(key, None)
+            self.changed.pop(key, None)
             state.elements -= 1
         if self.stored and not self.wiped and (known or self.below):
             self._gone[key] = None
@@ -83,7 +87,7 @@ class OwnedMap(Owned):
 
     def clear(self, state: ColdElements[Any]) -> None:
         state.elements -= len(self.entries)
-        self.entries, self._numbers, self._changed, self._gone = {}, {}, {}, {}
+        self.entries, self._numbers, self.changed, self._gone = {}, {}, {}, {}
         self.wiped, self.below = self.stored, False
         state.note(self)
 
@@ -124,11 +128,11 @@ class OwnedMap(Owned):
         if place is None:
             return
         deletes += [place + own for own in map(alike_bytes, self._gone) if own is not None]
-        head = state.head(self.at) if self._changed else (b"", b"")
-        for key in self._changed:
+        head = state.head(self.at) if self.changed else (b"", b"")
+        for key in self.changed:
+            key = own_key(self.entries, key)
             own = alike_bytes(key)
             assert own is not None, "else it was kept"
-            key = own_key(self.entries, key)
             pickles = state.pickled(key), state.pickled(self.entries[key])
             puts.append((place + own, map_bytes(head, self._numbers[key], *pickles)))
 
@@ -136,7 +140,7 @@ class OwnedMap(Owned):
         if self.wiped:
             self.wiped = self.stored = False
         if self.place is not None:
-            self._changed, self._gone = {}, {}
+            self.changed, self._gone = {}, {}
             self.stored = self.below or bool(self.entries)
 
     def restore(self, stored: Any, state: ColdElements[Any]) -> None:
@@ -146,7 +150,7 @@ class OwnedMap(Owned):
             self.entries[key] = value
             self._numbers[key] = state.number()
             if self.place is not None:
-                self._changed[key] = None
+                self.changed[key] = None
         state.elements += len(stored)
 
     def sample(self) -> Iterable[Any]:
@@ -173,7 +177,7 @@ class OwnedMap(Owned):
         """Have no place from here on."""
         if self.below:
             self.complete(state)
-        self.wiped, self._changed, self._gone = self.stored, {}, {}
+        self.wiped, self.changed, self._gone = self.stored, {}, {}
         self.place = None
         state.note(self)
 
@@ -203,16 +207,33 @@ class ColdMapState(NamespacedState, MapState):
         return self
 
     def get(self, key: Any) -> Any:
-        owned, state = self._owned(), self._state
-        found = owned.get(key, state)
+        at, state = (self._namespace, self._cell.key), self._state
+        owned = state.hot.get(at) or state.find(at)
+        found = owned.entries.get(key, ABSENT)
         if found is ABSENT:
-            return None
-        owned.given_away(key, found, state)
+            if not owned.below:
+                return None
+            found = owned.get(key, state)
+            if found is ABSENT:
+                return None
+        if owned.stored and type(found) not in FIXED:
+            owned.given_away(key, found, state)
         return found
 
     def put(self, key: Any, value: Any) -> None:
-        self._check(key, value)
-        self._owned().put(key, value, self._state)
+        if self._declared is not None or self._declared_key is not None:
+            self._check(key, value)
+        at, state = (self._namespace, self._cell.key), self._state
+        owned = state.hot.get(at) or state.find(at)
+        entries = owned.entries
+        if key in entries:
+            entries[key] = value
+            if owned.place is not None:
+                owned.changed[key] = None
+            state.dirty[at] = owned
+            state.changes += 1
+        else:
+            owned.put(key, value, state)
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         entries = dict(dict_value)
@@ -240,7 +261,7 @@ class ColdMapState(NamespacedState, MapState):
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         owned = self._whole()
-        if owned.stored:
+        if owned.stored and not all_fixed([*owned.entries.values()]):
             for key, value in owned.entries.items():
                 owned.given_away(key, value, self._state)
         return list(owned.entries.items())

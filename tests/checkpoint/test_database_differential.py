@@ -51,7 +51,7 @@ class Number(IntEnum):
 
 KEYS: list[Any] = [1, True, 1.0, "a", Word.A, None, (1, "a"), (1, Word.A), 7, Number.SEVEN, 8, 9]
 SPACES: list[Any] = [None, None, 5, (0, 10)]
-OWN: list[Any] = [0, 1, 2, True, 1.0, "a", Word.A, None, Number.SEVEN, 7]
+OWN: list[Any] = [0, 1, 2, True, 1.0, 1 + 0j, "a", Word.A, None, Number.SEVEN, 7]
 
 
 def config_of(draw: random.Random) -> StateTtlConfig | None:
