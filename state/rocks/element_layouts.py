@@ -87,15 +87,10 @@ def map_parts(data: bytes) -> tuple[int, bytes, bytes]:
     return number, data[first:second], data[second:]
 
 
-def entries(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """But for the last numbers."""
-    return (pair for pair in pairs if pair[0][FIRST_AT:] != LAST_NUMBER)
-
-
 def pieces(layout: Layout, pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
     """The entries in order, in lists of bounded size: those of one map in one, for they are not in
     the order of the map. The last numbers are left out."""
-    found = entries(pairs)
+    found = (pair for pair in pairs if pair[0][FIRST_AT:] != LAST_NUMBER)
     if layout[LAYOUT] == "lists":
         while piece := list(islice(found, PIECE)):
             yield piece

@@ -57,6 +57,12 @@ _READERS: Final[dict[str, str]] = {
 }
 """Short name of a layout -> module here, and function."""
 
+_CUTTERS: Final[dict[str, str]] = {
+    "lists": "element_layouts.pieces",
+    "maps": "element_layouts.pieces",
+}
+"""Likewise, what cuts entries into pieces, where not any of them may be in any piece."""
+
 
 def tables_of(
     name: str, kind: str, layout: Layout, pairs: Iterable[Pair], max_parallelism: int
@@ -80,18 +86,15 @@ def tables_of(
 
 def first_of(layout: Layout, pairs: Iterable[Pair]) -> list[Pair]:
     """The first entry of a state, if there is one."""
-    if layout[LAYOUT] in ("lists", "maps"):
-        from .element_layouts import entries
-
-        pairs = entries(pairs)
-    return list(islice(pairs, 1))
+    found = _pieces(layout, islice(pairs, 2))  # one may be of the layout's own
+    return next(found, [])[:1]
 
 
 def _pieces(layout: Layout, pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
-    if layout[LAYOUT] in ("lists", "maps"):
-        from .element_layouts import pieces
-
-        yield from pieces(layout, pairs)
+    """The entries in order, in lists of bounded size."""
+    place = _CUTTERS.get(layout[LAYOUT])
+    if place is not None:
+        yield from _function(place)(layout, pairs)
         return
     while piece := list(islice(pairs, PIECE)):
         yield piece
@@ -104,9 +107,13 @@ def _reader(name: str, layout: Layout) -> Reader:
             f"state '{name}' lies in RocksDB in the unknown layout '{layout.get(LAYOUT)}' (known: "
             f"{sorted(_READERS)}): it was written by a newer version"
         )
-    module, function = place.split(".")
-    found: Reader = getattr(importlib.import_module(f".{module}", __package__), function)
+    found: Reader = _function(place)
     return found
+
+
+def _function(place: str) -> Any:
+    module, function = place.split(".")
+    return getattr(importlib.import_module(f".{module}", __package__), function)
 
 
 def together(layouts: Iterable[Layout]) -> Layout | None:
