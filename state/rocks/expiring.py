@@ -30,6 +30,7 @@ from ..pickling import dumps, loads
 from ..row_changes import Marks, RowChanges
 from ..row_states import Spaces
 from ..stored import StateTable
+from ..stored_files import StoredState
 from .database import TaskDatabase
 from .entry_bytes import entry_parts, joined_parts
 from .files import hidden_of
@@ -215,7 +216,9 @@ class ColdExpiring(ExpiringSpaces):
         self.begin_snapshot()
         view = self.database.view() if self.cold and not self.database.by_files else None
         cutoff = self.expiry.background() - self.expiry.ttl
-        return StampedFreeze(self, super().freeze(name), self.shown(), view, cutoff)
+        state = StoredState(self.name, self.kind, self.prefix, self.layout)
+        hot = super().freeze(name)
+        return StampedFreeze(state, self.expiry, hot, self.shown(), view, cutoff)
 
     def shown(self) -> Callable[[], Iterable[bytes]]:
         """Places in RocksDB whose entries do not count, as it is now: their keys are in memory. To

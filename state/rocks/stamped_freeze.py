@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from ..expiry import Expiry
 from ..row_tables import RowFreeze
 from ..stored import StateTable
+from ..stored_files import StoredState
 from .database import DatabaseView
 from .entry_bytes import entry_parts, joined_parts
 from .freeze import PieceFreeze
 from .layouts import tables_of
 from .stamped_layout import stamped_bytes, stamped_parts
-
-if TYPE_CHECKING:
-    from .expiring import ColdExpiring
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,8 @@ class StampedFreeze(PieceFreeze):
     """A point in time of one state. `cold`: None if nothing lies in RocksDB, or if the snapshot has
     RocksDB's files; `cutoff`: what was stamped then or before has expired."""
 
-    state: ColdExpiring
+    state: StoredState
+    expiry: Expiry
     hot: RowFreeze
     shown: Callable[[], Iterable[bytes]]
     cold: DatabaseView | None
@@ -45,7 +44,7 @@ class StampedFreeze(PieceFreeze):
 
     def _live(self, pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
         """Without what has expired."""
-        gone, cutoff = self.state.expiry.gone, self.cutoff
+        gone, cutoff = self.expiry.gone, self.cutoff
         for place, data in pairs:
             namespace, key, rest = entry_parts(data)
             parts = list(stamped_parts(rest))

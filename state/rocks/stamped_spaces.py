@@ -4,12 +4,24 @@ given, that look in RocksDB as well."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from .spaces import ABSENT
 
-if TYPE_CHECKING:
-    from .expiring import ColdExpiring
+
+class StampedKeys(Protocol):
+    """What a space asks of the state that it is one of."""
+
+    cold: bool
+    """Whether RocksDB has any of it."""
+    gone: dict[tuple[Any, Any], None]
+    """(namespace, key) of what is to be deleted there."""
+
+    def load(self, namespace: Any, key: Any) -> Any:
+        """What RocksDB has under a key that is not in memory; ABSENT if nothing."""
+
+    def of(self, namespace: Any, space: StampedSpace) -> StampedSpace:
+        """The keys in memory of this namespace: `space`, if there are none yet."""
 
 
 class StampedSpace(OrderedDict[Any, Any]):
@@ -17,7 +29,7 @@ class StampedSpace(OrderedDict[Any, Any]):
     or came back. Whoever asks for another one is given what RocksDB has; what is removed is so
     there, too."""
 
-    def __init__(self, state: ColdExpiring, namespace: Any) -> None:
+    def __init__(self, state: StampedKeys, namespace: Any) -> None:
         super().__init__()
         self._state = state
         self.namespace = namespace
@@ -48,7 +60,7 @@ class StampedSpace(OrderedDict[Any, Any]):
 class StampedSpaces(dict[Any, StampedSpace]):
     """Namespace -> its keys in memory. One that is asked for is there, for the one who asks."""
 
-    def __init__(self, state: ColdExpiring) -> None:
+    def __init__(self, state: StampedKeys) -> None:
         super().__init__()
         self._state = state
         self[None] = StampedSpace(state, None)
