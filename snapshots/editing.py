@@ -39,8 +39,8 @@ from .stored import MOST_PARALLELISM, OF_OPERATOR, ROW_KINDS, StoredStates
 if TYPE_CHECKING:
     from .snapshot import Snapshot
 
-_NUMBER = CheckpointId(1)
-"""Of what is saved."""
+_FIRST = CheckpointId(1)
+"""The number of what is made of nothing."""
 
 
 @dataclass
@@ -65,6 +65,9 @@ class Edits(Filled):
         self._max_parallelism = _checked(max_parallelism)
         self._operators: dict[OperatorId, _Operator] = {}
         self._unpickle = False
+        self._number = _FIRST
+        """Of what is saved: that of the snapshot it was. A job counts on from it, and sinks know by
+        these numbers what they have published, of which some may wait in the snapshot."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, unpickle: bool) -> Edits:
@@ -74,6 +77,7 @@ class Edits(Filled):
         most = max((one.max_parallelism for one in snapshot.operators), default=MOST_PARALLELISM)
         edits = cls(manifest.job_name, manifest.job_id, most)
         edits._unpickle = unpickle
+        edits._number = manifest.checkpoint_id
         for info in snapshot.operators:
             operator = OperatorId(info.id)
             names = {part.name for part in stored.keyed_parts(operator)}
@@ -197,7 +201,7 @@ class Edits(Filled):
         try:
             self._write(storage, written)
         except BaseException:
-            storage.remove_files(_NUMBER, written)
+            storage.remove_files(self._number, written)
             with suppress(Exception):
                 storage.filesystem.rmdir(storage.folder)
             raise
@@ -205,7 +209,7 @@ class Edits(Filled):
 
     def _write(self, storage: FolderStorage, written: list[FileHandle]) -> None:
         def write(name: str, data: pa.Table) -> FileHandle:
-            written.append(storage.write_file(_NUMBER, name, to_ipc_file(data)))
+            written.append(storage.write_file(self._number, name, to_ipc_file(data)))
             return written[-1]
 
         subtasks = []
@@ -233,7 +237,7 @@ class Edits(Filled):
         return Manifest(
             job_id=self._job[1],
             job_name=self._job[0],
-            checkpoint_id=_NUMBER,
+            checkpoint_id=self._number,
             timestamp_ms=int(time.time() * 1000),
             operators=tuple(replace(shape, parallelism=1) for shape in shapes),
             subtasks=tuple(subtasks),

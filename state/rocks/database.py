@@ -4,22 +4,18 @@ Nothing in it outlives the task: there is no log, and a task that starts again r
 checkpoint into a new one, empty or with the files of the checkpoint. Its folder is removed with the
 task; folders of processes that were killed are removed by the next one that opens a database beside
 them.
-
-Chosen for streaming: bloom filters of 10 bits, LZ4, no log of writes; index and filters in the
-block cache (so they count towards the budget), in partitions of 4 KB, and no filters for the last
-level. Whole filters are megabytes a file: where they do not fit into the block cache together, each
-read of a row reads some. That cost 40 us a row, and 17 us with those of the last level alone, where
-4 to 6 us are left.
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -33,6 +29,9 @@ from .budget import StateBudget, budget_of
 from .files import DatabaseFiles
 from .held_files import HeldFiles
 from .layouts import EXACT, LAYOUT, Layout, together
+from .options import options_of
+
+log = logging.getLogger("strom")
 
 PREFIX = "strom-rocksdb-"
 _LOCK = "lock"
@@ -153,12 +152,14 @@ class TaskDatabase:
             return
         assert self._folder is not None
         path = str(self._folder / "former.sst")
-        writer = SstFileWriter(options=_options(self.budget))
-        writer.open(path)
+        writer = SstFileWriter(options=options_of(self.budget))
+        with self._writing():
+            writer.open(path)
         for place, data in chain([first], pairs):
             writer[place] = data
-        writer.finish()
-        self._db.ingest_external_file([path])
+        with self._writing():
+            writer.finish()
+            self._db.ingest_external_file([path])
         Path(path).unlink(missing_ok=True)
 
     def forget(self, name: str) -> None:
@@ -168,7 +169,9 @@ class TaskDatabase:
         begin, end = state.prefix, (int.from_bytes(state.prefix, "big") + 1).to_bytes(3, "big")[1:]
         if begin < end:
             self._before_write()
-            self._opened().delete_range(begin, end, self._write_options)
+            db = self._opened()
+            with self._writing():
+                db.delete_range(begin, end, self._write_options)
 
     def hold(self) -> HeldFiles:
         """The files as they are now, to be linked later, on any thread; nothing is written before
@@ -213,7 +216,8 @@ class TaskDatabase:
             batch.delete(key)
         for key, value in puts:
             batch.put(key, value)
-        db.write(batch, self._write_options)
+        with self._writing():
+            db.write(batch, self._write_options)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """All keys that begin so, in their order, as they are now."""
@@ -224,14 +228,19 @@ class TaskDatabase:
         return None if self._db is None else DatabaseView(self._db.iter())
 
     def close(self) -> None:
-        """Remove all of it."""
+        """Remove all of it. Never raises: RocksDB writes what it has in memory when it is closed,
+        and where it cannot, for the disk is full, nothing is lost that was to stay."""
         self._closed = True
         for held in self._held:
             held.give_up()
         self._held = []
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        db, self._db = self._db, None
+        if db is not None:
+            try:
+                db.close()
+            except Exception as error:
+                log.info("a local RocksDB was closed without its last writes: %s", error)
+            del db
         if self._remove is not None:
             self._remove()
 
@@ -241,6 +250,17 @@ class TaskDatabase:
             for held in self._held:
                 held.link()
             self._held = []
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What RocksDB refuses to write is a StateError that says where, and what to do."""
+        try:
+            yield
+        except Exception as error:
+            raise StateError(
+                f"the local RocksDB in {self._folder} cannot be written ({error}): see to space "
+                "and permissions there, or set state.backend.rocksdb.localdir to another folder"
+            ) from error
 
     def _opened(self) -> Any:
         if self._db is None:
@@ -260,14 +280,17 @@ class TaskDatabase:
         from rocksdict import Rdict, WriteOptions
 
         assert self._folder is not None
-        options = _options(self.budget)
+        options = options_of(self.budget)
         options.set_error_if_exists(new)
         options.create_if_missing(new)
         try:
             self._db = Rdict(str(self._folder / "db"), options)
         except Exception as error:
             if new:
-                raise
+                raise StateError(
+                    f"no local RocksDB can be made in {self._folder} ({error}): see to space and "
+                    "permissions there, or set state.backend.rocksdb.localdir to another folder"
+                ) from error
             raise StateError(
                 f"RocksDB cannot open the files of a checkpoint ({error}): they were written by a "
                 "version of RocksDB that this one does not read, or are not as they were written"
@@ -314,32 +337,6 @@ class DatabaseView:
             yield key, iterator.value()
             iterator.next()
         iterator.status()
-
-
-def _options(budget: StateBudget) -> Any:
-    from rocksdict import BlockBasedIndexType, BlockBasedOptions, DBCompressionType, Options
-
-    cache, buffers = budget.shared()
-    blocks = BlockBasedOptions()
-    blocks.set_block_cache(cache)
-    blocks.set_bloom_filter(10, False)
-    blocks.set_cache_index_and_filter_blocks(True)
-    blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
-    blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
-    blocks.set_partition_filters(True)
-    blocks.set_pin_top_level_index_and_filter(True)
-    blocks.set_format_version(5)
-    options = Options(raw_mode=True)
-    options.set_block_based_table_factory(blocks)
-    options.set_optimize_filters_for_hits(True)
-    options.set_compression_type(DBCompressionType.lz4())
-    options.set_write_buffer_manager(buffers)
-    options.set_write_buffer_size(max(min(budget.write_buffers // 2, 64 << 20), 64 << 10))
-    options.set_max_background_jobs(2)
-    options.set_max_open_files(512)
-    options.set_keep_log_file_num(1)
-    options.set_max_log_file_size(1 << 20)
-    return options
 
 
 def _parent(dirs: tuple[str, ...]) -> Path:
