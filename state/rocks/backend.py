@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -345,7 +346,10 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
     def _new_expiring(
         self, kind: str, descriptor: RowDescriptor, config: StateTtlConfig
     ) -> _RowEntry:
-        expiry, waiting = Expiry.of(config, self.time), self._waiting(descriptor.name, kind)
+        expiry, waiting = (
+            Expiry.of(config, self.time),
+            partial(self._waiting, descriptor.name, kind),
+        )
         database, groups = self._database, self.max_parallelism
         state = ColdExpiring(descriptor, kind, expiry, waiting, database, groups, self._hidden)
         self._cold.append(state)

@@ -36,8 +36,6 @@ log = logging.getLogger("strom")
 PREFIX = "strom-rocksdb-"
 _LOCK = "lock"
 
-StateId = int
-
 
 class TaskDatabase:
     """Not thread-safe, but for what `view` gives."""
@@ -156,7 +154,11 @@ class TaskDatabase:
         with self._writing():
             writer.open(path)
         for place, data in chain([first], pairs):
-            writer[place] = data
+            try:
+                writer[place] = data
+            except Exception:
+                with self._writing():
+                    raise
         with self._writing():
             writer.finish()
             self._db.ingest_external_file([path])

@@ -60,12 +60,13 @@ class ColdExpiring(ExpiringSpaces):
         descriptor: StateDescriptor,
         kind: str,
         expiry: Expiry,
-        tables: Iterable[StateTable],
+        tables: Callable[[], Iterable[StateTable]],
         database: TaskDatabase,
         max_parallelism: int,
         hidden: Iterable[bytes] = (),
     ) -> None:
-        """`hidden`: places that came with files, some of this state, and do not count."""
+        """`tables`: what was restored and has not been taken over with RocksDB's files. `hidden`:
+        places that came with these, some of this state, and do not count."""
         self.database = database
         layout = stamped_layout(expiry.column)
         self.prefix, self.cold = database.new_state(descriptor.name, kind, layout)
@@ -92,7 +93,7 @@ class ColdExpiring(ExpiringSpaces):
             expiry.time.unknown = True
         if self.cold:  # what is not among the tables has expired there, not so in RocksDB
             database.write(sorted(hidden_of(self.prefix, hidden)), [])
-        super().__init__(descriptor, kind, expiry, tables, RowChanges(kind))
+        super().__init__(descriptor, kind, expiry, tables(), RowChanges(kind))
         database.budget.join(self)
 
     @property
@@ -361,6 +362,9 @@ class ColdExpiring(ExpiringSpaces):
             for start in range(0, table.data.num_rows, RESTORED):
                 self._read(replace(table, data=table.data.slice(start, RESTORED)))
                 self.make_room()
+        for space in self.spaces.values():
+            for key in sorted(space, key=lambda key: self._latest(space[key])):
+                space.move_to_end(key)
 
 
 class ColdExpiringBulkValueState(ExpiringBulkValueState):

@@ -192,7 +192,11 @@ class ColdTableState(MemoryTableState):
     def shown(self) -> Callable[[], Iterable[bytes]]:
         """Places in RocksDB whose rows do not count, as it is now; to be called once, on any
         thread."""
-        return self.freeze(self._name)._shown if self.cold_groups else tuple
+        if not self.cold_groups:
+            return tuple
+        rows, tables = self.rows, [(n, table) for n, table in self._cold.items() if len(table)]
+        parts = [(n, table.freeze_keys(), table.older()) for n, table in tables]
+        return lambda: _shown(rows, parts)
 
     def restore(self, tables: Iterable[StateTable]) -> None:
         super().restore(tables)
@@ -269,7 +273,8 @@ class ColdTableFreeze(TableFreeze, PieceFreeze):
 
     def tables(self, max_parallelism: int) -> Iterator[StateTable]:
         if self.view is not None:
-            shown = self._shown()
+            parts = [(n, part.keys, self.older[n]) for n, part in self.parts]
+            shown = frozenset(_shown(self.rows, parts))
             found = (pair for pair in self.view.scan(self.rows.prefix) if pair[0] not in shown)
             layout = slots_layout(self.schema, self.rows.columns, self.key_columns)
             yield from tables_of(self.name, "table", layout, found, max_parallelism)
@@ -277,14 +282,16 @@ class ColdTableFreeze(TableFreeze, PieceFreeze):
         if table is not None:
             yield table
 
-    def _shown(self) -> frozenset[bytes]:
-        """Places whose rows do not count."""
-        shown: list[bytes] = []
-        for namespace, frozen in self.parts:
-            slots = np.flatnonzero(self.older[namespace])
-            if len(slots):
-                at = pa.array(slots)
-                keys = frozen.keys()
-                columns = [column.take(at) for column in keys]
-                shown += self.rows.places(columns, namespace)
-        return frozenset(shown)
+
+def _shown(
+    rows: SlotRows, parts: Iterable[tuple[int, Callable[[], list[pa.Array]], Bools]]
+) -> list[bytes]:
+    """Places whose rows do not count: of those in memory that RocksDB has, too. `parts`: of each
+    namespace the keys, and which are such."""
+    shown: list[bytes] = []
+    for namespace, keys, older in parts:
+        slots = np.flatnonzero(older)
+        if len(slots):
+            at = pa.array(slots)
+            shown += rows.places([column.take(at) for column in keys()], namespace)
+    return shown

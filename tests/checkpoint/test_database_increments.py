@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from backends import TINY
 from strom import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -37,6 +38,7 @@ from strom.state.key_groups import range_for
 from strom.state.keyed_state import KeyedStates
 from strom.state.memory import MemoryKeyedStateBackend
 from strom.state.rocks import elements
+from strom.state.rocks.table_state import ColdTableState
 
 OPERATOR, TASK = OperatorId("op"), TaskId(VertexId("op"), 0)
 MOST = 8
@@ -363,6 +365,51 @@ def test_states_that_nobody_asks_for_stay_in_the_files(tmp_path: Path, jobs: lis
     memory = MemoryKeyedStateBackend(range_for(0, 1, MOST), MOST)
     memory.restore(whole)
     assert held_by(memory) == job.model
+
+
+@pytest.mark.parametrize("descriptor", [VALUE, LIST, MAP, LASTING])
+def test_a_state_begins_with_its_files(descriptor: Any, tmp_path: Path, jobs: list[Job]) -> None:
+    """Nothing of it is read as tables: no state has to fit into memory at a restart."""
+    rng = random.Random(7)
+    job = Job(tmp_path, TINY)
+    jobs.append(job)
+    while len(job.model[descriptor.name]) < 20:
+        job.step(rng)
+    job.backend.time.begin(1)
+    job.checkpoint(random.Random(0), fails=False)
+    assert job.base is not None
+    read: list[str] = []
+    job.restart(in_place=True)
+    waiting = job.backend._waiting
+    job.backend._waiting = lambda name, kind: read.extend(waiting(name, kind)) or ()
+    job.backend.namespaced(descriptor)
+    assert not read
+    assert descriptor.name not in job.backend._database.waiting
+    job.backend._waiting = waiting
+    assert held_by(job.backend) == job.model
+
+
+def test_places_that_do_not_count_are_told_without_a_copy_of_the_table(
+    tmp_path: Path, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second freeze of a table makes the first one copy its numbers on the task's thread."""
+    job = Job(tmp_path)
+    jobs.append(job)
+    rng = random.Random(5)
+    while len(job.model["table"]) < 200:
+        job.step(rng)
+    for _ in range(2):
+        job.checkpoint(rng, fails=False)
+        job.step(rng)
+    frozen: list[str] = []
+    freeze = ColdTableState.freeze
+    monkeypatch.setattr(
+        ColdTableState, "freeze", lambda self, name: frozen.append(name) or freeze(self, name)
+    )
+    job.checkpoint(rng, fails=False)
+    assert len(frozen) <= 1
+    monkeypatch.undo()
+    job.check()
 
 
 def test_little_is_written_where_little_changed(tmp_path: Path, jobs: list[Job]) -> None:
