@@ -52,9 +52,9 @@ def state_of(seed: int, run: int = 0) -> StateConfig:
 
 
 def job_of(seed: int) -> JobConfig:
-    """A job whose state leaves memory with one of five seeds, and stays there with the others: to
+    """A job whose state leaves memory with one of ten seeds, and stays there with the others: to
     open a database takes longer than all that a small case does."""
-    return JobConfig(state=SPILLING[seed // 5 % len(SPILLING)] if seed % 5 == 3 else IN_MEMORY)
+    return JobConfig(state=SPILLING[seed // 10 % len(SPILLING)] if seed % 10 == 3 else IN_MEMORY)
 
 
 def state_of_step(seed: int, restores: int) -> StateConfig:

@@ -201,7 +201,7 @@ def manifest_of(n: CheckpointId, made: SubtaskSnapshot) -> Manifest:
     return Manifest("job", "job", n, 0, (OperatorShape(OPERATOR, "op", 1, MOST),), (made,))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_files_hold_what_memory_would(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,7 +157,7 @@ def cut(tables: list[StateTable], groups: KeyGroupRange) -> list[StateTable]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(14))
 @pytest.mark.usefixtures("few")
 def test_lists_and_maps_are_as_in_memory(seed: int) -> None:
     draw = random.Random(seed)

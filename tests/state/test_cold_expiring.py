@@ -211,7 +211,7 @@ def cut(tables: list[StateTable], groups: KeyGroupRange) -> list[StateTable]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(24))
 def test_what_has_left_memory_expires_as_it_would_in_memory(seed: int) -> None:
     draw = random.Random(seed)
     pair = Pair(draw)

@@ -118,7 +118,7 @@ def test_a_snapshot_is_encoded_beside_the_task(name: str) -> None:
     spec, changelog = CASES[name]
     with small_limits(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("strom.state.rows.slab.CHUNK", 64)
-        patch.setattr("strom.operators.tables.top_n._SCRATCH", 64)  # else a record at a time
+        patch.setattr("strom.operators.tables.top_n._SCRATCH", 1 << 22)  # no batch is cut
         steps = script(99, changelog, 700)
         tasks = Subtasks(spec)
         run(tasks, steps[:AT], 0)
