@@ -8,11 +8,8 @@ them.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import shutil
-import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,14 +24,12 @@ from ...core.state_config import StateConfig
 from ..stored_files import FormerDatabase, StoredState
 from .budget import StateBudget, budget_of
 from .files import DatabaseFiles
+from .folders import new_folder, parent_of, remove, remove_left_over
 from .held_files import HeldFiles
 from .layouts import EXACT, LAYOUT, Layout, together
 from .options import options_of
 
 log = logging.getLogger("strom")
-
-PREFIX = "strom-rocksdb-"
-_LOCK = "lock"
 
 
 class TaskDatabase:
@@ -45,6 +40,9 @@ class TaskDatabase:
         self.budget: StateBudget = budget_of(config)
         self._dirs = config.local_dirs
         self._remove: Callable[[], object] | None = None
+        self._end: Callable[[], object] | None = None
+        """Closes the database; also when this is collected, for one that is not closed takes a
+        second to go, in which no other thread runs."""
         self._db: Any = None
         self._write_options: Any = None
         self._folder: Path | None = None
@@ -236,13 +234,9 @@ class TaskDatabase:
         for held in self._held:
             held.give_up()
         self._held = []
-        db, self._db = self._db, None
-        if db is not None:
-            try:
-                db.close()
-            except Exception as error:
-                log.info("a local RocksDB was closed without its last writes: %s", error)
-            del db
+        self._db = None
+        if self._end is not None:
+            self._end()
         if self._remove is not None:
             self._remove()
 
@@ -273,10 +267,10 @@ class TaskDatabase:
     def _make_folder(self) -> None:
         if self._closed:
             raise StateError("the task's RocksDB is closed: its state is used after the task")
-        parent = _parent(self._dirs)
-        _remove_left_over(parent)
-        self._folder, lock = _new_folder(parent)
-        self._remove = weakref.finalize(self, _remove, self._folder, lock)
+        parent = parent_of(self._dirs)
+        remove_left_over(parent)
+        self._folder, lock = new_folder(parent)
+        self._remove = weakref.finalize(self, remove, self._folder, lock)
 
     def _open(self, new: bool) -> None:
         from rocksdict import Rdict, WriteOptions
@@ -297,6 +291,7 @@ class TaskDatabase:
                 f"RocksDB cannot open the files of a checkpoint ({error}): they were written by a "
                 "version of RocksDB that this one does not read, or are not as they were written"
             ) from error
+        self._end = weakref.finalize(self, _close, self._db)
         self._write_options = WriteOptions()
         self._write_options.disable_wal = True
 
@@ -341,60 +336,8 @@ class DatabaseView:
         iterator.status()
 
 
-def _parent(dirs: tuple[str, ...]) -> Path:
-    """Where to make the database: tasks take turns among the folders."""
-    if not dirs:
-        return Path(tempfile.gettempdir())
-    _turns[0] += 1
-    folder = Path(dirs[_turns[0] % len(dirs)])
+def _close(db: Any) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StateError(
-            f"the folder {folder} for local state cannot be made ({error}): set "
-            "state.backend.rocksdb.localdir to one that can be written"
-        ) from error
-    return folder
-
-
-_turns = [0]
-
-
-def _new_folder(parent: Path) -> tuple[Path, int]:
-    """A folder of our own, and the lock that says that somebody uses it."""
-    try:
-        made = Path(tempfile.mkdtemp(prefix=".strom-new-", dir=parent))
-        lock = os.open(made / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        folder = made.rename(parent / f"{PREFIX}{made.name.removeprefix('.strom-new-')}")
-    except OSError as error:
-        raise StateError(
-            f"no local database can be made in {parent} ({error}): set "
-            "state.backend.rocksdb.localdir to a folder that can be written"
-        ) from error
-    return folder, lock
-
-
-def _remove(folder: Path, lock: int) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    os.close(lock)
-
-
-def _remove_left_over(parent: Path) -> None:
-    """Remove what killed processes left: a folder gets its name when its lock is held."""
-    for folder in parent.glob(f"{PREFIX}*"):
-        try:
-            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:  # removed but for what RocksDB wrote meanwhile
-            shutil.rmtree(folder, ignore_errors=True)
-            continue
-        except OSError:
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            continue
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(lock)
+        db.close()
+    except Exception as error:
+        log.info("a local RocksDB was closed without its last writes: %s", error)

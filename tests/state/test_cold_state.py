@@ -27,7 +27,8 @@ from strom.state.descriptors import (
 )
 from strom.state.key_groups import key_group, range_for
 from strom.state.rocks.backend import RocksKeyedStateBackend
-from strom.state.rocks.database import PREFIX, TaskDatabase
+from strom.state.rocks.database import TaskDatabase
+from strom.state.rocks.folders import PREFIX
 from strom.state.rocks.key_bytes import alike_bytes, key_bytes
 from strom.state.rocks.spaces import ColdState
 
