@@ -1,16 +1,7 @@
-"""Checkpoints as files on any fsspec filesystem.
+"""Checkpoints as files on any fsspec filesystem (`whole_files`).
 
-How a file comes to be there whole or not at all depends on the filesystem:
-
-    local            temporary file, fsync, rename, and fsync of the folders before and after the
-                     manifest: a published checkpoint survives a power cut
-    object stores    one put, or the end of one multipart upload; either is atomic
-    others           temporary file, then move
-
-Large files are written in pieces, as they are encoded. A call that fails for a reason that may pass
-(`transient`) is made again after a pause (`attempts`); a file then from its beginning.
-
-A listing may be late: what this process has published or removed itself it knows.
+On a local one folders are synced before and after the manifest: a published checkpoint survives a
+power cut. A listing may be late: what this process has published or removed itself it knows.
 
 Data files need no atomic step, since only a manifest makes them count; they get it all the same,
 so that a failed write leaves nothing behind. Even where a filesystem breaks its promise, the
@@ -19,35 +10,23 @@ manifest's checksum tells a torn one.
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import os
 import posixpath
-import random
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, TypeVar
-from uuid import uuid4
+from typing import Any, Final
 
 import pyarrow as pa
-from fsspec.implementations.local import LocalFileSystem
 
-from ..core.errors import (
-    CheckpointError,
-    CorruptCheckpointError,
-    MissingCheckpointError,
-    StromError,
-)
+from ..core.errors import CheckpointError, MissingCheckpointError
 from ..core.ids import CheckpointId
-from .attempts import AttemptPolicy, Attempts
+from .attempts import AttemptPolicy
 from .cancellation import Cancellation
 from .handles import FileHandle
 from .manifest import Manifest, decode, encode
 from .names import (
     MANIFEST,
     SHARED,
-    UNFINISHED,
     check_file_name,
     check_handle_path,
     folder_id,
@@ -56,34 +35,21 @@ from .names import (
     shared_name,
     was_written_by,
 )
-from .secrets import without_secrets
 from .storage import CheckpointStorage, Data, check_manifest, checked, checksum
-from .streaming import PIECE, PieceWriter
 from .transfers import INLINE, Transfers
-from .transient import is_transient
-
-T = TypeVar("T")
-
-_SLEEP: Final = time.sleep
-
-_FEW: Final = AttemptPolicy(most=3)
-"""For what is only cleaning up after a failure."""
+from .whole_files import SLEEP, WholeFiles
 
 _SHARED_HINT: Final = (
     "; the checkpoint shares it with others of its job: a checkpoint that is moved or copied needs "
     "the folder 'shared' of its job beside its own; a savepoint is complete in itself"
 )
 
-ATOMIC_PUT: Final = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss"})
-"""Protocols of object stores: a put is visible whole or not at all."""
-
-
 PAUSES_S: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 """Between attempts to delete a folder that is being written into. Less in all than a job that was
 cancelled waits for its workers."""
 
 
-class FileStorage(CheckpointStorage):
+class FileStorage(WholeFiles, CheckpointStorage):
     """The checkpoints of one job below `root` (a path of `filesystem`)."""
 
     shares = True
@@ -95,24 +61,17 @@ class FileStorage(CheckpointStorage):
         filesystem: Any,
         root: str,
         job_id: str,
-        pause: Callable[[float], None] = _SLEEP,
+        pause: Callable[[float], None] = SLEEP,
         policy: AttemptPolicy | None = None,
     ) -> None:
-        """`pause` waits so many seconds, between attempts. `policy`: how often what fails for a
-        reason that may pass is tried."""
-        super().__init__(job_id)
-        self._pause = pause
-        self._policy = policy or AttemptPolicy()
+        """`pause` and `policy`: as `WholeFiles` has them."""
+        WholeFiles.__init__(self, filesystem, pause, policy)
+        CheckpointStorage.__init__(self, job_id)
         self._published: dict[CheckpointId, tuple[str, ...]] = {}
         """Checkpoints that this process published and has not deleted, and the names of their own
         files: whatever a listing says."""
-        self._fs = filesystem
         self._home = posixpath.join(root.rstrip("/") or "/", self.job_id)
         self._shared = posixpath.join(self._home, SHARED)
-        protocols = filesystem.protocol
-        names = {protocols} if isinstance(protocols, str) else set(protocols)
-        self._atomic_put = bool(names & ATOMIC_PUT)
-        self._local = isinstance(filesystem, LocalFileSystem)
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks publish nothing."""
@@ -250,22 +209,6 @@ class FileStorage(CheckpointStorage):
         except FileNotFoundError:
             return  # nothing was ever written; or object stores, which have no empty folders
 
-    def _names_in(self, folder: str) -> tuple[str, ...]:
-        with self._failing("list", folder):
-            return self._retried(lambda: self._listed(folder))
-
-    def _listed(self, folder: str) -> tuple[str, ...]:
-        self._fs.invalidate_cache(folder)
-        try:
-            paths = self._fs.ls(folder, detail=False)
-        except FileNotFoundError:
-            return ()
-        return tuple(posixpath.basename(str(path).rstrip("/")) for path in paths)
-
-    def _remove(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            self._fs.rm_file(path)
-
     def _remove_named(self, checkpoint_id: CheckpointId, folder: str) -> None:
         """What is known to be in the folder, whether a listing shows it or not."""
         for name in self._published.get(checkpoint_id, ()) if not self._local else ():
@@ -273,232 +216,6 @@ class FileStorage(CheckpointStorage):
             self._retried(lambda path=path: self._remove(path))  # type: ignore[misc]
         self._published.pop(checkpoint_id, None)
 
-    def _removed(self, folder: str) -> bool:
-        """Remove the folder; False if something came into it, or left it, at the same time."""
-        try:
-            self._remove_all(folder)
-        except FileNotFoundError:
-            self._fs.invalidate_cache(folder)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            return False
-        else:
-            if self._local:
-                return True
-        return not self._retried(lambda: self._remains(folder))
-
-    def _remove_all(self, folder: str) -> None:
-        """At once; if that fails for a reason that may pass, file by file, each tried again by
-        itself: of many files one fails each time."""
-        try:
-            self._fs.rm(folder, recursive=True)
-        except Exception as error:
-            if not is_transient(error):
-                raise
-            for name in self._retried(lambda: self._listed(folder)):
-                path = posixpath.join(folder, name)
-                self._retried(lambda path=path: self._remove(path))  # type: ignore[misc]
-            self._retried(lambda: self._fs.rm(folder, recursive=True))
-
-    def _remains(self, folder: str) -> bool:
-        """Whether a folder is still there, whatever `rm` says: that of many filesystems takes a
-        listing that fails for an empty one. A listing may also show what is gone."""
-        if not self._exists(folder):
-            return False
-        names = self._listed(folder)
-        found = (self._retried(lambda n=n: self._exists(f"{folder}/{n}")) for n in names)  # type: ignore[misc]
-        return any(found) or not self._atomic_put
-
-    def _exists(self, path: str) -> bool:
-        """fsspec's own `exists` says no where it cannot tell."""
-        try:
-            self._fs.info(path)
-        except FileNotFoundError:
-            return False
-        return True
-
     def _path(self, checkpoint_id: CheckpointId, name: str = "") -> str:
         folder = posixpath.join(self._home, folder_name(checkpoint_id))
         return posixpath.join(folder, name) if name else folder
-
-    def _read(
-        self,
-        path: str,
-        missing: type[CorruptCheckpointError] = CorruptCheckpointError,
-        hint: str = "",
-        **part: int,
-    ) -> bytes:
-        """`part`: its `start` and `end`, by name, since filesystems differ in their order."""
-        with self._failing("read", path):
-            try:
-                data: bytes = self._retried(lambda: self._fs.cat_file(path, **part))
-            except FileNotFoundError:
-                raise missing(f"{path}: the file is missing{hint}") from None
-            except Exception:
-                self._check_reaches(path, part.get("end"))
-                raise
-        return data
-
-    def _check_there(self, path: str, end: int, hint: str) -> None:
-        with self._failing("read", path):
-            try:
-                self._check_reaches(path, end)
-            except FileNotFoundError:
-                raise CorruptCheckpointError(f"{path}: the file is missing{hint}") from None
-
-    def _check_reaches(self, path: str, end: int | None) -> None:
-        """CorruptCheckpointError for a file that ends before `end`: object stores refuse to read
-        what is behind a file's end."""
-        found = self._retried(lambda: self._fs.info(path))["size"]
-        if None not in (end, found) and found < end:
-            raise CorruptCheckpointError(f"{path}: expected {end} bytes, found {found}")
-
-    def _write(self, path: str, data: Data) -> None:
-        """At once. `_retried` may call it again."""
-        self._make_folder(posixpath.dirname(path))
-        if self._atomic_put:
-            self._fs.pipe_file(path, data if isinstance(data, bytes) else data.to_pybytes())
-            return
-        temporary = _temporary(path)
-        try:
-            with self._fs.open(temporary, "wb") as file:
-                file.write(memoryview(data))
-                self._sync_file(file)
-            self._move(temporary, path)
-        except BaseException:
-            self._remove_quietly(temporary)
-            raise
-
-    def _write_pieces(
-        self, path: str, write: Callable[[Any], None], wanted: Cancellation
-    ) -> PieceWriter:
-        """What is larger than one piece; nothing is there, nor begun, if it fails."""
-        place = path if self._atomic_put else _temporary(path)
-
-        def target() -> Any:
-            self._make_folder(posixpath.dirname(path))
-            if self._atomic_put:
-                return self._fs.open(place, "wb", block_size=PIECE)
-            return self._fs.open(place, "wb")
-
-        writer = PieceWriter(target, wanted.check)
-        try:
-            write(writer)
-            wanted.check()
-            if writer.target is None:
-                self._write(path, writer.rest)
-                return writer
-            writer.target.write(writer.rest)
-            self._sync_file(writer.target)
-            writer.target.close()
-            if not self._atomic_put:
-                self._move(place, path)
-        except BaseException:
-            if writer.target is not None:
-                _discard(writer.target)
-                if not self._atomic_put:
-                    self._remove_quietly(place)
-            raise
-        return writer
-
-    def _make_folder(self, folder: str) -> None:
-        """Object stores have none; asked for one, some make a bucket."""
-        if not self._atomic_put:
-            self._fs.makedirs(folder, exist_ok=True)
-
-    def _sync_file(self, file: Any) -> None:
-        if self._local:
-            file.flush()
-            os.fsync(file.fileno())
-
-    def _move(self, temporary: str, path: str) -> None:
-        if self._local:
-            os.replace(temporary, path)
-        else:
-            self._fs.mv(temporary, path)
-
-    def _whole(self, path: str, call: Callable[[], T], wanted: Cancellation) -> T:
-        """`_retried`, of a call that makes a file; it is not there when that fails, though it may
-        have been made by an attempt whose answer was lost."""
-        try:
-            return self._retried(call, wanted)
-        except BaseException:
-            self._remove_quietly(path)
-            raise
-
-    def _retried(
-        self,
-        call: Callable[[], T],
-        wanted: Cancellation | None = None,
-        policy: AttemptPolicy | None = None,
-    ) -> T:
-        """Make the call until it succeeds, or fails for good, or nobody wants it any more."""
-        attempts = Attempts(policy or self._policy, random.random)
-        while True:
-            if wanted is not None:
-                wanted.check()
-            try:
-                return call()
-            except Exception as error:
-                pause_ms = attempts.after(error)
-                if pause_ms is None:
-                    raise
-            if wanted is None or self._pause is not _SLEEP:
-                self._pause(pause_ms / 1000)
-            else:
-                wanted.wait(pause_ms / 1000)
-
-    def _failing(self, what: str, path: str) -> contextlib.AbstractContextManager[None]:
-        return failing(what, path, self._fs)
-
-    def _sync_folder(self, *paths: str) -> None:
-        """Make the entries of local folders durable."""
-        for path in paths if self._local else ():
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-    def _remove_quietly(self, path: str) -> None:
-        """Clean up after a failure that is being raised; a second failure adds nothing to it."""
-        with contextlib.suppress(Exception):
-            self._retried(lambda: self._remove(path), policy=_FEW)
-
-
-def _temporary(path: str) -> str:
-    return f"{path}.{uuid4().hex}{UNFINISHED}"
-
-
-def _discard(file: Any) -> None:
-    """Give up a file that is being written. Of an object store's its end would publish it, also the
-    one that comes with the garbage collection."""
-    with contextlib.suppress(Exception):
-        if hasattr(file, "discard"):
-            try:
-                file.discard()
-            finally:
-                file.closed = True
-        else:
-            file.close()
-
-
-@contextlib.contextmanager
-def failing(what: str, path: str, filesystem: Any = None) -> Iterator[None]:
-    """Whatever the filesystem raises becomes a CheckpointError naming the path and the cause,
-    without what the filesystem is opened with.
-
-    Filesystems of cloud vendors raise their own exception classes, hence the breadth.
-    """
-    try:
-        yield
-    except StromError:
-        raise
-    except Exception as error:
-        said = str(error)
-        told = without_secrets(said, filesystem)
-        raise CheckpointError(
-            f"cannot {what} {path}: {type(error).__name__}: {told}; check space, permissions and "
-            "the storage's reachability"
-        ) from (error if told == said else None)
