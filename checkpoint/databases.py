@@ -123,7 +123,7 @@ def inherited(
 
 
 def _differ(states: list[StoredState]) -> bool:
-    from ..state.rocks.layouts import together
+    from ..state.rocks.database.layouts import together
 
     kinds = {state.kind for state in states}
     return len(kinds) > 1 or together(state.layout for state in states) is None
@@ -194,7 +194,7 @@ class OpenedDatabase:
     def __init__(
         self, folder: Path, handle: DatabaseHandle, hidden: list[bytes], where: str
     ) -> None:
-        from ..state.rocks.files import DatabaseFiles
+        from ..state.rocks.database.files import DatabaseFiles
 
         self._files = DatabaseFiles(folder, where)
         self._handle = handle

@@ -10,7 +10,7 @@ from ..core.state_config import ROCKSDB, StateConfig
 from .memory import MemoryKeyedStateBackend
 
 if TYPE_CHECKING:
-    from .rocks.database import TaskDatabase
+    from .rocks.database.task_database import TaskDatabase
 
 
 class KeyedStates:
@@ -32,7 +32,7 @@ class KeyedStates:
         if (backend or self._config.backend) != ROCKSDB:
             return MemoryKeyedStateBackend(key_groups, max_parallelism, clock)
         from .rocks.backend import RocksKeyedStateBackend
-        from .rocks.database import TaskDatabase
+        from .rocks.database.task_database import TaskDatabase
 
         database = TaskDatabase(self._config)
         self._databases.append(database)

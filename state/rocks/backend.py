@@ -43,25 +43,26 @@ from ..timers import MemoryTimerQueue
 from ..ttl import StateTtlConfig
 from ..value_store import MakeStores
 from ..whole import Freeze
-from .database import TaskDatabase
-from .elements import ColdElements
-from .expiring import ColdExpiring, ColdExpiringBulkValueState
-from .files import hidden_of
-from .freeze import ColdFreeze, FrozenFiles, InheritedFreeze, PieceFreeze
-from .layouts import first_of, tables_of
-from .lists import ColdLists, ColdListState
-from .maps import ColdMaps, ColdMapState
-from .row_bytes import rows_fit
-from .row_cache import RowCache
-from .row_chunks import ColdRowChunks
-from .row_log import ColdRowLog
-from .row_table import ColdRowTable
-from .rows_database import RowsDatabase
-from .slot_rows import fits
-from .spaces import ColdSpaces, ColdState
-from .table_state import ColdTableState
-from .timers import ColdTimerQueue
-from .views import (
+from .database.files import hidden_of
+from .database.freeze import FrozenFiles, InheritedFreeze, PieceFreeze
+from .database.layouts import first_of, tables_of
+from .database.rows_database import RowsDatabase
+from .database.task_database import TaskDatabase
+from .kept.row_bytes import rows_fit
+from .kept.row_cache import RowCache
+from .kept.row_chunks import ColdRowChunks
+from .kept.row_log import ColdRowLog
+from .kept.row_table import ColdRowTable
+from .tables.slot_rows import fits
+from .tables.table_state import ColdTableState
+from .timers.timer_queue import ColdTimerQueue
+from .values.elements import ColdElements
+from .values.entries_freeze import ColdFreeze
+from .values.expiring import ColdExpiring, ColdExpiringBulkValueState
+from .values.lists import ColdLists, ColdListState
+from .values.maps import ColdMaps, ColdMapState
+from .values.spaces import ColdSpaces, ColdState
+from .values.views import (
     ColdAggregatingState,
     ColdBulkValueState,
     ColdReducingState,

@@ -22,12 +22,12 @@ import pyarrow as pa
 from ...core.arrays import Groups
 from ...core.errors import StateError
 from ...core.growing import Growing
-from ..backend import KEY_GROUP, AccColumn, StateTable
 from ..column_index import storage_type
 from ..increments import IDENTITY, SCOPE, SLOT, Layer, Since, columns_text
 from ..key_groups import group_order, key_groups_of
 from ..key_index import as_declared
 from ..slot_columns import FrozenColumns, SlotColumns
+from ..stored import KEY_GROUP, AccColumn, StateTable
 from ..stores import RowsFace
 from ..turns import Turns
 from ..whole import Freeze, WholeWithoutCodes

@@ -33,7 +33,7 @@ from strom.state.descriptors import (
 from strom.state.key_groups import range_for
 from strom.state.keyed_state import KeyedStates
 from strom.state.memory import MemoryKeyedStateBackend
-from strom.state.rocks import elements
+from strom.state.rocks.values import elements
 
 OPERATOR, TASK = OperatorId("op"), TaskId(VertexId("op"), 0)
 MOST = 8

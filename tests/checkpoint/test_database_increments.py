@@ -37,8 +37,8 @@ from strom.state.increments import Since
 from strom.state.key_groups import range_for
 from strom.state.keyed_state import KeyedStates
 from strom.state.memory import MemoryKeyedStateBackend
-from strom.state.rocks import elements
-from strom.state.rocks.table_state import ColdTableState
+from strom.state.rocks.tables.table_state import ColdTableState
+from strom.state.rocks.values import elements
 
 OPERATOR, TASK = OperatorId("op"), TaskId(VertexId("op"), 0)
 MOST = 8

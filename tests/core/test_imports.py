@@ -27,10 +27,7 @@ Arrow = tuple[str, str]
 KNOWN_CIRCLES: dict[frozenset[str], int] = {}
 """A ceiling, with the imports that run inside. None may grow, none may be added."""
 
-KNOWN_ROUNDS: dict[frozenset[str], int] = {
-    # The first has the others as its parts, and the last stands on the second.
-    frozenset({"state", "state.rows", "state.rocks"}): 5,
-}
+KNOWN_ROUNDS: dict[frozenset[str], int] = {}
 """The same between folders."""
 
 
@@ -165,7 +162,7 @@ def strings_of(name: str, text: str) -> Iterator[Arrow]:
 def folder(module: str) -> str:
     """The package of a module; a module that stands beside packages is one of its own."""
     package = module.rpartition(".")[0]
-    return module if package in ("api", "operators") else package
+    return module if package in ("api", "operators", "state", "state.rocks") else package
 
 
 def within(module: str, package: str) -> bool:

@@ -13,8 +13,8 @@ import pytest
 from backends import TINY
 from strom import sum_
 from strom.core.config import JobConfig
-from strom.state.rocks import row_log, row_table
-from strom.state.rocks.row_cache import RowCache
+from strom.state.rocks.kept import row_log, row_table
+from strom.state.rocks.kept.row_cache import RowCache
 from strom.testing.equivalence import (
     WATERMARK_INTERVAL,
     Ways,

@@ -22,7 +22,7 @@ from strom import (
     sum_,
 )
 from strom.core.config import JobConfig
-from strom.state.rocks.slot_table import ColdSlotTable
+from strom.state.rocks.tables.slot_table import ColdSlotTable
 from strom.testing.equivalence import (
     WATERMARK_INTERVAL,
     Ways,

@@ -13,7 +13,7 @@ from pathlib import Path
 import killed_database_job as program
 from strom.checkpoint.manifest import Manifest
 from strom.checkpoint.storage import open_storage
-from strom.state.rocks.folders import PREFIX
+from strom.state.rocks.database.folders import PREFIX
 
 KILLS = 2
 

@@ -9,7 +9,7 @@ from strom.core.ids import KeyGroupRange
 from strom.core.state_config import StateConfig
 from strom.state.memory import MemoryKeyedStateBackend
 from strom.state.rocks.backend import RocksKeyedStateBackend
-from strom.state.rocks.database import TaskDatabase
+from strom.state.rocks.database.task_database import TaskDatabase
 
 BACKENDS = ("memory", "rocksdb")
 

@@ -25,7 +25,7 @@ from strom.state.encoding import decode
 from strom.state.key_groups import key_group, range_for
 from strom.state.keyed_state import KeyedStates
 from strom.state.memory import MemoryKeyedStateBackend
-from strom.state.rocks.timers import ColdTimerQueue
+from strom.state.rocks.timers.timer_queue import ColdTimerQueue
 from strom.testing.backends import spilling
 
 OPERATOR = OperatorId("op")

@@ -16,8 +16,8 @@ from strom.checkpoint.storage import open_storage
 from strom.core.config import JobConfig
 from strom.core.ids import CheckpointId, OperatorId, TaskId, VertexId
 from strom.state.carry import join
-from strom.state.rocks import row_log, row_table
-from strom.state.rocks.row_cache import RowCache
+from strom.state.rocks.kept import row_log, row_table
+from strom.state.rocks.kept.row_cache import RowCache
 from strom.state.stored import StateTable
 from strom.testing.backends import spilling
 

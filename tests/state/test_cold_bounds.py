@@ -21,7 +21,7 @@ from strom.state.descriptors import (
     ValueStateDescriptor,
 )
 from strom.state.keyed_state import KeyedStates
-from strom.state.rocks import elements
+from strom.state.rocks.values import elements
 
 GROUPS = KeyGroupRange(0, 7)
 LIST, MAP, VALUE = ListStateDescriptor("l"), MapStateDescriptor("m"), ValueStateDescriptor("v")

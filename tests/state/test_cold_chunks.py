@@ -12,11 +12,11 @@ import pytest
 from strom.core.ids import KeyGroupRange
 from strom.state.backend import StateTable
 from strom.state.memory import MemoryKeyedStateBackend
-from strom.state.rocks import row_cache, row_log
 from strom.state.rocks.backend import RocksKeyedStateBackend
-from strom.state.rocks.database import TaskDatabase
-from strom.state.rocks.row_chunks import ColdRowChunks
-from strom.state.rocks.rows_database import RowsDatabase
+from strom.state.rocks.database.rows_database import RowsDatabase
+from strom.state.rocks.database.task_database import TaskDatabase
+from strom.state.rocks.kept import row_cache, row_log
+from strom.state.rocks.kept.row_chunks import ColdRowChunks
 from strom.state.rows.chunks import RowChunks
 from strom.testing.backends import spilling
 

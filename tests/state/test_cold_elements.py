@@ -15,7 +15,7 @@ from strom.core.keys import findable
 from strom.state.backend import KEY_GROUP, StateTable
 from strom.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from strom.state.key_groups import key_group, range_for
-from strom.state.rocks import elements
+from strom.state.rocks.values import elements
 
 GROUPS = 8
 LIST, MAP = ListStateDescriptor("l"), MapStateDescriptor("m")

@@ -20,12 +20,12 @@ from strom.state.backend import AccColumn, StateTable
 from strom.state.increments import Since
 from strom.state.key_groups import key_groups_of
 from strom.state.memory import MemoryKeyedStateBackend
-from strom.state.rocks import row_cache, row_table
 from strom.state.rocks.backend import RocksKeyedStateBackend
-from strom.state.rocks.database import TaskDatabase
-from strom.state.rocks.row_bytes import RowBytes, rows_fit
-from strom.state.rocks.row_table import ColdFrozenTable, ColdRowTable
-from strom.state.rocks.rows_database import RowsDatabase
+from strom.state.rocks.database.rows_database import RowsDatabase
+from strom.state.rocks.database.task_database import TaskDatabase
+from strom.state.rocks.kept import row_cache, row_table
+from strom.state.rocks.kept.row_bytes import RowBytes, rows_fit
+from strom.state.rocks.kept.row_table import ColdFrozenTable, ColdRowTable
 from strom.state.rows.slab import FrozenTable, RowTable
 from strom.testing.backends import spilling
 

@@ -27,10 +27,10 @@ from strom.state.descriptors import (
 )
 from strom.state.key_groups import key_group, range_for
 from strom.state.rocks.backend import RocksKeyedStateBackend
-from strom.state.rocks.database import TaskDatabase
-from strom.state.rocks.folders import PREFIX
-from strom.state.rocks.key_bytes import alike_bytes, key_bytes
-from strom.state.rocks.spaces import ColdState
+from strom.state.rocks.database.folders import PREFIX
+from strom.state.rocks.database.key_bytes import alike_bytes, key_bytes
+from strom.state.rocks.database.task_database import TaskDatabase
+from strom.state.rocks.values.spaces import ColdState
 
 GROUPS = 16
 VALUE = ValueStateDescriptor("v")

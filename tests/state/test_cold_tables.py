@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from strom.core.state_config import StateConfig
 from strom.state.backend import AccColumn, StateTable
 from strom.state.increments import REMOVED, Since
-from strom.state.rocks import table_state
-from strom.state.rocks.database import TaskDatabase
-from strom.state.rocks.slot_table import ColdSlotTable
-from strom.state.rocks.table_state import ColdTableState
+from strom.state.rocks.database.task_database import TaskDatabase
+from strom.state.rocks.tables import table_state
+from strom.state.rocks.tables.slot_table import ColdSlotTable
+from strom.state.rocks.tables.table_state import ColdTableState
 from strom.state.table_state import MemoryTableState
 
 GROUPS = 4
@@ -239,7 +239,7 @@ def test_none_leaves_twice(database: TaskDatabase) -> None:
     put(table, [(i,) for i in range(3000)], 1)
     for most in (100, 700, 2000, 5000):
         table._used.array[:3000] = np.arange(3000) % 3 == 0
-        table._hand = 1500
+        table._hand.at = 1500
         slots = table.idle(most)
         assert len(slots) == len(np.unique(slots)) == min(most, 3000)
         assert most > 2000 or (slots % 3 > 0).all()

@@ -21,7 +21,7 @@ from strom.state.key_groups import key_group, range_for
 from strom.state.keyed_state import KeyedStates
 from strom.state.memory import MemoryKeyedStateBackend
 from strom.state.rocks.backend import RocksKeyedStateBackend
-from strom.state.rocks.timers import ColdTimerQueue
+from strom.state.rocks.timers.timer_queue import ColdTimerQueue
 from timer_jobs import LAST, MOST, OPERATOR, Job
 
 

@@ -1,0 +1,1 @@
+"""One RocksDB per operator and task: its files and views, how keys and entries are told there."""

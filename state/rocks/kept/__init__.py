@@ -1,0 +1,1 @@
+"""Rows kept whole, as caches of a RocksDB of their own."""

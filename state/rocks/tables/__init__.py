@@ -1,0 +1,1 @@
+"""Tables of numbers per key, as caches of RocksDB."""

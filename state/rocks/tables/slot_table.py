@@ -1,0 +1,275 @@
+"""A slot table of which rows may lie in RocksDB: those in use have slots.
+
+Only for operators that ask for the slots of each batch anew (`KeyedStateBackend.table`, `cold`).
+Keys that are new to a batch are looked for in RocksDB, all at once, and their numbers put into
+their new slots.
+
+A row that leaves is released, as if its key had gone; if it was written since it came, it is put
+into RocksDB first. So the table's record of changes knows that it left, and slots stay as they are
+until the dead ones take too much room. Which rows leave says a clock: a hand goes over the slots,
+and takes those that were not asked for since it came by last, nor again since they came.
+
+What RocksDB holds of a key that has a slot is older, or the same, and does not count (`_older`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from ....core.arrays import Bools, Slots
+from ....core.growing import Growing
+from ...slot_encoding import DEAD
+from ...slot_table import MemorySlotTable
+from ...stored import AccColumn
+from ..database.clock_hand import ClockHand
+from .slot_rows import SlotRows
+
+LOADED = 1 << 16
+"""So many rows of a namespace are read at once where all are needed."""
+
+_FLAGS = 4
+"""Bytes per slot beside its numbers."""
+
+
+class ColdRows(Protocol):
+    """What a table asks of the state that it is one of: its rows in RocksDB."""
+
+    rows: SlotRows
+    loaded: int
+    """Rows read from RocksDB so far."""
+
+    def get(self, places: list[bytes]) -> list[bytes | None]:
+        """The rows that lie there."""
+
+    def stored(self, group: int, namespace: int) -> Iterator[tuple[bytes, bytes]]:
+        """What RocksDB holds of a namespace and a key group, and where."""
+
+    def delete(self, places: Iterable[bytes]) -> None:
+        """In RocksDB; no later than the next batch begins."""
+
+
+class ColdSlotTable(MemorySlotTable):
+    """The rows in use of one namespace."""
+
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        columns: Sequence[AccColumn],
+        room: int,
+        state: ColdRows,
+        namespace: int,
+    ) -> None:
+        super().__init__(name, schema, columns, room)
+        self._state = state
+        self.namespace = namespace
+        self.groups: set[int] = set()
+        """Key groups of which RocksDB may hold rows."""
+        self._used = Growing("bool", 0)
+        """Per slot, whether it was asked for again since it came, and since the hand came by."""
+        self._written = Growing("bool", 0)
+        """Per slot, whether RocksDB does not hold its row as it is."""
+        self._older = Growing("bool", 0)
+        """Per slot, whether RocksDB holds a row of its key."""
+        self._hand = ClockHand()
+        self._back: Slots = _NONE
+        """Slots that the last `upsert` found dead."""
+        self._width = sum(np.dtype(column.dtype).itemsize for column in columns) + _FLAGS
+
+    @property
+    def live(self) -> int:
+        """Rows in memory."""
+        return len(self._index) - self._gone
+
+    @property
+    def used(self) -> int:
+        """Bytes in memory."""
+        return self._index.nbytes + self._width * len(self._index)
+
+    def bytes_for(self, rows: int) -> int:
+        """Bytes of so many rows that are like these."""
+        return self._index.bytes_for(rows) + self._width * rows
+
+    def upsert(self, columns: list[pa.Array]) -> Slots:
+        before = len(self._index)
+        slots = self._upsert(columns)
+        self._written.array[slots] = True
+        if self.groups:
+            new = np.concatenate([np.arange(before, len(self._index)), self._back])
+            if len(new):
+                self._load(new)
+        return slots
+
+    def find(self, keys: pa.RecordBatch) -> Slots:
+        slots = super().find(keys)
+        self._used.array[slots[slots >= 0]] = True
+        missing = np.flatnonzero(slots < 0)
+        if not self.groups or not len(missing):
+            return slots
+        columns = [column.take(pa.array(missing)) for column in self._columns(keys)]
+        pairs = zip(columns, self._state.rows.kinds, strict=True)
+        plain = [_plain(column, kind) for column, kind in pairs]
+        data = self._state.get(self._state.rows.places(plain, self.namespace))
+        there = np.flatnonzero([row is not None for row in data])
+        if len(there):
+            some = [column.take(pa.array(there)) for column in columns]
+            rows = [row for row in data if row is not None]
+            slots[missing[there]] = self._take_in(some, rows)
+        return slots
+
+    def recall(self, keys: pa.RecordBatch) -> None:
+        if self.groups:
+            self.find(keys)
+
+    def touch(self, slots: Slots) -> None:
+        super().touch(slots)
+        self._written.array[slots[slots >= 0]] = True
+
+    def touch_all(self) -> None:
+        super().touch_all()
+        self._written.array[: len(self._index)] = True
+
+    def keys(self) -> pa.RecordBatch:
+        """Of all rows, which are in memory from here on until the next batch."""
+        self.load_all()
+        return super().keys()
+
+    def load_all(self) -> None:
+        """Have all rows in memory."""
+        for group in sorted(self.groups):
+            found = self._state.stored(group, self.namespace)
+            while piece := list(islice(found, LOADED)):
+                columns = self._state.rows.keys([place for place, _ in piece])
+                here = self._index.find(columns)
+                if self._gone:
+                    assert self._dead is not None
+                    here[self._dead.array(DEAD)[here] & (here >= 0)] = -1
+                missing = np.flatnonzero(here < 0)
+                if len(missing):
+                    some = [column.take(pa.array(missing)) for column in columns]
+                    self._take_in(some, [piece[at][1] for at in missing.tolist()])
+
+    def release(self, slots: Slots) -> None:
+        older = slots[self._older.array[slots]]
+        if len(older):
+            places = self._state.rows.places(self._index.take(older), self.namespace)
+            self._state.delete(places)
+        self._leave(slots)
+
+    def idle(self, most: int) -> Slots:
+        """Up to `most` rows that leave next."""
+        used, dead = self._used.array, None if self._dead is None else self._dead.array(DEAD)
+
+        def live(start: int, stop: int) -> Bools:
+            if dead is None:
+                return np.ones(stop - start, dtype=np.bool_)
+            return ~dead[start:stop]
+
+        return self._hand.take(most, len(self._index), used, live)
+
+    def evict(self, slots: Slots) -> tuple[list[bytes], list[bytes]]:
+        """These rows leave: places and rows of those that are to be put into RocksDB."""
+        places: list[bytes] = []
+        packed: list[bytes] = []
+        written = slots[self._written.array[slots]]
+        if len(written):
+            rows, keys = self._state.rows, self._index.take(written)
+            groups = rows.groups(keys)
+            order = rows.order(keys, groups)
+            written, groups = written[order], groups[order]
+            keys = [key.take(order) for key in keys]
+            self.groups.update(np.unique(groups).tolist())
+            places = rows.places(keys, self.namespace, groups)
+            arrays = {c.name: self._numbers.array(c.name) for c in self._numbers.columns}
+            packed = rows.packed(arrays, written)
+        self._leave(slots)
+        return places, packed
+
+    def adopt(self, groups: Collection[int]) -> None:
+        """RocksDB holds rows of these key groups that this has not put there."""
+        self.groups.update(groups)
+
+    def compact(self) -> None:
+        """Take no more room than the rows in memory need. Slots get new numbers."""
+        self._renumber()
+
+    def older(self) -> Bools:
+        """A copy of which slots have rows in RocksDB, too."""
+        return self._older.array[: len(self._index)].copy()
+
+    def validate(self) -> None:
+        super().validate()
+        count = len(self._index)
+        if self._dead is not None:
+            dead = self._dead.array(DEAD)[:count]
+            assert not self._older.array[:count][dead].any()
+        assert (self._written.array | self._older.array)[:count].sum() == self.live
+
+    def _renumber(self) -> Slots:
+        moved = super()._renumber()
+        live = np.flatnonzero(moved >= 0)
+        for name in ("_used", "_written", "_older"):
+            setattr(self, name, Growing.over(getattr(self, name).array[live], 0))
+        self._hand.moved(live)
+        return moved
+
+    def _revive(self, slots: Slots) -> Slots:
+        self._back = super()._revive(slots)
+        return self._back
+
+    def _upsert(self, columns: list[pa.Array]) -> Slots:
+        """As `upsert`; nothing is looked for in RocksDB."""
+        before, self._back = len(self._index), _NONE
+        slots = super().upsert(columns)
+        count = len(self._index)
+        for flags in (self._used, self._written, self._older):
+            flags.reserve(count)
+        self._used.array[slots] = True
+        self._used.array[before:count] = False
+        self._used.array[self._back] = False
+        return slots
+
+    def _load(self, slots: Slots) -> None:
+        """Take from RocksDB what it has of these new slots."""
+        rows, keys = self._state.rows, self._index.take(slots)
+        groups = rows.groups(keys)
+        order = rows.order(keys, groups)
+        slots, groups, keys = slots[order], groups[order], [key.take(order) for key in keys]
+        data = self._state.get(rows.places(keys, self.namespace, groups))
+        there = [at for at, row in enumerate(data) if row is not None]
+        if there:
+            self._fill_in(slots[there], [row for row in data if row is not None])
+
+    def _take_in(self, columns: list[pa.Array], rows: list[bytes]) -> Slots:
+        """Slots of these keys, which had none, with the rows that RocksDB holds of them."""
+        slots = self._upsert(columns)
+        self._written.array[slots] = False
+        self._fill_in(slots, rows)
+        return slots
+
+    def _fill_in(self, slots: Slots, rows: list[bytes]) -> None:
+        numbers = self._state.rows.unpacked(rows)
+        for column in self._numbers.columns:
+            self._numbers.array(column.name)[slots] = numbers[column.name]
+        self._older.array[slots] = True
+        self._state.loaded += len(slots)
+
+    def _leave(self, slots: Slots) -> None:
+        super().release(slots)
+        for flags in (self._used, self._written, self._older):
+            flags.array[slots] = False
+
+
+_NONE: Slots = np.empty(0, dtype=np.int64)
+
+
+def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A key column as it is kept."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column if column.type == kind else column.cast(kind)

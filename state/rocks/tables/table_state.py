@@ -1,0 +1,297 @@
+"""A table state of which rows may lie in RocksDB: its namespaces, and what of them leaves.
+
+Once rows have left, each batch makes room for what it brings: about as many leave as came. The rows
+in memory are at most two thirds of what fits, so that slots get new numbers once for every third
+that leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+
+from ....core.arrays import Bools, Slots
+from ...increments import Since
+from ...slot_table import MemorySlotTable
+from ...stored import AccColumn, StateTable
+from ...table_state import MemoryTableState, TableFreeze
+from ...whole import Freeze
+from ..database.freeze import PieceFreeze
+from ..database.layouts import tables_of
+from ..database.task_database import DatabaseView, TaskDatabase
+from .slot_layout import slot_groups, slots_layout
+from .slot_rows import SlotRows
+from .slot_table import ColdSlotTable
+
+RESTORED = 1 << 16
+"""So many restored rows are taken in before room is made."""
+
+WRITTEN = 1 << 16
+"""So many rows that leave, or are deleted with their namespace, are written at once."""
+
+LOOKED_AT = 4
+"""Of so many records one is worth a look at a row in RocksDB that may have expired."""
+
+LIVE = 2 / 3
+"""How much of what fits into memory are rows in use; the rest is for slots of rows that left."""
+
+
+class ColdTableState(MemoryTableState):
+    """See the module. Slots are good until the next batch begins."""
+
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        accumulators: Sequence[AccColumn],
+        key_columns: int | None,
+        database: TaskDatabase,
+        max_parallelism: int,
+    ) -> None:
+        super().__init__(name, schema, accumulators, key_columns)
+        self._database = database
+        width = self._key_columns
+        layout = slots_layout(schema, accumulators, width)
+        prefix, here = database.new_state(name, "table", layout)
+        self.rows = SlotRows(prefix, schema, accumulators, width, max_parallelism)
+        self.spilled = self.loaded = 0
+        """Rows written to RocksDB, and read from it, so far."""
+        self._cold: dict[int, ColdSlotTable] = {}
+        """All of `_tables`."""
+        self._turn = 0
+        """Which namespace is looked at first when rows have to leave."""
+        self._deletes: dict[bytes, None] = {}
+        """Places that are to be deleted in RocksDB."""
+        self._expires: tuple[str, Callable[[Slots], Bools]] | None = None
+        self._hand = prefix
+        """Where in RocksDB to look next for what has expired."""
+        database.budget.join(self)
+        if here:
+            self.adopt(slot_groups(database, prefix))
+
+    def table(self, namespace: int = 0) -> ColdSlotTable:
+        table = self._cold.get(namespace)
+        if table is None:
+            columns, room = self._accumulators, self._room
+            table = ColdSlotTable(self._name, self._schema, columns, room, self, namespace)
+            self._cold[namespace] = self._tables[namespace] = table
+        return table
+
+    def drop(self, namespace: int) -> None:
+        table = self._cold.pop(namespace, None)
+        if table is not None:
+            for group in table.groups:
+                places = (place for place, _ in self.stored(group, namespace))
+                while some := list(islice(places, WRITTEN)):
+                    self._database.write(some, [])
+        super().drop(namespace)
+
+    def expire(self, column: str, gone: Callable[[Slots], Bools]) -> None:
+        self._expires = column, gone
+
+    @property
+    def used(self) -> int:
+        tables = list(self._cold.values())  # other threads ask, too
+        return sum(table.used for table in tables if len(table))
+
+    @property
+    def cold_groups(self) -> dict[int, list[int]]:
+        """By namespace, the key groups of which RocksDB may hold rows."""
+        return {ns: sorted(table.groups) for ns, table in self._cold.items() if table.groups}
+
+    def adopt(self, groups: Mapping[int, Collection[int]]) -> None:
+        """As `cold_groups`, of what was put into RocksDB under the prefix of this state before it
+        is restored. Rows that are restored count over those."""
+        for namespace, some in groups.items():
+            self.table(namespace).adopt(some)
+
+    def get(self, places: list[bytes]) -> list[bytes | None]:
+        """The rows that lie there."""
+        found = self._database.get_many(places)
+        if self._deletes:
+            gone = self._deletes
+            found = [
+                None if place in gone else row for place, row in zip(places, found, strict=True)
+            ]
+        return found
+
+    def stored(self, group: int, namespace: int) -> Iterator[tuple[bytes, bytes]]:
+        """What RocksDB holds of a namespace and a key group, and where."""
+        gone = self._deletes
+        found = self._database.scan(self.rows.prefix_of(group, namespace))
+        return (pair for pair in found if pair[0] not in gone)
+
+    def delete(self, places: Iterable[bytes]) -> None:
+        """In RocksDB; no later than the next batch begins."""
+        self._deletes.update(dict.fromkeys(places))
+
+    def sweep(self, records: int) -> None:
+        """See `Sweeping`: so the task says that a batch or a watermark is done."""
+        if self._expires is not None and not self._database.waits(0, 0):
+            self._look(*self._expires, records // LOOKED_AT + 1)
+        self.make_room()
+
+    def begin_event_time(self, watermark: int) -> None:
+        """Stamps are numbers here."""
+
+    def make_room(self) -> None:
+        """Write to RocksDB what is more than the state may hold. No slot is valid after it."""
+        limit = self._database.budget.limit(self)
+        if self._database.waits(self.used, limit):
+            return
+        self._delete()
+        if self.used <= limit and not self.spilled:
+            return
+        self._evict(self._live() - self._most(limit))
+        if self.used <= limit:
+            return
+        for table in self._tables_in_turn():
+            table.compact()
+        used = self.used
+        if used > limit:  # many small tables, of which each has some room to spare
+            self._evict(self._live() - int(self._live() * LIVE * limit / used))
+            for table in self._tables_in_turn():
+                table.compact()
+
+    def close(self) -> None:
+        self._database.budget.leave(self)
+
+    def freeze(self, name: str) -> ColdTableFreeze:
+        self._delete()
+        hot = super().freeze(name)
+        return ColdTableFreeze(
+            hot.name,
+            hot.schema,
+            hot.parts,
+            hot.key_columns,
+            hot.stored,
+            rows=self.rows,
+            older={namespace: self._cold[namespace].older() for namespace, _ in hot.parts},
+            view=self._view(),
+        )
+
+    def freeze_since(self, name: str, since: Since) -> tuple[Freeze, bool]:
+        """What changed, as long as nothing lies in RocksDB; then all of it."""
+        if self._database.by_files:
+            return self.freeze_hot(name, since)
+        if self.cold_groups:
+            return self.freeze(name), False
+        return super().freeze_since(name, since)
+
+    def freeze_hot(self, name: str, since: Since) -> tuple[Freeze, bool]:
+        """As `freeze_since`, of the rows in memory alone, for a checkpoint that holds RocksDB's
+        files as they are right after this: rows that left count as removed, and those in memory
+        count over those of the files."""
+        self._delete()
+        return super().freeze_since(name, since)
+
+    def shown(self) -> Callable[[], Iterable[bytes]]:
+        """Places in RocksDB whose rows do not count, as it is now; to be called once, on any
+        thread."""
+        if not self.cold_groups:
+            return tuple
+        rows, tables = self.rows, [(n, table) for n, table in self._cold.items() if len(table)]
+        parts = [(n, table.freeze_keys(), table.older()) for n, table in tables]
+        return lambda: _shown(rows, parts)
+
+    def restore(self, tables: Iterable[StateTable]) -> None:
+        super().restore(tables)
+        self.make_room()
+
+    def _fill(self, table: MemorySlotTable, rows: pa.Table) -> None:
+        for start in range(0, rows.num_rows, RESTORED):
+            super()._fill(table, rows.slice(start, RESTORED).combine_chunks())
+            self.make_room()
+
+    def _view(self) -> DatabaseView | None:
+        return None if self._database.by_files or not self.cold_groups else self._database.view()
+
+    def _live(self) -> int:
+        return sum(table.live for table in self._cold.values())
+
+    def _most(self, limit: int) -> int:
+        """How many rows may be in memory."""
+        largest = max(self._cold.values(), key=len, default=None)
+        if largest is None:
+            return 0
+        low, high = 0, max(limit // 8, 1)
+        while high - low > max(low >> 6, 1):
+            middle = (low + high) // 2
+            if largest.bytes_for(middle) <= limit:
+                low = middle
+            else:
+                high = middle
+        return int(low * LIVE)
+
+    def _look(self, column: str, gone: Callable[[Slots], Bools], count: int) -> None:
+        """Delete what has expired among the next rows in RocksDB. Those in memory that are as they
+        are there have expired, too."""
+        view = self._database.view()
+        if view is None:
+            return
+        found = list(islice(view.scan(self.rows.prefix, self._hand), count))
+        self._hand = found[-1][0] + b"\x00" if len(found) == count else self.rows.prefix
+        stamps = self.rows.unpacked([row for _, row in found])[column]
+        self._database.write([found[at][0] for at in np.flatnonzero(gone(stamps)).tolist()], [])
+
+    def _evict(self, excess: int) -> None:
+        for table in self._tables_in_turn():
+            if excess <= 0:
+                return
+            slots = table.idle(excess)
+            excess -= len(slots)
+            self._turn = table.namespace
+            for start in range(0, len(slots), WRITTEN):
+                places, rows = table.evict(slots[start : start + WRITTEN])
+                for place in places if self._deletes else ():
+                    self._deletes.pop(place, None)
+                self._database.write([], list(zip(places, rows, strict=True)))
+                self.spilled += len(places)
+
+    def _tables_in_turn(self) -> list[ColdSlotTable]:
+        spaces = sorted(namespace for namespace, table in self._cold.items() if len(table))
+        at = int(np.searchsorted(spaces, self._turn))
+        return [self._cold[namespace] for namespace in [*spaces[at:], *spaces[:at]]]
+
+    def _delete(self) -> None:
+        if self._deletes:
+            deletes, self._deletes = self._deletes, {}
+            self._database.write(list(deletes), [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColdTableFreeze(TableFreeze, PieceFreeze):
+    """A point in time of a table, in memory and in RocksDB."""
+
+    rows: SlotRows
+    older: Mapping[int, Bools]
+    view: DatabaseView | None
+
+    def tables(self, max_parallelism: int) -> Iterator[StateTable]:
+        if self.view is not None:
+            parts = [(n, part.keys, self.older[n]) for n, part in self.parts]
+            shown = frozenset(_shown(self.rows, parts))
+            found = (pair for pair in self.view.scan(self.rows.prefix) if pair[0] not in shown)
+            layout = slots_layout(self.schema, self.rows.columns, self.key_columns)
+            yield from tables_of(self.name, "table", layout, found, max_parallelism)
+        table = self.table(max_parallelism)
+        if table is not None:
+            yield table
+
+
+def _shown(
+    rows: SlotRows, parts: Iterable[tuple[int, Callable[[], list[pa.Array]], Bools]]
+) -> list[bytes]:
+    """Places whose rows do not count: of those in memory that RocksDB has, too. `parts`: of each
+    namespace the keys, and which are such."""
+    shown: list[bytes] = []
+    for namespace, keys, older in parts:
+        slots = np.flatnonzero(older)
+        if len(slots):
+            at = pa.array(slots)
+            shown += rows.places([column.take(at) for column in keys()], namespace)
+    return shown

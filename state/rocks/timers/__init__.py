@@ -1,0 +1,1 @@
+"""Timers, of which those due soonest are in memory."""
