@@ -5,7 +5,9 @@ checkpoint of the task holds are referred to (`increments`); new ones become sha
 few small ones that say which files make the database are the checkpoint's own.
 
     RocksDB again, same parallelism      the files are put into a folder, and opened as they are
-    RocksDB again, another one           they are opened beside, and the entries of the task's key
+    RocksDB again, another one           likewise those of the former task with the most of the key
+                                         groups, and all others' entries deleted, by range; files of
+                                         further tasks are opened beside, and the entries of the key
                                          groups copied as they are, in bulk
     all else                             they are opened beside, and read as tables
 """
@@ -112,14 +114,14 @@ def inherited(
         theirs = range_for(former, shape.parallelism, max_parallelism)
         if theirs.last < mine.first or mine.last < theirs.first or snapshot.database is None:
             continue
-        found.append(_former(storage, manifest.checkpoint_id, snapshot.database))
+        found.append(_former(storage, manifest.checkpoint_id, snapshot.database, theirs))
     states: dict[str, list[StoredState]] = {}
     for one in found:
         for state in one.states:
             states.setdefault(state.name, []).append(state)
     if not found or any(_differ(some) for some in states.values()):
         return None
-    return InheritedFiles(tuple(found), shape.parallelism == parallelism, same_program)
+    return InheritedFiles(tuple(found), same_program)
 
 
 def _differ(states: list[StoredState]) -> bool:
@@ -130,13 +132,16 @@ def _differ(states: list[StoredState]) -> bool:
 
 
 def _former(
-    storage: DatabaseFilesFrom, checkpoint_id: CheckpointId, database: DatabaseHandle
+    storage: DatabaseFilesFrom,
+    checkpoint_id: CheckpointId,
+    database: DatabaseHandle,
+    groups: KeyGroupRange,
 ) -> FormerDatabase:
     def fetch(folder: Path) -> None:
         fetch_files(storage, checkpoint_id, database, folder)
 
     hidden = frozenset(hidden_places(storage, checkpoint_id, database))
-    return FormerDatabase(database.states, fetch, hidden)
+    return FormerDatabase(database.states, fetch, groups, hidden)
 
 
 def fetch_files(

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ..core.ids import KeyGroupRange
+
 IMMUTABLE: Final = ".sst"
 """How names of files end that never change: later checkpoints may use them, too."""
 
@@ -50,20 +52,28 @@ class StoredFiles(ABC):
 
 @dataclass(frozen=True)
 class FormerDatabase:
-    """That of one former subtask. `fetch` puts the files into a folder, which it makes; `hidden`:
-    places that do not count, of entries which the tables hold."""
+    """That of one former subtask, which had these key groups. `fetch` puts the files into a folder,
+    which it makes; `hidden`: places that do not count, of entries which the tables hold."""
 
     states: tuple[StoredState, ...]
     fetch: Callable[[Path], None]
+    groups: KeyGroupRange
     hidden: frozenset[bytes] = frozenset()
 
 
 @dataclass(frozen=True)
 class InheritedFiles:
-    """What a restored backend begins with. `as_it_is`: there is one database, of a subtask with the
-    same key groups; else those of this subtask are taken from each. `same_program`: nothing in them
-    has to be looked at before it is used."""
+    """What a restored backend begins with: databases with key groups of its own, and others.
+    `same_program`: it wrote them, or had them before."""
 
     databases: tuple[FormerDatabase, ...]
-    as_it_is: bool
     same_program: bool
+
+    def as_of(self, groups: KeyGroupRange) -> tuple[FormerDatabase, ...]:
+        """The databases for a subtask with these key groups, that with the most of them first."""
+
+        def common(former: FormerDatabase) -> int:
+            first = max(former.groups.first, groups.first)
+            return min(former.groups.last, groups.last) - first
+
+        return tuple(sorted(self.databases, key=common, reverse=True))

@@ -118,14 +118,12 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
 
     def inherit(self, files: InheritedFiles) -> None:
         database = self._database
-        if files.as_it_is:
-            (former,) = files.databases
-            database.inherit(former.states, former.fetch)
-            self._hidden = former.hidden
-        else:
-            for former in files.databases:
-                database.inherit_some(former, self.key_groups)
-        database.same_program = files.same_program
+        first, *others = files.as_of(self.key_groups)
+        self._hidden = database.inherit(first, self.key_groups)
+        for former in others:
+            database.inherit_more(former, self.key_groups)
+        if not files.same_program:
+            database.disown()
 
     def inherited_samples(self) -> list[StateTable]:
         found: list[StateTable] = []
@@ -331,7 +329,7 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
             return self._new_expiring(kind, descriptor, descriptor.ttl_config)
         if kind in ELEMENTS:
             return self._new_elements(kind, descriptor)
-        state = ColdState(descriptor.name, kind, self._database, self.max_parallelism)
+        state = ColdState(descriptor, kind, self._database, self.max_parallelism)
         for table in self._waiting(descriptor.name, kind):
             for start in range(0, table.data.num_rows, RESTORED):
                 rows = table.data.slice(start, RESTORED)
@@ -358,7 +356,7 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         return _RowEntry(kind, state.spaces, config, state)
 
     def _new_elements(self, kind: str, descriptor: RowDescriptor) -> _RowEntry:
-        state = ELEMENTS[kind](descriptor.name, kind, self._database, self.max_parallelism)
+        state = ELEMENTS[kind](descriptor, kind, self._database, self.max_parallelism)
         for table in self._waiting(descriptor.name, kind):
             for start in range(0, table.data.num_rows, RESTORED):
                 rows = table.data.slice(start, RESTORED)

@@ -327,7 +327,6 @@ def test_key_groups_are_taken_from_each_former_database(
             share = (job.storage, manifest, OPERATOR, subtask, parallelism, MOST)
             files = inherited(*share, same_program=same_program)
             assert files is not None
-            assert not files.as_it_is
             states = KeyedStates(SMALL)
             backend = states.make(range_for(subtask, parallelism, MOST), MOST)
             backend.inherit(files)

@@ -34,6 +34,10 @@ LAYOUT: Final = "layout"
 GENERATION: Final = "generation"
 """Of some layouts, a number: entries are read alike by any of them that is not less than theirs."""
 
+VALUES: Final = "values"
+"""Of layouts with Python values, a number: what is known of the programs that have them as they are
+(`taken_over`). Of several the highest counts."""
+
 PIECE: Final = 1 << 16
 """So many entries of RocksDB make a table."""
 
@@ -46,6 +50,9 @@ GROUP_AT, REST_AT = 2, 4
 
 Reader = Callable[[str, str, Layout, list[Pair], int], StateTable]
 """Makes a table of some entries: name and kind of the state, its layout, max parallelism."""
+
+_NUMBERS: Final = (GENERATION, VALUES)
+"""In which layouts may differ that are read together."""
 
 _READERS: Final[dict[str, str]] = {
     "entries": "database.layouts.entries_table",
@@ -123,21 +130,36 @@ def together(layouts: Iterable[Layout]) -> Layout | None:
         if found is None or layout == found:
             found = layout
             continue
-        known, other = generation_of(found), generation_of(layout)
-        if known is None or other is None or _apart(found) != _apart(layout):
+        if _apart(found) != _apart(layout):
             return None
-        found = found if known > other else layout
+        joined = {**_apart(layout)}
+        for name in _NUMBERS:
+            if name in found or name in layout:
+                known, other = _number(found, name), _number(layout, name)
+                if known is None or other is None:
+                    return None
+                joined[name] = str(max(known, other))
+        found = joined
     return found
 
 
 def generation_of(layout: Layout) -> int | None:
-    text = layout.get(GENERATION, "")
+    return _number(layout, GENERATION)
+
+
+def _number(layout: Layout, name: str) -> int | None:
+    text = layout.get(name, "")
     return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _apart(layout: Layout) -> dict[str, str]:
-    """But for its generation."""
-    return {key: text for key, text in layout.items() if key != GENERATION}
+    """But for what may differ."""
+    return {key: text for key, text in layout.items() if key not in _NUMBERS}
+
+
+def group_of(place: bytes) -> int:
+    """The key group in a place."""
+    return int.from_bytes(place[GROUP_AT:REST_AT], "big")
 
 
 def groups_of(places: Iterable[bytes]) -> npt.NDArray[np.int32]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import shutil
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -26,8 +26,9 @@ from .budget import StateBudget, budget_of
 from .files import DatabaseFiles
 from .folders import new_folder, parent_of, remove, remove_left_over
 from .held_files import HeldFiles
-from .layouts import EXACT, LAYOUT, Layout, together
+from .layouts import Layout, group_of, together
 from .options import options_of
+from .taken_over import goes_on, of_former
 
 log = logging.getLogger("strom")
 
@@ -62,14 +63,19 @@ class TaskDatabase:
         alone."""
         self._closed = False
 
-    def new_state(self, name: str, kind: str, layout: dict[str, str]) -> tuple[bytes, bool]:
+    def new_state(
+        self, name: str, kind: str, layout: dict[str, str], changed: bool = False
+    ) -> tuple[bytes, bool]:
         """What all keys of a state begin with (2 bytes), and whether entries of it are here, which
-        came with files and are in just this layout."""
+        came with files and go on as they are (`taken_over`). `changed`: the program says that
+        values have changed since."""
         found = self._waiting.get(name)
-        known = found is not None and (self.same_program or layout.get(LAYOUT) in EXACT)
-        if known and found is not None and (found.kind, found.layout) == (kind, layout):
-            del self._waiting[name]
-            return found.prefix, True
+        if found is not None and found.kind == kind:
+            known = goes_on(found.layout, layout, self.same_program, changed)
+            if known is not None:
+                del self._waiting[name]
+                self.relabel(found.prefix, known)
+                return found.prefix, True
         self._last += 1
         if self._last > 0xFFFF:
             raise StateError("an operator can keep 65535 states in RocksDB, and has more")
@@ -81,6 +87,10 @@ class TaskDatabase:
         """What is written under a prefix is in this layout from here on; all there is read so."""
         state = self._states[prefix] = replace(self._states[prefix], layout=dict(layout))
         return state
+
+    def layout(self, prefix: bytes) -> dict[str, str]:
+        """Of what is written under a prefix."""
+        return self._states[prefix].layout
 
     @property
     def open(self) -> bool:
@@ -97,24 +107,39 @@ class TaskDatabase:
         """States that came with files and were not asked for, by name."""
         return self._waiting
 
-    def inherit(self, states: Iterable[StoredState], fetch: Callable[[Path], None]) -> None:
-        """Begin with the files that `fetch` puts into a folder, and their states. Once, before
-        anything else. StateError if RocksDB cannot open them."""
+    def inherit(self, former: FormerDatabase, groups: KeyGroupRange) -> frozenset[bytes]:
+        """Begin with the files of a former database, of which only what it has of some key groups
+        is there from here on; the places among these that do not count. Once, before anything else.
+        StateError if RocksDB cannot open them."""
         assert self._db is None
         assert not self._states
         self._make_folder()
         assert self._folder is not None
-        fetch(self._folder / "db")
-        self._states = {state.prefix: state for state in states}
-        self._waiting = {state.name: state for state in states}
+        former.fetch(self._folder / "db")
+        self._states = {state.prefix: state for state in former.states}
+        self._waiting = {state.name: state for state in former.states}
         self._last = max((int.from_bytes(p, "big") for p in self._states), default=0)
         self._open(new=False)
+        if former.groups.first in groups and former.groups.last in groups:
+            return former.hidden
+        self._keep(groups)
+        return frozenset([place for place in former.hidden if group_of(place) in groups])
 
-    def inherit_some(self, former: FormerDatabase, groups: KeyGroupRange) -> None:
-        """Take over the entries of some key groups that a former database had, but for those that
-        do not count. Before anything is asked for; once for each of distinct key groups, which have
-        each state in layouts that are read `together`. CorruptCheckpointError for what RocksDB
-        cannot read."""
+    def _keep(self, groups: KeyGroupRange) -> None:
+        """Delete all that is not of these key groups: a mark or two for each state, under which
+        RocksDB leaves it out when it next writes its files anew."""
+        with self._writing():
+            for prefix in self._states:
+                first, behind = [n.to_bytes(2, "big") for n in (groups.first, groups.last + 1)]
+                if groups.first:
+                    self._db.delete_range(prefix, prefix + first, self._write_options)
+                self._db.delete_range(prefix + behind, prefix + _BEHIND, self._write_options)
+
+    def inherit_more(self, former: FormerDatabase, groups: KeyGroupRange) -> None:
+        """Take over the entries of some key groups that another former database had, but for those
+        that do not count. Behind `inherit`, before anything is asked for; once for each of distinct
+        key groups, which have each state in layouts that are read `together`.
+        CorruptCheckpointError for what RocksDB cannot read."""
         self._opened()
         assert self._folder is not None
         folder = self._folder / "former"
@@ -137,6 +162,12 @@ class TaskDatabase:
         finally:
             files.close()
             shutil.rmtree(folder, ignore_errors=True)
+
+    def disown(self) -> None:
+        """Another program wrote what came with files."""
+        self.same_program = False
+        for name, state in self._waiting.items():
+            self._waiting[name] = self.relabel(state.prefix, of_former(state.layout))
 
     def _ingest(self, pairs: Iterator[tuple[bytes, bytes]]) -> None:
         """Entries in order of their places, of which none is here: as a file of their own, which is
@@ -294,6 +325,10 @@ class TaskDatabase:
         self._end = weakref.finalize(self, _close, self._db)
         self._write_options = WriteOptions()
         self._write_options.disable_wal = True
+
+
+_BEHIND = b"\xff\xff"
+"""Behind all key groups, which are fewer."""
 
 
 class DatabaseView:

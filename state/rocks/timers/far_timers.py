@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from ...timers import Timer
-from ..database.layouts import GROUP_AT, REST_AT, Pair
+from ..database.layouts import GENERATION, GROUP_AT, REST_AT, Pair
+from ..database.plain_pickles import WrittenValues
 from ..database.task_database import DatabaseView, TaskDatabase
 from .timer_rows import (
     KEY_AT,
@@ -14,6 +15,7 @@ from .timer_rows import (
     TIME_AT,
     TimerRows,
     next_generation,
+    pickles_of,
     time_of,
     timers_layout,
 )
@@ -36,6 +38,8 @@ class FarTimers:
         self._database = database
         self._max_parallelism = max_parallelism
         self._rows: TimerRows | None = None
+        self._checked: WrittenValues
+        """As soon as there are rows."""
         self.groups: set[int] = set()
         """Key groups of which timers may be here."""
         self.first = END
@@ -54,7 +58,10 @@ class FarTimers:
 
     def pair(self, place: bytes, timer: Timer, number: int) -> Pair:
         """As it is to be written."""
-        return place, self._own_rows().value(number, timer[1], timer[2])
+        data = self._own_rows().value(number, timer[1], timer[2])
+        for part in pickles_of(data):
+            self._checked.pickle(part)
+        return place, data
 
     def read(self, place: bytes, data: bytes) -> tuple[int, Any, Any]:
         """(number, held key, namespace) of the timer that lies there."""
@@ -118,8 +125,13 @@ class FarTimers:
     def _own_rows(self) -> TimerRows:
         if self._rows is None:
             prefix, _ = self._database.new_state(self._name, "timers", timers_layout(0))
-            self._rows = TimerRows(self._name, prefix, self._max_parallelism)
+            self._begin(prefix)
+        assert self._rows is not None
         return self._rows
+
+    def _begin(self, prefix: bytes) -> None:
+        self._rows = TimerRows(self._name, prefix, self._max_parallelism)
+        self._checked = WrittenValues(self._database, prefix)
 
     def _take_over(self) -> None:
         """Begin with timers that came with RocksDB's files, if they are as these are."""
@@ -127,11 +139,15 @@ class FarTimers:
         generation = None if waiting is None else next_generation(waiting.layout)
         if waiting is None or waiting.kind != "timers" or generation is None:
             return
-        prefix, here = self._database.new_state(self._name, "timers", waiting.layout)
-        self._rows = TimerRows(self._name, prefix, self._max_parallelism)
+        asked = timers_layout(generation - 1)
+        prefix, here = self._database.new_state(self._name, "timers", asked)
+        if here:
+            known = self._database.layout(prefix)
+            self._database.relabel(prefix, {**known, GENERATION: str(generation)})
+        self._begin(prefix)
+        assert self._rows is not None
         if not here:
             return
-        self._database.relabel(prefix, timers_layout(generation))
         self.numbers = generation * NUMBERS
         view, at = self._database.view(), prefix
         assert view is not None

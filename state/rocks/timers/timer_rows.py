@@ -25,7 +25,16 @@ from ...pickling import dumps, loads
 from ...stored import KEY_GROUP, StateTable
 from ..database.entry_bytes import UNREAD, plain
 from ..database.key_bytes import alike_bytes, key_bytes
-from ..database.layouts import GENERATION, LAYOUT, Layout, Pair, generation_of, groups_of
+from ..database.layouts import (
+    GENERATION,
+    LAYOUT,
+    VALUES,
+    Layout,
+    Pair,
+    generation_of,
+    groups_of,
+)
+from ..database.taken_over import PLAIN
 
 NUMBERS: Final = 1 << 46
 """Of one generation: numbers are below those of the next. A queue that begins with the entries of
@@ -48,7 +57,7 @@ _NOTHING: Final = b"n"
 
 
 def timers_layout(generation: int) -> dict[str, str]:
-    return {LAYOUT: "timers", GENERATION: str(generation)}
+    return {LAYOUT: "timers", GENERATION: str(generation), VALUES: PLAIN}
 
 
 def next_generation(layout: Layout) -> int | None:
@@ -155,6 +164,11 @@ def _column(found: Iterable[Any], what: str) -> tuple[pa.Array, str]:
         return encode(values, what)
     pickles = [dumps(one[0], what) if isinstance(one, tuple) else one for one in found]
     return pa.array(pickles, type=ARROW_TYPES[PICKLE]), PICKLE
+
+
+def pickles_of(data: bytes) -> tuple[bytes, ...]:
+    """All that there are in what a timer is stored as."""
+    return () if len(data) == _NUMBER.size else _parts(data)
 
 
 def _parts(data: bytes) -> tuple[bytes, bytes]:

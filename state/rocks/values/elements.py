@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ....core.key_kinds import given, held_keys
 from ....core.keys import findable
+from ...descriptors import StateDescriptor
 from ...object_reader import ObjectReader
 from ...pickling import dumps, loads
 from ...row_states import Spaces
@@ -35,8 +36,10 @@ from ..database.freeze import PieceFreeze
 from ..database.key_bytes import alike_bytes
 from ..database.layouts import tables_of
 from ..database.places import place_under
+from ..database.plain_pickles import WrittenValues
 from ..database.sizes import size_of
 from ..database.task_database import DatabaseView, TaskDatabase
+from .declared_layout import begun
 from .element_layouts import FIRST_AT, LAST_NUMBER, element_layout, number_bytes, number_of
 from .spaces import AROUND, LOADED, SAMPLED
 
@@ -110,12 +113,15 @@ class ColdElements(ABC, Generic[H]):
     make: ClassVar[type[Any]]
     """The kind of `Owned`."""
 
-    def __init__(self, name: str, kind: str, database: TaskDatabase, max_parallelism: int) -> None:
-        self.name = name
+    def __init__(
+        self, descriptor: StateDescriptor, kind: str, database: TaskDatabase, max_parallelism: int
+    ) -> None:
+        self.name = name = descriptor.name
         self.kind = kind
         self.database = database
-        self.prefix, self.cold = database.new_state(name, kind, element_layout(kind))
+        self.prefix, self.cold = begun(database, descriptor, kind, element_layout(kind))
         """`cold`: whether RocksDB has any of it."""
+        self._checked = WrittenValues(database, self.prefix)
         self._what = f"value of state '{name}'"
         self._reader = ObjectReader(self._what)
         self.hot: dict[At, H] = {}
@@ -286,7 +292,7 @@ class ColdElements(ABC, Generic[H]):
         return loads(data, self._what, self._reader)
 
     def pickled(self, value: Any) -> bytes:
-        return dumps(value, self._what)
+        return self._checked.pickle(dumps(value, self._what))
 
     def head(self, at: At) -> tuple[bytes, bytes]:
         """Pickles of namespace and key."""

@@ -34,8 +34,10 @@ from ..database.entry_bytes import entry_parts, joined_parts
 from ..database.files import hidden_of
 from ..database.key_bytes import alike_bytes
 from ..database.places import place_under
+from ..database.plain_pickles import WrittenValues
 from ..database.sizes import size_of
 from ..database.task_database import TaskDatabase
+from .declared_layout import begun
 from .spaces import ABSENT, AROUND, LOADED, SAMPLED
 from .stamped_freeze import StampedFreeze
 from .stamped_layout import Stamped, stamped_bytes, stamped_layout, stamped_parts, stamps_in
@@ -70,9 +72,10 @@ class ColdExpiring(ExpiringSpaces):
         places that came with these, some of this state, and do not count."""
         self.database = database
         layout = stamped_layout(expiry.column)
-        self.prefix, self.cold = database.new_state(descriptor.name, kind, layout)
+        self.prefix, self.cold = begun(database, descriptor, kind, layout)
         """`cold`: whether RocksDB has any of it."""
         self.layout = layout
+        self._checked = WrittenValues(database, self.prefix)
         self.gone: dict[At, None] = {}
         """To be deleted in RocksDB, if it is there."""
         self.spilled = self.loaded = 0
@@ -263,21 +266,23 @@ class ColdExpiring(ExpiringSpaces):
             self._kept_once = len(self._kept)
 
     def _written(self, at: At, stored: Any) -> bytes:
-        head = dumps(at[0], self._what), dumps(given(at[1]), self._what)
+        head = self._pickled(at[0]), self._pickled(given(at[1]))
         return joined_parts(*head, stamped_bytes(self._parts(stored)))
 
     def _parts(self, stored: Any) -> Iterator[Stamped]:
         """Stamp, and the pickles of map key and value, of each element."""
-        what = self._what
         match self.kind:
             case "list":
                 for value, stamp in stored:
-                    yield stamp, b"", dumps(value, what)
+                    yield stamp, b"", self._pickled(value)
             case "map":
                 for key, (value, stamp) in stored.items():
-                    yield stamp, dumps(key, what), dumps(value, what)
+                    yield stamp, self._pickled(key), self._pickled(value)
             case _:
-                yield stored[1], b"", dumps(stored[0], what)
+                yield stored[1], b"", self._pickled(stored[0])
+
+    def _pickled(self, value: Any) -> bytes:
+        return self._checked.pickle(dumps(value, self._what))
 
     def _stored(self, data: bytes) -> Any:
         what, reader = self._what, self._reader

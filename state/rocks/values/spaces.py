@@ -21,14 +21,17 @@ from typing import Any
 
 from ....core.key_kinds import given, held_keys
 from ....core.keys import findable
+from ...descriptors import StateDescriptor
 from ...object_reader import ObjectReader
 from ...pickling import loads
 from ..database.entry_bytes import entry_bytes, entry_parts
 from ..database.key_bytes import alike_bytes
 from ..database.layouts import LAYOUT
 from ..database.places import place_under
+from ..database.plain_pickles import WrittenValues
 from ..database.sizes import size_of
 from ..database.task_database import DatabaseView, TaskDatabase
+from .declared_layout import begun
 
 ABSENT = object()
 """Nothing is stored."""
@@ -118,13 +121,16 @@ class Space(dict[Any, Any]):
 class ColdState:
     """All namespaces of one state."""
 
-    def __init__(self, name: str, kind: str, database: TaskDatabase, max_parallelism: int) -> None:
+    def __init__(
+        self, descriptor: StateDescriptor, kind: str, database: TaskDatabase, max_parallelism: int
+    ) -> None:
         """`kind`: of the state, as of `StateTable`."""
-        self.name = name
+        self.name = name = descriptor.name
         self.kind = kind
         self.database = database
         self.spaces = ColdSpaces(self)
-        self.prefix, here = database.new_state(name, kind, {LAYOUT: "entries"})
+        self.prefix, here = begun(database, descriptor, kind, {LAYOUT: "entries"})
+        self._checked = WrittenValues(database, self.prefix)
         self._max_parallelism = max_parallelism
         self._what = f"value of state '{name}'"
         self._reader = ObjectReader(self._what)
@@ -316,7 +322,7 @@ class ColdState:
         return place_under(self.prefix, space.prefix, key, self._max_parallelism)
 
     def _written(self, namespace: Any, key: Any, stored: Any) -> bytes:
-        return entry_bytes(namespace, given(key), stored, self._what)
+        return self._checked.entry(entry_bytes(namespace, given(key), stored, self._what))
 
     def _read(self, data: bytes) -> tuple[Any, Any, Any]:
         what, reader = self._what, self._reader
