@@ -70,6 +70,8 @@ class Both:
 
     def __init__(self, draw: random.Random, folder: Path) -> None:
         self.draw = draw
+        self.others = draw.choice([0, 0.02, 0.5])
+        """How many values are not the same to every program."""
         self.clock = VirtualClock()
         self.storage = open_storage(str(folder), "job")
         self.shared = SharedFiles()
@@ -115,6 +117,8 @@ class Both:
         draw = self.draw
         key, space, own = draw.choice(KEYS), draw.choice(SPACES), draw.choice(OWN)
         some = draw.choices(range(100), k=draw.randrange(4))
+        if draw.random() < self.others:
+            some.append(Number.SEVEN)
         base = self.watermark or 0
         self.stamp = draw.choice([None, base, base + draw.randrange(8), base + draw.randrange(80)])
         match draw.randrange(21):
