@@ -65,6 +65,10 @@ class ObjectValues:
 
         return pickled
 
+    def stored(self, codes: Codes) -> pa.Array:
+        """As of `freeze`, now."""
+        return self.freeze()(codes)
+
     @property
     def nbytes(self) -> int:
         """A guess: what Python objects take is not known."""

@@ -48,8 +48,12 @@ class SeenPairs:
 
     @property
     def nbytes(self) -> int:
-        """Without what values of text or other types take by themselves."""
+        """Without what the values take by themselves."""
         return self._cells.nbytes + self._seen.nbytes
+
+    @property
+    def nbytes_of_values(self) -> int:
+        return self._index.nbytes
 
     def codes(self, values: pa.Array) -> Slots:
         """The numbers of these values, which are not null."""
@@ -80,6 +84,10 @@ class SeenPairs:
     def values(self) -> pa.Array:
         """All values in order of their codes, as the index keeps them."""
         return self._index.freeze()()
+
+    def values_of(self, codes: Slots) -> pa.Array:
+        """The values of these codes, as the index keeps them."""
+        return self._index.take(codes)
 
     def slots_seen(self, view: int) -> Slots:
         """The slot of each pair that a view has seen."""

@@ -77,16 +77,11 @@ class ValueLists:
         count = len(self._values)
         before, numbers = self._before[:count].copy(), self._numbers[:count]
         take, wide = self._values.freeze(), self.wide
+        return lambda lists: _whole(before, numbers, take, wide, lists)
 
-        def lists_of(lists: Codes) -> pa.Array:
-            lengths = _lengths(before, lists)
-            _, codes = _codes(before, numbers, lists, lengths)
-            columns = [take(codes), pa.array(numbers[codes])]
-            items = pa.StructArray.from_arrays(columns, fields=list(wide.value_type))
-            offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), mask=_nulls(lists))
-            return pa.LargeListArray.from_arrays(offsets, items, type=wide)
-
-        return lists_of
+    def stored(self, lists: Codes) -> pa.Array:
+        """As of `freeze`, now."""
+        return _whole(self._before, self._numbers, self._values.take, self.wide, lists)
 
     def append(self, lists: pa.Array) -> Codes:
         """Whole lists as `freeze` gave them; -1 for null."""
@@ -136,6 +131,22 @@ class ValueLists:
                 np.concatenate([a, np.empty(room - len(a), dtype=np.int64)])
                 for a in (self._before, self._opened, self._numbers)
             )
+
+
+def _whole(
+    before: Int64s,
+    numbers: Int64s,
+    take: Callable[[Codes], pa.Array],
+    wide: pa.DataType,
+    lists: Codes,
+) -> pa.Array:
+    """Whole lists, null for -1."""
+    lengths = _lengths(before, lists)
+    _, codes = _codes(before, numbers, lists, lengths)
+    columns = [take(codes), pa.array(numbers[codes])]
+    items = pa.StructArray.from_arrays(columns, fields=list(wide.value_type))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), mask=_nulls(lists))
+    return pa.LargeListArray.from_arrays(offsets, items, type=wide)
 
 
 def _codes(before: Int64s, numbers: Int64s, lists: Codes, lengths: Int64s) -> tuple[Slots, Codes]:

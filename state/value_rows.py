@@ -91,14 +91,32 @@ class ValueRows:
         self._add(owners, items.field(0), numpy_of(items.field(1)))
         return codes
 
+    def stored(self, lists: Codes) -> pa.Array:
+        """As of `freeze`, now."""
+        owners, values, numbers = self.read(lists)
+        columns = [values, pa.array(numbers)]
+        items = pa.StructArray.from_arrays(columns, fields=list(self.wide.value_type))
+        place = np.where(lists < 0, -1, np.arange(len(lists)))
+        return lists_by(owners, items, len(lists), place)
+
     def compact(self, lists: Codes) -> None:
-        """Forget what nobody needs; lists keep their codes."""
-        if self._choose is None:
-            return
+        """Forget all but `lists`, which are rewritten in place, and what of them nobody needs."""
         owners, numbers = self._owners.used, self._numbers.used
-        kept = self._choose(owners, self._values.all(), numbers)
-        owners, numbers = owners[kept], numbers[kept]
-        self._values.keep(kept)
+        live = np.flatnonzero(lists >= 0)
+        if len(live) == self._count and self._choose is None:
+            return
+        if len(live) < self._count:
+            place = np.full(self._count, -1, dtype=np.int64)
+            place[lists[live]] = np.arange(len(live))
+            lists[live] = np.arange(len(live))
+            self._count = len(live)
+            kept = np.flatnonzero(place[owners] >= 0)
+            owners, numbers = place[owners[kept]], numbers[kept]
+            self._values.keep(kept)
+        if self._choose is not None:
+            chosen = self._choose(owners, self._values.all(), numbers)
+            owners, numbers = owners[chosen], numbers[chosen]
+            self._values.keep(chosen)
         self._owners, self._numbers = GrowingList(np.int64), GrowingList(np.int64)
         self._owners.append(owners)
         self._numbers.append(numbers)

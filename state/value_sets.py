@@ -23,8 +23,8 @@ _ALL = np.empty(0, dtype=np.bool_)
 
 
 class ValueSets:
-    """Invariant: `_sizes` has the number of pairs of each set in `_pairs`. A set is never
-    forgotten: they go with the store."""
+    """Invariant: `_sizes` has the number of pairs of each set in `_pairs`. No set is forgotten but
+    by who says which ones stay (`compact`), and that pays for looking at all of them."""
 
     crowded = False
 
@@ -33,6 +33,7 @@ class ValueSets:
         item = wide_text(plain) if is_text(plain) else plain
         self.wide = pa.large_list(item)
         """The type of whole sets as `freeze` gives them."""
+        self._kind = kind
         self._pairs = SeenPairs(kind, 1)
         self._sizes = GrowingList(np.int64, 0)
 
@@ -83,12 +84,32 @@ class ValueSets:
         self.add(owners, sets.flatten())
         return codes
 
+    def stored(self, sets: Codes) -> pa.Array:
+        """As of `freeze`, now. Looks at all sets, however few are asked for."""
+        place = np.full(len(self) + 1, -1, dtype=np.int64)
+        place[sets] = np.arange(len(sets))
+        place[-1] = -1
+        owners, codes = self._pairs.pairs()
+        mine = np.flatnonzero(place[owners] >= 0)
+        owners, codes = place[owners[mine]], codes[mine]
+        by_owner = np.argsort(owners, kind="stable")
+        items = self._pairs.values_of(codes[by_owner]).cast(self.wide.value_type)
+        there = np.where(sets < 0, -1, np.arange(len(sets)))
+        return lists_by(owners, items, len(sets), there)
+
     def compact(self, codes: Codes) -> None:
-        """Nothing of it can be forgotten."""
+        """Forget all but these sets, which are rewritten in place."""
+        live = np.flatnonzero(codes >= 0)
+        if len(live) == len(self):
+            return
+        kept = self.stored(codes[live])
+        self._pairs = SeenPairs(self._kind, 1)
+        self._sizes = GrowingList(np.int64, 0)
+        codes[live] = self.append(kept)
 
     @property
     def nbytes(self) -> int:
-        return self._pairs.nbytes + self._sizes.array.nbytes
+        return self._pairs.nbytes + self._pairs.nbytes_of_values + self._sizes.array.nbytes
 
     def _add(self, sets: Slots, codes: Slots) -> None:
         at = self._pairs.find(sets, codes)

@@ -55,6 +55,10 @@ class Values(Protocol):
         """The codes of these, of type `wide`."""
         ...
 
+    def stored(self, codes: Codes) -> pa.Array:
+        """What `freeze` would give for these codes, each of them there once at most, now."""
+        ...
+
     def compact(self, codes: Codes) -> None:
         """Forget all that is not among `codes`, which are rewritten in place. All other codes are
         void."""
@@ -83,7 +87,7 @@ class ValueStore:
         self._kind = kind
         self.wide = wide_type(kind)
         self._chunks: list[pa.Array] = []
-        self._size = 0
+        self._size = self._bytes = 0
         self._limit = FIRST_LIMIT
 
     def __len__(self) -> int:
@@ -95,6 +99,7 @@ class ValueStore:
         if len(values):
             self._chunks.append(self.widen(values))
             self._size += len(values)
+            self._bytes += self._chunks[-1].nbytes
             while len(self._chunks) > 1 and len(self._chunks[-2]) < 2 * len(self._chunks[-1]):
                 last = self._chunks.pop()
                 self._chunks[-1] = pa.concat_arrays([self._chunks[-1], last])
@@ -105,6 +110,10 @@ class ValueStore:
         if 2 * len(codes) > self._size:
             self.all()  # cheaper than to look in each chunk
         return _taken(self._chunks, self.wide, codes)
+
+    def stored(self, codes: Codes) -> pa.Array:
+        """`take`, as of all stores."""
+        return self.take(codes)
 
     def all(self) -> pa.Array:
         """All values, as they are kept, in order of their codes."""
@@ -121,6 +130,7 @@ class ValueStore:
         """Forget all values but these, which get the codes 0, 1, ... in this order."""
         kept = self.take(codes)
         self._chunks, self._size = [kept] if len(codes) else [], len(codes)
+        self._bytes = kept.nbytes
         self._limit = max(FIRST_LIMIT, 2 * len(codes))
 
     def compact(self, codes: Codes) -> None:
@@ -140,7 +150,8 @@ class ValueStore:
 
     @property
     def nbytes(self) -> int:
-        return sum(chunk.nbytes for chunk in self._chunks)
+        """As of the values when they came: what joins them may save a little."""
+        return self._bytes
 
     def widen(self, values: pa.Array) -> pa.Array:
         """The values as of type `wide`."""

@@ -9,6 +9,7 @@ maximum: an approximate count is as good over any window.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,10 @@ class Registers:
     def __init__(self, precision: int) -> None:
         self._precision = precision
         self._per_sketch = max(1, (1 << precision) // REGISTERS)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin without any sketch."""
         self._directory = Growing(np.int32, -1)
         self._owners = GrowingList(np.int64)
         self._indices = GrowingList(np.int64)
@@ -123,19 +128,29 @@ class Registers:
         frozen = self._blocks.freeze(held)
 
         def sketches_of(codes: Codes) -> pa.Array:
-            order = np.argsort(owners, kind="stable")
-            words = np.ascontiguousarray(frozen.arrays()[_HELD][order])
-            kind = _BLOCK.field(1).type
-            registers = pa.Array.from_buffers(kind, held, [None, pa.py_buffer(words)])
-            blocks = pa.StructArray.from_arrays(
-                [pa.array(indices[order]), registers], fields=list(_BLOCK)
-            )
-            return lists_by(owners, blocks, count, codes)
+            return _whole(owners, indices, frozen.arrays()[_HELD], count, codes)
 
         return sketches_of
 
+    def stored(self, codes: Codes) -> pa.Array:
+        """As of `freeze`, now. Looks at the owners of all blocks, however few are asked for."""
+        place = np.full(self._count + 1, -1, dtype=np.int64)
+        place[codes] = np.arange(len(codes))
+        place[-1] = -1
+        owners = place[self._owners.used]
+        mine = np.flatnonzero(owners >= 0)
+        blocks = self._blocks.array(_HELD)[mine]
+        there = np.where(codes < 0, -1, np.arange(len(codes)))
+        return _whole(owners[mine], self._indices.used[mine], blocks, len(codes), there)
+
     def compact(self, codes: Codes) -> None:
-        """Nothing of it can be forgotten: sketches go with the store."""
+        """Forget all but these sketches, which are rewritten in place."""
+        live = np.flatnonzero(codes >= 0)
+        if len(live) == self._count:
+            return
+        kept = self.stored(codes[live])
+        self._forget()
+        codes[live] = self.append(kept)
 
     @property
     def nbytes(self) -> int:
@@ -158,3 +173,15 @@ class Registers:
         self._owners.reserve(needed)
         self._indices.reserve(needed)
         self._blocks.reserve(needed)
+
+
+def _whole(
+    owners: Int64s, indices: Int64s, held: npt.NDArray[Any], count: int, codes: Codes
+) -> pa.Array:
+    """Of `count` sketches these, null for -1; `held`: the blocks, with whose they are."""
+    order = np.argsort(owners, kind="stable")
+    words = np.ascontiguousarray(held[order])
+    kind = _BLOCK.field(1).type
+    registers = pa.Array.from_buffers(kind, len(order), [None, pa.py_buffer(words)])
+    blocks = pa.StructArray.from_arrays([pa.array(indices[order]), registers], fields=list(_BLOCK))
+    return lists_by(owners, blocks, count, codes)

@@ -55,6 +55,7 @@ from .kept.row_log import ColdRowLog
 from .kept.row_table import ColdRowTable
 from .tables.slot_rows import fits
 from .tables.table_state import ColdTableState
+from .tables.valued_rows import values_fit
 from .timers.timer_queue import ColdTimerQueue
 from .values.elements import ColdElements
 from .values.entries_freeze import ColdFreeze
@@ -173,12 +174,12 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         values: MakeStores | None = None,
         cold: bool = False,
     ) -> MemoryTableState:
-        if not cold or values or not fits(keys, columns):
+        if not cold or not fits(keys, columns) or not values_fit(values or {}):
             return super().table(name, keys, columns, key_columns, values)
 
         def make() -> ColdTableState:
             state = ColdTableState(
-                name, keys, columns, key_columns, self._database, self.max_parallelism
+                name, keys, columns, key_columns, self._database, self.max_parallelism, values
             )
             self._cold.append(state)
             self.time.states.append(state)

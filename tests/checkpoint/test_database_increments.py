@@ -39,6 +39,7 @@ from strom.state.keyed_state import KeyedStates
 from strom.state.memory import MemoryKeyedStateBackend
 from strom.state.rocks.tables.table_state import ColdTableState
 from strom.state.rocks.values import elements
+from strom.state.value_store import ValueStore
 
 OPERATOR, TASK = OperatorId("op"), TaskId(VertexId("op"), 0)
 MOST = 8
@@ -53,6 +54,9 @@ LASTING = ListStateDescriptor("lasting")
 LASTING.enable_time_to_live(StateTtlConfig.new_builder(timedelta(days=1)).build())
 SCHEMA = pa.schema([("k", pa.int64())])
 COLUMNS = (AccColumn("n", "int64"), AccColumn("x", "float64", 0.5))
+
+TEXTS = (AccColumn("n", "int64"), AccColumn("text", "int64", -1))
+STORES = {"text": lambda: ValueStore(pa.string())}
 
 Held = dict[str, dict[Any, Any]]
 
@@ -70,6 +74,7 @@ class Job:
             "map": {},
             "lasting": {},
             "table": {},
+            "texts": {},
         }
         self.shared = SharedFiles()
         self.n = 0
@@ -102,6 +107,9 @@ class Job:
         self.backend.time.begin(1)
         key = rng.randrange(60)
         what = rng.random()
+        if what < 0.1:
+            self._step_texts(rng)
+            return
         if what < 0.3:
             table = self.backend.table("table", SCHEMA, COLUMNS, cold=True).table()
             keys = sorted({rng.randrange(400) for _ in range(rng.randrange(1, 60))})
@@ -130,6 +138,21 @@ class Job:
             self._step_list(rng, key, LIST)
         else:
             self._step_map(rng, key)
+
+    def _step_texts(self, rng: random.Random) -> None:
+        table = self.backend.table("texts", SCHEMA, TEXTS, values=STORES, cold=True).table()
+        keys = sorted({rng.randrange(200) for _ in range(rng.randrange(1, 30))})
+        slots = table.slots(pa.RecordBatch.from_arrays([pa.array(keys)], schema=SCHEMA))
+        new = [None if rng.random() < 0.2 else f"{k}-{self.n}" * rng.randrange(9) for k in keys]
+        codes = table.stores["text"].append(pa.array(new, pa.large_string()))
+        table.column("n")[slots] += 1
+        table.column("text")[slots] = [
+            -1 if n is None else c for n, c in zip(new, codes, strict=True)
+        ]
+        table.tidy()
+        held = self.model["texts"]
+        for k, text in zip(keys, new, strict=True):
+            held[k] = (held.get(k, (0,))[0] + 1, text)
 
     def _step_list(self, rng: random.Random, key: int, descriptor: ListStateDescriptor) -> None:
         state, model = self.backend.get_list_state(descriptor), self.model[descriptor.name]
@@ -214,7 +237,7 @@ class Job:
         assert set(self.storage.list_shared()) == set().union(*(m.shared for m in manifests))
         assert self.base is not None
         stored = StoredStates(self.storage, self.base[0], "checkpoint")
-        for name in ("value", "spaced", "table"):
+        for name in ("value", "spaced", "table", "texts"):
             if self.base[1][name]:
                 rows = stored.keyed(OPERATOR, name).data.num_rows
                 assert rows == len(self.base[1][name]), name
@@ -231,7 +254,8 @@ def manifest_of(n: CheckpointId, made: SubtaskSnapshot) -> Manifest:
 
 def held_in(storage: CheckpointStorage, manifest: Manifest, parallelism: int) -> Held:
     """As states in memory have it that were restored at this parallelism."""
-    found: Held = {"value": {}, "spaced": {}, "list": {}, "map": {}, "lasting": {}, "table": {}}
+    found: Held = {"value": {}, "spaced": {}, "list": {}, "map": {}, "lasting": {}}
+    found |= {"table": {}, "texts": {}}
     for subtask in range(parallelism):
         tables, _ = read_operator(storage, manifest, OPERATOR, subtask, parallelism, MOST)
         backend = MemoryKeyedStateBackend(range_for(subtask, parallelism, MOST), MOST)
@@ -244,7 +268,8 @@ def held_in(storage: CheckpointStorage, manifest: Manifest, parallelism: int) ->
 
 
 def held_by(backend: Any) -> Held:
-    found: Held = {"value": {}, "spaced": {}, "list": {}, "map": {}, "lasting": {}, "table": {}}
+    found: Held = {"value": {}, "spaced": {}, "list": {}, "map": {}, "lasting": {}}
+    found |= {"table": {}, "texts": {}}
     backend.get_state(VALUE)
     backend.namespaced(ValueStateDescriptor("spaced"))
     backend.get_list_state(LIST)
@@ -256,6 +281,12 @@ def held_by(backend: Any) -> Held:
         found["table"] = dict(
             zip(table.keys().column(0).to_pylist(), numbers.tolist(), strict=True)
         )
+    texts = backend.table("texts", SCHEMA, TEXTS, values=STORES).table()
+    if len(texts):
+        at = texts.find(texts.keys())
+        said = texts.stores["text"].take(texts.column("text")[at]).to_pylist()
+        pairs = zip(texts.column("n")[at].tolist(), said, strict=True)
+        found["texts"] = dict(zip(texts.keys().column(0).to_pylist(), pairs, strict=True))
     for key in range(60):
         backend.set_current_key(key)
         value = backend.get_state(VALUE).value()

@@ -41,7 +41,7 @@ VALUES: Final = "values"
 PIECE: Final = 1 << 16
 """So many entries of RocksDB make a table."""
 
-EXACT: Final = ("slots",)
+EXACT: Final = ("slots", "valued")
 """Layouts that say all of what is stored: entries in the same one are the same to any program. In
 others are objects, which another program may have otherwise."""
 
@@ -61,14 +61,17 @@ _READERS: Final[dict[str, str]] = {
     "slots": "tables.slot_layout.slots_table",
     "stamped": "values.stamped_layout.stamped_table",
     "timers": "timers.timer_rows.timers_table",
+    "valued": "tables.slot_layout.slots_table",
 }
 """Short name of a layout -> module here, and function."""
 
 _CUTTERS: Final[dict[str, str]] = {
     "lists": "values.element_layouts.pieces",
     "maps": "values.element_layouts.pieces",
+    "valued": "tables.slot_layout.valued_pieces",
 }
-"""Likewise, what cuts entries into pieces, where not any of them may be in any piece."""
+"""Likewise, what cuts entries into pieces, where not any of them may be in any piece, or some are
+large."""
 
 
 def tables_of(

@@ -1,10 +1,11 @@
-"""The layout of slot tables in RocksDB, and how rows are read by it."""
+"""The layouts of slot tables in RocksDB, and how rows are read by them: "slots" of numbers alone,
+"valued" where there are values under codes."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,34 +15,63 @@ from ...stored import AccColumn, StateTable
 from ...table_state import encoded_rows
 from ..database.layouts import LAYOUT, Layout, Pair
 from ..database.task_database import TaskDatabase
-from .slot_rows import GROUP_AT, SPACE_AT, SlotRows, space_bytes, space_of
+from .slot_rows import GROUP_AT, SPACE_AT, SlotRows, pieces, space_bytes, space_of
+from .valued_rows import ValuedRows
+
+PIECE, PIECE_BYTES = 1 << 16, 16 << 20
+"""So many rows with values make a table, or of so many bytes."""
 
 
-def slots_layout(keys: pa.Schema, columns: Sequence[AccColumn], width: int) -> dict[str, str]:
-    """Of a table of these; `width`: how many leading key columns decide the key group."""
+def slots_layout(
+    keys: pa.Schema, columns: Sequence[AccColumn], width: int, values: pa.Schema
+) -> dict[str, str]:
+    """Of a table of these; `width`: how many leading key columns decide the key group; `values`:
+    see `SlotRows`."""
     named = [[column.name, str(np.dtype(column.dtype)), column.initial] for column in columns]
-    schema = pa.schema([pa.field(field.name, field.type) for field in keys])
-    return {
-        LAYOUT: "slots",
-        "keys": base64.b64encode(schema.serialize().to_pybytes()).decode("ascii"),
+    layout = {
+        LAYOUT: "valued" if len(values) else "slots",
+        "keys": _text(pa.schema([pa.field(field.name, field.type) for field in keys])),
         "columns": json.dumps(named),
         "width": str(width),
     }
+    return layout | {"values": _text(values)} if len(values) else layout
+
+
+def slot_rows(layout: Layout, prefix: bytes, max_parallelism: int) -> SlotRows:
+    """The rows of a state in this layout."""
+    columns = [AccColumn(*one) for one in json.loads(layout["columns"])]
+    of = prefix, _schema(layout["keys"]), columns, int(layout["width"]), max_parallelism
+    return ValuedRows(*of, _schema(layout["values"])) if "values" in layout else SlotRows(*of)
+
+
+def _text(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize().to_pybytes()).decode("ascii")
+
+
+def _schema(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
 def slots_table(
     name: str, kind: str, layout: Layout, pairs: list[Pair], max_parallelism: int
 ) -> StateTable:
-    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(layout["keys"])))
-    columns = [AccColumn(*one) for one in json.loads(layout["columns"])]
-    rows = SlotRows(pairs[0][0][:2], schema, columns, int(layout["width"]), max_parallelism)
+    rows = slot_rows(layout, pairs[0][0][:2], max_parallelism)
     places = [place for place, _ in pairs]
-    numbers = rows.unpacked([data for _, data in pairs])
+    numbers, values = rows.read([data for _, data in pairs])
     arrays = {of: np.ascontiguousarray(numbers[of]) for of in numbers.dtype.names or ()}
-    keys = pa.RecordBatch.from_arrays(rows.keys(places), names=schema.names)
+    keys = pa.RecordBatch.from_arrays(rows.keys(places), names=_schema(layout["keys"]).names)
     spaces = pa.array(map(space_of, places), pa.int64(), size=len(places))
-    data = encoded_rows(rows.groups_of(places), spaces, keys, encoded(rows.columns, arrays, {}))
+    columns = [
+        (column, values[column.name]) if column.name in values else encoded([column], arrays, {})[0]
+        for column in rows.columns
+    ]
+    data = encoded_rows(rows.groups_of(places), spaces, keys, columns)
     return StateTable(name, kind, data)
+
+
+def valued_pieces(layout: Layout, pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
+    """Rows with values, in lists that are bounded by bytes, too."""
+    return pieces(pairs, PIECE, PIECE_BYTES)
 
 
 def slot_groups(database: TaskDatabase, prefix: bytes) -> dict[int, list[int]]:

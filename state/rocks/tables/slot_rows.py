@@ -8,7 +8,7 @@ they are not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,8 +52,14 @@ def _is_whole(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) and kind != pa.uint64())
 
 
+_NO_VALUES = pa.schema([])
+
+
 class SlotRows:
     """Of one state."""
+
+    values: pa.Schema = _NO_VALUES
+    """Columns of codes, with what these stand for: see `valued_rows`."""
 
     def __init__(
         self,
@@ -143,8 +149,14 @@ class SlotRows:
         heads = b"".join([place[GROUP_AT:SPACE_AT] for place in places])
         return np.frombuffer(heads, ">u2").astype(np.int32)
 
-    def packed(self, arrays: dict[str, npt.NDArray[Any]], slots: Slots) -> list[bytes]:
-        """The numbers of these slots."""
+    def packed(
+        self,
+        arrays: Mapping[str, npt.NDArray[Any]],
+        slots: Slots,
+        values: Mapping[str, pa.Array],
+    ) -> list[bytes]:
+        """The numbers of these slots; `values`: by column of codes, what those of these slots
+        stand for."""
         if not self._row.itemsize:
             return [b""] * len(slots)
         rows = np.empty(len(slots), dtype=self._row)
@@ -157,6 +169,26 @@ class SlotRows:
         if not self._row.itemsize:
             return np.empty(len(rows), dtype=self._row)
         return np.frombuffer(b"".join(rows), dtype=self._row)
+
+    def read(self, rows: Sequence[bytes]) -> tuple[npt.NDArray[Any], dict[str, pa.Array]]:
+        """`unpacked` of rows, and their values by column of codes."""
+        return self.unpacked(rows), {}
+
+
+def pieces(
+    pairs: Iterable[tuple[bytes, bytes]], most: int, most_bytes: int
+) -> Iterator[list[tuple[bytes, bytes]]]:
+    """Places and rows in lists of at most so many, which end where they have so many bytes."""
+    piece: list[tuple[bytes, bytes]] = []
+    size = 0
+    for pair in pairs:
+        piece.append(pair)
+        size += len(pair[1])
+        if len(piece) == most or size >= most_bytes:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
 
 
 def space_bytes(namespace: int) -> bytes:

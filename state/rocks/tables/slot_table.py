@@ -10,30 +10,36 @@ until the dead ones take too much room. Which rows leave says a clock: a hand go
 and takes those that were not asked for since it came by last, nor again since they came.
 
 What RocksDB holds of a key that has a slot is older, or the same, and does not count (`_older`).
+
+Values under codes leave with the row, and get new codes when it comes back. What they leave behind
+in their stores goes when the table is made smaller.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from ....core.arrays import Bools, Slots
+from ....core.arrays import Bools, Slots, numpy_of
 from ....core.growing import Growing
 from ...slot_encoding import DEAD
 from ...slot_table import MemorySlotTable
 from ...stored import AccColumn
+from ...value_store import Codes, Stores, Values
 from ..database.clock_hand import ClockHand
-from .slot_rows import SlotRows
+from .slot_rows import SlotRows, pieces
 
 LOADED = 1 << 16
 """So many rows of a namespace are read at once where all are needed."""
 
 _FLAGS = 4
 """Bytes per slot beside its numbers."""
+
+PIECE_BYTES = 4 << 20
+"""So many bytes of rows are made or read at once, about."""
 
 
 class ColdRows(Protocol):
@@ -64,8 +70,9 @@ class ColdSlotTable(MemorySlotTable):
         room: int,
         state: ColdRows,
         namespace: int,
+        stores: Stores | None = None,
     ) -> None:
-        super().__init__(name, schema, columns, room)
+        super().__init__(name, schema, columns, room, stores)
         self._state = state
         self.namespace = namespace
         self.groups: set[int] = set()
@@ -80,6 +87,8 @@ class ColdSlotTable(MemorySlotTable):
         self._back: Slots = _NONE
         """Slots that the last `upsert` found dead."""
         self._width = sum(np.dtype(column.dtype).itemsize for column in columns) + _FLAGS
+        self._each = float("inf")
+        """Bytes of a row's values, as far as is known: when nothing else was in the stores."""
 
     @property
     def live(self) -> int:
@@ -89,11 +98,20 @@ class ColdSlotTable(MemorySlotTable):
     @property
     def used(self) -> int:
         """Bytes in memory."""
-        return self._index.nbytes + self._width * len(self._index)
+        return self._index.nbytes + self._width * len(self._index) + self._value_bytes
 
     def bytes_for(self, rows: int) -> int:
         """Bytes of so many rows that are like these."""
-        return self._index.bytes_for(rows) + self._width * rows
+        return self._index.bytes_for(rows) + self._width * rows + int(self.each * rows)
+
+    @property
+    def each(self) -> float:
+        """Bytes of a row's values, about."""
+        return min(self._each, self._value_bytes / max(self.live, 1)) if self.stores else 0.0
+
+    def piece(self, most: int) -> int:
+        """How many rows are to leave at once, `most` at most."""
+        return max(1, min(most, PIECE_BYTES * self.live // max(self._value_bytes, 1)))
 
     def upsert(self, columns: list[pa.Array]) -> Slots:
         before = len(self._index)
@@ -143,7 +161,7 @@ class ColdSlotTable(MemorySlotTable):
         """Have all rows in memory."""
         for group in sorted(self.groups):
             found = self._state.stored(group, self.namespace)
-            while piece := list(islice(found, LOADED)):
+            for piece in pieces(found, LOADED, PIECE_BYTES):
                 columns = self._state.rows.keys([place for place, _ in piece])
                 here = self._index.find(columns)
                 if self._gone:
@@ -186,7 +204,8 @@ class ColdSlotTable(MemorySlotTable):
             self.groups.update(np.unique(groups).tolist())
             places = rows.places(keys, self.namespace, groups)
             arrays = {c.name: self._numbers.array(c.name) for c in self._numbers.columns}
-            packed = rows.packed(arrays, written)
+            values = {name: store.stored(arrays[name][written]) for name, store in self._stores}
+            packed = rows.packed(arrays, written, values)
         self._leave(slots)
         return places, packed
 
@@ -197,6 +216,16 @@ class ColdSlotTable(MemorySlotTable):
     def compact(self) -> None:
         """Take no more room than the rows in memory need. Slots get new numbers."""
         self._renumber()
+        self.forget_values()
+
+    def forget_values(self) -> None:
+        """Have no values but those of the rows in memory."""
+        if not self.stores:
+            return
+        self._numbers.touch_all(changed=False)
+        for name, store in self._stores:
+            store.compact(self._numbers.array(name)[: len(self._index)])
+        self._each = self._value_bytes / max(self.live, 1)
 
     def older(self) -> Bools:
         """A copy of which slots have rows in RocksDB, too."""
@@ -253,11 +282,22 @@ class ColdSlotTable(MemorySlotTable):
         return slots
 
     def _fill_in(self, slots: Slots, rows: list[bytes]) -> None:
-        numbers = self._state.rows.unpacked(rows)
-        for column in self._numbers.columns:
-            self._numbers.array(column.name)[slots] = numbers[column.name]
+        numbers, values = self._state.rows.read(rows)
+        for name in numbers.dtype.names or ():
+            self._numbers.array(name)[slots] = numbers[name]
+        for name, array in values.items():
+            self._numbers.array(name)[slots] = _codes(self.stores[name], array)
         self._older.array[slots] = True
         self._state.loaded += len(slots)
+
+    @property
+    def _stores(self) -> list[tuple[str, Values]]:
+        return list(self.stores.items())
+
+    @property
+    def _value_bytes(self) -> int:
+        """Of all values, those that nobody needs any more included."""
+        return sum(store.nbytes for store in list(self.stores.values()))
 
     def _leave(self, slots: Slots) -> None:
         super().release(slots)
@@ -266,6 +306,16 @@ class ColdSlotTable(MemorySlotTable):
 
 
 _NONE: Slots = np.empty(0, dtype=np.int64)
+
+
+def _codes(store: Values, values: pa.Array) -> Codes:
+    """New codes; -1 for null."""
+    if not values.null_count:
+        return store.append(values)
+    codes = np.full(len(values), -1, dtype=np.int64)
+    there = np.flatnonzero(numpy_of(values.is_valid()))
+    codes[there] = store.append(values.take(pa.array(there)))
+    return codes
 
 
 def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:

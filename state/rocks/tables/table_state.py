@@ -19,6 +19,7 @@ from ...increments import Since
 from ...slot_table import MemorySlotTable
 from ...stored import AccColumn, StateTable
 from ...table_state import MemoryTableState, TableFreeze
+from ...value_store import MakeStores
 from ...whole import Freeze
 from ..database.freeze import PieceFreeze
 from ..database.layouts import tables_of
@@ -26,15 +27,23 @@ from ..database.task_database import DatabaseView, TaskDatabase
 from .slot_layout import slot_groups, slots_layout
 from .slot_rows import SlotRows
 from .slot_table import ColdSlotTable
+from .valued_rows import ValuedRows, values_schema
 
 RESTORED = 1 << 16
 """So many restored rows are taken in before room is made."""
+
+RESTORED_BYTES = 16 << 20
+"""Of rows with values, no more than so many bytes."""
 
 WRITTEN = 1 << 16
 """So many rows that leave, or are deleted with their namespace, are written at once."""
 
 LOOKED_AT = 4
 """Of so many records one is worth a look at a row in RocksDB that may have expired."""
+
+AT_ONCE = 16
+"""Of so many rows with values in memory one leaves, or none: some stores look at all they have for
+what is of a few."""
 
 LIVE = 2 / 3
 """How much of what fits into memory are rows in use; the rest is for slots of rows that left."""
@@ -51,13 +60,17 @@ class ColdTableState(MemoryTableState):
         key_columns: int | None,
         database: TaskDatabase,
         max_parallelism: int,
+        values: MakeStores | None = None,
     ) -> None:
-        super().__init__(name, schema, accumulators, key_columns)
+        """`values`: of which all have bytes (`values_fit`)."""
+        super().__init__(name, schema, accumulators, key_columns, values)
         self._database = database
-        width = self._key_columns
-        layout = slots_layout(schema, accumulators, width)
+        valued = values_schema(accumulators, self._values)
+        layout = slots_layout(schema, accumulators, self._key_columns, valued)
         prefix, here = database.new_state(name, "table", layout)
-        self.rows = SlotRows(prefix, schema, accumulators, width, max_parallelism)
+        width = self._key_columns
+        rows = prefix, schema, accumulators, width, max_parallelism
+        self.rows = ValuedRows(*rows, valued) if len(valued) else SlotRows(*rows)
         self.spilled = self.loaded = 0
         """Rows written to RocksDB, and read from it, so far."""
         self._cold: dict[int, ColdSlotTable] = {}
@@ -77,7 +90,9 @@ class ColdTableState(MemoryTableState):
         table = self._cold.get(namespace)
         if table is None:
             columns, room = self._accumulators, self._room
-            table = ColdSlotTable(self._name, self._schema, columns, room, self, namespace)
+            stores = {name: make() for name, make in self._values.items()}
+            of = self._name, self._schema, columns, room, self, namespace
+            table = ColdSlotTable(*of, stores)
             self._cold[namespace] = self._tables[namespace] = table
         return table
 
@@ -146,7 +161,14 @@ class ColdTableState(MemoryTableState):
         self._delete()
         if self.used <= limit and not self.spilled:
             return
-        self._evict(self._live() - self._most(limit))
+        if self._values and self.used > limit:
+            for table in self._tables_in_turn():
+                table.forget_values()
+        live = self._live()
+        excess = live - self._most(limit)
+        if self._values and excess > 0:
+            excess = max(excess, live // AT_ONCE)
+        self._evict(excess)
         if self.used <= limit:
             return
         for table in self._tables_in_turn():
@@ -203,8 +225,11 @@ class ColdTableState(MemoryTableState):
         self.make_room()
 
     def _fill(self, table: MemorySlotTable, rows: pa.Table) -> None:
-        for start in range(0, rows.num_rows, RESTORED):
-            super()._fill(table, rows.slice(start, RESTORED).combine_chunks())
+        most = RESTORED
+        if self._values:
+            most = max(1, min(most, RESTORED_BYTES * rows.num_rows // max(rows.nbytes, 1)))
+        for start in range(0, rows.num_rows, most):
+            super()._fill(table, rows.slice(start, most).combine_chunks())
             self.make_room()
 
     def _view(self) -> DatabaseView | None:
@@ -245,8 +270,9 @@ class ColdTableState(MemoryTableState):
             slots = table.idle(excess)
             excess -= len(slots)
             self._turn = table.namespace
-            for start in range(0, len(slots), WRITTEN):
-                places, rows = table.evict(slots[start : start + WRITTEN])
+            most = table.piece(WRITTEN)
+            for start in range(0, len(slots), most):
+                places, rows = table.evict(slots[start : start + most])
                 for place in places if self._deletes else ():
                     self._deletes.pop(place, None)
                 self._database.write([], list(zip(places, rows, strict=True)))
@@ -276,7 +302,8 @@ class ColdTableFreeze(TableFreeze, PieceFreeze):
             parts = [(n, part.keys, self.older[n]) for n, part in self.parts]
             shown = frozenset(_shown(self.rows, parts))
             found = (pair for pair in self.view.scan(self.rows.prefix) if pair[0] not in shown)
-            layout = slots_layout(self.schema, self.rows.columns, self.key_columns)
+            rows = self.rows
+            layout = slots_layout(self.schema, rows.columns, self.key_columns, rows.values)
             yield from tables_of(self.name, "table", layout, found, max_parallelism)
         table = self.table(max_parallelism)
         if table is not None:

@@ -1,0 +1,73 @@
+"""Rows of a slot table that has values under codes: the numbers, and behind them the values.
+
+Codes mean something in their table alone, so none is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ....core.arrays import Slots
+from ...stored import AccColumn
+from ...value_store import MakeStores
+from .slot_rows import SlotRows
+from .value_bytes import RowReader, fixed_segment, has_bytes, joined, segments_of
+
+
+def values_fit(values: MakeStores) -> bool:
+    """Whether what the codes stand for has bytes."""
+    return all(has_bytes(make().wide) for make in values.values())
+
+
+def values_schema(columns: Sequence[AccColumn], values: MakeStores) -> pa.Schema:
+    """The columns of codes, in their order, with the types of what they stand for."""
+    return pa.schema([(c.name, values[c.name]().wide) for c in columns if c.name in values])
+
+
+class ValuedRows(SlotRows):
+    """As `SlotRows`; `values` are the columns of codes, which have values in place of numbers."""
+
+    def __init__(
+        self,
+        prefix: bytes,
+        keys: pa.Schema,
+        columns: Sequence[AccColumn],
+        width: int,
+        max_parallelism: int,
+        values: pa.Schema,
+    ) -> None:
+        super().__init__(prefix, keys, columns, width, max_parallelism)
+        self.values = values
+        coded = frozenset(values.names)
+        self._row = np.dtype([(c.name, c.dtype) for c in columns if c.name not in coded])
+
+    def packed(
+        self,
+        arrays: Mapping[str, npt.NDArray[Any]],
+        slots: Slots,
+        values: Mapping[str, pa.Array],
+    ) -> list[bytes]:
+        segments = []
+        if self._row.itemsize:
+            rows = np.empty(len(slots), dtype=self._row)
+            for name in self._row.names or ():
+                rows[name] = arrays[name][slots]
+            segments.append(fixed_segment(rows))
+        for field in self.values:
+            segments += segments_of(values[field.name])
+        return joined(segments, len(slots))
+
+    def unpacked(self, rows: Sequence[bytes]) -> npt.NDArray[Any]:
+        return RowReader(rows).fixed(self._row)
+
+    def read(self, rows: Sequence[bytes]) -> tuple[npt.NDArray[Any], dict[str, pa.Array]]:
+        reader = RowReader(rows)
+        numbers = reader.fixed(self._row)
+        values = {field.name: reader.values(field.type) for field in self.values}
+        reader.end()
+        return numbers, values
