@@ -21,7 +21,7 @@ from ...state.key_groups import key_groups_of
 from ..aggregates.base import Source
 from ..kernels import sessions as kernel
 from ..slots.slot_aggregates import SlotAggregates
-from .leaving import Leaving, due_by
+from .leaving import Leaving, due_by, dues_of
 
 PLACES = 1024
 """Of the wheel."""
@@ -214,10 +214,28 @@ class SessionStore:
         """Sessions that have not fired though it is over with them, by key group, `until` then; in
         order, and until when each. Those alone that have to fire up to `bound`."""
         slots = self._waiting(np.arange(len(self._table)), min(int(until.max()), bound))
-        keys = pa.RecordBatch.from_arrays(self._table.take_keys(slots), schema=self._keys)
-        limits = until[key_groups_of(keys, max_parallelism)]
+        limits = self._limits(slots, until, max_parallelism)
         chosen = self.sessions[slots, kernel.END] - 1 <= limits
         return slots[chosen], limits[chosen]
+
+    def forget(self, until: Int64s, max_parallelism: int, bound: int) -> None:
+        """The same of sessions that have fired: they are gone, if they are over by then."""
+        held = self.sessions[: len(self._table)]
+        fired = np.flatnonzero(
+            (held[:, kernel.OWNER] >= 0) & (held[:, kernel.STATE] == kernel.FIRED)
+        )
+        last = dues_of(held[fired, kernel.END], held[fired, kernel.STATE], self._lateness)
+        limits = np.minimum(self._limits(fired, until, max_parallelism), bound)
+        over = fired[last <= limits]
+        if len(over):
+            self.end(over)
+            self.release(over)
+
+    def _limits(self, slots: Slots, until: Int64s, max_parallelism: int) -> Int64s:
+        """`until` of the key groups that these sessions are of."""
+        keys = pa.RecordBatch.from_arrays(self._table.take_keys(slots), schema=self._keys)
+        limits: Int64s = until[key_groups_of(keys, max_parallelism)]
+        return limits
 
     def fire_some(self, slots: Slots, until: Int64s) -> Fired:
         """Sessions that `fire` has still to fire, by the watermarks `until`."""
@@ -225,12 +243,9 @@ class SessionStore:
         self._table.touch(slots)
         sessions = self.sessions
         sessions[slots, kernel.STATE] = kernel.FIRED
-        ends = sessions[slots, kernel.END] - 1
-        late = np.where(
-            ends <= MAX_TIMESTAMP - self._lateness, ends + self._lateness, MAX_TIMESTAMP
-        )
-        over = slots[late <= until]
-        kernel.end_sessions(over, sessions, self.head, self._ring, self.control)
+        last = dues_of(sessions[slots, kernel.END], sessions[slots, kernel.STATE], self._lateness)
+        over = slots[last <= until]
+        self.end(over)
         self.release(over)
         return fired
 

@@ -112,6 +112,7 @@ class SessionWindower(Windower):
         until, groups = site.firing.until, site.ctx.max_parallelism
         for bound in self._store.bring(int(until.max())):
             yield from self._in_parts(*self._store.missing(until, groups, bound))
+            self._store.forget(until, groups, bound)
             yield IN_STATE
         site.firing.end()
 
