@@ -41,6 +41,7 @@ from .stored_files import InheritedFiles, StoredFiles
 from .stores import CountedFace, RowsFace, SeenFace
 
 if TYPE_CHECKING:
+    from .away import AwayEntries, Due
     from .key_types import StoredKeyType
     from .object_keys import ObjectKeys
     from .rows.chunks import KeysOf, RowChunks
@@ -182,8 +183,13 @@ class TableState(ABC):
 class EntryState(SlotTable):
     """Entries of keys, in slots that the operator gives out; see `KeyedStateBackend.entries`.
 
-    After a restore the entries of all former subtasks lie in slots 0, 1, ... The operator calls
-    `resize` before it uses new slots, and `touch` before it writes any."""
+    After a restore the entries of all former subtasks that are not away lie in slots 0, 1, ... The
+    operator calls `resize` before it uses new slots, and `touch` before it writes any."""
+
+    @property
+    def away(self) -> AwayEntries | None:
+        """What may lie elsewhere than in slots; None: nothing, ever."""
+        return None
 
     @abstractmethod
     def reserve(self, size: int) -> None:
@@ -381,9 +387,13 @@ class KeyedStateBackend(ABC):
         columns: Sequence[AccColumn],
         owner: str,
         values: MakeStores | None = None,
+        due: Due | None = None,
     ) -> EntryState:
         """Any number of entries per key, numbered by the operator. `owner`: the column (or word of
-        one) that says whose an entry is, negative for none."""
+        one) that says whose an entry is, negative for none.
+
+        `due`: the operator sees to entries that may lie elsewhere until then (`EntryState.away`);
+        those with codes (`values`) are all in memory."""
 
     @abstractmethod
     def buffer(self, name: str, schema: pa.Schema) -> BufferState: ...

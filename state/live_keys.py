@@ -44,6 +44,14 @@ class LiveKeys:
         pairs = zip(self._index.take(numbers), self._schema.types, strict=True)
         return [as_declared(column, kind) for column, kind in pairs]
 
+    def find(self, columns: list[pa.Array]) -> Slots:
+        """The number of each key, given as keys are kept; -1 for those that have none."""
+        return self._index.find(columns)
+
+    def take_kept(self, numbers: Slots) -> list[pa.Array]:
+        """The key columns of these keys, as they are kept."""
+        return self._index.take(numbers)
+
     def mark_objects(self, held: Bools) -> None:
         """Set the codes of objects that are in keys."""
         self._index.mark(self.kinds, held)

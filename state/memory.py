@@ -51,6 +51,7 @@ from .timers import MemoryTimerQueue
 from .whole import Freeze, WholeState
 
 if TYPE_CHECKING:
+    from .away import Due
     from .counted_values import CountedValues
     from .entry_table import MemoryEntryTable
     from .expiring_spaces import ExpiringSpaces
@@ -219,6 +220,7 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
         columns: Sequence[AccColumn],
         owner: str,
         values: MakeStores | None = None,
+        due: Due | None = None,
     ) -> MemoryEntryTable:
         from .entry_table import MemoryEntryTable
 

@@ -346,14 +346,40 @@ def release(sessions: Any, control: Any, slots: Any) -> None:
         control[FREE] = slot
 
 
+@njit([int64(INTS_IN, TABLE, INTS, INTS)], **OPTIONS)
+def sessions_of(keys: Any, sessions: Any, head: Any, out: Any) -> int:
+    """The sessions of these keys (distinct), of each from the latest to the earliest. `out` has
+    room for all open sessions. Returns how many."""
+    count = 0
+    for i in range(keys.size):
+        at = head[keys[i]]
+        while at >= 0:
+            out[count] = at
+            count += 1
+            at = sessions[at, NEXT]
+    return count
+
+
+@njit([void(TABLE, INTS, INTS)], **OPTIONS)
+def take_slots(sessions: Any, control: Any, out: Any) -> None:
+    """Slots for sessions that `enter` opens next: free ones, and then new ones."""
+    for i in range(out.size):
+        slot = control[FREE]
+        if slot >= 0:
+            control[FREE] = sessions[slot, NEXT]
+        else:
+            slot = control[USED]
+            control[USED] += 1
+        out[i] = slot
+
+
 @njit([void(INTS_IN, int64, int64, TABLE, INTS, INTS, INTS)], **OPTIONS)
-def restore(
+def enter(
     slots: Any, lateness: int, width: int, sessions: Any, head: Any, ring: Any, control: Any
 ) -> None:
-    """Chain the sessions in these slots, which are 0, 1, ... in ascending order of start. The first
-    five words of each are set; nothing else is there."""
-    control[USED] = slots.size
-    control[OPEN] = slots.size
+    """Chain the sessions in these slots, which are in ascending order of start, of keys that have
+    no others. The first five words of each are set."""
+    control[OPEN] += slots.size
     for i in range(slots.size):
         at = slots[i]
         key = sessions[at, OWNER]

@@ -81,7 +81,7 @@ class SessionWindower(Windower):
         self._site.output.bind(keys, self._aggregates.names)
         state = self._site.ctx.keyed_state
         self._store = SessionStore(self._gap, self._lateness, state, keys, self._aggregates)
-        if self.time is Time.CLOCK and len(self._store):
+        if self.time is Time.CLOCK and not self._store.empty:
             now_ms = self._site.ctx.clock.now_ms()
             self._soonest = max(now_ms - 1, self._site.progress.watermark + 1)
 
@@ -97,6 +97,8 @@ class SessionWindower(Windower):
         return late, self._emit(fired)
 
     def advance(self, watermark: int) -> Work:
+        if self._store.away_due(watermark):
+            return self._advance_in_steps(watermark)
         many = self._store.many_due(watermark, self._site.output.size)
         if many is not None:
             return self._advance_in_parts(many, watermark)
@@ -107,7 +109,11 @@ class SessionWindower(Windower):
 
     def resume(self) -> Steps:
         site = self._site
-        yield from self._in_parts(*self._store.missing(site.firing.until, site.ctx.max_parallelism))
+        until, groups = site.firing.until, site.ctx.max_parallelism
+        for bound in self._store.bring(int(until.max())):
+            yield from self._in_parts(*self._store.missing(until, groups, bound))
+            self._store.forget(until, groups, bound)
+            yield IN_STATE
         site.firing.end()
 
     def next_alarm(self) -> int | None:
@@ -125,6 +131,19 @@ class SessionWindower(Windower):
         site.firing.begin()
         site.progress.advance(watermark)
         yield from self._in_parts(slots, np.full(len(slots), watermark, dtype=np.int64))
+        site.firing.end()
+        yield from self.advance(watermark) or ()
+
+    def _advance_in_steps(self, watermark: int) -> Steps:
+        """The same where sessions are away: as many come back at a time as fit."""
+        site = self._site
+        site.firing.begin()
+        site.progress.advance(watermark)
+        for bound in self._store.bring(watermark):
+            slots = self._store.due(bound)
+            yield from self._in_parts(slots, np.full(len(slots), watermark, dtype=np.int64))
+            yield IN_STATE
+            yield from self._emit(self._store.fire(bound)) or ()
         site.firing.end()
         yield from self.advance(watermark) or ()
 

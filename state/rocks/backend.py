@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ...core.clock import Clock
 from ...core.ids import KeyGroupRange
+from ..away import Due
 from ..backend import AccColumn, StateTable
 from ..declared_types import declared_type
 from ..descriptors import (
@@ -26,9 +27,11 @@ from ..descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from ..entry_table import MemoryEntryTable
 from ..expiry import Expiry
 from ..faces import BulkValueState
 from ..increments import Since
+from ..live_keys import LiveKeys
 from ..memory import MemoryKeyedStateBackend, MemorySnapshot, _RowEntry, _WholeEntry
 from ..row_states import Spaces
 from ..row_tables import thaw
@@ -48,6 +51,8 @@ from .database.freeze import FrozenFiles, InheritedFreeze, PieceFreeze
 from .database.layouts import first_of, tables_of
 from .database.rows_database import RowsDatabase
 from .database.task_database import TaskDatabase
+from .entries.entry_rows import entries_fit
+from .entries.entry_table import ColdEntryTable
 from .kept.row_bytes import rows_fit
 from .kept.row_cache import RowCache
 from .kept.row_chunks import ColdRowChunks
@@ -105,7 +110,12 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         super().__init__(key_groups, max_parallelism, clock)
         self._database = database
         self._cold: list[
-            ColdState | ColdTableState | ColdElements[Any] | ColdExpiring | ColdTimerQueue
+            ColdState
+            | ColdTableState
+            | ColdElements[Any]
+            | ColdExpiring
+            | ColdTimerQueue
+            | ColdEntryTable
         ] = []
         self._kept: list[RowCache] = []
         self._beside: RowsDatabase | None = None
@@ -189,6 +199,31 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         assert isinstance(table, MemoryTableState)
         table.check_same(keys, columns, key_columns)
         return table
+
+    def entries(
+        self,
+        name: str,
+        keys: pa.Schema,
+        columns: Sequence[AccColumn],
+        owner: str,
+        values: MakeStores | None = None,
+        due: Due | None = None,
+    ) -> MemoryEntryTable:
+        if due is None or values or not entries_fit(LiveKeys(keys).kept, columns, owner):
+            return super().entries(name, keys, columns, owner, values)
+
+        def make() -> ColdEntryTable:
+            beside = self._rows_database()
+            table = ColdEntryTable(
+                name, keys, columns, owner, due, self._database, beside, self.max_parallelism
+            )
+            self._cold.append(table)
+            return table
+
+        entries = self._whole(name, "entries", make)
+        assert isinstance(entries, MemoryEntryTable)
+        entries.check_same(keys, columns, owner)
+        return entries
 
     def rows(
         self,

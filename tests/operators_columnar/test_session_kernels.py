@@ -268,7 +268,8 @@ def _restored(kernels: Kernels) -> Kernels:
     held = held[np.argsort(kernels.sessions[held, kernel.START])]
     state = [kernel.OWNER, kernel.START, kernel.END, kernel.ORDER, kernel.STATE]
     other.sessions[: len(held), state] = kernels.sessions[np.ix_(held, state)]
-    kernel.restore(
+    other.control[kernel.USED] = len(held)
+    kernel.enter(
         np.arange(len(held)),
         lateness,
         width,

@@ -41,7 +41,7 @@ VALUES: Final = "values"
 PIECE: Final = 1 << 16
 """So many entries of RocksDB make a table."""
 
-EXACT: Final = ("slots", "valued")
+EXACT: Final = ("slots", "valued", "owned")
 """Layouts that say all of what is stored: entries in the same one are the same to any program. In
 others are objects, which another program may have otherwise."""
 
@@ -58,6 +58,7 @@ _READERS: Final[dict[str, str]] = {
     "entries": "database.layouts.entries_table",
     "lists": "values.element_layouts.lists_table",
     "maps": "values.element_layouts.maps_table",
+    "owned": "entries.entry_rows.owned_table",
     "slots": "tables.slot_layout.slots_table",
     "stamped": "values.stamped_layout.stamped_table",
     "timers": "timers.timer_rows.timers_table",

@@ -79,6 +79,15 @@ class SlotRows:
         self._max_parallelism = max_parallelism
         self._row = np.dtype([(column.name, column.dtype) for column in columns])
 
+    @property
+    def size(self) -> int:
+        """Bytes of a row's numbers."""
+        return self._row.itemsize
+
+    def blank(self, count: int) -> npt.NDArray[Any]:
+        """Rows of numbers to be filled, with a field for each column."""
+        return np.empty(count, dtype=self._row)
+
     def groups(self, keys: Sequence[pa.Array]) -> Groups:
         """The key group of each row."""
         return self._stored.groups(list(keys[: self._width]), self._max_parallelism)

@@ -1,0 +1,1 @@
+"""Entries of keys, such as open sessions, as caches of RocksDB."""

@@ -1,0 +1,194 @@
+"""Sessions of which some lie in RocksDB against the same in memory: what comes out, in what order,
+what is late, and what snapshots hold, which either of them goes on from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pauses_kit import GROUPS as PAUSE_GROUPS
+from pauses_kit import check_pauses
+from strom.api.aggregates import count, max_, mean, sum_
+from strom.api.specs.windows import BuiltinWindow, WindowSpec
+from strom.api.windows.session_windows import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from strom.core.batch import ColumnBatch
+from strom.core.config import JobConfig
+from strom.core.keys import ColumnKey
+from strom.core.state_config import StateConfig
+from strom.operators.window_choice import make_window_operator
+from strom.state.rocks.entries.entry_table import ColdEntryTable
+from strom.testing.backends import spilling
+from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables
+
+GROUPS = 8
+FUNCTION = BuiltinWindow((("n", count()), ("s", sum_("v")), ("m", max_("v")), ("a", mean("v"))))
+KINDS: dict[str, Any] = {
+    "fixed": lambda: EventTimeSessionWindows.with_gap(9),
+    "each": lambda: EventTimeSessionWindows.with_dynamic_gap("gap"),
+    "clock": lambda: ProcessingTimeSessionWindows.with_gap(9),
+    "each by the clock": lambda: ProcessingTimeSessionWindows.with_dynamic_gap("gap"),
+}
+KEYS: dict[str, tuple[pa.DataType, Any]] = {
+    "whole": (pa.int64(), lambda n: None if n == 3 else n * 2**40 - 5),
+    "small": (pa.int16(), lambda n: n),
+    "text": (pa.string(), lambda n: None if n == 3 else "ä" * (n % 4) + str(n)),
+    "codes": (pa.dictionary(pa.int32(), pa.string()), lambda n: f"key {n}"),
+    "bytes": (pa.binary(), lambda n: b"\0" * (n % 3) + str(n).encode()),
+}
+
+
+class Both:
+    """The operator twice, in memory and with so many bytes of caches."""
+
+    def __init__(self, seed: int, kind: str, key: str, lateness: int, kept: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.key = KEYS[key]
+        self.names = ("k", "g") if key == "whole" else ("k",)
+        self.clock = "clock" in kind
+        self.spec = WindowSpec(
+            ColumnKey(self.names), KINDS[kind](), FUNCTION, allowed_lateness_ms=lateness
+        )
+        self.states = (StateConfig(), spilling(kept))
+        self.harnesses = [self.made(state) for state in self.states]
+        self.now = 0
+        self.closed: list[OperatorHarness] = []
+
+    def made(self, state: StateConfig, **settings: Any) -> OperatorHarness:
+        config = JobConfig(batch_size=8, max_parallelism=GROUPS, state=state)
+        operator = make_window_operator(self.spec)
+        return OperatorHarness(operator, config=config, max_parallelism=GROUPS, **settings)
+
+    def batch(self) -> ColumnBatch:
+        rng, (kind, key_of) = self.rng, self.key
+        size = int(rng.choice([1, 5, 30, 200]))
+        numbers = rng.integers(0, rng.choice([5, 60, 600]), size).tolist()
+        times = self.now + rng.integers(-30, 40, size)
+        columns = {
+            "k": pa.array([key_of(n) for n in numbers], kind),
+            "g": pa.array([n % 7 for n in numbers], pa.int32()),
+            "gap": pa.array(rng.integers(1, 25, size), pa.int32()),
+            "v": pa.array([None if n % 11 == 0 else n for n in numbers], pa.int64()),
+        }
+        return ColumnBatch(pa.record_batch(columns), times.astype(np.int64))
+
+    def step(self) -> None:
+        what = self.rng.choice(["push", "push", "push", "time", "time", "jump", "restore", "swap"])
+        if what == "push":
+            batch = self.batch()
+            for harness in self.harnesses:
+                harness.push(batch)
+        elif what in ("time", "jump"):
+            self.now += int(self.rng.integers(1, 12 if what == "time" else 90))
+            for harness in self.harnesses:
+                if self.clock:
+                    harness.advance_processing_time(self.now)
+                else:
+                    harness.watermark(self.now)
+        else:
+            self.restore(swap=what == "swap")
+        self.check()
+
+    def restore(self, swap: bool) -> None:
+        """Each from its own snapshot, or from the other's."""
+        taken = [harness.snapshot() for harness in self.harnesses]
+        assert rows_of(taken[0]) == rows_of(taken[1])
+        self.close()
+        if swap:
+            taken.reverse()
+        pairs = zip(self.states, taken, strict=True)
+        self.harnesses = [self.made(state, restored=one) for state, one in pairs]
+
+    def check(self) -> None:
+        memory, rocksdb = self.harnesses
+        assert rocksdb.stamped_outputs() == memory.stamped_outputs()
+        assert rocksdb.metrics.counts == memory.metrics.counts
+        for harness in self.harnesses:
+            cast(Any, harness.operator).validate()
+        table = table_of(rocksdb)
+        if table is not None:
+            table.validate()
+
+    def finish(self) -> None:
+        for harness in self.harnesses:
+            harness.finish()
+        self.check()
+        self.close()
+
+    def close(self) -> None:
+        for harness in self.harnesses:
+            harness.close()
+
+
+def table_of(harness: OperatorHarness) -> ColdEntryTable | None:
+    store = getattr(cast(Any, harness.operator).windower, "_store", None)
+    if store is None:
+        return None
+    assert isinstance(store._table, ColdEntryTable)
+    return store._table
+
+
+def rows_of(snapshot: OperatorSnapshotTables) -> Counter[Any]:
+    """All sessions that it holds, whichever tables they are in; each sorted by key group."""
+    found: Counter[Any] = Counter()
+    for table in snapshot.keyed:
+        if table.name == "sessions":
+            assert table.kind == "entries"
+            groups = table.data.column("__key_group").to_numpy()
+            assert (np.diff(groups) >= 0).all()
+            found.update(tuple(sorted(row.items())) for row in table.data.to_pylist())
+    return found
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many keys were put into RocksDB each time."""
+    counts: list[int] = []
+    send = ColdEntryTable._send
+
+    def counted(self: Any, known: Any, numbers: Any, owners: Any, entries: Any) -> None:
+        send(self, known, numbers, owners, entries)
+        counts.append(len(numbers))
+
+    monkeypatch.setattr(ColdEntryTable, "_send", counted)
+    yield counts
+    assert sum(counts) > 0
+
+
+@pytest.mark.parametrize("lateness", [0, 7, 60])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(2))
+def test_sessions_give_what_they_give_in_memory(
+    seed: int, kind: str, lateness: int, sent: list[int]
+) -> None:
+    kept = (8, 24 << 10)[seed]
+    key = list(KEYS)[(seed + list(KINDS).index(kind) + lateness) % len(KEYS)]
+    both = Both(seed, kind, key, lateness, kept)
+    for _ in range(60):
+        both.step()
+    both.finish()
+
+
+def records(keys: range, time: int) -> ColumnBatch:
+    data = pa.record_batch({"k": pa.array([*keys]), "v": pa.array([*keys])})
+    return ColumnBatch(data, np.full(len(keys), time, np.int64))
+
+
+@pytest.mark.parametrize("state", [StateConfig(), spilling(8), spilling(16 << 10)], ids=repr)
+@pytest.mark.parametrize("lateness", [0, 20])
+def test_a_snapshot_at_any_pause_holds_what_is_missing(lateness: int, state: StateConfig) -> None:
+    """Keys below 10 have fired, and are over by the watermark at which the others fire: a record
+    that comes then is late, and does not find them."""
+    spec = WindowSpec(ColumnKey(("k",)), KINDS["fixed"](), FUNCTION, allowed_lateness_ms=lateness)
+    config = JobConfig(batch_size=5, max_parallelism=PAUSE_GROUPS, state=state)
+
+    def make(**settings: Any) -> OperatorHarness:
+        operator = make_window_operator(spec)
+        return OperatorHarness(operator, config=config, max_parallelism=PAUSE_GROUPS, **settings)
+
+    before = [(0, records(range(10), 0)), 12, (0, records(range(10, 60), 20))]
+    after = [(0, records(range(40), 9)), (0, records(range(60), 38)), 90]
+    assert check_pauses(make, spec.key, before, 40, after) >= 2
