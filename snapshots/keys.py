@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ..core.arrays import numpy_of
 from ..core.errors import StateError, TypeMismatchError
-from ..state.buffers import ROW_PREFIX
+from ..state.buffer_changes import ROW_PREFIX
 from ..state.encoding import PICKLE
 from ..state.hash_columns import hash_columns
 from ..state.hashing import stable_hash

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from ..core.errors import StateError
-from ..state.buffers import NAMESPACE, ROW_PREFIX
+from ..state.buffer_changes import ROW_PREFIX
 from ..state.event_time import KIND as EVENT_TIME
 from ..state.event_time import WATERMARK
+from ..state.names import NAMESPACE
 from ..state.shared_facts import SCHEMA as FACTS
 from ..state.stored import KEY_GROUP, StateTable
 from ..state.window_progress import SCHEMA as PROGRESS

@@ -233,7 +233,12 @@ class BufferState(ABC):
 
     @abstractmethod
     def get(self, namespace: int) -> tuple[pa.Table, npt.NDArray[np.int32]]:
-        """The rows in the order appended and their key groups; empty if absent."""
+        """The rows in the order appended and their key groups; empty if absent. So much is in
+        memory at once, wherever rows lie."""
+
+    @abstractmethod
+    def count(self, namespace: int) -> int:
+        """How many rows there are, without reading them."""
 
     @abstractmethod
     def replace(
@@ -396,7 +401,10 @@ class KeyedStateBackend(ABC):
         those with codes (`values`) are all in memory."""
 
     @abstractmethod
-    def buffer(self, name: str, schema: pa.Schema) -> BufferState: ...
+    def buffer(self, name: str, schema: pa.Schema, cold: bool = False) -> BufferState:
+        """`cold`: rows may be many, and are asked for once their namespace is due: until then they
+        may lie elsewhere, those of the greatest namespaces first. Snapshots that continue others
+        have those that came since."""
 
     @abstractmethod
     def rows(

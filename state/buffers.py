@@ -6,7 +6,7 @@ plain. Batches are immutable, so freezing copies lists of references only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,30 +17,51 @@ from ..core.batch import schema_text, take_table
 from ..core.errors import StateError, TypeMismatchError
 from ..core.value_types import empty_table
 from .backend import KEY_GROUP, BufferState, StateTable
+from .buffer_changes import (
+    ROW_PREFIX,
+    BufferDelta,
+    BufferRecord,
+    Filled,
+    Piece,
+    encoded,
+    plain_type,
+)
 from .column_migration import fitted
-from .key_groups import group_order
+from .increments import Layer, Since
+from .names import NAMESPACE
 from .object_keys import ObjectKeyType, codes_of
 from .stored_keys import StoredKeys, key_read, stored_type
-from .whole import WholeState
-
-NAMESPACE, ROW_PREFIX = "namespace", "row."
+from .whole import Freeze, WholeState
 
 
 @dataclass
 class _Chunks:
-    """Parallel lists: rows, and the key group of each row."""
+    """Parallel lists: rows, and the key group of each row. `life`: no other namespace, and no
+    former content of this one, has it."""
 
+    life: int
     rows: list[pa.Table] = field(default_factory=list)
     groups: list[Groups] = field(default_factory=list)
+    count: int = 0
+
+    def since(self, known: int) -> Iterator[tuple[pa.Table, Groups]]:
+        """Those behind the first so many."""
+        for rows, groups in zip(self.rows, self.groups, strict=True):
+            if known < len(groups):
+                yield rows.slice(known), groups[known:]
+            known = max(known - len(groups), 0)
 
 
 class MemoryBufferState(BufferState, WholeState):
     """Single-threaded. A namespace is present while it holds at least one chunk."""
 
-    def __init__(self, name: str, schema: pa.Schema) -> None:
+    def __init__(self, name: str, schema: pa.Schema, record: BufferRecord | None = None) -> None:
+        """`record`: None: snapshots of it continue no others."""
         self._name = name
         self._schema = schema
+        self._record = record
         self._spaces: dict[int, _Chunks] = {}
+        self._lives = 0
 
     def append(self, namespace: int, rows: pa.RecordBatch, key_groups: Groups) -> None:
         self._append(namespace, pa.Table.from_batches([rows]), key_groups)
@@ -53,6 +74,10 @@ class MemoryBufferState(BufferState, WholeState):
             chunks.rows = [pa.concat_tables(chunks.rows)]
             chunks.groups = [np.concatenate(chunks.groups)]
         return chunks.rows[0], chunks.groups[0]
+
+    def count(self, namespace: int) -> int:
+        chunks = self._spaces.get(namespace)
+        return 0 if chunks is None else chunks.count
 
     def replace(self, namespace: int, rows: pa.Table, key_groups: Groups) -> None:
         self.drop(namespace)
@@ -73,13 +98,31 @@ class MemoryBufferState(BufferState, WholeState):
                 f"types {list(map(str, schema.types))}"
             )
 
-    def freeze(self, name: str) -> BufferFreeze:
+    def freeze(self, name: str) -> Freeze:
         """The synchronous half of a snapshot."""
-        parts = [
-            (namespace, list(chunks.rows), list(chunks.groups))
-            for namespace, chunks in sorted(self._spaces.items())
-        ]
-        return BufferFreeze(name, parts, StoredKeys(self._schema.types))
+        return self._freeze(name, "whole", None)
+
+    def freeze_since(self, name: str, since: Since) -> tuple[Freeze, bool]:
+        if self._record is None:
+            return self.freeze(name), False
+        delta = self._record.advance(since, self._filled(), name in since.whole)
+        layer: Layer = "base" if delta is None else "delta"
+        return self._freeze(name, layer, delta), delta is not None
+
+    def _filled(self) -> dict[int, Filled]:
+        return {ns: Filled(one.life, one.count) for ns, one in self._spaces.items()}
+
+    def _freeze(self, name: str, layer: Layer, delta: BufferDelta | None) -> Freeze:
+        known = {} if delta is None else delta.known
+        pieces = []
+        for namespace, chunks in sorted(self._spaces.items()):
+            first = known.get(namespace, 0)
+            for rows, groups in chunks.since(first):
+                pieces.append(Piece(namespace, first, rows, groups))
+                first += len(groups)
+        cleared = () if delta is None else delta.cleared
+        stored = StoredKeys(self._schema.types)
+        return BufferFreeze(name, self._schema, stored, pieces, layer, cleared)
 
     def restore(self, tables: Iterable[StateTable]) -> None:
         """Into an empty state. StateError if the columns are not those declared."""
@@ -113,54 +156,43 @@ class MemoryBufferState(BufferState, WholeState):
         return rows
 
     def _append(self, namespace: int, rows: pa.Table, key_groups: Groups) -> None:
+        self._check(rows, key_groups)
+        if not len(rows):
+            return
+        chunks = self._spaces.get(namespace)
+        if chunks is None:
+            self._lives += 1
+            chunks = self._spaces[namespace] = _Chunks(self._lives)
+        chunks.rows.append(rows)
+        chunks.groups.append(np.array(key_groups, dtype=np.int32))
+        chunks.count += len(key_groups)
+
+    def _check(self, rows: pa.Table, key_groups: Groups) -> None:
         if len(rows) != len(key_groups):
             raise StateError(
                 f"buffer state '{self._name}': {len(rows)} rows but {len(key_groups)} key groups"
             )
-        if not len(rows):
-            return
-        if not rows.schema.equals(self._schema):
+        if len(rows) and not rows.schema.equals(self._schema):
             raise TypeMismatchError(
                 f"buffer state '{self._name}': rows have columns "
                 f"{schema_text(rows.schema)}, declared are {schema_text(self._schema)}"
             )
-        chunks = self._spaces.setdefault(namespace, _Chunks())
-        chunks.rows.append(rows)
-        chunks.groups.append(np.array(key_groups, dtype=np.int32))
 
 
 @dataclass(frozen=True)
 class BufferFreeze:
-    """A point in time of a buffer state: (namespace, rows, key groups) of each namespace."""
+    """A point in time of a buffer state, or what changed in it."""
 
     name: str
-    parts: list[tuple[int, list[pa.Table], list[Groups]]]
+    schema: pa.Schema
     stored: StoredKeys
+    pieces: Collection[Piece]
+    layer: Layer
+    cleared: Collection[int]
 
     def table(self, max_parallelism: int) -> StateTable | None:
         """Encoded, sorted by key group; None if there is nothing."""
-        if not self.parts:
-            return None
-        rows = pa.concat_tables([chunk for _, chunks, _ in self.parts for chunk in chunks])
-        rows = self.stored.stored_rows(rows, self.name)
-        groups = np.concatenate([chunk for _, _, chunks in self.parts for chunk in chunks])
-        namespaces = np.concatenate(
-            [np.full(sum(map(len, chunks)), namespace) for namespace, chunks, _ in self.parts]
-        )
-        names = [KEY_GROUP, NAMESPACE, *(ROW_PREFIX + name for name in rows.column_names)]
-        plain = [_plain(column) for column in rows.columns]
-        arrays = [pa.array(groups), pa.array(namespaces, type=pa.int64()), *plain]
-        data = pa.Table.from_arrays(arrays, names=names)
-        order = group_order(groups)
-        return StateTable(self.name, "buffer", take_table(data, pa.array(order)))
-
-
-_PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-"""Arrow cannot gather views of text and bytes."""
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(_PLAIN[column.type]) if column.type in _PLAIN else column
+        return encoded(self.name, self.schema, self.stored, self.pieces, self.layer, self.cleared)
 
 
 def _plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -168,4 +200,4 @@ def _plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    return stored_type(kind) if isinstance(kind, ObjectKeyType) else _PLAIN.get(kind, kind)
+    return stored_type(kind) if isinstance(kind, ObjectKeyType) else plain_type(kind)

@@ -29,6 +29,7 @@ from .backend import (
     NamespacedState,
     StateTable,
 )
+from .buffer_changes import BufferRecord
 from .buffers import MemoryBufferState
 from .carry import check_restored, join
 from .descriptors import (
@@ -231,9 +232,11 @@ class MemoryKeyedStateBackend(KeyedStateBackend):
         entries.check_same(keys, columns, owner)
         return entries
 
-    def buffer(self, name: str, schema: pa.Schema) -> MemoryBufferState:
-        state = self._whole(name, "buffer", lambda: MemoryBufferState(name, schema))
-        buffer = cast(MemoryBufferState, state)
+    def buffer(self, name: str, schema: pa.Schema, cold: bool = False) -> MemoryBufferState:
+        def make() -> MemoryBufferState:
+            return MemoryBufferState(name, schema, BufferRecord() if cold else None)
+
+        buffer = cast(MemoryBufferState, self._whole(name, "buffer", make))
         buffer.check_same(schema)
         return buffer
 

@@ -129,7 +129,9 @@ class WindowJoinOperator(Operator):
         """The columns of this side are known from here on."""
         assert side.schema is not None
         self._layouts.learn(side)
-        self._buffers[side.port] = self.ctx.keyed_state.buffer(SIDES[side.port], side.schema)
+        self._buffers[side.port] = self.ctx.keyed_state.buffer(
+            SIDES[side.port], side.schema, cold=True
+        )
         if check_sides(self._sides, self._join):
             self._columns = self._spec.columns(self._sides[0].schema, self._sides[1].schema)
         joined = self._spec.schema(self._sides[0].schema, self._sides[1].schema)

@@ -37,7 +37,7 @@ class CompactingBuffer:
             return
         size = self._sizes.get(namespace)
         if size is None:
-            size = self.rows(namespace).num_rows
+            size = self._buffer.count(namespace)
         self._buffer.append(namespace, rows, key_groups_of(keys, self._max_parallelism))
         self._sizes[namespace] = size + rows.num_rows
         if self._sizes[namespace] > self._limits.get(namespace, FIRST_COMPACTION):

@@ -34,7 +34,7 @@ class KeptRecords:
             + [pa.field("number", pa.int64())]
         )
         self._rows = CompactingBuffer(
-            state.buffer("records", self._schema),
+            state.buffer("records", self._schema, cold=True),
             state.max_parallelism,
             lambda rows: choose(_one(rows)),
         )

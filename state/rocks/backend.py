@@ -18,6 +18,7 @@ from ...core.clock import Clock
 from ...core.ids import KeyGroupRange
 from ..away import Due
 from ..backend import AccColumn, StateTable
+from ..buffers import MemoryBufferState
 from ..declared_types import declared_type
 from ..descriptors import (
     AggregatingStateDescriptor,
@@ -53,6 +54,8 @@ from .database.rows_database import RowsDatabase
 from .database.task_database import TaskDatabase
 from .entries.entry_rows import entries_fit
 from .entries.entry_table import ColdEntryTable
+from .kept.buffer_pieces import pieces_fit
+from .kept.row_buffer import ColdBufferState
 from .kept.row_bytes import rows_fit
 from .kept.row_cache import RowCache
 from .kept.row_chunks import ColdRowChunks
@@ -117,7 +120,7 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
             | ColdTimerQueue
             | ColdEntryTable
         ] = []
-        self._kept: list[RowCache] = []
+        self._kept: list[RowCache | ColdBufferState] = []
         self._beside: RowsDatabase | None = None
         """Where kept rows lie; None until there are some."""
         self._hidden: frozenset[bytes] = frozenset()
@@ -225,6 +228,20 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         entries.check_same(keys, columns, owner)
         return entries
 
+    def buffer(self, name: str, schema: pa.Schema, cold: bool = False) -> MemoryBufferState:
+        if not cold or not pieces_fit(schema):
+            return super().buffer(name, schema, cold)
+
+        def make() -> ColdBufferState:
+            buffer = ColdBufferState(name, schema, self._rows_database())
+            self._keep(buffer)
+            return buffer
+
+        buffer = self._whole(name, "buffer", make)
+        assert isinstance(buffer, MemoryBufferState)
+        buffer.check_same(schema)
+        return buffer
+
     def rows(
         self,
         name: str,
@@ -289,7 +306,7 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
             self._beside = RowsDatabase(self._database.config)
         return self._beside
 
-    def _keep(self, cache: RowCache) -> None:
+    def _keep(self, cache: RowCache | ColdBufferState) -> None:
         self._kept.append(cache)
         self.time.states.append(cache)
 

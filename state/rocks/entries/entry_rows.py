@@ -8,8 +8,6 @@ The owner is told by the key.
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +21,7 @@ from ...slot_encoding import encoded
 from ...stored import AccColumn, StateTable
 from ...table_state import encoded_rows
 from ..database.layouts import LAYOUT, Layout, Pair
-from ..tables.slot_layout import slots_layout
+from ..tables.slot_layout import slot_rows, slots_layout, stored_keys
 from ..tables.slot_rows import SlotRows, fits
 
 OWNED = "owned"
@@ -49,16 +47,16 @@ def entries_fit(keys: pa.Schema, columns: Sequence[AccColumn], owner: str) -> bo
 
 def owned_layout(keys: pa.Schema, columns: Sequence[AccColumn]) -> dict[str, str]:
     """Of entries with these flat columns."""
-    return slots_layout(keys, columns, len(keys)) | {LAYOUT: OWNED}
+    return slots_layout(keys, columns, len(keys), pa.schema([])) | {LAYOUT: OWNED}
 
 
 def owned_table(
     name: str, kind: str, layout: Layout, pairs: list[Pair], max_parallelism: int
 ) -> StateTable:
     """As of `EntryFreeze`, in order of places."""
-    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(layout["keys"])))
-    columns = [AccColumn(*one) for one in json.loads(layout["columns"])]
-    rows = SlotRows(pairs[0][0][:2], schema, columns, int(layout["width"]), max_parallelism)
+    schema = stored_keys(layout)
+    rows = slot_rows(layout, pairs[0][0][:2], max_parallelism)
+    columns = rows.columns
     places = [place for place, _ in pairs]
     data = [row for _, row in pairs]
     entries = rows.unpacked(data)

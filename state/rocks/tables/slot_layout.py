@@ -44,6 +44,11 @@ def slot_rows(layout: Layout, prefix: bytes, max_parallelism: int) -> SlotRows:
     return ValuedRows(*of, _schema(layout["values"])) if "values" in layout else SlotRows(*of)
 
 
+def stored_keys(layout: Layout) -> pa.Schema:
+    """The key columns of a layout."""
+    return _schema(layout["keys"])
+
+
 def _text(schema: pa.Schema) -> str:
     return base64.b64encode(schema.serialize().to_pybytes()).decode("ascii")
 
