@@ -12,16 +12,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from database_kit import MOST, OPERATOR, Subtasks
+from rocksdict import Options, Rdict
 from strom import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from strom.core.errors import CorruptCheckpointError
+from strom.core.ids import KeyGroupRange
 from strom.core.state_config import StateConfig
 from strom.snapshots.stored import StoredStates
 from strom.state.backend import AccColumn
 from strom.state.key_groups import key_group, range_for
+from strom.state.rocks.database.files import DatabaseFiles
 from strom.state.rocks.database.task_database import TaskDatabase
 from strom.state.rocks.values import elements
 from strom.testing.backends import spilling
@@ -268,3 +272,30 @@ def test_what_was_deleted_with_its_key_group_does_not_come_back(all_of: Subtasks
     gone = {key for parallelism in (4, 2, 1) for key in list(KEYS)[parallelism::7]}
     all_of.start(3)
     assert held_by(all_of.backends)["value"] == {key: key for key in KEYS if key not in gone}
+
+
+def test_what_cannot_be_read_is_no_end(tmp_path: Path) -> None:
+    """RocksDB's iterators end where a block is not as it was written."""
+    db = Rdict(str(tmp_path / "db"), Options(raw_mode=True))
+    places = [b"\x00\x01\x00\x03%4d" % n for n in range(5000)]
+    for place in places:
+        db[place] = random.Random(place).randbytes(99)
+    db.flush()
+    db.close()
+    groups = KeyGroupRange(0, MOST)
+    files = DatabaseFiles(tmp_path / "db", "here")
+    assert [place for place, _ in files.pairs(b"\x00\x01", groups)] == places
+    assert not [*files.pairs(b"\x00\x02", groups)]
+    assert not [*files.pairs(b"\x00\x01", KeyGroupRange(0, 2))]
+    files.close()
+    (file,) = (tmp_path / "db").glob("*.sst")
+    data = bytearray(file.read_bytes())
+    for at in (0, len(data) // 2):
+        broken = data.copy()
+        broken[at] ^= 1
+        file.write_bytes(broken)
+        files = DatabaseFiles(tmp_path / "db", "here")
+        with pytest.raises(CorruptCheckpointError, match=r"here: .*Corruption"):
+            for _ in files.pairs(b"\x00\x01", groups):
+                pass
+        files.close()

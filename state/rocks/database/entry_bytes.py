@@ -44,6 +44,11 @@ def entry_parts(data: bytes) -> tuple[bytes, bytes, bytes]:
     return data[_HEAD.size : first], data[first:second], data[second:]
 
 
+def namespace_part(data: bytes) -> bytes:
+    """The first of `entry_parts`."""
+    return data[_HEAD.size : _HEAD.size + _HEAD.unpack_from(data)[0]]
+
+
 def plain(data: bytes) -> Any:
     """The value of a pickle if it is of a plain type, UNREAD if not; runs nothing."""
     try:

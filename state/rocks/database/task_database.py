@@ -26,7 +26,7 @@ from .budget import StateBudget, budget_of
 from .files import DatabaseFiles
 from .folders import new_folder, parent_of, remove, remove_left_over
 from .held_files import HeldFiles
-from .layouts import Layout, group_of, together
+from .layouts import Layout, Pair, group_of, together
 from .options import options_of
 from .taken_over import goes_on, of_former
 
@@ -153,12 +153,12 @@ class TaskDatabase:
                     mine = self._waiting[state.name] = self._states[prefix]
                 layout = together([mine.layout, state.layout]) or mine.layout
                 mine = self._waiting[state.name] = self.relabel(mine.prefix, layout)
-                pairs = files.pairs(state.prefix, groups)
-                self._ingest(
-                    (mine.prefix + place[2:], data)
-                    for place, data in pairs
-                    if place not in former.hidden
-                )
+                pairs, hidden = files.pairs(state.prefix, groups), former.hidden
+                if hidden:
+                    pairs = (pair for pair in pairs if pair[0] not in hidden)
+                if mine.prefix != state.prefix:
+                    pairs = _under(mine.prefix, pairs)
+                self._ingest(pairs)
         finally:
             files.close()
             shutil.rmtree(folder, ignore_errors=True)
@@ -325,6 +325,11 @@ class TaskDatabase:
         self._end = weakref.finalize(self, _close, self._db)
         self._write_options = WriteOptions()
         self._write_options.disable_wal = True
+
+
+def _under(prefix: bytes, pairs: Iterator[Pair]) -> Iterator[Pair]:
+    """The same entries of another state."""
+    return ((prefix + place[len(prefix) :], data) for place, data in pairs)
 
 
 _BEHIND = b"\xff\xff"

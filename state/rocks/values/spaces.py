@@ -14,6 +14,7 @@ namespace has no bytes (`key_bytes`) stay in memory (`kept`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from operator import itemgetter
@@ -24,7 +25,7 @@ from ....core.keys import findable
 from ...descriptors import StateDescriptor
 from ...object_reader import ObjectReader
 from ...pickling import loads
-from ..database.entry_bytes import entry_bytes, entry_parts
+from ..database.entry_bytes import entry_bytes, entry_parts, namespace_part
 from ..database.key_bytes import alike_bytes
 from ..database.layouts import LAYOUT
 from ..database.places import place_under
@@ -275,21 +276,18 @@ class ColdState:
         space, view = self.spaces[None], self.database.view()
         assert view is not None
         assert space.prefix is not None
-        at = self.prefix
+        at, counts = self.prefix, Counter[bytes]()
         while (place := view.first(at)) is not None and place.startswith(self.prefix):
             group = place[:_SPACE_AT]
             if place.startswith(space.prefix, _SPACE_AT):
                 space.cold, space.below = 1, True
                 at = group + space.prefix + _BEHIND
                 continue
-            for _, data in self.database.scan(group):
-                self._count(entry_parts(data)[0])
+            counts.update([namespace_part(data) for _, data in self.database.scan(group)])
             at = group + _BEHIND
-
-    def _count(self, namespace: bytes) -> None:
-        found = loads(namespace, f"namespace of state '{self.name}'")
-        space = self.spaces.space(found)
-        space.cold, space.below = space.cold + 1, True
+        for namespace, count in counts.items():
+            space = self.spaces.space(loads(namespace, f"namespace of state '{self.name}'"))
+            space.cold, space.below = space.cold + count, True
 
     def _write(self, spaces: Iterable[Space], puts: list[tuple[bytes, bytes]]) -> None:
         """These, behind what is to be deleted."""
