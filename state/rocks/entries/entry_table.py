@@ -145,7 +145,7 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
     def take_due(self, until: int) -> Brought:
         parts = [self._none()]
         for rests in self._dues.until(until) if self._away else ():
-            places = [self._rows.prefix + rest for rest in rests]
+            places = sorted([self._rows.prefix + rest for rest in rests])
             pairs = [
                 (place, row)
                 for place, row in zip(places, self._get(places), strict=True)
@@ -292,8 +292,7 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
         return True
 
     def _send(self, known: LiveKeys, numbers: Slots, owners: Slots, entries: Entries) -> None:
-        """Into RocksDB: these keys, with these entries of theirs. What is there of them already
-        stays."""
+        """Into RocksDB, where none of these keys is, with all of their entries, which are these."""
         keys = known.take_kept(numbers)
         groups = self._rows.groups(keys)
         order = self._rows.order(keys, groups)
