@@ -259,7 +259,7 @@ def test_what_left_is_what_comes_back(
     monkeypatch.setattr(entry_table, "PIECE", [2, 1 << 16][seed % 2])
     monkeypatch.setattr("strom.state.rocks.entries.dues.READ", [2, 1 << 14][seed % 2])
     rng = random.Random(seed)
-    job = Job(tmp_path, spilling([8, 6 << 10][seed // 2 % 2]))
+    job = Job(tmp_path, spilling([8, 64 << 10][seed // 2 % 2]))
     jobs.append(job)
     away = 0
     for _ in range(16):
