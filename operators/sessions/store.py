@@ -7,7 +7,6 @@ sessions of a key, and the wheel, are made anew after a restore.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from ...state.key_groups import key_groups_of
 from ..aggregates.base import Source
 from ..kernels import sessions as kernel
 from ..slots.slot_aggregates import SlotAggregates
+from .fired import Fired, grown
 from .leaving import Leaving, due_by, dues_of
 
 PLACES = 1024
@@ -35,19 +35,6 @@ WORDS = ("start", "end", OWNER, "order", "state", None, None, None)
 """Those of a session's words that are state; see the kernel."""
 
 _NONE = np.empty(0, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class Fired:
-    """What sessions that fire give: key columns, bounds, results. One entry per result each."""
-
-    keys: list[pa.Array]
-    starts: Int64s
-    ends: Int64s
-    results: list[pa.Array]
-
-    def __len__(self) -> int:
-        return len(self.starts)
 
 
 class SessionStore:
@@ -112,7 +99,7 @@ class SessionStore:
         """Fold records, numbered from `first` on: the rows that are late, and the sessions that
         have to fire because the watermark is past their end already. `gaps`: one, or one each."""
         numbers = self._table.numbers(keys)
-        self.head = _grown(self.head, self._table.owners)
+        self.head = grown(self.head, self._table.owners)
         if self._leaving is not None:
             self._leaving.recall(numbers)
         self._make_room(len(times))
@@ -266,7 +253,7 @@ class SessionStore:
         return slots
 
     def chain_more(self, slots: Slots) -> None:
-        self.head = _grown(self.head, self._table.owners)
+        self.head = grown(self.head, self._table.owners)
         self._enter(slots)
 
     def end(self, slots: Slots) -> None:
@@ -349,7 +336,7 @@ class SessionStore:
 
     def _make_room(self, rows: int) -> None:
         """For one more session per row, and an entry per key."""
-        self.head = _grown(self.head, self._table.owners)
+        self.head = grown(self.head, self._table.owners)
         self._table.reserve(int(self.control[kernel.USED]) + rows)
 
     def _merge(self, merged: Slots, slots: Slots) -> None:
@@ -403,19 +390,10 @@ class SessionStore:
         moved = self._table.tidy_owners(int(self.control[kernel.KEYS]), self._live_keys)
         if moved is not None:
             heads = self.head[: len(moved)][moved >= 0]
-            self.head = _grown(heads, FIRST_SLOTS)
+            self.head = grown(heads, FIRST_SLOTS)
         if self._leaving is not None:
             self._leaving.make_room()
 
     def _live_keys(self) -> Slots:
         """The keys with open sessions."""
         return np.flatnonzero(self.head[: self._table.owners] >= 0)
-
-
-def _grown(array: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
-    """The array with room for `size` entries, new ones -1."""
-    if size <= len(array):
-        return array
-    longer = np.full(max(size, 2 * len(array)), -1, dtype=np.int64)
-    longer[: len(array)] = array
-    return longer

@@ -34,7 +34,7 @@ from ..windows.windower import LateRows, Records, Site, Time, Windower
 from .gaps import SessionAssigner, gaps_of
 
 if TYPE_CHECKING:
-    from .store import Fired
+    from .fired import Fired
 
 
 class SessionWindower(Windower):
@@ -113,7 +113,8 @@ class SessionWindower(Windower):
         for bound in self._store.bring(int(until.max())):
             yield from self._in_parts(*self._store.missing(until, groups, bound))
             self._store.forget(until, groups, bound)
-            yield IN_STATE
+            if bound < until.max():
+                yield IN_STATE
         site.firing.end()
 
     def next_alarm(self) -> int | None:
@@ -142,8 +143,9 @@ class SessionWindower(Windower):
         for bound in self._store.bring(watermark):
             slots = self._store.due(bound)
             yield from self._in_parts(slots, np.full(len(slots), watermark, dtype=np.int64))
-            yield IN_STATE
             yield from self._emit(self._store.fire(bound)) or ()
+            if bound < watermark:
+                yield IN_STATE
         site.firing.end()
         yield from self.advance(watermark) or ()
 

@@ -192,3 +192,41 @@ def test_a_snapshot_at_any_pause_holds_what_is_missing(lateness: int, state: Sta
     before = [(0, records(range(10), 0)), 12, (0, records(range(10, 60), 20))]
     after = [(0, records(range(40), 9)), (0, records(range(60), 38)), 90]
     assert check_pauses(make, spec.key, before, 40, after) >= 2
+
+
+def test_memory_is_bounded_whatever_the_number_of_sessions() -> None:
+    """60,000 keys under 256 KB, while records come, at one watermark that ends all, and after a
+    restore from what was in memory."""
+    keys, kept = 60_000, 256 << 10
+    spec = WindowSpec(ColumnKey(("k",)), EventTimeSessionWindows.with_gap(500_000), FUNCTION)
+
+    def made(state: StateConfig, **settings: Any) -> OperatorHarness:
+        config = JobConfig(batch_size=1000, state=state)
+        return OperatorHarness(make_window_operator(spec), config=config, **settings)
+
+    def bounded(harness: OperatorHarness) -> None:
+        table = table_of(harness)
+        if table is not None:
+            assert table.used < 2 * kept
+
+    memory, cold = made(StateConfig()), made(spilling(kept))
+    for start in range(0, keys, 2000):
+        for harness in (memory, cold):
+            harness.push(records(range(start, start + 2000), start))
+        bounded(cold)
+    restored = made(spilling(kept), restored=memory.snapshot())
+    memory.watermark(10**9)
+    expected = memory.outputs()
+    assert len(expected) == keys
+    for harness in (cold, restored):
+        bounded(harness)
+        figures: dict[str, float] = {}
+        harness.keyed_state.report(figures.__setitem__)
+        assert figures["state.entries.spilled"] > keys * 0.9
+        harness.pausing = True
+        harness.watermark(10**9)
+        while harness.busy:
+            bounded(harness)
+            harness.resume()
+        assert harness.outputs() == expected
+        harness.close()

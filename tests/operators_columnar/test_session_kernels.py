@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -239,6 +240,64 @@ class InParts(Kernels):
 @given(st.lists(STEP, max_size=12), st.sampled_from([0, 5, 60]), st.integers(1, 9))
 def test_sessions_may_be_ended_one_by_one(steps: Any, lateness: int, width: int) -> None:
     both = [Kernels(5, lateness, width), InParts(5, lateness, width)]
+    run(both, [*steps, 2**63 - 1], LOW, 0)
+    for kernels in both:
+        assert kernels.control[kernel.OPEN] == kernels.control[kernel.KEYS] == 0
+        assert (kernels.head == -1).all()
+        assert (kernels.ring == -1).all()
+
+
+class AwayAndBack(Kernels):
+    """Before each call some keys leave with all their sessions; who is asked for, or due, is back
+    in other slots."""
+
+    def assign(self, keys: Any, times: Any, number: int, watermark: int, gaps: Any = None) -> Any:
+        with self.away([key for key in range(KEYS) if key not in keys]):
+            return super().assign(keys, times, number, watermark, gaps)
+
+    def take_due(self, watermark: int) -> Any:
+        later = [key for key in range(KEYS) if self.first_due(key) > watermark]
+        with self.away(later):
+            return super().take_due(watermark)
+
+    def first_due(self, key: int) -> int:
+        found = self.slots_of([key])
+        fired = self.sessions[found, kernel.STATE] == kernel.FIRED
+        dues = self.sessions[found, kernel.END] - 1 + self.rule[1] * fired
+        return int(dues.min()) if len(dues) else LOW
+
+    def slots_of(self, keys: list[int]) -> Any:
+        out = np.empty(int(self.control[kernel.OPEN]), dtype=np.int64)
+        count = kernel.sessions_of(np.array(keys, np.int64), self.sessions, self.head, out)
+        starts = self.sessions[out[:count], kernel.START]
+        owners = self.sessions[out[:count], kernel.OWNER]
+        assert (np.diff(starts)[np.diff(owners) == 0] < 0).all(), "the latest of a key comes first"
+        return out[:count]
+
+    @contextmanager
+    def away(self, keys: list[int]) -> Iterator[None]:
+        slots = self.slots_of(keys)
+        held = self.sessions[slots].copy()
+        members = [self.members.pop(slot) for slot in slots.tolist()]
+        kernel.end_sessions(slots, self.sessions, self.head, self.ring, self.control)
+        assert (self.head[keys] == -1).all()
+        self.sessions[slots] = -1
+        kernel.release(self.sessions, self.control, slots)
+        yield
+        back = np.empty(len(held), dtype=np.int64)
+        kernel.take_slots(self.sessions, self.control, back)
+        state = [kernel.OWNER, kernel.START, kernel.END, kernel.ORDER, kernel.STATE]
+        self.sessions[np.ix_(back, state)] = held[:, state]
+        self.members.update(zip(back.tolist(), members, strict=True))
+        order = back[np.argsort(held[:, kernel.START], kind="stable")]
+        _, lateness, width = self.rule
+        kernel.enter(order, lateness, width, self.sessions, self.head, self.ring, self.control)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEP, max_size=12), st.sampled_from([0, 5, 60]), st.integers(1, 9))
+def test_keys_may_leave_and_come_back(steps: Any, lateness: int, width: int) -> None:
+    both = [Kernels(5, lateness, width), AwayAndBack(5, lateness, width)]
     run(both, [*steps, 2**63 - 1], LOW, 0)
     for kernels in both:
         assert kernels.control[kernel.OPEN] == kernels.control[kernel.KEYS] == 0

@@ -21,6 +21,7 @@ from strom.checkpoint.storage import open_storage
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from strom.core.ids import NO_CHECKPOINT, CheckpointId, OperatorId, TaskId, VertexId
 from strom.core.state_config import StateConfig
+from strom.snapshots.stored import StoredStates
 from strom.state.backend import AccColumn
 from strom.state.key_groups import range_for
 from strom.state.keyed_state import KeyedStates
@@ -231,6 +232,10 @@ class Job:
             assert not found.keys() & here.keys()
             found |= here
         assert found == model
+        if model:
+            stored = StoredStates(self.storage, manifest, "checkpoint")
+            rows = stored.keyed(OPERATOR, "e").data.num_rows
+            assert rows == sum(len(entries) for entries in model.values())
 
 
 def manifest_of(n: CheckpointId, made: tuple[SubtaskSnapshot, ...]) -> Manifest:
@@ -254,7 +259,7 @@ def test_what_left_is_what_comes_back(
     monkeypatch.setattr(entry_table, "PIECE", [2, 1 << 16][seed % 2])
     monkeypatch.setattr("strom.state.rocks.entries.dues.READ", [2, 1 << 14][seed % 2])
     rng = random.Random(seed)
-    job = Job(tmp_path, spilling([8, 6 << 10][seed // 2 % 2]))
+    job = Job(tmp_path, spilling([8, 64 << 10][seed // 2 % 2]))
     jobs.append(job)
     away = 0
     for _ in range(16):
@@ -322,13 +327,13 @@ def test_what_left_and_was_not_touched_is_not_written_again(
     words[: len(numbers)] = np.stack([numbers, numbers, numbers + 10**6, numbers], axis=1)
     job.go(*_all(job))
     sizes = []
-    for n in range(4):
+    for n in range(2):
         job.come(job.table.take(job.table.numbers(batch_of([(n, "")]))))
         job.checkpoint()
         assert job.base is not None
         sizes.append(job.base[0].new_size)
     assert sizes[0] > 500_000
-    assert max(sizes[1:]) < sizes[0] / 20
+    assert sizes[1] < sizes[0] / 20
 
 
 def test_a_snapshot_has_what_was_away_when_it_was_taken(tmp_path: Path, jobs: list[Job]) -> None:

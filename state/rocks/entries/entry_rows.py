@@ -8,17 +8,18 @@ The owner is told by the key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ....core.arrays import Slots
+from ....core.arrays import Slots, numpy_of
 from ...away import Entries
 from ...slot_encoding import encoded
-from ...stored import AccColumn, StateTable
+from ...stored import KEY_GROUP, AccColumn, StateTable
 from ...table_state import encoded_rows
 from ..database.layouts import LAYOUT, Layout, Pair
 from ..tables.slot_layout import slot_rows, slots_layout, stored_keys
@@ -119,3 +120,18 @@ def cut(entries: Entries, counts: npt.NDArray[np.int64]) -> list[bytes]:
     ends = np.cumsum(counts) * width
     starts = ends - counts * width
     return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def pieces_of(table: StateTable, most: int) -> Iterator[StateTable]:
+    """About so many rows at a time; all entries of a key group, so of a key, are in one piece."""
+    count = table.data.num_rows
+    if count <= most:
+        yield table
+        return
+    groups = numpy_of(table.data.column(KEY_GROUP))
+    start = 0
+    while start < count:
+        stop = min(start + most, count)
+        stop = int(np.searchsorted(groups, groups[stop - 1], side="right"))
+        yield replace(table, data=table.data.slice(start, stop - start))
+        start = stop

@@ -12,13 +12,13 @@ for since it came by last, nor again since they came.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 
-from ....core.arrays import Bools, Slots, numpy_of
+from ....core.arrays import Bools, Slots
 from ....core.elements import MAX_TIMESTAMP
 from ....core.errors import StateError
 from ....core.growing import Growing
@@ -27,7 +27,7 @@ from ...change_bits import Bits
 from ...entry_table import EntryFreeze, MemoryEntryTable
 from ...increments import Since
 from ...live_keys import LiveKeys
-from ...stored import KEY_GROUP, AccColumn, StateTable
+from ...stored import AccColumn, StateTable
 from ...whole import Freeze
 from ..database.clock_hand import ClockHand
 from ..database.freeze import PieceFreeze
@@ -43,6 +43,7 @@ from .entry_rows import (
     fill_entries,
     flat_columns,
     owned_layout,
+    pieces_of,
 )
 
 PIECE = 1 << 16
@@ -56,6 +57,10 @@ FEW = 16
 
 _BESIDE = 9
 """Bytes per key beside its number: where its entries begin, and a mark."""
+
+
+_KEY = 64
+"""Bytes of a key of which nothing is known yet, about."""
 
 
 class ColdEntryTable(MemoryEntryTable, AwayEntries):
@@ -145,7 +150,7 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
     def take_due(self, until: int) -> Brought:
         parts = [self._none()]
         for rests in self._dues.until(until) if self._away else ():
-            places = [self._rows.prefix + rest for rest in rests]
+            places = sorted([self._rows.prefix + rest for rest in rests])
             pairs = [
                 (place, row)
                 for place, row in zip(places, self._get(places), strict=True)
@@ -247,8 +252,9 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
     def restore(self, tables: Iterable[StateTable]) -> None:
         limit = self._database.budget.limit(self)
         for table in tables:
-            for piece in _pieces(table):
-                if self.used <= LIVE * limit or not self._restored_away(piece):
+            for piece in pieces_of(table, PIECE):
+                more = piece.data.num_rows * (self._entry + _KEY)
+                if self.used + more <= LIVE * limit or not self._restored_away(piece):
                     super().restore([piece])
                     self._mark()
 
@@ -292,8 +298,7 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
         return True
 
     def _send(self, known: LiveKeys, numbers: Slots, owners: Slots, entries: Entries) -> None:
-        """Into RocksDB: these keys, with these entries of theirs. What is there of them already
-        stays."""
+        """Into RocksDB, where none of these keys is, with all of their entries, which are these."""
         keys = known.take_kept(numbers)
         groups = self._rows.groups(keys)
         order = self._rows.order(keys, groups)
@@ -381,18 +386,3 @@ def _parts(numbers: Slots, slots: Slots, owners: Slots) -> Iterator[tuple[Slots,
     for start in range(0, len(numbers), PIECE):
         some = numbers[start : start + PIECE]
         yield some, slots[np.isin(held, some)]
-
-
-def _pieces(table: StateTable) -> Iterator[StateTable]:
-    """Some of it at a time; all entries of a key group, and so of a key, are in one piece."""
-    count = table.data.num_rows
-    if count <= PIECE:
-        yield table
-        return
-    groups = numpy_of(table.data.column(KEY_GROUP))
-    start = 0
-    while start < count:
-        stop = min(start + PIECE, count)
-        stop = int(np.searchsorted(groups, groups[stop - 1], side="right"))
-        yield replace(table, data=table.data.slice(start, stop - start))
-        start = stop
