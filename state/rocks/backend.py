@@ -53,6 +53,7 @@ from .kept.row_cache import RowCache
 from .kept.row_chunks import ColdRowChunks
 from .kept.row_log import ColdRowLog
 from .kept.row_table import ColdRowTable
+from .tables.object_rows import objects_fit
 from .tables.slot_rows import fits
 from .tables.table_state import ColdTableState
 from .tables.valued_rows import values_fit
@@ -176,7 +177,8 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         values: MakeStores | None = None,
         cold: bool = False,
     ) -> MemoryTableState:
-        if not cold or not fits(keys, columns) or not values_fit(values or {}):
+        may_leave = cold and (fits(keys, columns) or objects_fit(keys, columns))
+        if not may_leave or not values_fit(values or {}):
             return super().table(name, keys, columns, key_columns, values)
 
         def make() -> ColdTableState:
