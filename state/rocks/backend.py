@@ -1,8 +1,9 @@
 """Keyed state of which only what is in use has to fit into memory.
 
 In RocksDB lie the states of the row face, timers that are not due soon, tables that are asked for
-as `cold`, entries that say when they are due, and rows kept at positions, in logs or chunks. All else is as in the memory backend.
-Snapshots are the same, so a job may start from one with the other backend.
+as `cold`, entries that say when they are due, and rows kept at positions, in logs, chunks or
+buffers. All else is as in the memory backend. Snapshots are the same, so a job may start from one
+with the other backend.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ from .kept.row_cache import RowCache
 from .kept.row_chunks import ColdRowChunks
 from .kept.row_log import ColdRowLog
 from .kept.row_table import ColdRowTable
+from .tables.object_rows import objects_fit
 from .tables.slot_rows import fits
 from .tables.table_state import ColdTableState
 from .tables.valued_rows import values_fit
@@ -187,7 +189,8 @@ class RocksKeyedStateBackend(MemoryKeyedStateBackend):
         values: MakeStores | None = None,
         cold: bool = False,
     ) -> MemoryTableState:
-        if not cold or not fits(keys, columns) or not values_fit(values or {}):
+        may_leave = cold and (fits(keys, columns) or objects_fit(keys, columns))
+        if not may_leave or not values_fit(values or {}):
             return super().table(name, keys, columns, key_columns, values)
 
         def make() -> ColdTableState:

@@ -15,7 +15,14 @@ from strom import (
     CumulateEventTimeWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
+    approx_count_distinct,
+    arg_max,
+    collect,
     count,
+    count_distinct,
+    first,
+    largest,
+    last,
     max_,
     mean,
     min_,
@@ -45,6 +52,16 @@ NUMBERS: dict[str, Any] = {
 }
 APPENDED = {name: NUMBERS[name] for name in ("n", "total", "mean")}
 
+VALUES: dict[str, Any] = {
+    "low": min_("k"),
+    "high": max_("k"),
+    "best": arg_max("k", by="v"),
+    "three": largest("k", 3),
+    "different": count_distinct("k"),
+    "about": approx_count_distinct("k"),
+}
+"""Of texts: what lies in stores of the table."""
+
 BUILDS: dict[str, Callable[[Any], Any]] = {
     "first": lambda keyed: keyed.deduplicate("first").map(lambda r: r.k),
     "tumbling": lambda keyed: keyed.window(TumblingEventTimeWindows.of(50)).aggregate(**NUMBERS),
@@ -57,6 +74,15 @@ BUILDS: dict[str, Callable[[Any], Any]] = {
     ),
     "counted": lambda keyed: keyed.count_window(3).aggregate(**APPENDED),
     "sliding counted": lambda keyed: keyed.count_window(5, 2).aggregate(**APPENDED),
+}
+
+OF_VALUES: dict[str, Callable[[Any], Any]] = {
+    "tumbling": lambda keyed: keyed.window(TumblingEventTimeWindows.of(50)).aggregate(**VALUES),
+    "sliding": lambda keyed: keyed.window(SlidingEventTimeWindows.of(100, 25)).aggregate(**VALUES),
+    "counted": lambda keyed: keyed.count_window(3).aggregate(all=collect("v"), last=last("k")),
+    "sliding counted": lambda keyed: keyed.count_window(5, 2).aggregate(
+        all=collect("v"), first=first("k"), different=count_distinct("g")
+    ),
 }
 
 
@@ -85,6 +111,36 @@ def test_operators_over_cold_tables(readings: Any, left: list[int], name: str) -
     assert_equivalent(build, None, ways)
 
 
+@pytest.mark.parametrize("name", OF_VALUES)
+def test_values_leave_with_their_rows(readings: Any, left: list[int], name: str) -> None:
+    """Of counted windows the order of a key's records matters, so keys are of one lane each."""
+    key = "k" if "counted" in name else "g"
+
+    def build(env: Any) -> Any:
+        return OF_VALUES[name](readings.stream(env, "columns").key_by(key))
+
+    assert_equivalent(build, None, replace(WAYS, seeds=range(1)))
+
+
+@pytest.mark.parametrize("name", ["tumbling", "sliding counted"])
+def test_keys_that_are_objects(readings: Any, left: list[int], name: str) -> None:
+    """With texts as values, of which codes are kept as well."""
+    builds = BUILDS if name == "tumbling" else OF_VALUES
+
+    def build(env: Any) -> Any:
+        return builds[name](readings.stream(env, "columns").key_by(lambda r: r.k))
+
+    assert_equivalent(build, None, replace(WAYS, seeds=range(1)))
+
+
+def test_values_of_groups(readings: Any, left: list[int]) -> None:
+    def build(env: Any) -> Any:
+        pairs = readings.stream(env, "columns").key_by("k")
+        return pairs.aggregate(first=first("k"), last=last("k"), best=arg_max("k", by="v"))
+
+    check_groups(build)
+
+
 @pytest.mark.parametrize("taken_back", [False, True])
 def test_groups(readings: Any, left: list[int], taken_back: bool) -> None:
     """The last table of the changelog. Where records are taken back, groups end and come again."""
@@ -96,6 +152,10 @@ def test_groups(readings: Any, left: list[int], taken_back: bool) -> None:
             return keyed.aggregate(n=count(), mean=mean("x"))
         return keyed.aggregate(**NUMBERS)
 
+    check_groups(build)
+
+
+def check_groups(build: Callable[[Any], Any]) -> None:
     def probe() -> Any:
         return nullcontext(CollectProbe(build))
 

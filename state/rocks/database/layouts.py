@@ -58,6 +58,7 @@ _READERS: Final[dict[str, str]] = {
     "entries": "database.layouts.entries_table",
     "lists": "values.element_layouts.lists_table",
     "maps": "values.element_layouts.maps_table",
+    "objects": "tables.slot_layout.slots_table",
     "owned": "entries.entry_rows.owned_table",
     "slots": "tables.slot_layout.slots_table",
     "stamped": "values.stamped_layout.stamped_table",
@@ -69,6 +70,7 @@ _READERS: Final[dict[str, str]] = {
 _CUTTERS: Final[dict[str, str]] = {
     "lists": "values.element_layouts.pieces",
     "maps": "values.element_layouts.pieces",
+    "objects": "tables.slot_layout.valued_pieces",
     "valued": "tables.slot_layout.valued_pieces",
 }
 """Likewise, what cuts entries into pieces, where not any of them may be in any piece, or some are

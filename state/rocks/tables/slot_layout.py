@@ -1,5 +1,6 @@
 """The layouts of slot tables in RocksDB, and how rows are read by them: "slots" of numbers alone,
-"valued" where there are values under codes."""
+"valued" where there are values under codes, "objects" (with values or not) where keys are objects.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +11,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from ...object_keys import ObjectKeyType
 from ...slot_encoding import encoded
 from ...stored import AccColumn, StateTable
+from ...stored_keys import stored_type
 from ...table_state import encoded_rows
 from ..database.layouts import LAYOUT, Layout, Pair
 from ..database.task_database import TaskDatabase
+from .object_rows import ObjectRows
 from .slot_rows import GROUP_AT, SPACE_AT, SlotRows, pieces, space_bytes, space_of
 from .valued_rows import ValuedRows
 
@@ -28,20 +32,41 @@ def slots_layout(
     """Of a table of these; `width`: how many leading key columns decide the key group; `values`:
     see `SlotRows`."""
     named = [[column.name, str(np.dtype(column.dtype)), column.initial] for column in columns]
+    objects = any(isinstance(kind, ObjectKeyType) for kind in keys.types)
+    kinds = [stored_type(kind) for kind in keys.types] if objects else keys.types
+    pairs = zip(keys.names, kinds, strict=True)
     layout = {
-        LAYOUT: "valued" if len(values) else "slots",
-        "keys": _text(pa.schema([pa.field(field.name, field.type) for field in keys])),
+        LAYOUT: "objects" if objects else "valued" if len(values) else "slots",
+        "keys": _text(pa.schema([pa.field(name, kind) for name, kind in pairs])),
         "columns": json.dumps(named),
         "width": str(width),
     }
-    return layout | {"values": _text(values)} if len(values) else layout
+    return layout | {"values": _text(values)} if objects or len(values) else layout
+
+
+def make_rows(
+    prefix: bytes,
+    keys: pa.Schema,
+    columns: Sequence[AccColumn],
+    width: int,
+    max_parallelism: int,
+    values: pa.Schema,
+) -> SlotRows:
+    """Those of a table of these: see `slots_layout`."""
+    of = prefix, keys, columns, width, max_parallelism
+    if isinstance(keys.types[0], ObjectKeyType):
+        return ObjectRows(*of, values)
+    return ValuedRows(*of, values) if len(values) else SlotRows(*of)
 
 
 def slot_rows(layout: Layout, prefix: bytes, max_parallelism: int) -> SlotRows:
     """The rows of a state in this layout."""
     columns = [AccColumn(*one) for one in json.loads(layout["columns"])]
     of = prefix, _schema(layout["keys"]), columns, int(layout["width"]), max_parallelism
-    return ValuedRows(*of, _schema(layout["values"])) if "values" in layout else SlotRows(*of)
+    if "values" not in layout:
+        return SlotRows(*of)
+    made = ObjectRows if layout[LAYOUT] == "objects" else ValuedRows
+    return made(*of, _schema(layout["values"]))
 
 
 def stored_keys(layout: Layout) -> pa.Schema:
@@ -62,9 +87,11 @@ def slots_table(
 ) -> StateTable:
     rows = slot_rows(layout, pairs[0][0][:2], max_parallelism)
     places = [place for place, _ in pairs]
-    numbers, values = rows.read([data for _, data in pairs])
+    packed = [data for _, data in pairs]
+    numbers, values = rows.read(packed)
     arrays = {of: np.ascontiguousarray(numbers[of]) for of in numbers.dtype.names or ()}
-    keys = pa.RecordBatch.from_arrays(rows.keys(places), names=_schema(layout["keys"]).names)
+    names = _schema(layout["keys"]).names
+    keys = pa.RecordBatch.from_arrays(rows.stored_keys(places, packed), names=names)
     spaces = pa.array(map(space_of, places), pa.int64(), size=len(places))
     columns = [
         (column, values[column.name]) if column.name in values else encoded([column], arrays, {})[0]

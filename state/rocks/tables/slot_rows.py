@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....core.arrays import Groups, Slots, numpy_of
+from ....core.arrays import Bools, Groups, Slots, numpy_of
 from ...stored import AccColumn
 from ...stored_keys import StoredKeys, stored_type
 
@@ -29,8 +29,12 @@ _WORD = 9
 
 def fits(keys: pa.Schema, columns: Sequence[AccColumn]) -> bool:
     """Whether a table of these has rows as bytes."""
-    numbers = all(np.dtype(c.dtype).kind in "biuf" and not c.words for c in columns)
-    return numbers and all(_key_fits(field.type) for field in keys)
+    return numbers_fit(columns) and all(_key_fits(field.type) for field in keys)
+
+
+def numbers_fit(columns: Sequence[AccColumn]) -> bool:
+    """Whether all columns are numbers or codes."""
+    return all(np.dtype(c.dtype).kind in "biuf" and not c.words for c in columns)
 
 
 def _key_fits(kind: pa.DataType) -> bool:
@@ -61,6 +65,9 @@ class SlotRows:
     values: pa.Schema = _NO_VALUES
     """Columns of codes, with what these stand for: see `valued_rows`."""
 
+    of_objects = False
+    """Whether keys are objects: see `object_rows`."""
+
     def __init__(
         self,
         prefix: bytes,
@@ -87,6 +94,18 @@ class SlotRows:
     def blank(self, count: int) -> npt.NDArray[Any]:
         """Rows of numbers to be filled, with a field for each column."""
         return np.empty(count, dtype=self._row)
+
+    def frozen(self) -> SlotRows:
+        """What tells places on any thread, of keys that there are now."""
+        return self
+
+    def placed(self, keys: Sequence[pa.Array]) -> Bools | None:
+        """Which of these keys have places; None: all of them."""
+        return None
+
+    def pickles(self, keys: Sequence[pa.Array], state: str) -> list[bytes | None]:
+        """Of keys that are objects: what a row has of each; None: it cannot be put into a row."""
+        raise AssertionError("keys are columns")
 
     def groups(self, keys: Sequence[pa.Array]) -> Groups:
         """The key group of each row."""
@@ -133,6 +152,14 @@ class SlotRows:
         return [
             pa.array(column, type=kind) for column, kind in zip(columns, self.kinds, strict=True)
         ]
+
+    def keys_in(self, places: Sequence[bytes], rows: Sequence[bytes], state: str) -> list[pa.Array]:
+        """The key columns of rows that lie there, as tables take them."""
+        return self.keys(places)
+
+    def stored_keys(self, places: Sequence[bytes], rows: Sequence[bytes]) -> list[pa.Array]:
+        """The same, as snapshots have them."""
+        return self.keys(places)
 
     def _fixed(self, places: Sequence[bytes]) -> npt.NDArray[np.uint8] | None:
         """The key columns' bytes, if all keys are whole numbers and of one namespace's width."""

@@ -25,18 +25,23 @@ import pyarrow as pa
 
 from ....core.arrays import Bools, Slots, numpy_of
 from ....core.growing import Growing
+from ...object_keys import STORED
 from ...slot_encoding import DEAD
 from ...slot_table import MemorySlotTable
 from ...stored import AccColumn
 from ...value_store import Codes, Stores, Values
 from ..database.clock_hand import ClockHand
+from .object_rows import PICKLE
 from .slot_rows import SlotRows, pieces
 
 LOADED = 1 << 16
 """So many rows of a namespace are read at once where all are needed."""
 
-_FLAGS = 4
+_FLAGS = 5
 """Bytes per slot beside its numbers."""
+
+_OBJECT = 200
+"""Bytes of a key that is an object: a guess, as of `ObjectKeys.nbytes`."""
 
 PIECE_BYTES = 4 << 20
 """So many bytes of rows are made or read at once, about."""
@@ -86,7 +91,11 @@ class ColdSlotTable(MemorySlotTable):
         self._hand = ClockHand()
         self._back: Slots = _NONE
         """Slots that the last `upsert` found dead."""
+        self._stays = Growing("bool", 0)
+        """Per slot, whether its key, an object, cannot be put into RocksDB."""
         self._width = sum(np.dtype(column.dtype).itemsize for column in columns) + _FLAGS
+        if state.rows.of_objects:
+            self._width += _OBJECT
         self._each = float("inf")
         """Bytes of a row's values, as far as is known: when nothing else was in the stores."""
 
@@ -132,6 +141,11 @@ class ColdSlotTable(MemorySlotTable):
         columns = [column.take(pa.array(missing)) for column in self._columns(keys)]
         pairs = zip(columns, self._state.rows.kinds, strict=True)
         plain = [_plain(column, kind) for column, kind in pairs]
+        placed = self._state.rows.placed(plain)
+        if placed is not None and not placed.all():
+            rows_placed = np.flatnonzero(placed)
+            missing, at = missing[rows_placed], pa.array(rows_placed)
+            columns, plain = ([column.take(at) for column in some] for some in (columns, plain))
         data = self._state.get(self._state.rows.places(plain, self.namespace))
         there = np.flatnonzero([row is not None for row in data])
         if len(there):
@@ -162,7 +176,8 @@ class ColdSlotTable(MemorySlotTable):
         for group in sorted(self.groups):
             found = self._state.stored(group, self.namespace)
             for piece in pieces(found, LOADED, PIECE_BYTES):
-                columns = self._state.rows.keys([place for place, _ in piece])
+                places, packed = [place for place, _ in piece], [row for _, row in piece]
+                columns = self._state.rows.keys_in(places, packed, self._name)
                 here = self._index.find(columns)
                 if self._gone:
                     assert self._dead is not None
@@ -183,10 +198,15 @@ class ColdSlotTable(MemorySlotTable):
         """Up to `most` rows that leave next."""
         used, dead = self._used.array, None if self._dead is None else self._dead.array(DEAD)
 
+        stays = self._stays.array if self._state.rows.of_objects else None
+
         def live(start: int, stop: int) -> Bools:
-            if dead is None:
-                return np.ones(stop - start, dtype=np.bool_)
-            return ~dead[start:stop]
+            here = np.ones(stop - start, dtype=np.bool_)
+            if dead is not None:
+                here &= ~dead[start:stop]
+            if stays is not None:
+                here &= ~stays[start:stop]
+            return here
 
         return self._hand.take(most, len(self._index), used, live)
 
@@ -194,20 +214,38 @@ class ColdSlotTable(MemorySlotTable):
         """These rows leave: places and rows of those that are to be put into RocksDB."""
         places: list[bytes] = []
         packed: list[bytes] = []
-        written = slots[self._written.array[slots]]
+        written, pickles = slots[self._written.array[slots]], dict[str, pa.Array]()
+        if len(written) and self._state.rows.of_objects:
+            written, pickles = self._movable(written)
+            slots = slots[~self._stays.array[slots]]
         if len(written):
             rows, keys = self._state.rows, self._index.take(written)
             groups = rows.groups(keys)
             order = rows.order(keys, groups)
             written, groups = written[order], groups[order]
             keys = [key.take(order) for key in keys]
+            pickles = {name: array.take(pa.array(order)) for name, array in pickles.items()}
             self.groups.update(np.unique(groups).tolist())
             places = rows.places(keys, self.namespace, groups)
             arrays = {c.name: self._numbers.array(c.name) for c in self._numbers.columns}
             values = {name: store.stored(arrays[name][written]) for name, store in self._stores}
-            packed = rows.packed(arrays, written, values)
+            packed = rows.packed(arrays, written, values | pickles)
         self._leave(slots)
         return places, packed
+
+    def _movable(self, slots: Slots) -> tuple[Slots, dict[str, pa.Array]]:
+        """Those of these slots whose keys, which are objects, have places and pickles, with these;
+        the others stay, from here on."""
+        keys = self._index.take(slots)
+        placed = self._state.rows.placed(keys)
+        assert placed is not None
+        self._stays.array[slots[~placed]] = True
+        slots, keys = slots[placed], [key.filter(pa.array(placed)) for key in keys]
+        pickles = self._state.rows.pickles(keys, self._name)
+        fine = np.array([data is not None for data in pickles], dtype=np.bool_)
+        self._stays.array[slots[~fine]] = True
+        kept = [data for data in pickles if data is not None]
+        return slots[fine], {PICKLE: pa.array(kept, STORED)}
 
     def adopt(self, groups: Collection[int]) -> None:
         """RocksDB holds rows of these key groups that this has not put there."""
@@ -242,7 +280,7 @@ class ColdSlotTable(MemorySlotTable):
     def _renumber(self) -> Slots:
         moved = super()._renumber()
         live = np.flatnonzero(moved >= 0)
-        for name in ("_used", "_written", "_older"):
+        for name in ("_used", "_written", "_older", "_stays"):
             setattr(self, name, Growing.over(getattr(self, name).array[live], 0))
         self._hand.moved(live)
         return moved
@@ -256,7 +294,7 @@ class ColdSlotTable(MemorySlotTable):
         before, self._back = len(self._index), _NONE
         slots = super().upsert(columns)
         count = len(self._index)
-        for flags in (self._used, self._written, self._older):
+        for flags in (self._used, self._written, self._older, self._stays):
             flags.reserve(count)
         self._used.array[slots] = True
         self._used.array[before:count] = False
@@ -266,6 +304,9 @@ class ColdSlotTable(MemorySlotTable):
     def _load(self, slots: Slots) -> None:
         """Take from RocksDB what it has of these new slots."""
         rows, keys = self._state.rows, self._index.take(slots)
+        placed = rows.placed(keys)
+        if placed is not None and not placed.all():
+            slots, keys = slots[placed], [key.filter(pa.array(placed)) for key in keys]
         groups = rows.groups(keys)
         order = rows.order(keys, groups)
         slots, groups, keys = slots[order], groups[order], [key.take(order) for key in keys]
@@ -301,7 +342,7 @@ class ColdSlotTable(MemorySlotTable):
 
     def _leave(self, slots: Slots) -> None:
         super().release(slots)
-        for flags in (self._used, self._written, self._older):
+        for flags in (self._used, self._written, self._older, self._stays):
             flags.array[slots] = False
 
 
@@ -320,6 +361,8 @@ def _codes(store: Values, values: pa.Array) -> Codes:
 
 def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """A key column as it is kept."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        return column.storage
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return column if column.type == kind else column.cast(kind)

@@ -24,10 +24,10 @@ from ...whole import Freeze
 from ..database.freeze import PieceFreeze
 from ..database.layouts import tables_of
 from ..database.task_database import DatabaseView, TaskDatabase
-from .slot_layout import slot_groups, slots_layout
+from .slot_layout import make_rows, slot_groups, slots_layout
 from .slot_rows import SlotRows
 from .slot_table import ColdSlotTable
-from .valued_rows import ValuedRows, values_schema
+from .valued_rows import values_schema
 
 RESTORED = 1 << 16
 """So many restored rows are taken in before room is made."""
@@ -68,9 +68,8 @@ class ColdTableState(MemoryTableState):
         valued = values_schema(accumulators, self._values)
         layout = slots_layout(schema, accumulators, self._key_columns, valued)
         prefix, here = database.new_state(name, "table", layout)
-        width = self._key_columns
-        rows = prefix, schema, accumulators, width, max_parallelism
-        self.rows = ValuedRows(*rows, valued) if len(valued) else SlotRows(*rows)
+        of = prefix, schema, accumulators, self._key_columns, max_parallelism
+        self.rows = make_rows(*of, valued)
         self.spilled = self.loaded = 0
         """Rows written to RocksDB, and read from it, so far."""
         self._cold: dict[int, ColdSlotTable] = {}
@@ -191,7 +190,7 @@ class ColdTableState(MemoryTableState):
             hot.parts,
             hot.key_columns,
             hot.stored,
-            rows=self.rows,
+            rows=self.rows.frozen(),
             older={namespace: self._cold[namespace].older() for namespace, _ in hot.parts},
             view=self._view(),
         )
@@ -216,7 +215,10 @@ class ColdTableState(MemoryTableState):
         thread."""
         if not self.cold_groups:
             return tuple
-        rows, tables = self.rows, [(n, table) for n, table in self._cold.items() if len(table)]
+        rows, tables = (
+            self.rows.frozen(),
+            [(n, table) for n, table in self._cold.items() if len(table)],
+        )
         parts = [(n, table.freeze_keys(), table.older()) for n, table in tables]
         return lambda: _shown(rows, parts)
 

@@ -43,6 +43,8 @@ class ValuedRows(SlotRows):
     ) -> None:
         super().__init__(prefix, keys, columns, width, max_parallelism)
         self.values = values
+        self._fields = values
+        """What a row has behind its numbers."""
         coded = frozenset(values.names)
         self._row = np.dtype([(c.name, c.dtype) for c in columns if c.name not in coded])
 
@@ -58,7 +60,7 @@ class ValuedRows(SlotRows):
             for name in self._row.names or ():
                 rows[name] = arrays[name][slots]
             segments.append(fixed_segment(rows))
-        for field in self.values:
+        for field in self._fields:
             segments += segments_of(values[field.name])
         return joined(segments, len(slots))
 
@@ -68,6 +70,6 @@ class ValuedRows(SlotRows):
     def read(self, rows: Sequence[bytes]) -> tuple[npt.NDArray[Any], dict[str, pa.Array]]:
         reader = RowReader(rows)
         numbers = reader.fixed(self._row)
-        values = {field.name: reader.values(field.type) for field in self.values}
+        values = {field.name: reader.values(field.type) for field in self._fields}
         reader.end()
-        return numbers, values
+        return numbers, {name: values[name] for name in self.values.names}
