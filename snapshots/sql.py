@@ -78,7 +78,7 @@ def connected(
     found.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     text = None if query is None else query.lower()
     for at, ((operator, state), names) in enumerate(view_names(snapshot).items()):
-        if text is not None and not any(name.lower() in text for name in names):
+        if text is not None and not any(_is_in(name, text) for name in names):
             continue
         table = for_duckdb(snapshot.table(operator, state, unpickle=unpickle))
         held = f"strom_{operator}_{at}"
@@ -88,6 +88,13 @@ def connected(
                 f"CREATE OR REPLACE VIEW {SCHEMA}.{quoted(name)} AS SELECT * FROM {quoted(held)}"
             )
     return found
+
+
+def _is_in(name: str, query: str) -> bool:
+    """Whether a view is named in a query, which is in small letters: as it is, or quoted, where
+    double quotes are there twice."""
+    name = name.lower()
+    return name in query or quoted(name)[1:-1] in query
 
 
 def for_duckdb(table: pa.Table) -> pa.Table:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ..core.elements import MAX_TIMESTAMP
 from ..core.ids import KeyGroupRange
 from .expiry import UNKNOWN, StateTime
 from .stored import KEY_GROUP, StateTable
@@ -43,8 +44,9 @@ def frozen_time(time: StateTime, groups: KeyGroupRange) -> list[TimeFreeze]:
 
 
 def restore_time(time: StateTime, table: StateTable) -> None:
-    """Event time is what was stored; of several, which former subtasks stored, the least."""
-    marks = table.data.column(WATERMARK).to_pylist()
+    """Event time is what was stored; of several, which former subtasks stored, the least.
+    The end of all time, which older versions stored, is none."""
+    marks = [mark for mark in table.data.column(WATERMARK).to_pylist() if mark != MAX_TIMESTAMP]
     if marks:
         known = [] if time.watermark == UNKNOWN else [time.watermark]
         time.watermark = min(marks + known)

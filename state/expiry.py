@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from ..core.clock import Clock, SystemClock
-from ..core.elements import MIN_TIMESTAMP
+from ..core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from .ttl import StateTtlConfig
@@ -70,7 +70,11 @@ class StateTime:
         return self.watermark
 
     def passed(self, watermark: int) -> None:
-        """Event time is this from here on."""
+        """Event time is this from here on. The end of all time is none by which a state expires: a
+        job that goes on behind it, from the savepoint of one that was drained, has what was there,
+        and its event time."""
+        if watermark == MAX_TIMESTAMP:
+            return
         self.watermark = watermark
         if self.unknown:
             for state in self.states:

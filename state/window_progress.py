@@ -7,6 +7,10 @@ so any column types). They are kept as one row per key group, so that they trave
 Usually all groups of a subtask have fired equally far. After a rescale from subtasks whose
 watermarks differed (unaligned checkpoints) they have not, until the watermark has passed the
 furthest of them; `split` treats each group by its own.
+
+The end of all time is not remembered: whoever goes on behind it, from the savepoint of a job that
+was drained, begins with event time anew, and no record is late. Where the sources have ended for
+good they send that end again.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import pyarrow as pa
 
 from ..core.arrays import numpy_of
 from ..core.batch import schema_text
-from ..core.elements import MIN_TIMESTAMP
+from ..core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from ..core.errors import StateError
 from ..core.ids import KeyGroupRange
 from .backend import KeyedStateBackend
@@ -47,6 +51,8 @@ class WindowProgress:
         self.layout: pa.Schema | None = None
         self._floors: npt.NDArray[np.int64] | None = None
         """Per key group, how far it had fired when restored; None once `watermark` is past all."""
+        self._ended: npt.NDArray[np.int64] | None = None
+        """Numbers of restored key groups that had come to the end of all time."""
         self._restore()
 
     def _restore(self) -> None:
@@ -54,13 +60,24 @@ class WindowProgress:
         if not rows.num_rows:
             return
         floors = np.full(self._max_parallelism, MIN_TIMESTAMP, dtype=np.int64)
-        floors[groups] = numpy_of(rows.column("watermark"))
+        marks = numpy_of(rows.column("watermark"))
+        self._ended = groups[marks == MAX_TIMESTAMP]
+        floors[groups] = np.where(marks == MAX_TIMESTAMP, MIN_TIMESTAMP, marks)
         self._floors = floors
         self.number = max(rows.column("number").to_pylist())
         layouts = rows.column("layout").drop_null().unique().to_pylist()
         if layouts:
             self.layout = _the_one([pa.ipc.read_schema(pa.py_buffer(b)) for b in layouts])
         self.advance(int(floors[owned_groups(self._groups)].min()))
+
+    def is_ending(self) -> None:
+        """What was restored is in the middle of firing up to there, and goes on with it: the end of
+        all time counts, where it had come. Before anything else is asked."""
+        if self._ended is not None and len(self._ended):
+            floors = self.by_group()
+            floors[self._ended] = MAX_TIMESTAMP
+            self._floors = floors
+            self.advance(int(floors[owned_groups(self._groups)].min()))
 
     def save(self) -> None:
         """Write the rows; before each snapshot."""

@@ -26,7 +26,7 @@ from typing import Any
 
 from ...api.specs.async_io import AsyncSpec
 from ...core.batch import Batch
-from ...core.elements import MIN_TIMESTAMP, StreamStatus, Watermark
+from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, StreamStatus, Watermark
 from ...state.descriptors import ListStateDescriptor
 from ...state.pickling import dumps, loads
 from ..base import IN_STATE, WAITING, Operator, Steps, Work
@@ -139,6 +139,8 @@ class AsyncOperator(Operator):
         self._state.clear()
         self._requests.restore([self._loaded(one) for chunk in mine for one in loads(chunk, WHAT)])
         self._watermark = reached(self._times.get(), self._idle_times.get())
+        if self._watermark == MAX_TIMESTAMP:
+            self._watermark = MIN_TIMESTAMP  # it comes again, unless the job goes on behind a drain
         if self._watermark > MIN_TIMESTAMP:
             self._requests.mark(Watermark(self._watermark))
         if not self._requests.empty:

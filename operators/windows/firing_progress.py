@@ -29,6 +29,8 @@ class FiringProgress(GroupMarks):
     def __init__(self, state: KeyedStateBackend, progress: WindowProgress) -> None:
         super().__init__(state, "firing", "fired", MAX_TIMESTAMP)
         self._progress = progress
+        if self.unfinished:
+            progress.is_ending()
 
     def begin(self) -> None:
         """Before the progress advances, for windows to fire up to there. Goes on with a firing that

@@ -69,6 +69,14 @@ def test_states_that_differ_in_case_alone_are_views_of_their_own(tmp_path: Path)
     assert seen == {"Total": [0], "total": [1], "TOTAL": [2]}
 
 
+def test_names_with_quotes_are_found_in_a_query(tmp_path: Path) -> None:
+    data = pa.table({"k": [1], "v": [7]})
+    edits = strom.state.write().value('the "op"', 'the "total"', data, key="k", value="v")
+    snapshot = strom.state.open(edits.save(str(tmp_path / "one")))
+    for view in ('"the ""total"""', '"the ""op"".the ""total"""'):
+        assert snapshot.sql(f"SELECT value FROM state.{view}").to_pylist() == [{"value": 7}]
+
+
 def test_lists_are_no_keys() -> None:
     data = pa.table({"k": [[1, 2], [3]], "v": [1, 2]})
     with pytest.raises(StateError, match=r"state 's': k: list<item: int64>: unhashable .*no keys"):

@@ -318,9 +318,15 @@ class TaskDatabase:
                     f"no local RocksDB can be made in {self._folder} ({error}): see to space and "
                     "permissions there, or set state.backend.rocksdb.localdir to another folder"
                 ) from error
+            why = (
+                "see to space and permissions there, or set state.backend.rocksdb.localdir to "
+                "another folder"
+                if str(error).startswith("IO error")
+                else "they were written by a version of RocksDB that this one does not read, or "
+                "are not as they were written"
+            )
             raise StateError(
-                f"RocksDB cannot open the files of a checkpoint ({error}): they were written by a "
-                "version of RocksDB that this one does not read, or are not as they were written"
+                f"RocksDB cannot open the files of a checkpoint in {self._folder} ({error}): {why}"
             ) from error
         self._end = weakref.finalize(self, _close, self._db)
         self._write_options = WriteOptions()
