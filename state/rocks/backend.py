@@ -1,8 +1,8 @@
 """Keyed state of which only what is in use has to fit into memory.
 
-In RocksDB lie the states of the row face, timers that are not due soon, tables that are asked for
-as `cold`, and rows kept at positions, in logs or chunks. All else is as in the memory backend.
-Snapshots are the same, so a job may start from one with the other backend.
+In RocksDB lie the states of the row face, timers that are not due soon, tables and buffers that are
+asked for as `cold`, and rows kept at positions, in logs or chunks. All else is as in the memory
+backend. Snapshots are the same, so a job may start from one with the other backend.
 """
 
 from __future__ import annotations
