@@ -55,31 +55,34 @@ class BufferDelta(NamedTuple):
 class BufferRecord:
     """What one buffer knows of its snapshots.
 
-    Invariant: `_base` is what the newest complete one holds, `_last` what the last one does."""
+    Invariant: `_base` is what the newest complete one holds, None if that is not known, `_last`
+    what the last one does."""
 
     def __init__(self) -> None:
         self._continuity = Continuity()
-        self._base: Mapping[int, Filled] = {}
-        self._last: Mapping[int, Filled] = {}
+        self._base: Mapping[int, Filled] | None = None
+        self._last: Mapping[int, Filled] | None = None
 
     def advance(self, since: Since, now: Mapping[int, Filled], whole: bool) -> BufferDelta | None:
         """A snapshot of this is being taken. What changed since the one that is continued; None:
         all is to be written, as it is if `whole`."""
-        came = self._continuity.advance(since)
-        if came != "failed":
-            self._base = self._last
-        self._last = now
-        if came == "unknown" or whole:
+        match self._continuity.advance(since):
+            case "unknown":
+                self._base = None
+            case "completed":
+                self._base = self._last
+        self._last, base = now, self._base
+        if base is None or whole:
             return None
-        same = {ns: one.rows for ns, one in self._base.items() if self._lives(now, ns)}
+        same = {ns: one.rows for ns, one in base.items() if _lives(one, now.get(ns))}
         total = sum(one.rows for one in now.values())
         if total - sum(same.values()) > MOST_CHANGED * total:
             return None
-        return BufferDelta(sorted(self._base.keys() - same.keys()), same)
+        return BufferDelta(sorted(base.keys() - same.keys()), same)
 
-    def _lives(self, now: Mapping[int, Filled], namespace: int) -> bool:
-        there = now.get(namespace)
-        return there is not None and there.life == self._base[namespace].life
+
+def _lives(before: Filled, now: Filled | None) -> bool:
+    return now is not None and now.life == before.life
 
 
 @dataclass(frozen=True)

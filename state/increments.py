@@ -37,7 +37,8 @@ REMOVED: Final = "__removed"
 """Last column of every delta: bool."""
 
 SLOT: Final = "__slot"
-"""A column of bases and deltas: int64, distinct in what they make together."""
+"""A column of bases and deltas: int64, distinct in what they make together; of buffers, in one
+namespace."""
 
 OWNER: Final = "__owner"
 PART: Final = "__part"

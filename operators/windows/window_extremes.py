@@ -53,7 +53,7 @@ class WindowExtremes:
         require_order(self._output.field(self._at).type, f"column '{self._spec.field}'")
         self._held = storage(self._output.field(self._at).type)
         columns = [AccColumn(VALUE, self._held or "int64"), AccColumn(SEEN, "bool", False)]
-        self._table = state.table("extremes", keys, columns)
+        self._table = state.table("extremes", keys, columns, cold=True)
         self._scratch = state.table("scratch", keys, columns)
         self._rows = KeptRecords(state, keys, self._output, self._choose)
 

@@ -49,7 +49,7 @@ class WindowTopN:
         self._record = pa.schema(list(fields))
         self._order = OrderWords(self._spec.order, self._record, "top_n")
         columns = [AccColumn(BAR, "int64"), AccColumn(FULL, "bool", False)]
-        self._table = state.table("best", keys, columns)
+        self._table = state.table("best", keys, columns, cold=True)
         self._scratch = state.table("scratch", keys, columns)
         self._rows = KeptRecords(state, keys, self._record, self._thin_out)
         self._folding = 0

@@ -19,7 +19,11 @@ import pytest
 from strom.benchmarks.states import STATES
 from strom.checkpoint.manifest import FORMAT_VERSION
 from strom.checkpoint.snapshot_io import read_operator
-from strom.core.ids import OperatorId
+from strom.core.ids import KeyGroupRange, OperatorId
+from strom.state.rocks.backend import RocksKeyedStateBackend
+from strom.state.rocks.database.task_database import TaskDatabase
+from strom.state.rocks.kept.row_buffer import ColdBufferState
+from strom.testing.backends import spilling
 
 SETS = golden.sets()
 
@@ -95,6 +99,37 @@ def test_pickles_name_only_classes_that_are_kept(folder: Path, opened: Opened) -
     assert ours == KEPT_CLASSES or folder.name < "v5"
     known = ("strom.", "builtins ", "golden_classes ", "copyreg __newobj__")
     assert not {name for name in named if not name.startswith(known)}
+
+
+@pytest.mark.parametrize("folder", SETS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("case", ["window_join", "window_top_n"])
+def test_rows_of_windows_are_read_into_rocksdb(folder: Path, case: str, opened: Opened) -> None:
+    """And written as they were."""
+    storage, manifest = opened(folder)
+    every = KeyGroupRange(0, golden.MAX_PARALLELISM - 1)
+    tables, _ = read_operator(storage, manifest, OperatorId(case), 0, 1, golden.MAX_PARALLELISM)
+    rows = [t for t in tables if t.kind == "buffer" and t.name in ("left", "right", "records")]
+    assert rows
+    state = RocksKeyedStateBackend(every, golden.MAX_PARALLELISM, TaskDatabase(spilling(8)))
+    state.restore(rows)
+    for name, table in {table.name: table for table in rows}.items():
+        fields = [
+            field.with_name(field.name.removeprefix("row."))
+            for field in table.data.schema
+            if field.name.startswith("row.")
+        ]
+        buffer = state.buffer(name, pa.schema(fields), cold=True)
+        assert isinstance(buffer, ColdBufferState)
+        buffer.make_room()
+        assert not buffer.used
+    written = list(state.snapshot().tables())
+    state.close()
+    assert {t.data.schema for t in written} == {t.data.schema for t in rows}
+    found, want = (
+        sorted(repr(row) for table in some for row in table.data.to_pylist())
+        for some in (written, rows)
+    )
+    assert found == want
 
 
 def _pickles(storage: Any, manifest: Any) -> Iterator[bytes]:
