@@ -41,7 +41,7 @@ def slots_layout(
         "columns": json.dumps(named),
         "width": str(width),
     }
-    return layout | {"values": _text(values)} if objects or len(values) else layout
+    return layout | {"coded": _text(values)} if objects or len(values) else layout
 
 
 def make_rows(
@@ -63,10 +63,10 @@ def slot_rows(layout: Layout, prefix: bytes, max_parallelism: int) -> SlotRows:
     """The rows of a state in this layout."""
     columns = [AccColumn(*one) for one in json.loads(layout["columns"])]
     of = prefix, _schema(layout["keys"]), columns, int(layout["width"]), max_parallelism
-    if "values" not in layout:
+    if "coded" not in layout:
         return SlotRows(*of)
     made = ObjectRows if layout[LAYOUT] == "objects" else ValuedRows
-    return made(*of, _schema(layout["values"]))
+    return made(*of, _schema(layout["coded"]))
 
 
 def stored_keys(layout: Layout) -> pa.Schema:
