@@ -22,6 +22,7 @@ from ....core.errors import StateError
 from ....core.ids import KeyGroupRange
 from ....core.state_config import StateConfig
 from ...stored_files import FormerDatabase, StoredState
+from .arenas import share_arenas
 from .budget import StateBudget, budget_of
 from .files import DatabaseFiles
 from .folders import new_folder, parent_of, remove, remove_left_over
@@ -306,6 +307,7 @@ class TaskDatabase:
     def _open(self, new: bool) -> None:
         from rocksdict import Rdict, WriteOptions
 
+        share_arenas()
         assert self._folder is not None
         options = options_of(self.budget)
         options.set_error_if_exists(new)
