@@ -114,7 +114,7 @@ class ColdColumns(MemoryKeyedStateBackend):
         values: MakeStores | None = None,
         due: Due | None = None,
     ) -> MemoryEntryTable:
-        if due is None or values or not entries_fit(LiveKeys(keys).kept, columns, owner):
+        if due is None or values or not entries_fit(LiveKeys(keys), columns, owner):
             return super().entries(name, keys, columns, owner, values)
 
         def make() -> ColdEntryTable:

@@ -19,20 +19,17 @@ import pyarrow.parquet as pq
 import pytest
 import strom
 from chaos_kit import (
-    PAIRS,
     Always,
     ListSink,
     as_window_sums,
     config,
     environment,
-    pairs,
     until,
     window_sums,
     windows_of,
     within,
 )
-from strom.api.connectors.base import Emit, Polled, ReaderContext, SourceReader, Wait
-from strom.connectors.datagen import DataGenSource
+from leashed_source import Leashed
 from strom.connectors.files import ParquetSink
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -101,42 +98,6 @@ def live_groups() -> list[Any]:
 # --- a job that runs as long as the test needs it ---------------------------------------------
 
 
-class Leashed(DataGenSource):
-    """Gives 20 records per subtask and 20 ms, until the file `release` is there: then the rest."""
-
-    def __init__(self, release: Path, count: int = COUNT) -> None:
-        super().__init__(pairs, count, splits=2, schema=PAIRS, block=20)
-        self.release = str(release)
-
-    def create_reader(self, context: ReaderContext) -> SourceReader:
-        return _LeashedReader(super().create_reader(context), self.release, context)
-
-
-class _LeashedReader(SourceReader):
-    def __init__(self, reader: SourceReader, release: str, context: ReaderContext) -> None:
-        self.reader = reader
-        self.release = release
-        self.clock = context.clock
-        self.next_ms = 0
-        self.free = False
-
-    def add_splits(self, splits: Any) -> None:
-        self.reader.add_splits(splits)
-
-    def snapshot(self) -> Any:
-        return self.reader.snapshot()
-
-    def poll(self) -> Polled:
-        self.free = self.free or os.path.exists(self.release)
-        now = self.clock.now_ms()
-        if not self.free and now < self.next_ms:
-            return Wait(self.next_ms)
-        polled = self.reader.poll()
-        if isinstance(polled, Emit):
-            self.next_ms = now + 20
-        return polled
-
-
 class Slowly:
     """Makes every checkpoint last a while."""
 
@@ -156,7 +117,7 @@ class Job:
         settings.setdefault("interval_ms", INTERVAL_MS)
         self.settings = config(self.state, chaining=False, batch_size=20, **settings)
         env = environment(self.settings, "ray")
-        stream = windows_of(env, Leashed(folder / "release"))
+        stream = windows_of(env, Leashed(folder / "release", COUNT))
         slow = ListSink("prepare_commit in the background", Slowly())
         sink = ParquetSink(folder / "out") if to_files else slow
         spec = stream.sink_to(sink).name("sink").operator.spec

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos_kit import PAIRS, config, environment, pairs, until, within
-from strom.connectors.datagen import DataGenSource
+from chaos_kit import config, environment, pairs, until, within
+from leashed_source import Leashed
 from strom.core.state_config import StateConfig
 from strom.engine.hosts.local_folder import copies_roots
 from strom.testing.backends import spilling
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
-COUNT, RATE = 20_000, 1_500.0
+COUNT = 20_000
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,7 +39,7 @@ def started(folder: Path, state: StateConfig) -> tuple[Any, Any]:
     told = {"local_recovery": True, "local_dirs": (str(folder / "local"),)}
     settings = replace(settings, checkpoint=replace(settings.checkpoint, **told))
     env = environment(settings, "ray")
-    source = DataGenSource(pairs, COUNT, splits=2, schema=PAIRS, rate=RATE)
+    source = Leashed(folder / "release", COUNT)
     totals = env.from_source(source, source_name="pairs").key_by("key").sum("value")
     collected = totals.map(tuple).execute_and_collect("copying")
     return collected.client, collected
@@ -55,7 +55,7 @@ def running(client: Any, more_checkpoints: int) -> dict[str, Any]:
         enough = m["checkpoints"]["completed"] >= wanted
         return m if enough and m["state"] == "RUNNING" and states == {"running"} else None
 
-    return until(ready, "a running job", 60.0)
+    return until(ready, f"a running job, is {client.metrics()}", 60.0)
 
 
 def killed(client: Any, *indices: int) -> None:
@@ -79,6 +79,7 @@ def test_killed_processes_start_again_from_copies(tmp_path: Path, state: StateCo
     if state == StateConfig():
         killed(client, 0)
         killed(client)
+    (tmp_path / "release").touch()
     found = within(120.0, "the rest", lambda: list(collected))
     client.get_job_execution_result(timedelta(seconds=30))
     totals: dict[int, int] = {}

@@ -26,6 +26,7 @@ from strom.state.backend import AccColumn
 from strom.state.key_groups import range_for
 from strom.state.keyed_state import KeyedStates
 from strom.state.memory import MemoryKeyedStateBackend
+from strom.state.object_keys import ObjectKeys
 from strom.state.rocks.entries import entry_table
 from strom.state.rocks.entries.entry_table import ColdEntryTable
 from strom.testing.backends import spilling
@@ -353,3 +354,10 @@ def test_a_snapshot_has_what_was_away_when_it_was_taken(tmp_path: Path, jobs: li
     one = copy.copy(job)
     one.table = memory.entries("e", SCHEMA, COLUMNS, "owner", None, due)
     assert one.here() == model
+
+
+def test_objects_as_keys_stay_in_memory() -> None:
+    """Their codes mean nothing to another process, though they are numbers, which RocksDB holds."""
+    backend: Any = KeyedStates(spilling(8)).make(range_for(0, 1, MOST), MOST)
+    keys = pa.schema([("k", ObjectKeys("op").kind)])
+    assert backend.entries("e", keys, COLUMNS, "owner", None, due).away is None

@@ -18,6 +18,8 @@ import pyarrow as pa
 
 from ....core.arrays import Slots, numpy_of
 from ...away import Entries
+from ...live_keys import LiveKeys
+from ...object_keys import ObjectKeyType
 from ...slot_encoding import encoded
 from ...stored import KEY_GROUP, AccColumn, StateTable
 from ...table_state import encoded_rows
@@ -41,9 +43,12 @@ def flat_columns(columns: Sequence[AccColumn], owner: str) -> list[AccColumn]:
     return flat
 
 
-def entries_fit(keys: pa.Schema, columns: Sequence[AccColumn], owner: str) -> bool:
-    """Whether entries of these have rows as bytes."""
-    return fits(keys, flat_columns(columns, owner))
+def entries_fit(keys: LiveKeys, columns: Sequence[AccColumn], owner: str) -> bool:
+    """Whether entries of these have rows as bytes. Objects' codes are numbers, and mean nothing but
+    to the table that gave them."""
+    if any(isinstance(kind, ObjectKeyType) for kind in keys.kinds):
+        return False
+    return fits(keys.kept, flat_columns(columns, owner))
 
 
 def owned_layout(keys: pa.Schema, columns: Sequence[AccColumn]) -> dict[str, str]:
