@@ -93,7 +93,7 @@ class Changing:
         rest, written = timed(write)
         if self._incremental:
             self._increments.written(n, written)
-        files = [handle.file for found in written.operators for handle in found.keyed]
+        files = [file for found in written.operators for file in found.files]
         new = [file for file in files if not file.shared or file.path.startswith(f"{n}-")]
         return {
             "sync_ms": sync,

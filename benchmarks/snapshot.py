@@ -113,8 +113,7 @@ class Filled:
         after, _ = timed(behind)
         task = TaskId(VertexId("operator"), harness.context.subtask)
         rest, written = timed(lambda: write_subtask(self._storage, number, task, [parts]))
-        handles = [handle.file for operator in written.operators for handle in operator.keyed]
-        handles += [o.operator_state.file for o in written.operators if o.operator_state]
+        handles = [file for operator in written.operators for file in operator.files]
         self._storage.delete(number)
         return Round(batch, sync, sync_cpu, after, rest, sum(file.size for file in handles))
 

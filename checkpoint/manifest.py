@@ -19,11 +19,12 @@ from . import manifest_json
 from .handles import FileHandle, OperatorSnapshot, SubtaskSnapshot
 from .names import shared_by
 
-FORMAT_VERSION: Final = 6
+FORMAT_VERSION: Final = 7
 """3: files that checkpoints share, and layers of state. 4: files of local databases. 5: files that
-hold several small ones. 6: lists, maps, timers and what expires in local databases."""
+hold several small ones. 6: lists, maps, timers and what expires in local databases. 7: entries, and
+tables with values or of objects in them."""
 
-READ_VERSIONS: Final = (2, 3, 4, 5, 6)
+READ_VERSIONS: Final = (2, 3, 4, 5, 6, 7)
 
 
 @dataclass(frozen=True)

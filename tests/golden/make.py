@@ -16,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "kits"))
 
 import golden_states as golden
+from golden_case import WRITTEN_BY
 from strom.checkpoint.manifest import FORMAT_VERSION
 from strom.checkpoint.storage import open_storage
 
@@ -39,7 +40,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="strom-golden-") as scratch:
         storage, manifest = golden.checkpoint_of(folder, Path(scratch))
         expected = {
-            case: golden.observed(storage, manifest, case, golden.WRITTEN_BY)
+            case: golden.observed(storage, manifest, case, WRITTEN_BY)
             for case in golden.cases(manifest)
         }
     for name in golden.ENUMERATORS:

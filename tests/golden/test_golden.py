@@ -16,7 +16,8 @@ from typing import Any
 import golden_states as golden
 import pyarrow as pa
 import pytest
-from strom.benchmarks.states import STATES
+from golden_case import MAX_PARALLELISM, WRITTEN_BY
+from golden_rows import ROW_CASES
 from strom.checkpoint.manifest import FORMAT_VERSION
 from strom.checkpoint.snapshot_io import read_operator
 from strom.core.ids import KeyGroupRange, OperatorId
@@ -71,7 +72,7 @@ def of_keys(observed: dict[str, Any]) -> dict[str, Any]:
 def test_the_present_version_has_a_set_of_every_state() -> None:
     folder = golden.GOLDEN / f"v{FORMAT_VERSION}"
     assert folder in SETS, "write it: python tests/golden/make.py"
-    known = {*STATES, *golden.ROW_CASES, golden.OPERATOR_STATE, *golden.ENUMERATORS}
+    known = {*golden.OPERATORS, *ROW_CASES, golden.OPERATOR_STATE, *golden.ENUMERATORS}
     assert set(expected_of(folder)) == known
 
 
@@ -84,7 +85,7 @@ def test_what_was_written_is_still_read(folder: Path, case: str, opened: Opened)
     if case in golden.ENUMERATORS:
         assert golden.splits_left(case, manifest.enumerators[OperatorId(case)]) == recorded["gives"]
         return
-    assert golden.observed(storage, manifest, case, golden.WRITTEN_BY) == recorded
+    assert golden.observed(storage, manifest, case, WRITTEN_BY) == recorded
     for parallelism in (1, 3):
         found = golden.observed(storage, manifest, case, parallelism)
         assert of_keys(found) == of_keys(recorded), f"at parallelism {parallelism}"
@@ -106,11 +107,11 @@ def test_pickles_name_only_classes_that_are_kept(folder: Path, opened: Opened) -
 def test_rows_of_windows_are_read_into_rocksdb(folder: Path, case: str, opened: Opened) -> None:
     """And written as they were."""
     storage, manifest = opened(folder)
-    every = KeyGroupRange(0, golden.MAX_PARALLELISM - 1)
-    tables, _ = read_operator(storage, manifest, OperatorId(case), 0, 1, golden.MAX_PARALLELISM)
+    every = KeyGroupRange(0, MAX_PARALLELISM - 1)
+    tables, _ = read_operator(storage, manifest, OperatorId(case), 0, 1, MAX_PARALLELISM)
     rows = [t for t in tables if t.kind == "buffer" and t.name in ("left", "right", "records")]
     assert rows
-    state = RocksKeyedStateBackend(every, golden.MAX_PARALLELISM, TaskDatabase(spilling(8)))
+    state = RocksKeyedStateBackend(every, MAX_PARALLELISM, TaskDatabase(spilling(8)))
     state.restore(rows)
     for name, table in {table.name: table for table in rows}.items():
         fields = [
@@ -135,9 +136,7 @@ def test_rows_of_windows_are_read_into_rocksdb(folder: Path, case: str, opened: 
 def _pickles(storage: Any, manifest: Any) -> Iterator[bytes]:
     yield from manifest.enumerators.values()
     for case in golden.cases(manifest):
-        keyed, operator = read_operator(
-            storage, manifest, OperatorId(case), 0, 1, golden.MAX_PARALLELISM
-        )
+        keyed, operator = read_operator(storage, manifest, OperatorId(case), 0, 1, MAX_PARALLELISM)
         for state in operator:
             yield from state.items
         for table in keyed:

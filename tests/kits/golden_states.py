@@ -12,55 +12,46 @@ import hashlib
 import pickle
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from backends import TINY
-from golden_classes import Place, Reading, Visit
+from golden_case import KEYS, MAX_PARALLELISM, NOW_MS, WRITTEN_BY, Restored
+from golden_rows import ROW_CASES
 from strom import (
-    AggregateFunction,
-    AggregatingStateDescriptor,
     ColumnBatch,
     ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     Row,
-    StateTtlConfig,
-    Types,
-    ValueStateDescriptor,
+    TumblingEventTimeWindows,
+    count,
+    count_distinct,
 )
 from strom.api.connectors.base import EnumeratorContext, Source
 from strom.api.connectors.collection import CollectionSource
-from strom.benchmarks.states import STATES, State, records
+from strom.benchmarks.states import HOUR, STATES, State, records
 from strom.checkpoint.folder_storage import open_folder
 from strom.checkpoint.handles import SubtaskSnapshot
 from strom.checkpoint.manifest import Manifest, OperatorShape
 from strom.checkpoint.snapshot_io import read_operator, write_subtask
 from strom.checkpoint.storage import CheckpointStorage
 from strom.connectors.datagen import DataGenSource, NumberSequenceSource
-from strom.core.clock import VirtualClock
+from strom.core.config import JobConfig
 from strom.core.ids import CheckpointId, OperatorId, TaskId, VertexId
-from strom.state.backend import AccColumn, KeyedSnapshot, StateTable
+from strom.core.state_config import StateConfig
+from strom.state.backend import KeyedSnapshot, StateTable
 from strom.state.encoding import PICKLE, decode
+from strom.state.hashing import stable_hash
 from strom.state.increments import Since
 from strom.state.key_groups import key_groups_of, range_for
-from strom.state.keyed_state import KeyedStates
-from strom.state.memory import MemoryKeyedStateBackend
 from strom.state.operator_state import OperatorStateBackend
 from strom.testing import OperatorHarness
 from strom.testing.operator_harness import OperatorSnapshotTables
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-MAX_PARALLELISM = 16
-WRITTEN_BY = 2
-"""Subtasks that a set's operators had."""
-
-KEYS = 6
-NOW_MS = 1_000
 
 
 def sets() -> list[Path]:
@@ -74,15 +65,6 @@ def checkpoint_of(folder: Path, scratch: Path) -> tuple[CheckpointStorage, Manif
         packed.extractall(scratch)
     (found,) = scratch.glob("*/chk-*")
     return open_folder(str(found), validate=True)
-
-
-@dataclass(frozen=True)
-class Restored:
-    """One subtask's share of an operator's state, as read from a checkpoint."""
-
-    subtask: int
-    parallelism: int
-    tables: OperatorSnapshotTables
 
 
 def shares(
@@ -101,10 +83,37 @@ def shares(
 # --- operators ------------------------------------------------------------------------------------
 
 
-def _harness(state: State, subtask: int, parallelism: int, restored: Any) -> OperatorHarness:
+def _tumbling(stream: Any) -> Any:
+    return stream.window(TumblingEventTimeWindows.of(HOUR * 24 * 365))
+
+
+def _name_of(record: Any) -> str:
+    return f"{record.k % 3} {record.v}"
+
+
+DATABASE_CASES: dict[str, State] = {
+    "rocksdb_sessions": STATES["sessions"],
+    "rocksdb_slices": STATES["slices"],
+    "rocksdb_slices_distinct": STATES["slices_distinct"],
+    "rocksdb_slices_of_objects": State(
+        lambda a: _tumbling(a.key_by(_name_of)).aggregate(n=count(), values=count_distinct("v")),
+        numeric=False,
+    ),
+    "rocksdb_counted_windows": STATES["counted_windows"],
+}
+"""Operators whose state lies in RocksDB where they are written, all but what came last, and of
+which the checkpoint has the files. They are read into memory."""
+
+OPERATORS = STATES | DATABASE_CASES
+
+
+def _harness(
+    state: State, subtask: int, parallelism: int, restored: Any, config: StateConfig | None = None
+) -> OperatorHarness:
     groups = range_for(subtask, parallelism, MAX_PARALLELISM)
     return OperatorHarness.of(
         state.stream(),
+        config=JobConfig(max_parallelism=MAX_PARALLELISM, state=config or StateConfig()),
         max_parallelism=MAX_PARALLELISM,
         key_groups=groups,
         start_ms=NOW_MS,
@@ -114,7 +123,11 @@ def _harness(state: State, subtask: int, parallelism: int, restored: Any) -> Ope
 
 def _push(harness: OperatorHarness, state: State, data: pa.RecordBatch, port: int) -> None:
     """What is the subtask's; of a broadcast input all."""
-    groups = key_groups_of(data.select(["k"]), MAX_PARALLELISM)
+    if state is DATABASE_CASES["rocksdb_slices_of_objects"]:
+        keys = [_name_of(row) for row in ColumnBatch(data, data.column("t").to_numpy()).rows()]
+        groups = np.array([stable_hash(key) % MAX_PARALLELISM for key in keys])
+    else:
+        groups = key_groups_of(data.select(["k"]), MAX_PARALLELISM)
     own = harness.context.key_groups
     mine = pa.array((groups >= own.first) & (groups <= own.last))
     if "broadcast" not in _name(state) or port == 0:
@@ -124,7 +137,7 @@ def _push(harness: OperatorHarness, state: State, data: pa.RecordBatch, port: in
 
 
 def _name(state: State) -> str:
-    return next(name for name, one in STATES.items() if one is state)
+    return next(name for name, one in OPERATORS.items() if one is state)
 
 
 def _filled(state: State, subtask: int) -> OperatorHarness:
@@ -135,6 +148,18 @@ def _filled(state: State, subtask: int) -> OperatorHarness:
         harness.end_input(port)
     harness.output.elements.clear()
     return harness
+
+
+def _in_database(state: State, subtask: int) -> tuple[KeyedSnapshot, OperatorHarness]:
+    """Of a subtask of a DATABASE_CASE, and whose files they are, until it is closed."""
+    harness = _harness(state, subtask, WRITTEN_BY, None, TINY)
+    for start in range(0, 3 * KEYS, 2):
+        _push(harness, state, records(start, 2), 0)
+    _push(harness, state, records(0, 1), 0)
+    harness.operator.prepare_snapshot(1)
+    snapshot = harness.keyed_state.snapshot(Since(CheckpointId(1)))
+    assert snapshot.database is not None
+    return snapshot, harness
 
 
 def _emitted(state: State, share: Restored) -> list[str]:
@@ -211,240 +236,6 @@ def short(rows: list[str]) -> list[str]:
     return [*rows[:_MOST_SHOWN], f"{len(rows)} rows, {digest}"]
 
 
-# --- the row face ---------------------------------------------------------------------------------
-
-
-class Spread(AggregateFunction):
-    """The least and the greatest: an accumulator that is a tuple."""
-
-    def create_accumulator(self) -> Any:
-        return None
-
-    def add(self, value: int, accumulator: Any) -> Any:
-        low, high = accumulator or (value, value)
-        return min(low, value), max(high, value)
-
-    def get_result(self, accumulator: Any) -> Any:
-        return accumulator
-
-    def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        return min(acc_a[0], acc_b[0]), max(acc_a[1], acc_b[1])
-
-
-def _larger(one: int, other: int) -> int:
-    return max(one, other)
-
-
-DECLARED = Types.ROW_NAMED(["n", "text"], [Types.LONG(), Types.STRING()])
-
-_KEYS: dict[str, Sequence[Any]] = {
-    "int": [1, 2, 3, 2**40],
-    "text": ["a", "b", "", "ü"],
-    "pair": [(1, "a"), (2, "b"), (3, None)],
-    "row": [Row(a=1, b="x"), Row(a=2, b="y")],
-}
-
-_NAMESPACES = [None, (0, 10), "named"]
-
-
-def _descriptors(ttl: str) -> list[Any]:
-    made = [
-        ValueStateDescriptor("value", Types.LONG()),
-        ValueStateDescriptor("objects"),
-        ValueStateDescriptor("rows", DECLARED),
-        ListStateDescriptor("list"),
-        MapStateDescriptor("map", Types.STRING(), Types.DOUBLE()),
-        ReducingStateDescriptor("reducing", _larger),
-        AggregatingStateDescriptor("aggregating", Spread()),
-    ]
-    if ttl:
-        config = StateTtlConfig.new_builder(timedelta(days=1))
-        if ttl == "event":
-            config.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.EventTime)
-        for descriptor in made:
-            descriptor.enable_time_to_live(config.build())
-    return made
-
-
-@dataclass(frozen=True)
-class RowCase:
-    """The five kinds of state, each outside namespaces and in two, and timers."""
-
-    keys: str
-    ttl: str
-
-    def backend(self, subtask: int, parallelism: int) -> MemoryKeyedStateBackend:
-        groups = range_for(subtask, parallelism, MAX_PARALLELISM)
-        backend = MemoryKeyedStateBackend(groups, MAX_PARALLELISM, VirtualClock(NOW_MS))
-        return backend
-
-    def writer(self, subtask: int) -> MemoryKeyedStateBackend:
-        return self.backend(subtask, WRITTEN_BY)
-
-    def snapshot(self, subtask: int) -> KeyedSnapshot:
-        return self.fill(subtask).snapshot()
-
-    def fill(self, subtask: int) -> MemoryKeyedStateBackend:
-        from strom.state.hashing import stable_hash
-
-        backend = self.writer(subtask)
-        for at, key in enumerate(_KEYS[self.keys]):
-            if stable_hash(key) % MAX_PARALLELISM not in backend.key_groups:
-                continue
-            backend.time.begin(1)
-            backend.set_current_key(key)
-            for space, namespace in enumerate(_NAMESPACES):
-                states = [backend.namespaced(d).of(namespace) for d in _descriptors(self.ttl)]
-                value, objects, rows, listed, mapped, reducing, aggregating = states
-                number = 10 * at + space
-                value.update(number)
-                objects.update({"n": number, "more": [number, None, 1.5]})
-                rows.update(Row(n=number, text=f"t{number}"))
-                listed.add_all([number, str(number)])
-                mapped.put_all({"x": number / 4, "y": 0.5})
-                reducing.add(number)
-                aggregating.add(number)
-                aggregating.add(-number)
-            backend.timers("timers").register(100 + at, backend.current.key, None)
-            backend.timers("timers").register(50, backend.current.key, (0, 10))
-        return backend
-
-    def read(self, shares_: Sequence[Restored]) -> list[str]:
-        from strom.core.key_kinds import given
-        from strom.state.hashing import stable_hash
-
-        found = []
-        for share in shares_:
-            backend = self.backend(share.subtask, share.parallelism)
-            backend.restore(share.tables.keyed)
-            for key in _KEYS[self.keys]:
-                if stable_hash(key) % MAX_PARALLELISM not in backend.key_groups:
-                    continue
-                backend.set_current_key(key)
-                for namespace in _NAMESPACES:
-                    states = [backend.namespaced(d).of(namespace) for d in _descriptors(self.ttl)]
-                    value, objects, rows, listed, mapped, reducing, aggregating = states
-                    rows.value().text.upper()
-                    seen = (
-                        value.value(),
-                        objects.value(),
-                        rows.value(),
-                        list(listed.get()),
-                        sorted(mapped.items()),
-                        reducing.get(),
-                        aggregating.get(),
-                    )
-                    found.append(f"{key!r} {namespace!r}: {seen!r}")
-            timers = backend.timers("timers")
-            while (due := timers.pop_due(1000)) is not None:
-                found.append(f"timer {due[0]} {given(due[1])!r} {due[2]!r}")
-        return sorted(found)
-
-
-_COLD_KEYS = pa.schema([("k", pa.int64()), ("text", pa.string())])
-_COLD_COLUMNS = (AccColumn("n", "int64"), AccColumn("x", "float64", 0.5))
-
-
-class ColdCase(RowCase):
-    """The same in RocksDB, of which the checkpoint has the files, and a table of numbers; some keys
-    of both are in memory, too. It is read into memory."""
-
-    def writer(self, subtask: int) -> MemoryKeyedStateBackend:
-        groups = range_for(subtask, WRITTEN_BY, MAX_PARALLELISM)
-        made = KeyedStates(TINY).make(groups, MAX_PARALLELISM, VirtualClock(NOW_MS))
-        assert isinstance(made, MemoryKeyedStateBackend)
-        return made
-
-    def read(self, shares_: Sequence[Restored]) -> list[str]:
-        found = super().read(shares_)
-        for share in shares_:
-            backend = self.backend(share.subtask, share.parallelism)
-            backend.restore(share.tables.keyed)
-            table = backend.table("table", _COLD_KEYS, _COLD_COLUMNS).table()
-            keys = table.keys()
-            numbers = [table.column(c.name)[table.find(keys)].tolist() for c in _COLD_COLUMNS]
-            found += [f"table {row!r}" for row in zip(keys.to_pylist(), *numbers, strict=True)]
-        return sorted(found)
-
-    def snapshot(self, subtask: int) -> KeyedSnapshot:
-        backend = self.fill(subtask)
-        schema, columns = _COLD_KEYS, _COLD_COLUMNS
-        keys = pa.RecordBatch.from_pydict(
-            {"k": [1, 2, None, 2**40, -5, 6], "text": ["a", None, "", "ü", "e", "f"]}, schema
-        )
-        mine = key_groups_of(keys, MAX_PARALLELISM)
-        own = (mine >= backend.key_groups.first) & (mine <= backend.key_groups.last)
-        keys = keys.filter(pa.array(own))
-        for _ in range(2):
-            table = backend.table("table", schema, columns, cold=True).table()
-            slots = table.slots(keys)
-            table.column("n")[slots] += 1 + slots
-            backend.time.begin(1)
-        slots = table.slots(keys.slice(0, 1))
-        table.column("n")[slots] += 100
-        if backend.get_current_key() is not None:
-            value = backend.get_state(_descriptors(self.ttl)[0])
-            value.update((value.value() or 0) + 1)
-        snapshot = backend.snapshot(Since(CheckpointId(1)))
-        assert snapshot.database is not None
-        return snapshot
-
-
-class FieldsCase(RowCase):
-    """Objects of dataclasses and named tuples, whose pickles hold the names of their fields."""
-
-    def fill(self, subtask: int) -> MemoryKeyedStateBackend:
-        from strom.state.hashing import stable_hash
-
-        backend = self.writer(subtask)
-        for at, key in enumerate(_KEYS[self.keys]):
-            if stable_hash(key) % MAX_PARALLELISM not in backend.key_groups:
-                continue
-            backend.time.begin(1)
-            backend.set_current_key(key)
-            value, listed, mapped = self._states(backend)
-            value.update(Reading(f"s{at}", at / 4))
-            listed.add_all([Visit(Place(at, -at), at), Visit(Place(0, at)), at])
-            mapped.put(Place(at, 1), {"all": [Reading("last", 1.0)]})
-        return backend
-
-    def read(self, shares_: Sequence[Restored]) -> list[str]:
-        from strom.state.hashing import stable_hash
-
-        found = []
-        for share in shares_:
-            backend = self.backend(share.subtask, share.parallelism)
-            backend.restore(share.tables.keyed)
-            for key in _KEYS[self.keys]:
-                if stable_hash(key) % MAX_PARALLELISM not in backend.key_groups:
-                    continue
-                backend.set_current_key(key)
-                value, listed, mapped = self._states(backend)
-                seen = value.value(), list(listed.get()), list(mapped.items())
-                assert type(seen[0]) is Reading
-                assert type(seen[1][0]) is Visit
-                found.append(f"{key!r}: {seen!r}")
-        return sorted(found)
-
-    def _states(self, backend: MemoryKeyedStateBackend) -> list[Any]:
-        return [
-            backend.get_state(ValueStateDescriptor("value")),
-            backend.get_list_state(ListStateDescriptor("list")),
-            backend.get_map_state(MapStateDescriptor("map")),
-        ]
-
-
-ROW_CASES: dict[str, RowCase] = {
-    **{f"rows_{keys}": RowCase(keys, "") for keys in _KEYS},
-    "rows_ttl": RowCase("int", "processing"),
-    "rows_event_ttl": RowCase("text", "event"),
-    "rows_rocksdb": ColdCase("int", ""),
-    "rows_rocksdb_objects": ColdCase("pair", ""),
-    "rows_rocksdb_ttl": ColdCase("int", "processing"),
-    "rows_rocksdb_event_ttl": ColdCase("text", "event"),
-    "rows_fields": FieldsCase("text", ""),
-}
-
 OPERATOR_STATE = "operator_state"
 
 
@@ -496,6 +287,7 @@ def write(storage: CheckpointStorage) -> Manifest:
     subtasks: list[SubtaskSnapshot] = []
     for subtask in range(WRITTEN_BY):
         parts: list[Any] = []
+        owners: list[OperatorHarness] = []
         for name, state in STATES.items():
             harness = _filled(state, subtask)
             harness.operator.prepare_snapshot(1)
@@ -504,18 +296,24 @@ def write(storage: CheckpointStorage) -> Manifest:
             parts.append(
                 (OperatorId(name), harness.keyed_state.snapshot(), operator_state.snapshot())
             )
+        for name, state in DATABASE_CASES.items():
+            snapshot, owner = _in_database(state, subtask)
+            owners.append(owner)
+            parts.append((OperatorId(name), snapshot, None))
         for name, case in ROW_CASES.items():
             parts.append((OperatorId(name), case.snapshot(subtask), None))
         backend = _filled_operator_state(subtask)
         parts.append((OperatorId(OPERATOR_STATE), None, backend.snapshot()))
         task = TaskId(VertexId("golden"), subtask)
         subtasks.append(write_subtask(storage, checkpoint_id, task, parts))
+        for owner in owners:
+            owner.close()
     enumerators = {}
     for name in ENUMERATORS:
         enumerator = _enumerator(name, None)
         enumerator.next_splits(0)
         enumerators[OperatorId(name)] = pickle.dumps(enumerator.snapshot())
-    operators = [*STATES, *ROW_CASES, OPERATOR_STATE, *ENUMERATORS]
+    operators = [*OPERATORS, *ROW_CASES, OPERATOR_STATE, *ENUMERATORS]
     shapes = [OperatorShape(OperatorId(o), o, WRITTEN_BY, MAX_PARALLELISM) for o in operators]
     manifest = Manifest(
         "golden", "golden", checkpoint_id, 0, tuple(shapes), tuple(subtasks), enumerators
@@ -538,7 +336,7 @@ def observed(
         return {"holds": ROW_CASES[case].read(restored)}
     if case == OPERATOR_STATE:
         return {"holds": held([one.tables for one in restored])}
-    state = STATES[case]
+    state = OPERATORS[case]
     again = [_restored_again(state, one) for one in restored]
     emitted = [row for one in restored for row in _emitted(state, one)]
     return {"holds": held(again), "emits": short(sorted(emitted))}
