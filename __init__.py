@@ -319,6 +319,10 @@ __all__ = sorted(_MODULE_OF)
 
 
 def _open_host(name: str, options: Mapping[str, Any]) -> Host:
+    if name == "ray":
+        from .cluster.session_host import SessionHost
+
+        return SessionHost(**options)
     from .engine import hosts
 
     host: Host = hosts.open_host(name, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import savepoints, state
+from . import cluster, jobs, savepoints, state
 
 app = typer.Typer(
     name="strom",
@@ -13,6 +13,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(cluster.app, name="cluster")
+app.command(context_settings=jobs.PROGRAM)(jobs.run)
+app.command(name="list")(jobs.list_jobs)
+app.command()(jobs.info)
+app.command()(jobs.cancel)
 app.add_typer(state.app, name="state")
 app.command()(savepoints.savepoint)
 app.command()(savepoints.stop)

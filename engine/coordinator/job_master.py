@@ -74,10 +74,12 @@ class JobMaster:
         *,
         resume: bool = True,
         allow_unmatched: bool = False,
+        first_attempt: int = 0,
     ) -> None:
         """`resume`: start from the newest checkpoint in the job's storage, if there is one; else
         checkpoints that were there before are neither used nor touched. `allow_unmatched`: state
-        of operators that the job lacks may be dropped at a restore. `rng` draws restart jitter."""
+        of operators that the job lacks may be dropped at a restore. `rng` draws restart jitter.
+        `first_attempt`: greater than any of the masters that the job had before."""
         plan = make_plan(job_id, graph)
         self._plan = plan
         self._life = Lifecycle(plan.job_name)
@@ -87,8 +89,9 @@ class JobMaster:
             plan.tasks, plan.config.checkpoint, labels=plan.labels
         )
         self._translator = CheckpointTranslator(plan)
-        self._attempt = -1
-        """Of the last PrepareSources, -1 before the first; only grows."""
+        self._first_attempt = first_attempt
+        self._attempt = first_attempt - 1
+        """Of the last PrepareSources, one less than the first before that; only grows."""
         self._start: Start | None = None
         """What the current attempt begins with; not None exactly while PREPARING."""
         self._running: RunningAttempt | None = None
@@ -116,7 +119,7 @@ class JobMaster:
         self._life.record(f"loaded {latest.manifest and latest.manifest.checkpoint_id}")
         if self._life.step is not Step.LOADING:
             return self._answer()
-        latest = self._starting_point.admit(latest, first=self._attempt < 0)
+        latest = self._starting_point.admit(latest, first=self._attempt < self._first_attempt)
         news = tuple(Warn(text) for text in self._starting_point.news(latest))
         match self._starting_point.prepare(latest, self._checkpoints):
             case Failure() as failure:
@@ -270,7 +273,7 @@ class JobMaster:
             job_id=self._plan.job_id,
             name=self._plan.job_name,
             status=self._life.status,
-            attempt=Attempt(max(0, self._attempt)),
+            attempt=Attempt(max(self._first_attempt, self._attempt)),
             restarts=self._failures.restarts,
             running_tasks=0 if self._running is None else len(self._running.progress.running),
             total_tasks=len(self._plan.tasks),

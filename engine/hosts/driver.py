@@ -152,9 +152,10 @@ class JobDriver:
         make_background: MakeBackground,
         rng: random.Random | None = None,
         storage: CheckpointStorage | None = None,
+        first_attempt: int = 0,
     ) -> None:
         """`make_background`: the workers that do what may take long. `storage`: where checkpoints
-        go, when not where the configuration says."""
+        go, when not where the configuration says. `first_attempt`: as of `JobMaster`."""
         self.graph = build_execution_graph(graph)
         self.job_id = job_id
         self._clock = clock
@@ -167,11 +168,12 @@ class JobDriver:
             self.graph,
             rng or random.Random(job_id),
             allow_unmatched=graph.config.allow_unmatched_state,
+            first_attempt=first_attempt,
         )
         self.errands = Errands(make_background, self._master, graph, job_id, self._storage)
         self._picture = self._master.status()
         """The job after the last event; replaced, never changed. Read from other threads."""
-        self._attempt = Attempt(0)
+        self._attempt = Attempt(first_attempt)
         self._tick_at: int | None = None
         self._over_at: int | None = None
         """When the job is over though its workers are not done; None until it has ended."""

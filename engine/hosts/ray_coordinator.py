@@ -91,8 +91,11 @@ class JobCoordinator:
         job_id: str,
         code: Sequence[PackedCode] = (),
         contents: Mapping[str, Content] | None = None,
+        first_attempt: int = 0,
     ) -> None:
+        """`first_attempt`: greater than any that the job had under coordinators before this."""
         use_one_thread()
+        self._first_attempt = first_attempt
         self._payload = payload
         """The pickled job graph."""
         self._code = code
@@ -144,6 +147,7 @@ class JobCoordinator:
             self._cluster,
             self._publish,
             lambda name: ThreadBackground(name, lambda: self._inbox.put(Answered())),
+            first_attempt=self._first_attempt,
         )
         self._prometheus = serve_metrics(graph.config.metrics, self._driver.samples)
         self._reporter = None
@@ -289,8 +293,18 @@ class JobCoordinator:
         self._touch()
         return self._driver.state
 
+    async def ended(self, timeout: float) -> JobOutcome | None:
+        """As `outcome`, for who is no client of the job: nothing depends on whether it was told."""
+        return await self._outcome_within(timeout)
+
     async def outcome(self, timeout: float) -> JobOutcome | None:
         """How the job ended; None if it still runs after `timeout` seconds."""
+        outcome = await self._outcome_within(timeout)
+        self._told = outcome is not None
+        self._touch()
+        return outcome
+
+    async def _outcome_within(self, timeout: float) -> JobOutcome | None:
         deadline = time.monotonic() + timeout
         while True:
             news = self._news.ticket()
@@ -298,8 +312,6 @@ class JobCoordinator:
             if self._outcome is not None or left <= 0:
                 break
             await wait_until(news, left)
-        self._told = self._outcome is not None
-        self._touch()
         return self._outcome
 
     async def savepoint(

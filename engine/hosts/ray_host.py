@@ -7,16 +7,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from weakref import WeakSet
 
-import cloudpickle
 import ray
 from ray.exceptions import RayActorError
-from ray.util.placement_group import get_placement_group, remove_placement_group
 
 from ...api.jobs.accumulator_results import Part
 from ...api.jobs.host import JobExecutionResult
@@ -38,14 +34,13 @@ from ..graph.shipping import naming_operator
 from .attachment import Attachment
 from .driver import JobOutcome, accumulator_results, new_job_id, result_of
 from .last_words import how_it_died
-from .placed_files import contents_of
+from .launch import make_coordinator, submission_of, withdraw
 from .ray_cache import RayCache
 from .ray_cluster import bundles_of
 from .ray_connect import NAMESPACE, connect_to_ray, join_ray, on_own_cluster
-from .ray_coordinator import LINGER_S, JobCoordinator, coordinator_name
-from .requirements import not_installed, runtime_env
-from .savepoint_calls import SavepointCalls, absolute, answer, refused
-from .shipped_code import pack
+from .ray_coordinator import LINGER_S, coordinator_name
+from .requirements import not_installed
+from .savepoint_calls import SavepointCalls, answer, refused
 
 POLL_S = 1.0
 
@@ -192,15 +187,17 @@ class RayJobClient(SavepointCalls):
             self._attachment.release()
 
     def _gone(self, error: Exception) -> str:
-        if self._checkpoints is None:
-            remedy = "start it again from the beginning: it keeps no checkpoints in a storage"
-        else:
-            folder = f"{self._checkpoints.rstrip('/')}/{self._job_id}"
-            remedy = f"start it again with restore_from the newest checkpoint in {folder}"
         return (
             f"the coordinator of job '{self._name}' ({self._job_id}) is gone, and the job with it: "
-            f"{_why(str(error))}; {remedy}"
+            f"{_why(str(error))}; {self._remedy()}"
         )
+
+    def _remedy(self) -> str:
+        """What to do now that the coordinator is gone."""
+        if self._checkpoints is None:
+            return "start it again from the beginning: it keeps no checkpoints in a storage"
+        folder = f"{self._checkpoints.rstrip('/')}/{self._job_id}"
+        return f"start it again with restore_from the newest checkpoint in {folder}"
 
 
 def _why(account: str) -> str:
@@ -251,32 +248,18 @@ class RayHost:
         try:
             client = self._start(graph, job_name, job_id)
         except ray.exceptions.RayError as error:
-            _withdraw(job_id)
+            withdraw(job_id)
             raise _start_error(graph, error) from None
         except BaseException:
             # An interrupt, above all: nobody would ever hear of this job.
-            _withdraw(job_id)
+            withdraw(job_id)
             raise
         print(_notice(job_name, client), file=sys.stderr, flush=True)
         return client
 
     def _start(self, graph: JobGraph, job_name: str, job_id: str) -> RayJobClient:
         """The job is tied to this process until that is settled, so that it cannot be lost."""
-        actor = ray.remote(JobCoordinator).options(
-            name=coordinator_name(job_id),
-            namespace=NAMESPACE,
-            lifetime="detached",
-            num_cpus=0,
-            max_restarts=0,
-            **_packages(graph),
-        )
-        savepoints = absolute(graph.config.savepoint_directory)
-        config = replace(graph.config, savepoint_directory=savepoints)
-        graph = replace(graph, config=config)
-        code = pack(graph.config.python_files)
-        contents = contents_of(graph.config.job_files)
-        coordinator = actor.remote(cloudpickle.dumps(graph), job_id, code, contents)
-        del contents
+        coordinator = make_coordinator(submission_of(graph, job_id))
         attachment = Attachment(job_id, coordinator)
         try:
             ray.get(coordinator.start.remote())
@@ -292,35 +275,9 @@ class RayHost:
         return RayJobClient(job_id, job_name, coordinator, storage)
 
 
-def _packages(graph: JobGraph) -> dict[str, Any]:
-    """Options of the coordinator's actor; those that it starts inherit its environment."""
-    requirements = graph.config.job_files.requirements
-    if requirements is None:
-        return {}
-    env = runtime_env(requirements, ray.get_runtime_context().runtime_env)
-    return {} if env is None else {"runtime_env": env}
-
-
 def _keeps_streams(graph: JobGraph) -> bool:
     operators = (operator for vertex in graph.vertices for operator in vertex.operators)
     return any(hasattr(getattr(o.spec, "sink", None), "cache_token") for o in operators)
-
-
-WITHDRAWAL_S = 1.0
-"""How long slots are looked for that a killed coordinator had just asked for."""
-
-
-def _withdraw(job_id: str) -> None:
-    """End a job whose submission broke off. Ray frees the slots of an actor that dies, but not
-    those that it hears of only after the death: these are looked for by their name."""
-    name = coordinator_name(job_id)
-    with suppress(Exception):
-        ray.kill(ray.get_actor(name, namespace=NAMESPACE), no_restart=True)
-        deadline = time.monotonic() + WITHDRAWAL_S
-        while time.monotonic() < deadline:
-            with suppress(ValueError):  # there is none, or none yet
-                remove_placement_group(get_placement_group(name))
-            time.sleep(0.1)
 
 
 def _notice(job_name: str, client: RayJobClient) -> str:

@@ -1,0 +1,1 @@
+"""The session cluster: one dispatcher on a Ray cluster, to which programs give their jobs."""

@@ -1,0 +1,132 @@
+"""A program's side of the dispatcher: start one, find it, ask it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
+
+from ..core.errors import ConfigurationError, StromError, TransportError
+from ..engine.hosts.ray_connect import NAMESPACE, join_ray
+from .dispatcher import DISPATCHER, Dispatcher
+from .records import JobRecord
+from .registry import Registry
+
+AWAY_S: Final = 60.0
+"""How long a dispatcher that is being started again is waited for."""
+
+PAUSE_S: Final = 0.2
+
+
+class DispatcherClient:
+    """Calls of the dispatcher, which may die and come back meanwhile: all may be made twice.
+    TransportError if it stays away."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def submit(self, record: JobRecord, submission: bytes) -> None:
+        self._ask("submit", record, submission)
+
+    def waiting(self, job_id: str, timeout: float, said: str | None) -> tuple[JobRecord, str]:
+        """As of `Dispatcher`."""
+        found: tuple[JobRecord, str] = self._ask("waiting", job_id, timeout, said)
+        return found
+
+    def cancel(self, job_id: str) -> None:
+        self._ask("cancel", job_id)
+
+    def jobs(self, ended: int = 100) -> list[tuple[JobRecord, str]]:
+        """As of `Dispatcher`."""
+        found: list[tuple[JobRecord, str]] = self._ask("jobs", ended)
+        return found
+
+    def job(self, job_id: str) -> tuple[JobRecord, str]:
+        """As of `Dispatcher`."""
+        found: tuple[JobRecord, str] = self._ask("job", job_id)
+        return found
+
+    def archived(self, job_id: str) -> dict[str, Any] | None:
+        """As of `Dispatcher`."""
+        found: dict[str, Any] | None = self._ask("archived", job_id)
+        return found
+
+    def about(self) -> dict[str, Any]:
+        """As of `Dispatcher`."""
+        found: dict[str, Any] = self._ask("about")
+        return found
+
+    def _ask(self, call: str, *arguments: Any) -> Any:
+        deadline = time.monotonic() + AWAY_S
+        while True:
+            try:
+                return ray.get(getattr(self._actor, call).remote(*arguments))
+            except RayTaskError as error:
+                if isinstance(error.cause, StromError):
+                    raise error.cause from None
+                raise
+            except ActorUnavailableError as error:
+                if time.monotonic() > deadline:
+                    raise TransportError(
+                        f"the dispatcher does not answer ({error}); jobs go on: ask again"
+                    ) from None
+            except ActorDiedError as error:
+                raise TransportError(
+                    f"the dispatcher is gone for good ({error}): start one again on the same "
+                    "registry with `strom cluster start`; it takes up the jobs"
+                ) from None
+            time.sleep(PAUSE_S)
+
+
+def find() -> DispatcherClient | None:
+    """That of the cluster which this process is connected to."""
+    try:
+        return DispatcherClient(ray.get_actor(DISPATCHER, namespace=NAMESPACE))
+    except ValueError:
+        return None
+
+
+def start(registry: str, address: str | None = None) -> tuple[DispatcherClient, bool]:
+    """The dispatcher of the Ray cluster at `address` (as of `join_ray`), and whether it is new.
+    `registry`: an fsspec URL or path that all nodes reach. ConfigurationError if there is one with
+    another registry, or nobody understands this one; CheckpointError if it cannot be used here;
+    ResourceError without a cluster."""
+    join_ray(address)
+    place = registry if "://" in registry else str(Path(registry).absolute())
+    Registry(place)
+    client = find()
+    new = client is None
+    if client is None:
+        actor = ray.remote(Dispatcher).options(
+            name=DISPATCHER,
+            namespace=NAMESPACE,
+            lifetime="detached",
+            num_cpus=0,
+            max_restarts=-1,
+            get_if_exists=True,
+        )
+        client = DispatcherClient(actor.remote(place))
+    try:
+        there = client.about()["registry"]
+    except TransportError as error:
+        raise ConfigurationError(f"the dispatcher could not start: {error}") from None
+    if there != place:
+        raise ConfigurationError(
+            f"the cluster's dispatcher has its registry in '{there}': use it, or `strom cluster "
+            "stop` first"
+        )
+    return client, new
+
+
+def stop(address: str | None = None) -> bool:
+    """End the dispatcher, and none of its jobs: they are taken up by the next one on the registry.
+    Whether there was one."""
+    join_ray(address)
+    with suppress(ValueError):
+        ray.kill(ray.get_actor(DISPATCHER, namespace=NAMESPACE), no_restart=True)
+        return True
+    return False

@@ -1,0 +1,308 @@
+"""The dispatcher: a named, detached Ray actor that starts jobs, follows them and keeps account.
+
+It carries out what `Session` decides. One coroutine does so, action by action, so that nothing
+starts before the registry says so; what a start or a coordinator answers comes back as an event.
+Ray starts it again when its process dies; then, and on a new cluster, it goes on from its registry:
+coordinators that live are followed, jobs whose coordinator is gone run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
+
+from ..core.errors import ConfigurationError, StromError
+from ..core.failure_text import described
+from ..core.job_status import JobStatus
+from ..engine.hosts.driver import JobOutcome
+from ..engine.hosts.launch import Submission, make_coordinator, withdraw
+from ..engine.hosts.ray_connect import NAMESPACE
+from ..engine.hosts.ray_coordinator import coordinator_name
+from .records import JobRecord, Phase
+from .registry import Registry
+from .session import Action, Cancel, Find, Follow, Session, Start, Store
+
+log = logging.getLogger("strom")
+
+DISPATCHER: Final = "strom-dispatcher"
+"""The actor's name."""
+
+ATTEMPTS_OF_A_RUN: Final = 1_000_000
+"""More than any coordinator makes."""
+
+TICK_S: Final = 1.0
+ASK_S: Final = 30.0
+"""How long a coordinator may keep the question whether the job is over."""
+
+RETRY_S: Final = 5.0
+"""Until the registry is tried again, when it could not be written."""
+
+MOST_HISTORY: Final = 1_000
+"""So many jobs that are over are in memory."""
+
+T = TypeVar("T")
+
+
+class Dispatcher:
+    """Made into a Ray actor by `clusters.start`. All methods are coroutines."""
+
+    def __init__(self, registry: str) -> None:
+        """`registry`: an fsspec URL or path that outlives this process."""
+        self._location = registry
+        self._registry = Registry(registry)
+        self._session = Session()
+        self._over: dict[str, JobRecord] = {}
+        """The jobs that ended last, in that order."""
+        self._ending: dict[str, JobRecord] = {}
+        """Those of which that is still to be archived."""
+        self._coordinators: dict[str, Any] = {}
+        self._last_words: dict[str, JobOutcome] = {}
+        """What coordinators said in the end, until that is archived."""
+        self._changed = asyncio.Condition()
+        """Told after each event."""
+        self._actions: asyncio.Queue[Action] = asyncio.Queue()
+        self._io = ThreadPoolExecutor(1, "strom-registry")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._known = set(self._registry.history())
+        """The ids of all jobs that are over."""
+        self._began_ms = _now_ms()
+        self._do(self._session.recover(self._registry.records(), self._began_ms))
+        self._spawn(self._carry_out())
+        self._spawn(self._watch())
+
+    # --- programs --------------------------------------------------------------------------------
+
+    async def submit(self, record: JobRecord, submission: bytes) -> None:
+        """Take a job, which is durable when this returns. Again for the same is nothing new."""
+        if self._known_record(record.job_id) is not None or record.job_id in self._known:
+            return
+        await self._in_io(lambda: self._registry.submit(record, submission))
+        self._do(self._session.submit(record, _now_ms()))
+
+    async def waiting(self, job_id: str, timeout: float, said: str | None) -> tuple[JobRecord, str]:
+        """Where a job is, once it has started or is over, or waits for another reason than `said`,
+        or after so many seconds; and what it waits for."""
+        deadline = time.monotonic() + timeout
+        while True:
+            self._session.heard(job_id, _now_ms())
+            record = await self._found(job_id)
+            why = self._session.waits_for(job_id) or ""
+            left = deadline - time.monotonic()
+            if record.phase in (Phase.RUNNING, Phase.ENDED) or left <= 0:
+                return record, why
+            if record.phase is Phase.QUEUED and why != said:
+                return record, why
+            await self._next_change(min(left, 1.0))
+
+    async def cancel(self, job_id: str) -> None:
+        """Of a job that is over this changes nothing. ConfigurationError if there is none."""
+        if self._session.job(job_id) is None:
+            await self._found(job_id)
+            return
+        self._do(self._session.cancel(job_id, _now_ms()))
+
+    async def jobs(self, ended: int = 100) -> list[tuple[JobRecord, str]]:
+        """All jobs that are not over, in the order of their submission, and the last that are; each
+        with what it waits for."""
+        now = [(r, self._session.waits_for(r.job_id) or "") for r in self._session.jobs]
+        over = [*self._over.values(), *self._ending.values()][-ended:] if ended else []
+        return [*now, *((record, "") for record in reversed(over))]
+
+    async def job(self, job_id: str) -> tuple[JobRecord, str]:
+        """ConfigurationError if there is none."""
+        return await self._found(job_id), self._session.waits_for(job_id) or ""
+
+    async def archived(self, job_id: str) -> dict[str, Any] | None:
+        """What the registry keeps of a job that is over."""
+        return await self._in_io(lambda: self._registry.ended(job_id))
+
+    async def about(self) -> dict[str, Any]:
+        """Of itself: registry, since when, and how many jobs."""
+        jobs = self._session.jobs
+        return {
+            "registry": self._location,
+            "since_ms": self._began_ms,
+            "queued": sum(job.phase is Phase.QUEUED for job in jobs),
+            "running": sum(job.phase is not Phase.QUEUED for job in jobs),
+            "ended": len(self._known),
+        }
+
+    # --- what the session decides ---------------------------------------------------------------
+
+    def _do(self, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, Store) and action.record.phase is Phase.ENDED:
+                self._ending[action.record.job_id] = action.record
+            self._actions.put_nowait(action)
+        self._spawn(self._tell())
+
+    async def _carry_out(self) -> None:
+        while True:
+            action = await self._actions.get()
+            match action:
+                case Store(record):
+                    await self._store(record)
+                case Start(record):
+                    await self._store(record)
+                    self._spawn(self._start(record))
+                case Find(record):
+                    self._spawn(self._find(record))
+                case Follow(record):
+                    self._spawn(self._follow(record))
+                case Cancel(record):
+                    self._spawn(self._cancel(record))
+
+    async def _store(self, record: JobRecord) -> None:
+        """Try until it is done: what comes behind relies on it."""
+        over = record.phase is Phase.ENDED
+        more = _last_figures(self._last_words.pop(record.job_id, None)) if over else {}
+
+        def write() -> None:
+            if over:
+                self._registry.archive(record, more)
+            else:
+                self._registry.store(record)
+
+        while True:
+            try:
+                await self._in_io(write)
+            except StromError as error:
+                log.error("job %s: the registry does not take it: %s", record.job_id, error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                break
+        if over:
+            self._coordinators.pop(record.job_id, None)
+            del self._ending[record.job_id]
+            self._remember(record)
+            await self._tell()
+
+    async def _start(self, record: JobRecord) -> None:
+        job_id, run = record.job_id, record.run
+        try:
+            data = await self._in_io(lambda: self._registry.submission(job_id))
+            submission: Submission = pickle.loads(data)  # whoever writes there may run anything
+            if run > 0:
+                await asyncio.to_thread(withdraw, job_id)
+            coordinator = make_coordinator(submission, run * ATTEMPTS_OF_A_RUN)
+            await coordinator.start.remote()
+            if not record.attached:
+                await coordinator.detach.remote()
+        except Exception as error:
+            await asyncio.to_thread(withdraw, job_id)
+            cause = getattr(error, "cause", None)
+            known = error if isinstance(error, StromError) else cause
+            for_good = isinstance(known, StromError) or not isinstance(error, RayError | ValueError)
+            why = f"the coordinator could not start: {described(known or error)}"
+            self._do(self._session.start_failed(job_id, run, why, for_good, _now_ms()))
+        else:
+            self._coordinators[job_id] = coordinator
+            self._do(self._session.started(job_id, run, _now_ms()))
+
+    async def _find(self, record: JobRecord) -> None:
+        try:
+            coordinator = ray.get_actor(coordinator_name(record.job_id), namespace=NAMESPACE)
+        except ValueError:
+            coordinator = None
+        else:
+            self._coordinators[record.job_id] = coordinator
+        alive = coordinator is not None
+        self._do(self._session.found(record.job_id, record.run, alive, _now_ms()))
+
+    async def _follow(self, record: JobRecord) -> None:
+        job_id, run = record.job_id, record.run
+        while True:
+            try:
+                outcome = await self._coordinators[job_id].ended.remote(ASK_S)
+            except ActorUnavailableError:
+                await asyncio.sleep(TICK_S)
+            except ActorDiedError as error:
+                why = str(error).strip().splitlines()[-1] if str(error) else "it died"
+                self._do(self._session.lost(job_id, run, why, _now_ms()))
+                return
+            else:
+                if outcome is not None:
+                    self._last_words[job_id] = outcome
+                    status, error_text = JobStatus(outcome.status), outcome.error
+                    self._do(self._session.ended(job_id, run, status, error_text, _now_ms()))
+                    return
+
+    async def _cancel(self, record: JobRecord) -> None:
+        try:
+            await self._coordinators[record.job_id].cancel.remote()
+        except RayError as error:  # it is gone: who follows it hears that, too
+            log.info("job %s: its coordinator is not told to cancel: %s", record.job_id, error)
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                cpus = float(ray.cluster_resources().get("CPU", 0.0))
+                self._do(self._session.capacity(cpus, _now_ms()))
+            except Exception:
+                log.exception("what the cluster has could not be found out")
+            await asyncio.sleep(TICK_S)
+
+    # --- account ---------------------------------------------------------------------------------
+
+    async def _found(self, job_id: str) -> JobRecord:
+        record = self._known_record(job_id)
+        if record is None and job_id in self._known:
+            found = await self._in_io(lambda: self._registry.ended(job_id))
+            record = None if found is None else JobRecord.from_json(found["record"])
+        if record is None:
+            raise ConfigurationError(f"this session has no job '{job_id}'")
+        return record
+
+    def _known_record(self, job_id: str) -> JobRecord | None:
+        for known in (self._ending, self._over):
+            if job_id in known:
+                return known[job_id]
+        return self._session.job(job_id)
+
+    def _remember(self, record: JobRecord) -> None:
+        self._known.add(record.job_id)
+        self._over[record.job_id] = record
+        while len(self._over) > MOST_HISTORY:
+            del self._over[next(iter(self._over))]
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _next_change(self, timeout: float) -> None:
+        async with self._changed:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), timeout)
+
+    async def _in_io(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._io, call)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _last_figures(outcome: JobOutcome | None) -> dict[str, Any]:
+    """What is archived of a job beside its record."""
+    if outcome is None:
+        return {}
+    return {
+        "metrics": outcome.metrics,
+        "net_runtime_ms": outcome.net_runtime_ms,
+        "checkpoints": outcome.checkpoints,
+        "restarts": outcome.restarts,
+    }
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

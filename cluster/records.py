@@ -1,0 +1,66 @@
+"""What a dispatcher knows of a job, and keeps in its registry: plain, JSON-able data.
+
+    QUEUED ──▶ STARTING ──▶ RUNNING ──▶ ENDED
+      ▲           │            │
+      └───────────┴────────────┘   its coordinator is gone: the next run
+
+A run is one coordinator's life; all runs have the job's id, and so its checkpoints. `status` is the
+job's last known one, as its coordinator or the dispatcher says; a job that is queued or starting is
+CREATED.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+from ..core.job_status import JobStatus
+
+
+class Phase(StrEnum):
+    """Where the dispatcher is with a job. ENDED is for good."""
+
+    QUEUED = "QUEUED"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    ENDED = "ENDED"
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """One job. Times are ms since the epoch."""
+
+    job_id: str
+    name: str
+    cpus: float
+    """What all its slots take."""
+    slots: int
+    attached: bool
+    """Whether it is cancelled when the program that submitted it is gone."""
+    patience_ms: int
+    """How long it may wait for more than the whole cluster has."""
+    submitted_ms: int
+    checkpoints: str | None = None
+    """The storage that outlives its coordinators, if it has one."""
+    phase: Phase = Phase.QUEUED
+    run: int = 0
+    started_ms: int | None = None
+    """When the run began that is on, or was the last."""
+    ended_ms: int | None = None
+    status: JobStatus = JobStatus.CREATED
+    error: str | None = None
+    cancelling: bool = False
+    """Whether somebody wants it cancelled, whatever run it is in."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> JobRecord:
+        """What `to_json` gave. Fields of later versions are passed over."""
+        known = {field.name for field in fields(cls)}
+        given = {name: value for name, value in found.items() if name in known}
+        given["phase"] = Phase(given["phase"])
+        given["status"] = JobStatus(given["status"])
+        return cls(**given)

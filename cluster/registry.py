@@ -1,0 +1,112 @@
+"""What outlives a dispatcher: its jobs, in a folder on any fsspec filesystem.
+
+    jobs/<job id>/record.json     a job that is not over
+    jobs/<job id>/submission      what it is started from, however often
+    history/<job id>.json         a job that is over
+
+Each file is there whole or not at all, and a job's submission before its record. Whoever can write
+there decides what runs on the cluster: submissions hold pickles.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator
+from typing import Any
+
+from ..checkpoint.storage import located
+from ..checkpoint.whole_files import SLEEP, WholeFiles
+from ..core.errors import CorruptCheckpointError, MissingCheckpointError
+from .records import JobRecord
+
+RECORD, SUBMISSION = "record.json", "submission"
+
+
+class Registry(WholeFiles):
+    """Used by one thread at a time. What fails raises CheckpointError, naming the file."""
+
+    def __init__(self, location: str) -> None:
+        """`location`: an fsspec URL or path. ConfigurationError for one nobody understands;
+        CheckpointError for one that cannot be used."""
+        filesystem, self._root = located(location, "registry")
+        super().__init__(filesystem, SLEEP, None)
+        folder = posixpath.join(self._root, "history")
+        with self._failing("make", folder):
+            self._retried(lambda: self._make_folder(folder))
+
+    def submit(self, record: JobRecord, submission: bytes) -> None:
+        """Keep a new job."""
+        self._put(self._of_job(record.job_id, SUBMISSION), submission)
+        self.store(record)
+
+    def store(self, record: JobRecord) -> None:
+        """Keep what is known of a job now; of one that is not over."""
+        self._put_json(self._of_job(record.job_id, RECORD), record.to_json())
+
+    def archive(self, record: JobRecord, more: dict[str, Any]) -> None:
+        """Keep how a job ended, with what else is known of it, and nothing else of it."""
+        self._put_json(self._of_history(record.job_id), {"record": record.to_json(), **more})
+        self._drop(record.job_id)
+
+    def submission(self, job_id: str) -> bytes:
+        """Of a job that is not over."""
+        return self._read(self._of_job(job_id, SUBMISSION))
+
+    def records(self) -> Iterator[JobRecord]:
+        """Those of all jobs that are not over. What a submission that broke off, or an archiving
+        that did, has left is removed."""
+        over = set(self.history())
+        for job_id in self._names_in(posixpath.join(self._root, "jobs")):
+            record = None if job_id in over else self._record(job_id)
+            if record is None:
+                self._drop(job_id)
+            else:
+                yield record
+
+    def history(self) -> list[str]:
+        """The ids of all jobs that are over."""
+        names = self._names_in(posixpath.join(self._root, "history"))
+        return [name.removesuffix(".json") for name in names if name.endswith(".json")]
+
+    def ended(self, job_id: str) -> dict[str, Any] | None:
+        """What `archive` kept of a job: `record`, and more. None: it knows of no such job."""
+        try:
+            return self._json(self._of_history(job_id))
+        except MissingCheckpointError:
+            return None
+
+    def _record(self, job_id: str) -> JobRecord | None:
+        try:
+            return JobRecord.from_json(self._json(self._of_job(job_id, RECORD)))
+        except MissingCheckpointError:
+            return None
+
+    def _of_job(self, job_id: str, name: str) -> str:
+        return posixpath.join(self._root, "jobs", job_id, name)
+
+    def _of_history(self, job_id: str) -> str:
+        return posixpath.join(self._root, "history", f"{job_id}.json")
+
+    def _put_json(self, path: str, document: dict[str, Any]) -> None:
+        self._put(path, json.dumps(document, sort_keys=True, default=str).encode())
+
+    def _put(self, path: str, data: bytes) -> None:
+        with self._failing("write", path):
+            self._retried(lambda: self._write(path, data))
+            self._sync_folder(posixpath.dirname(path))
+
+    def _json(self, path: str) -> dict[str, Any]:
+        data = self._read(path, MissingCheckpointError)
+        try:
+            found = json.loads(data)
+        except ValueError as error:
+            raise CorruptCheckpointError(f"{path}: not JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise CorruptCheckpointError(f"{path}: not an object")
+        return found
+
+    def _drop(self, job_id: str) -> None:
+        folder = posixpath.join(self._root, "jobs", job_id)
+        with self._failing("remove", folder):
+            self._removed(folder)

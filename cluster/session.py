@@ -1,0 +1,293 @@
+"""What a dispatcher decides: which job starts when, and what becomes of one whose coordinator is
+gone. Pure: events in, actions out; times are given.
+
+Jobs start in the order of their submission, each once its slots fit beside those of all that have
+started: none overtakes another, but those that are larger than the whole cluster hold up nobody. A
+job with checkpoints of its own that is not attached survives its coordinator: the next run goes on
+from the newest checkpoint. Runs that end soon one after another end the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ..core.errors import ConfigurationError
+from ..core.job_status import JobStatus
+from .records import JobRecord, Phase
+
+SHORT_MS = 60_000
+"""A run that its coordinator did not survive for so long was short."""
+
+MOST_SHORT = 5
+"""So many short runs one after another end a job."""
+
+DELAYS_MS = (0, 1_000, 4_000, 15_000, 60_000)
+"""Before the next run, by how many short ones there were."""
+
+SILENCE_MS = 15_000
+"""An attached job that waits is given up when its program says nothing for so long."""
+
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Store:
+    """Keep this in the registry."""
+
+    record: JobRecord
+
+
+@dataclass(frozen=True)
+class Start:
+    """Keep the record, then start its run; `started` or `start_failed` is told."""
+
+    record: JobRecord
+
+
+@dataclass(frozen=True)
+class Find:
+    """See whether the run's coordinator lives; `found` is told."""
+
+    record: JobRecord
+
+
+@dataclass(frozen=True)
+class Follow:
+    """Wait for the end of the run; `ended` or `lost` is told."""
+
+    record: JobRecord
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Tell the run's coordinator to cancel."""
+
+    record: JobRecord
+
+
+Action = Store | Start | Find | Follow | Cancel
+
+
+class Session:
+    """See the module. Invariant: the CPUs of all jobs that are STARTING or RUNNING were free when
+    each of them started."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, JobRecord] = {}
+        self._cpus = 0.0
+        """Of the whole cluster."""
+        self._heard: dict[str, int] = {}
+        """When the programs of attached jobs that wait were last heard of."""
+        self._short: dict[str, int] = {}
+        """Short runs one after another, by job."""
+        self._not_before: dict[str, int] = {}
+        self._large_since: dict[str, int] = {}
+        """Since when jobs have been larger than the whole cluster."""
+
+    @property
+    def jobs(self) -> list[JobRecord]:
+        """All that are not over, in the order of their submission."""
+        return list(self._jobs.values())
+
+    def job(self, job_id: str) -> JobRecord | None:
+        return self._jobs.get(job_id)
+
+    # --- events: each answers with what is to be done, in this order ------------------------------
+
+    def recover(self, records: Iterable[JobRecord], now_ms: int) -> list[Action]:
+        """Once, at first: jobs that a former dispatcher has left, none of which is over."""
+        actions: list[Action] = []
+        for record in sorted(records, key=lambda record: (record.submitted_ms, record.job_id)):
+            self._jobs[record.job_id] = record
+            self._heard[record.job_id] = now_ms
+            if record.phase is not Phase.QUEUED:
+                actions.append(Find(record))
+        return actions
+
+    def submit(self, record: JobRecord, now_ms: int) -> list[Action]:
+        """A new job, which the registry has. Again for a known one is nothing new."""
+        if record.job_id not in self._jobs:
+            self._jobs[record.job_id] = record
+            self._heard[record.job_id] = now_ms
+        return self._admit(now_ms)
+
+    def capacity(self, cpus: float, now_ms: int) -> list[Action]:
+        """What the whole cluster has; now and then, also when nothing has changed."""
+        self._cpus = cpus
+        return self._admit(now_ms) + self._given_up(now_ms)
+
+    def heard(self, job_id: str, now_ms: int) -> None:
+        """The program of an attached job waits for it."""
+        self._heard[job_id] = now_ms
+
+    def started(self, job_id: str, run: int, now_ms: int) -> list[Action]:
+        record = self._of_run(job_id, run, Phase.STARTING)
+        if record is None:
+            return []
+        record = self._changed(
+            record, phase=Phase.RUNNING, started_ms=now_ms, status=JobStatus.RUNNING
+        )
+        actions: list[Action] = [Store(record), Follow(record)]
+        return [*actions, Cancel(record)] if record.cancelling else actions
+
+    def start_failed(
+        self, job_id: str, run: int, error: str, for_good: bool, now_ms: int
+    ) -> list[Action]:
+        """`for_good`: another try would fail, too."""
+        record = self._of_run(job_id, run, Phase.STARTING)
+        if record is None:
+            return []
+        if for_good or record.cancelling:
+            return self._end(record, _failed_or_canceled(record), error, now_ms)
+        return self._again(record, error, now_ms, record.run)
+
+    def found(self, job_id: str, run: int, alive: bool, now_ms: int) -> list[Action]:
+        """Of a job that a former dispatcher left."""
+        record = self._jobs.get(job_id)
+        if record is None or record.run != run or record.phase in (Phase.QUEUED, Phase.ENDED):
+            return []
+        if not alive:
+            return self.lost(job_id, run, "it did not outlive the dispatcher", now_ms)
+        record = self._changed(
+            record,
+            phase=Phase.RUNNING,
+            started_ms=record.started_ms or now_ms,
+            status=JobStatus.RUNNING,
+        )
+        return [Store(record), Follow(record)]
+
+    def ended(
+        self, job_id: str, run: int, status: JobStatus, error: str | None, now_ms: int
+    ) -> list[Action]:
+        """As the coordinator says."""
+        record = self._jobs.get(job_id)
+        if record is None or record.run != run:
+            return []
+        return self._end(record, status, error, now_ms)
+
+    def lost(self, job_id: str, run: int, why: str, now_ms: int) -> list[Action]:
+        """The run's coordinator is gone, and nobody knows how the job ended."""
+        record = self._jobs.get(job_id)
+        if record is None or record.run != run or record.phase is Phase.QUEUED:
+            return []
+        error = f"the coordinator of the job is gone: {why}"
+        if record.cancelling:
+            return self._end(record, JobStatus.CANCELED, None, now_ms)
+        if record.attached:
+            return self._end(record, JobStatus.FAILED, error, now_ms)
+        if record.checkpoints is None:
+            error += "; it keeps no checkpoints in a storage to go on from"
+            return self._end(record, JobStatus.FAILED, error, now_ms)
+        return self._again(record, error, now_ms, record.run + 1)
+
+    def cancel(self, job_id: str, now_ms: int) -> list[Action]:
+        """ConfigurationError if no such job is on."""
+        record = self._jobs.get(job_id)
+        if record is None:
+            raise ConfigurationError(f"no job '{job_id}' runs or waits in this session")
+        if record.phase is Phase.QUEUED:
+            return self._end(record, JobStatus.CANCELED, None, now_ms)
+        record = self._changed(record, cancelling=True)
+        actions: list[Action] = [Store(record)]
+        return [*actions, Cancel(record)] if record.phase is Phase.RUNNING else actions
+
+    # --- what people ask -------------------------------------------------------------------------
+
+    def waits_for(self, job_id: str) -> str | None:
+        """Why a queued job has not started; None: it has, or is about to."""
+        record = self._jobs.get(job_id)
+        if record is None or record.phase is not Phase.QUEUED:
+            return None
+        if self._too_large(record):
+            return (
+                f"it needs {record.cpus:g} CPUs for {record.slots} slots, and the whole cluster "
+                f"has {self._cpus:g}: add nodes, lower its parallelism, or let slots take less"
+            )
+        first = next(r for r in self._queue() if not self._too_large(r))
+        holders = ", ".join(
+            f"{r.name} ({r.job_id}) has {r.cpus:g}" for r in self._jobs.values() if _holds(r)
+        )
+        if first.job_id != job_id:
+            return f"job {first.name} ({first.job_id}) came before it, and waits"
+        if self._free() + _ROUNDING < record.cpus:
+            return (
+                f"it needs {record.cpus:g} CPUs, and {max(self._free(), 0):g} of "
+                f"{self._cpus:g} are free: {holders or 'none is held by a job of this session'}"
+            )
+        return "its coordinator was lost, and is started again in a moment"
+
+    # --- decisions -------------------------------------------------------------------------------
+
+    def _queue(self) -> list[JobRecord]:
+        return [record for record in self._jobs.values() if record.phase is Phase.QUEUED]
+
+    def _too_large(self, record: JobRecord) -> bool:
+        return record.cpus > self._cpus + _ROUNDING
+
+    def _free(self) -> float:
+        return self._cpus - sum(record.cpus for record in self._jobs.values() if _holds(record))
+
+    def _admit(self, now_ms: int) -> list[Action]:
+        actions: list[Action] = []
+        for record in self._queue():
+            if self._too_large(record):
+                self._large_since.setdefault(record.job_id, now_ms)
+                continue
+            self._large_since.pop(record.job_id, None)
+            if self._not_before.get(record.job_id, now_ms) > now_ms:
+                continue
+            if self._free() + _ROUNDING < record.cpus:
+                break
+            actions.append(Start(self._changed(record, phase=Phase.STARTING, started_ms=now_ms)))
+        return actions
+
+    def _given_up(self, now_ms: int) -> list[Action]:
+        """Jobs that have waited for too much, or that nobody waits for any more."""
+        actions: list[Action] = []
+        for record in self._queue():
+            since = self._large_since.get(record.job_id)
+            if since is not None and now_ms - since >= record.patience_ms:
+                error = f"the job did not start: {self.waits_for(record.job_id)}"
+                actions += self._end(record, JobStatus.FAILED, error, now_ms)
+            elif record.attached and now_ms - self._heard[record.job_id] > SILENCE_MS:
+                actions += self._end(record, JobStatus.CANCELED, None, now_ms)
+        return actions
+
+    def _again(self, record: JobRecord, error: str, now_ms: int, run: int) -> list[Action]:
+        lived = now_ms - (record.started_ms or now_ms)
+        short = self._short.get(record.job_id, 0) + 1 if lived < SHORT_MS else 1
+        if short > MOST_SHORT:
+            why = f"{short} runs one after another did not last; the last: {error}"
+            return self._end(record, JobStatus.FAILED, why, now_ms)
+        self._short[record.job_id] = short
+        self._not_before[record.job_id] = now_ms + DELAYS_MS[short - 1]
+        record = self._changed(record, phase=Phase.QUEUED, run=run, status=JobStatus.CREATED)
+        self._heard[record.job_id] = now_ms
+        return [Store(record), *self._admit(now_ms)]
+
+    def _end(
+        self, record: JobRecord, status: JobStatus, error: str | None, now_ms: int
+    ) -> list[Action]:
+        ended = replace(record, phase=Phase.ENDED, status=status, error=error, ended_ms=now_ms)
+        del self._jobs[record.job_id]
+        for known in (self._heard, self._short, self._not_before, self._large_since):
+            known.pop(record.job_id, None)
+        return [Store(ended), *self._admit(now_ms)]
+
+    def _of_run(self, job_id: str, run: int, phase: Phase) -> JobRecord | None:
+        record = self._jobs.get(job_id)
+        return record if record is not None and (record.run, record.phase) == (run, phase) else None
+
+    def _changed(self, record: JobRecord, **changes: object) -> JobRecord:
+        changed = replace(record, **changes)  # type: ignore[arg-type]
+        self._jobs[record.job_id] = changed
+        return changed
+
+
+def _holds(record: JobRecord) -> bool:
+    return record.phase in (Phase.STARTING, Phase.RUNNING)
+
+
+def _failed_or_canceled(record: JobRecord) -> JobStatus:
+    return JobStatus.CANCELED if record.cancelling else JobStatus.FAILED

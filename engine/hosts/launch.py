@@ -1,0 +1,86 @@
+"""What a job on Ray is started from, and its coordinator made of that: by the program that
+submits it, or by whoever starts it for that program.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import cloudpickle
+import ray
+from ray.util.placement_group import get_placement_group, remove_placement_group
+
+from ..graph.model import JobGraph
+from .placed_files import Content, contents_of
+from .ray_connect import NAMESPACE
+from .ray_coordinator import JobCoordinator, coordinator_name
+from .requirements import runtime_env
+from .savepoint_calls import absolute
+from .shipped_code import PackedCode, pack
+
+WITHDRAWAL_S = 1.0
+"""How long slots are looked for that a killed coordinator had just asked for."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """All that a job needs to start on a machine that knows nothing of its program."""
+
+    job_id: str
+    payload: bytes
+    """The pickled job graph, which nobody but the job's own processes unpickles."""
+    code: tuple[PackedCode, ...] = ()
+    contents: Mapping[str, Content] = field(default_factory=dict)
+    packages: Mapping[str, Any] | None = None
+    """Ray's runtime environment with what the job requires, if it requires anything."""
+
+
+def submission_of(graph: JobGraph, job_id: str) -> Submission:
+    """Reads the program's files. ConfigurationError, SerializationError."""
+    savepoints = absolute(graph.config.savepoint_directory)
+    graph = replace(graph, config=replace(graph.config, savepoint_directory=savepoints))
+    requirements = graph.config.job_files.requirements
+    packages = None
+    if requirements is not None:
+        packages = runtime_env(requirements, ray.get_runtime_context().runtime_env)
+    return Submission(
+        job_id,
+        cloudpickle.dumps(graph),
+        pack(graph.config.python_files),
+        contents_of(graph.config.job_files),
+        packages,
+    )
+
+
+def make_coordinator(submission: Submission, first_attempt: int = 0) -> Any:
+    """A new coordinator, which is still to be told to `start`. `first_attempt`: as of
+    `JobCoordinator`. ValueError if the job has one."""
+    packages = {} if submission.packages is None else {"runtime_env": submission.packages}
+    actor = ray.remote(JobCoordinator).options(
+        name=coordinator_name(submission.job_id),
+        namespace=NAMESPACE,
+        lifetime="detached",
+        num_cpus=0,
+        max_restarts=0,
+        **packages,
+    )
+    return actor.remote(
+        submission.payload, submission.job_id, submission.code, submission.contents, first_attempt
+    )
+
+
+def withdraw(job_id: str) -> None:
+    """End a job whose start broke off. Ray frees the slots of an actor that dies, but not those
+    that it hears of only after the death: these are looked for by their name. Waits a second."""
+    name = coordinator_name(job_id)
+    with suppress(Exception):
+        ray.kill(ray.get_actor(name, namespace=NAMESPACE), no_restart=True)
+        deadline = time.monotonic() + WITHDRAWAL_S
+        while time.monotonic() < deadline:
+            with suppress(ValueError):  # there is none, or none yet
+                remove_placement_group(get_placement_group(name))
+            time.sleep(0.1)

@@ -1,0 +1,221 @@
+"""A session on a real Ray: jobs that wait for each other, dispatchers and coordinators that are
+killed, and what comes out all the same."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from chaos_kit import config, environment, until, window_sums, windows_of, within
+from leashed_source import Leashed
+from strom import JobCancelledError, JobFailedError, attach
+from strom.cli.main import app
+from strom.cluster import clusters
+from strom.connectors.files import ParquetSink
+from strom.core.errors import ConfigurationError, TransportError
+from strom.engine.hosts.ray_host import connect_to_ray
+from typer.testing import CliRunner
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+
+CPUS = 4
+COUNT = 4_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    import ray
+
+    assert not ray.is_initialized()
+    connect_to_ray(num_cpus=CPUS, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[clusters.DispatcherClient]:
+    client, new = clusters.start(str(tmp_path / "registry"))
+    assert new
+    yield client
+    clusters.stop()
+
+
+class Counting:
+    """A job of `parallelism` slots that sums windows into files, exactly once, until released."""
+
+    def __init__(self, folder: Path, parallelism: int = 2, **settings: Any) -> None:
+        folder.mkdir()
+        self.folder = folder
+        settings.setdefault("interval_ms", 200)
+        made = config(folder / "state", parallelism=parallelism, batch_size=20, **settings)
+        env = environment(made, "ray")
+        stream = windows_of(env, Leashed(folder / "release", COUNT))
+        stream.sink_to(ParquetSink(folder / "out"))
+        self.graph = env.get_job_graph(folder.name)
+        self.env = env
+
+    def submit(self) -> Any:
+        self.client = self.env._submit(self.graph)
+        return self.client
+
+    def release(self) -> None:
+        (self.folder / "release").touch()
+
+    def check(self) -> None:
+        files = glob.glob(f"{self.folder}/out/**/*.parquet", recursive=True)
+        rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+        found = [(r["key"], r["window_start"], r["n"], r["total"]) for r in rows]
+        assert sorted(found) == window_sums(COUNT)
+
+
+def kill(name: str) -> None:
+    """SIGKILL to the one process of an actor class below this one."""
+    (pid,) = [
+        process.pid
+        for process in psutil.Process().children(recursive=True)
+        if name in " ".join(process.cmdline())
+    ]
+    os.kill(pid, signal.SIGKILL)
+
+
+def answer_of(*words: str, code: int = 0) -> str:
+    """What the command says; its exit code must be this."""
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def completed(client: Any, more: int) -> None:
+    """Wait until so many more checkpoints are complete."""
+    wanted = client.metrics()["checkpoints"]["completed"] + more
+    until(lambda: client.metrics()["checkpoints"]["completed"] >= wanted, "checkpoints", 60.0)
+
+
+def test_jobs_wait_for_each_other_in_their_order(
+    tmp_path: Path, session: clusters.DispatcherClient, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = Counting(tmp_path / "first", 3), Counting(tmp_path / "second", 2)
+    client = first.submit()
+    waiting = threading.Thread(target=second.submit, daemon=True)
+    waiting.start()
+    until(lambda: len(session.jobs()) == 2, "the second job")
+    (_, nothing), (queued, why) = session.jobs()
+    assert (nothing, queued.phase) == ("", "QUEUED")
+    assert why.startswith("it needs 2 CPUs, and 1 of 4 are free: first (")
+    first.release()
+    client.get_job_execution_result()
+    waiting.join(120)
+    assert "job 'second'" in capfd.readouterr().err
+    second.release()
+    result = second.client.get_job_execution_result()
+    for job in (first, second):
+        job.check()
+    until(lambda: session.about()["ended"] == 2, "the account of both")
+    kept = session.archived(result.job_id)
+    assert kept is not None
+    assert (kept["record"]["status"], kept["metrics"]["state"]) == ("FINISHED", "FINISHED")
+
+
+def test_a_job_outlives_its_coordinator_and_the_dispatcher(
+    tmp_path: Path, session: clusters.DispatcherClient
+) -> None:
+    job = Counting(tmp_path / "job")
+    client = job.submit()
+    job_id = str(client.get_job_id())
+    completed(client, 2)
+    kill("Dispatcher")
+    assert session.job(job_id)[0].phase == "RUNNING"
+    completed(client, 1)
+    kill("JobCoordinator")
+
+    def again() -> bool:
+        record, _ = session.job(job_id)
+        return (record.run, record.phase) == (1, "RUNNING")
+
+    until(again, "the second run", 60.0)
+    with pytest.raises(JobFailedError, match="its session starts it again"):
+        client.metrics()
+    client = attach(job_id)
+    completed(client, 1)
+    assert client.metrics()["attempt"] >= 1_000_000
+    job.release()
+    within(120.0, "the job", client.get_job_execution_result)
+    job.check()
+
+
+def test_the_next_dispatcher_takes_up_what_the_last_one_left(
+    tmp_path: Path, session: clusters.DispatcherClient
+) -> None:
+    running, waits = Counting(tmp_path / "running", 3), Counting(tmp_path / "waits", 2)
+    client = running.submit()
+
+    def submit() -> None:
+        with pytest.raises(TransportError, match="it takes up the jobs"):
+            waits.submit()
+
+    thread = threading.Thread(target=submit, daemon=True)
+    thread.start()
+    until(lambda: len(session.jobs()) == 2, "the second job")
+    registry = session.about()["registry"]
+    with pytest.raises(ConfigurationError, match="has its registry in"):
+        clusters.start(str(tmp_path / "another"))
+    assert clusters.stop()
+    running.release()
+    client.get_job_execution_result()
+    again, new = clusters.start(registry)
+    assert new
+    job_id = str(client.get_job_id())
+    until(lambda: again.job(job_id)[0].phase == "ENDED", "the end of the first", 60.0)
+    until(lambda: again.jobs()[0][0].phase == "RUNNING", "the start of the second", 60.0)
+    other = again.jobs()[0][0].job_id
+    again.cancel(other)
+    until(lambda: again.job(other)[0].status == "CANCELED", "its end", 60.0)
+    running.check()
+
+
+def test_what_waits_is_cancelled_and_told(
+    tmp_path: Path, session: clusters.DispatcherClient
+) -> None:
+    huge = Counting(tmp_path / "huge", 9, slot_request_timeout=timedelta(seconds=1))
+    with pytest.raises(JobFailedError, match="needs 9 CPUs for 9 slots"):
+        huge.submit()
+    first, second = Counting(tmp_path / "first", 4), Counting(tmp_path / "second", 2)
+    client = first.submit()
+    told: list[BaseException] = []
+
+    def submit() -> None:
+        try:
+            second.submit()
+        except JobCancelledError as error:
+            told.append(error)
+
+    thread = threading.Thread(target=submit, daemon=True)
+    thread.start()
+    until(lambda: len(session.jobs(ended=0)) == 2, "the second job")
+    session.cancel(session.jobs()[1][0].job_id)
+    thread.join(60)
+    assert len(told) == 1
+    client.cancel()
+
+
+def test_the_command_line(tmp_path: Path, session: clusters.DispatcherClient) -> None:
+    job = Counting(tmp_path / "job")
+    job_id = str(job.submit().get_job_id())
+    (listed,) = json.loads(answer_of("list", "--json"))
+    assert (listed["job_id"], listed["status"], listed["cpus"]) == (job_id, "RUNNING", 2.0)
+    assert "RUNNING" in answer_of("list")
+    assert json.loads(answer_of("cluster", "status", "--json"))["running"] == 1
+    assert job_id in answer_of("info", job_id)
+    answer_of("cancel", job_id)
+    until(lambda: json.loads(answer_of("info", job_id, "--json"))["status"] == "CANCELED", "it")
+    assert "this session has no job 'nix'" in answer_of("info", "nix", code=2)

@@ -1,0 +1,72 @@
+"""What is kept of jobs, and what a broken registry does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from strom.cluster.records import JobRecord, Phase
+from strom.cluster.registry import Registry
+from strom.core.errors import CheckpointError, ConfigurationError, CorruptCheckpointError
+from strom.core.job_status import JobStatus
+
+RECORD = JobRecord("a1", "one", 2.0, 2, False, 300_000, 17, checkpoints="s3://b/c")
+
+
+@pytest.fixture(params=["local", "memory"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path / "registry") if request.param == "local" else f"memory://{tmp_path}"
+
+
+def test_jobs_are_there_until_they_are_over(location: str) -> None:
+    registry = Registry(location)
+    assert list(registry.records()) == []
+    registry.submit(RECORD, b"what it starts from")
+    running = replace(RECORD, phase=Phase.RUNNING, status=JobStatus.RUNNING, run=3, started_ms=20)
+    registry.store(running)
+    again = Registry(location)
+    assert list(again.records()) == [running]
+    assert again.submission("a1") == b"what it starts from"
+    over = replace(running, phase=Phase.ENDED, status=JobStatus.FAILED, error="why", ended_ms=30)
+    again.archive(over, {"metrics": {"state": "FAILED"}})
+    assert list(again.records()) == []
+    assert again.history() == ["a1"]
+    kept = again.ended("a1")
+    assert kept == {"record": over.to_json(), "metrics": {"state": "FAILED"}}
+    assert JobRecord.from_json(kept["record"]) == over
+    assert again.ended("a2") is None
+
+
+def test_a_submission_or_an_archiving_that_broke_off_leaves_nothing(tmp_path: Path) -> None:
+    registry = Registry(str(tmp_path))
+    registry.submit(RECORD, b"")
+    (tmp_path / "jobs" / "a1" / "record.json").unlink()
+    registry.submit(replace(RECORD, job_id="b2"), b"")
+    over = replace(RECORD, job_id="b2", phase=Phase.ENDED, status=JobStatus.FINISHED)
+    registry.archive(over, {})
+    registry.submit(replace(RECORD, job_id="b2"), b"")
+    assert list(registry.records()) == []
+    assert list((tmp_path / "jobs").iterdir()) == []
+    assert registry.history() == ["b2"]
+
+
+def test_what_is_damaged_is_named(tmp_path: Path) -> None:
+    registry = Registry(str(tmp_path))
+    registry.submit(RECORD, b"")
+    for text in ("{", "[]"):
+        (tmp_path / "jobs" / "a1" / "record.json").write_text(text)
+        with pytest.raises(CorruptCheckpointError, match=r"record\.json: not"):
+            list(registry.records())
+
+
+def test_a_record_of_a_later_version_is_read(tmp_path: Path) -> None:
+    assert JobRecord.from_json({**RECORD.to_json(), "colour": "red"}) == RECORD
+
+
+def test_where_it_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="registry 'nix://x'"):
+        Registry("nix://x")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="cannot make"):
+        Registry(str(tmp_path / "file" / "below"))

@@ -1,0 +1,295 @@
+"""What a dispatcher decides, event by event, and through random lives against what must hold."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from strom.cluster.records import JobRecord, Phase
+from strom.cluster.session import (
+    DELAYS_MS,
+    MOST_SHORT,
+    SHORT_MS,
+    SILENCE_MS,
+    Cancel,
+    Find,
+    Follow,
+    Session,
+    Start,
+    Store,
+)
+from strom.core.errors import ConfigurationError
+from strom.core.job_status import JobStatus
+
+
+def record(job_id: str, cpus: float = 1.0, **more: Any) -> JobRecord:
+    known = {
+        "attached": False,
+        "patience_ms": 300_000,
+        "submitted_ms": 0,
+        "checkpoints": "file:///c",
+    }
+    return JobRecord(job_id, f"job {job_id}", cpus, slots=round(cpus), **{**known, **more})
+
+
+def session(cpus: float = 4.0) -> Session:
+    made = Session()
+    made.capacity(cpus, 0)
+    return made
+
+
+def kinds(actions: list[Any]) -> list[tuple[str, str]]:
+    return [(type(action).__name__, action.record.job_id) for action in actions]
+
+
+def test_what_fits_starts_and_what_does_not_waits_in_order_and_is_told_why() -> None:
+    s = session()
+    assert kinds(s.submit(record("a", 3), 0)) == [("Start", "a")]
+    assert s.submit(record("b", 2, submitted_ms=1), 1) == []
+    assert s.submit(record("c", 1, submitted_ms=2), 2) == []  # it would fit, but came later
+    assert s.waits_for("b") == "it needs 2 CPUs, and 1 of 4 are free: job a (a) has 3"
+    assert s.waits_for("c") == "job job b (b) came before it, and waits"
+    assert s.waits_for("a") is None
+    assert kinds(s.started("a", 0, 3)) == [("Store", "a"), ("Follow", "a")]
+    actions = s.ended("a", 0, JobStatus.FINISHED, None, 4)
+    assert kinds(actions) == [("Store", "a"), ("Start", "b"), ("Start", "c")]
+    ended = actions[0].record
+    assert (ended.phase, ended.status, ended.ended_ms) == (Phase.ENDED, JobStatus.FINISHED, 4)
+    assert s.job("a") is None
+
+
+def test_what_is_larger_than_the_cluster_holds_up_nobody_and_fails_in_time() -> None:
+    s = session()
+    assert s.submit(record("huge", 9, patience_ms=1000), 0) == []
+    assert kinds(s.submit(record("b", 4, submitted_ms=1), 1)) == [("Start", "b")]
+    assert "the whole cluster has 4" in (s.waits_for("huge") or "")
+    assert s.capacity(4, 999) == []
+    (store,) = s.capacity(4, 1000)
+    assert store.record.status is JobStatus.FAILED
+    assert "9 CPUs for 9 slots" in (store.record.error or "")
+
+
+def test_nodes_that_join_let_it_start_and_its_patience_begins_anew() -> None:
+    s = session()
+    s.submit(record("huge", 9, patience_ms=1000), 0)
+    assert kinds(s.capacity(9, 900)) == [("Start", "huge")]
+
+
+def test_a_lost_coordinator_runs_again_from_its_checkpoints() -> None:
+    s = session()
+    s.submit(record("a"), 0)
+    s.started("a", 0, 0)
+    actions = s.lost("a", 0, "killed", SHORT_MS)
+    assert kinds(actions) == [("Store", "a"), ("Start", "a")]
+    assert actions[1].record.run == 1
+    assert s.ended("a", 0, JobStatus.FINISHED, None, SHORT_MS) == []  # of a run that is over
+    assert kinds(s.started("a", 1, SHORT_MS)) == [("Store", "a"), ("Follow", "a")]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [({"checkpoints": None}, "keeps no checkpoints"), ({"attached": True}, "killed")],
+)
+def test_who_cannot_go_on_fails(more: dict[str, Any], why: str) -> None:
+    s = session()
+    s.submit(record("a", **more), 0)
+    s.started("a", 0, 0)
+    (store,) = s.lost("a", 0, "killed", SHORT_MS)
+    assert store.record.status is JobStatus.FAILED
+    assert why in store.record.error
+
+
+def test_runs_that_do_not_last_end_the_job() -> None:
+    s, now = session(), 0
+    s.submit(record("a"), now)
+    s.started("a", 0, now)
+    for run in range(MOST_SHORT):
+        assert s.job("a") is not None
+        s.lost("a", run, "killed", now)
+        now += DELAYS_MS[-1]
+        s.capacity(4, now)
+        s.started("a", run + 1, now)
+    (store,) = s.lost("a", MOST_SHORT, "killed", now)
+    assert store.record.status is JobStatus.FAILED
+    assert "did not last" in store.record.error
+
+
+def test_a_run_that_lasted_forgives_those_before() -> None:
+    s, now = session(), 0
+    s.submit(record("a"), now)
+    for run in range(3 * MOST_SHORT):
+        s.started("a", run, now)
+        now += SHORT_MS
+        assert kinds(s.lost("a", run, "killed", now)) == [("Store", "a"), ("Start", "a")]
+
+
+def test_cancelling() -> None:
+    s = session(1)
+    s.submit(record("a"), 0)
+    s.submit(record("b", submitted_ms=1), 0)
+    (store,) = s.cancel("b", 1)  # it waits
+    assert store.record.status is JobStatus.CANCELED
+    assert kinds(s.cancel("a", 1)) == [("Store", "a")]  # it starts: told when it has
+    assert kinds(s.started("a", 0, 2)) == [("Store", "a"), ("Follow", "a"), ("Cancel", "a")]
+    (store,) = s.lost("a", 0, "killed", 3)
+    assert store.record.status is JobStatus.CANCELED
+    with pytest.raises(ConfigurationError, match="no job 'a'"):
+        s.cancel("a", 4)
+
+
+def test_who_waits_for_an_attached_job_must_be_heard_of() -> None:
+    s = session(1)
+    s.submit(record("a"), 0)
+    s.submit(record("b", attached=True, submitted_ms=1), 0)
+    s.heard("b", SILENCE_MS)
+    assert s.capacity(1, 2 * SILENCE_MS) == []
+    (store,) = s.capacity(1, 2 * SILENCE_MS + 1)
+    assert (store.record.job_id, store.record.status) == ("b", JobStatus.CANCELED)
+
+
+def test_a_start_that_fails_is_tried_again_unless_for_good() -> None:
+    s = session()
+    s.submit(record("a"), 0)
+    assert kinds(s.start_failed("a", 0, "no room", False, 0)) == [("Store", "a"), ("Start", "a")]
+    (store,) = s.start_failed("a", 0, "cannot be unpickled", True, 0)
+    assert store.record.error == "cannot be unpickled"
+
+
+def test_a_new_dispatcher_finds_what_the_last_one_left() -> None:
+    s = Session()
+    left = [
+        replace(record("a"), phase=Phase.RUNNING),
+        replace(record("b", submitted_ms=1), phase=Phase.STARTING, run=2),
+        record("c", 4, submitted_ms=2),
+    ]
+    assert kinds(s.recover(reversed(left), 0)) == [("Find", "a"), ("Find", "b")]
+    assert s.capacity(4, 0) == []  # c waits for both
+    assert kinds(s.found("a", 0, True, 1)) == [("Store", "a"), ("Follow", "a")]
+    actions = s.found("b", 2, False, 1)
+    assert kinds(actions) == [("Store", "b"), ("Start", "b")]
+    assert actions[1].record.run == 3
+    assert [one.job_id for one in s.jobs] == ["a", "b", "c"]
+
+
+# --- random lives -------------------------------------------------------------------------------
+
+
+class World:
+    """Coordinators, a registry that is written in order, and dispatchers that die."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng, self.now, self.cpus = rng, 0, 6.0
+        self.stored: dict[str, JobRecord] = {}
+        self.over: dict[str, JobRecord] = {}
+        self.alive: dict[str, int] = {}
+        """Coordinators, with the run they are of."""
+        self.starting: list[JobRecord] = []
+        self.followed: set[str] = set()
+        self.submitted = 0
+        self.begin()
+
+    def begin(self) -> None:
+        self.session = Session()
+        self.starting, self.followed = [], set()
+        self.carry_out(self.session.recover(self.stored.values(), self.now))
+        self.carry_out(self.session.capacity(self.cpus, self.now))
+
+    def carry_out(self, actions: list[Any]) -> None:
+        for action in actions:
+            job = action.record.job_id
+            match action:
+                case Store(kept) | Start(kept):
+                    assert job not in self.over
+                    if kept.phase is Phase.ENDED:
+                        del self.stored[job]
+                        self.over[job] = kept
+                        self.followed.discard(job)
+                        self.alive.pop(job, None)
+                    else:
+                        self.stored[job] = kept
+                    if isinstance(action, Start):
+                        self.starting.append(kept)
+                case Find(kept):
+                    alive = self.alive.get(job) is not None
+                    self.carry_out(self.session.found(job, kept.run, alive, self.now))
+                case Follow():
+                    self.followed.add(job)
+                case Cancel(kept):
+                    if job in self.alive:
+                        del self.alive[job]
+                        done = self.session.ended(job, kept.run, JobStatus.CANCELED, None, self.now)
+                        self.carry_out(done)
+        self.check()
+
+    def check(self) -> None:
+        held = [j for j in self.session.jobs if j.phase in (Phase.STARTING, Phase.RUNNING)]
+        assert sum(job.cpus for job in held) <= self.cpus + 1e-6
+        assert len({job.job_id for job in held}) == len(held)
+
+    def step(self) -> None:
+        self.now += self.rng.choice([0, 10, 2_000, 70_000])
+        what = self.rng.choice(["submit", "start", "start", "end", "lose", "cancel", "die", "tick"])
+        if what == "submit" and self.submitted < 30:
+            self.submitted += 1
+            new = record(str(self.submitted), self.rng.choice([1, 2, 3, 6]), submitted_ms=self.now)
+            self.stored[new.job_id] = new
+            self.carry_out(self.session.submit(new, self.now))
+        elif what == "start" and self.starting:
+            self.start(self.starting.pop(0))
+        elif what in ("end", "lose") and self.followed & self.alive.keys():
+            job = self.rng.choice(sorted(self.followed & self.alive.keys()))
+            run = self.alive.pop(job)
+            if what == "end":
+                done = self.session.ended(job, run, JobStatus.FINISHED, None, self.now)
+            else:
+                self.followed.discard(job)
+                done = self.session.lost(job, run, "killed", self.now)
+            self.carry_out(done)
+        elif what == "cancel" and self.session.jobs and self.rng.random() < 0.3:
+            job = self.rng.choice(self.session.jobs).job_id
+            self.carry_out(self.session.cancel(job, self.now))
+        elif what == "die" and self.rng.random() < 0.3:
+            for one in self.starting:  # what it had begun comes to its end, or does not
+                if self.rng.random() < 0.5:
+                    self.alive[one.job_id] = one.run
+            self.begin()
+        else:
+            self.carry_out(self.session.capacity(self.cpus, self.now))
+
+    def start(self, kept: JobRecord) -> None:
+        job, run = kept.job_id, kept.run
+        if self.rng.random() < 0.2:
+            self.carry_out(self.session.start_failed(job, run, "no room", False, self.now))
+            return
+        assert job not in self.alive, "two coordinators of one job"
+        self.alive[job] = run
+        self.carry_out(self.session.started(job, run, self.now))
+
+    def settle(self) -> None:
+        """Nothing bad happens any more: all jobs come to their ends."""
+        for _ in range(500):
+            if not self.session.jobs:
+                return
+            self.now += 1_000
+            while self.starting:
+                kept = self.starting.pop(0)
+                self.alive[kept.job_id] = kept.run
+                self.carry_out(self.session.started(kept.job_id, kept.run, self.now))
+            for job in sorted(self.followed & self.alive.keys()):
+                run = self.alive.pop(job)
+                self.carry_out(self.session.ended(job, run, JobStatus.FINISHED, None, self.now))
+            self.carry_out(self.session.capacity(self.cpus, self.now))
+        raise AssertionError(f"these never end: {self.session.jobs}")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_job_ends_once_whatever_dies(seed: int) -> None:
+    world = World(random.Random(seed))
+    for _ in range(250):
+        world.step()
+    world.settle()
+    assert len(world.over) == world.submitted
+    assert world.stored == {}
+    assert world.alive == {}
