@@ -14,7 +14,11 @@ import typer
 from . import answers
 from .cluster import Address, Json, _session
 
-PROGRAM: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+PROGRAM: Final = {
+    "allow_extra_args": True,
+    "allow_interspersed_args": False,
+    "ignore_unknown_options": True,
+}
 """What a program is given is not looked at."""
 
 Job = Annotated[str, typer.Argument(help="The id of the job, as `strom list` shows it.")]
@@ -25,7 +29,7 @@ def run(
     program: Annotated[str, typer.Argument(help="A Python file; or, with --module, a module.")],
     module: Annotated[bool, typer.Option("--module", "-m", help="As `python -m` does.")] = False,
     detached: Annotated[
-        bool, typer.Option("--detached", "-d", help="Its jobs outlive the program.")
+        bool, typer.Option("--detached", "-d", help="Do not wait for its jobs: they outlive it.")
     ] = False,
     address: Address = None,
 ) -> None:
@@ -35,6 +39,7 @@ def run(
     environment = os.environ | {"STROM_CONF__STROM__HOST": "ray"}
     if detached:
         environment["STROM_CONF__STROM__ATTACHED"] = "false"
+        environment["STROM_CONF__STROM__WAIT"] = "false"
     if address is not None:
         environment["RAY_ADDRESS"] = address
     words = ["-m", program] if module else [program]

@@ -215,6 +215,10 @@ class JobConfig:
     """Whether the job ends with the program that submits it, however that ends. None: a job that
     the program waits for (`execute`, `execute_and_collect`) does, one of `execute_async` does not.
     Jobs on the local host always do."""
+    wait: bool = True
+    """Whether `execute` waits for the end of the job. Not: it returns once the job is submitted,
+    which then is attached only if `attached` says so. Jobs on the local host are always waited
+    for: they end with the program."""
     chaining: bool = True
     object_reuse: bool = False
     """Whether several readers of a record get one object, as they do anyway of what cannot be
@@ -255,6 +259,7 @@ class JobConfig:
         check_kind("claim_restored", self.claim_restored, bool)
         check_kind("savepoint_directory", self.savepoint_directory, str, type(None))
         check_kind("attached", self.attached, bool, type(None))
+        check_kind("wait", self.wait, bool)
         check_duration("auto_watermark_interval", self.auto_watermark_interval)
         check_duration("cancellation_timeout", self.cancellation_timeout)
         check_duration("metrics_interval", self.metrics_interval)

@@ -114,6 +114,7 @@ READ: Final[Mapping[str, Read]] = {
     "task.cancellation.interval": _given_back(ExecutionConfig.get_task_cancellation_interval),
     "slot.request.timeout": _of_job("slot_request_timeout"),
     "strom.attached": _of_job("attached"),
+    "strom.wait": _of_job("wait"),
     "strom.batch-size": _of_job("batch_size"),
     "strom.local-combining": _of_job("local_combining"),
     "strom.metrics-interval": _of_job("metrics_interval"),

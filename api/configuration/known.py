@@ -210,6 +210,7 @@ KNOWN: Final = (
         "`local` or `ray`, unless the program says",
     ),
     known("strom.attached", BOOLEAN, None, _setting("attached"), "`JobConfig.attached`"),
+    known("strom.wait", BOOLEAN, True, _setting("wait"), "`JobConfig.wait`"),
     known("strom.batch-size", INTEGER, 16384, _setting("batch_size"), "records in a batch"),
     known(
         "strom.local-combining",

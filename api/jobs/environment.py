@@ -45,7 +45,7 @@ from ..specs.records import OperatorSpec
 from ..types.declared import Declared
 from ..types.durations import Interval
 from .caches import Caches
-from .host import Host, JobClient, JobExecutionResult, open_host
+from .host import DetachedJobExecutionResult, Host, JobClient, JobExecutionResult, open_host
 from .refused import Refused
 from .state_backends import with_backends
 
@@ -340,8 +340,13 @@ class Environment(Refused):
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the job to its end. An interrupt (Ctrl-C, on Ray also SIGTERM) cancels it and waits
-        for that as long as its tasks may take, unless it is detached (`set_attached`)."""
-        graph = self._waited_for(self.get_job_graph(job_name))
+        for that as long as its tasks may take, unless it is detached (`set_attached`). On Ray it
+        may be told not to wait (`JobConfig.wait`): a DetachedJobExecutionResult."""
+        graph = self.get_job_graph(job_name)
+        if not graph.config.wait and self._host_now() == "ray":
+            client = self._submit(graph)
+            return DetachedJobExecutionResult(str(client.get_job_id()), 0.0)
+        graph = self._waited_for(graph)
         client = self._submit(graph)
         try:
             return client.get_job_execution_result()

@@ -55,6 +55,27 @@ class JobExecutionResult(Answered):
         return self.accumulators.results()
 
 
+@dataclass(frozen=True)
+class DetachedJobExecutionResult(JobExecutionResult):
+    """What `execute` gives of a job that it did not wait for (`JobConfig.wait`): its id. All else
+    raises ConfigurationError."""
+
+    def get_net_runtime(self) -> float:
+        raise self._unknown("its runtime")
+
+    def get_accumulator_result(self, accumulator_name: str) -> Any:
+        raise self._unknown(f"accumulator '{accumulator_name}'")
+
+    def get_all_accumulator_results(self) -> dict[str, Any]:
+        raise self._unknown("its accumulators")
+
+    def _unknown(self, what: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{what} is not known: the program did not wait for job {self.job_id} (strom.wait is "
+            "false); ask strom.attach(job_id), or wait for it"
+        )
+
+
 @runtime_checkable
 class JobClient(Protocol):
     """A handle on one submitted job. Calls answer with values; those that PyFlink gives futures

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from chaos_kit import config, environment, until, window_sums, windows_of, within
 from leashed_source import Leashed
-from strom import JobCancelledError, JobFailedError, attach
+from strom import DiscardSink, JobCancelledError, JobFailedError, attach
 from strom.cli.main import app
 from strom.cluster import clusters
 from strom.connectors.files import ParquetSink
@@ -219,3 +219,14 @@ def test_the_command_line(tmp_path: Path, session: clusters.DispatcherClient) ->
     answer_of("cancel", job_id)
     until(lambda: json.loads(answer_of("info", job_id, "--json"))["status"] == "CANCELED", "it")
     assert "this session has no job 'nix'" in answer_of("info", "nix", code=2)
+
+
+def test_execute_need_not_wait(tmp_path: Path, session: clusters.DispatcherClient) -> None:
+    env = environment(config(wait=False), "ray")
+    windows_of(env, Leashed(tmp_path / "release", COUNT)).sink_to(DiscardSink())
+    result = env.execute("not waited for")
+    with pytest.raises(ConfigurationError, match="its runtime is not known"):
+        result.get_net_runtime()
+    client = attach(str(result.get_job_id()))
+    assert not client.ends_with_program
+    client.cancel()
