@@ -237,10 +237,16 @@ class Dispatcher:
                     return
 
     async def _cancel(self, record: JobRecord) -> None:
-        try:
-            await self._coordinators[record.job_id].cancel.remote()
-        except RayError as error:  # it is gone: who follows it hears that, too
-            log.info("job %s: its coordinator is not told to cancel: %s", record.job_id, error)
+        while self._session.job(record.job_id) is not None:
+            try:
+                await self._coordinators[record.job_id].cancel.remote()
+            except ActorUnavailableError:
+                await asyncio.sleep(TICK_S)
+            except RayError as error:  # it is gone: who follows it hears that, too
+                log.info("job %s: its coordinator is not told to cancel: %s", record.job_id, error)
+                return
+            else:
+                return
 
     async def _watch(self) -> None:
         while True:
