@@ -211,6 +211,26 @@ def test_resume_false_never_goes_back_to_an_earlier_life(
     assert of(DiscardCheckpoint, job.master.on_stored(5, 172)) == []
 
 
+@pytest.mark.parametrize("resume", [True, False])
+def test_attempts_of_a_later_master_have_greater_numbers(
+    graph: Callable[..., ExecutionGraph], resume: bool
+) -> None:
+    job = Job(graph(TWICE), resume=resume, first_attempt=7)
+    assert job.master.status().attempt == 7
+    job.master.start(0)
+    latest = Latest(manifest_with("sink"), (), (4,))
+    expected = latest.manifest if resume else None
+    assert job.master.on_loaded(latest, 1) == (DeployAll(7, expected),)
+    job.report_all(TaskRunning, 2, 6)  # a task of the master before
+    assert job.master.status().status == "CREATED"
+    job.report_all(TaskRunning, 3, 7)
+    assert job.master.status().status == "RUNNING"
+    job.master.on_task_lost(S0, 7, "x", 4)
+    job.master.on_all_stopped(7, 5)
+    job.master.on_tick(60)
+    assert job.master.on_loaded(Latest(expected, (), (4,)), 61) == (DeployAll(8, expected),)
+
+
 def test_unmatched_state_fails_the_job_unless_allowed(
     graph: Callable[..., ExecutionGraph],
 ) -> None:
