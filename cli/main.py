@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import cluster, jobs, savepoints, state
+from . import cluster, jobs, savepoints, state, top
 
 app = typer.Typer(
     name="strom",
@@ -17,6 +17,7 @@ app.add_typer(cluster.app, name="cluster")
 app.command(context_settings=jobs.PROGRAM)(jobs.run)
 app.command(name="list")(jobs.list_jobs)
 app.command()(jobs.info)
+app.command()(top.top)
 app.command()(jobs.cancel)
 app.add_typer(state.app, name="state")
 app.command()(savepoints.savepoint)

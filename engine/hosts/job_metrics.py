@@ -9,7 +9,8 @@
                   distributions (count, sum, min, max, mean, p50, p75, p95, p99)
     exchange      in_flight_bytes, peak_in_flight_bytes, bound_bytes, bytes_sent
     tasks         list of: vertex, name, subtask, state, pid, peak_rss_bytes, cpu_s,
-                  opened_cpu_s (of the process when the task was open)
+                  opened_cpu_s (of the process when the task was open), times (what it did with
+                  its time, by Flink's names: busyTimeMsPerSecond ...)
     metrics       the same figures under Flink's names, see `flink_names`
 
 Counts are sums over the subtasks of the current attempt; an operator's watermark is the minimum
@@ -78,6 +79,7 @@ def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any
                 "name": names[task.vertex],
                 "subtask": task.subtask,
                 "state": report.get("state"),
+                "times": report.get("times", {}),
                 **report.get("process", {}),
             }
             for task, report in sorted(reports.items())

@@ -211,11 +211,16 @@ def test_what_waits_is_cancelled_and_told(
 def test_the_command_line(tmp_path: Path, session: clusters.DispatcherClient) -> None:
     job = Counting(tmp_path / "job")
     job_id = str(job.submit().get_job_id())
+    completed(job.client, 1)
     (listed,) = json.loads(answer_of("list", "--json"))
     assert (listed["job_id"], listed["status"], listed["cpus"]) == (job_id, "RUNNING", 2.0)
     assert "RUNNING" in answer_of("list")
     assert json.loads(answer_of("cluster", "status", "--json"))["running"] == 1
     assert job_id in answer_of("info", job_id)
+    looked = json.loads(answer_of("top", job_id, "--json"))
+    assert [vertex["tasks"] for vertex in looked["vertices"]] == [2, 2]
+    assert looked["operators"][0]["out_per_s"] > 0
+    assert "watermark" in answer_of("top", job_id, "--once", "--interval", "0.1")
     answer_of("cancel", job_id)
     until(lambda: json.loads(answer_of("info", job_id, "--json"))["status"] == "CANCELED", "it")
     assert "this session has no job 'nix'" in answer_of("info", "nix", code=2)
