@@ -3,9 +3,11 @@ a key or a time brings back is what there was, and what was complete last is wha
 
 from __future__ import annotations
 
-import copy
+import datetime as dt
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +21,20 @@ from strom.checkpoint.manifest import Manifest, OperatorShape, decode, encode
 from strom.checkpoint.snapshot_io import read_operator, write_subtask
 from strom.checkpoint.storage import open_storage
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from strom.core.errors import StateError
 from strom.core.ids import NO_CHECKPOINT, CheckpointId, OperatorId, TaskId, VertexId
+from strom.core.key_kinds import held_keys
+from strom.core.keys import findable
 from strom.core.state_config import StateConfig
 from strom.snapshots.stored import StoredStates
 from strom.state.backend import AccColumn
 from strom.state.key_groups import range_for
 from strom.state.keyed_state import KeyedStates
 from strom.state.memory import MemoryKeyedStateBackend
-from strom.state.object_keys import ObjectKeys
 from strom.state.rocks.entries import entry_table
 from strom.state.rocks.entries.entry_table import ColdEntryTable
+from strom.state.value_lists import ValueLists
+from strom.state.value_store import ValueStore
 from strom.testing.backends import spilling
 
 OPERATOR, TASK = OperatorId("op"), TaskId(VertexId("op"), 0)
@@ -42,12 +48,117 @@ COLUMNS = (
 KEYS = [(n if n % 7 else None, "t" * (n % 3) if n % 5 else None) for n in range(1, 90)]
 TIMES = [MIN_TIMESTAMP, -5, 0, 1, *range(2, 90), MAX_TIMESTAMP]
 
+CODED = (AccColumn("text", "int64", -1), AccColumn("list", "int64", -1))
+VALUES: dict[str, Any] = {
+    "text": lambda: ValueStore(pa.string()),
+    "list": lambda: ValueLists(pa.int32()),
+}
+
+
+@dataclass(frozen=True)
+class Own:
+    """A key that has no bytes, and stays in memory."""
+
+    number: int
+
+
+def no_reduce(self: Any) -> Any:
+    raise TypeError("no pickles of this")
+
+
+class Sealed(str):
+    """A key that has bytes, and no pickle."""
+
+    __slots__ = ()
+    __reduce_ex__ = no_reduce
+
+
+OBJECTS: list[Any] = [1, 1.0, True, None, 0.0, -0.0, float("nan"), 2**70, b"y", ("a", float("nan"))]
+OBJECTS += [Decimal("1.5"), Decimal("1.50"), dt.date(2020, 1, 1), np.int64(5), 5, ("x", Own(3))]
+OBJECTS += [f"user {n}" for n in range(30)] + [(n % 5, "t" * n) for n in range(30)]
+OBJECTS += [Own(n) for n in range(6)]
+
+FORMS = ("columns", "valued", "objects", "valued objects")
+
 Held = dict[Any, list[tuple[int, int]]]
 """Key -> (due, n) of its entries, ascending."""
 
 
 def due(entries: Any) -> Any:
     return entries["due"]
+
+
+def copied(held: Held) -> Held:
+    return {key: list(entries) for key, entries in held.items()}
+
+
+def text_of(n: int) -> str | None:
+    return None if n % 5 == 0 else str(n) * (n % 4)
+
+
+def list_of(n: int) -> list[int | None]:
+    return [*range(n % 7)]
+
+
+class Table:
+    """The entries of a backend, as one form has them."""
+
+    def __init__(self, backend: Any, form: str) -> None:
+        self.objects = backend.object_keys("operator 'op'") if "objects" in form else None
+        self.schema = SCHEMA
+        if self.objects is not None:
+            self.schema = pa.schema([pa.field("k", self.objects.kind)])
+        self.valued = "valued" in form
+        columns, values = (COLUMNS + CODED, VALUES) if self.valued else (COLUMNS, None)
+        self.entries: Any = backend.entries("e", self.schema, columns, "owner", values, due)
+
+    def batch_of(self, keys: list[Any]) -> pa.RecordBatch:
+        if self.objects is None:
+            return batch_of(keys)
+        column = self.objects.column(held_keys(findable(keys)))
+        return pa.RecordBatch.from_arrays([column], schema=self.schema)
+
+    def keys_of(self, slots: Any) -> list[Any]:
+        columns = self.entries.take_keys(slots)
+        if self.objects is None:
+            return [*zip(*[column.to_pylist() for column in columns], strict=True)]
+        return held_keys(self.objects.objects(columns[0]))
+
+    def words(self) -> Any:
+        return self.entries.column("words").view(np.int64).reshape(-1, 4)
+
+    def fill(self, slot: int, words: tuple[int, int, int, int]) -> None:
+        """An entry like no other."""
+        n = words[-1]
+        self.words()[slot] = words
+        self.entries.column("x")[slot] = n / 2
+        self.entries.column("small")[slot] = n % 100
+        if self.valued:
+            text, lists = (self.entries.stores[name] for name in VALUES)
+            codes = text.append(pa.array([text_of(n)], pa.string()))
+            self.entries.column("text")[slot] = codes[0] if n % 3 else -1
+            last, items = self.entries.column("list"), pa.array(list_of(n), pa.int32())
+            last[slot] = -1
+            lists.extend(last, np.full(len(items), slot), items, np.arange(len(items)) + n)
+
+    def here(self) -> Held:
+        found: Held = {}
+        slots = np.flatnonzero(self.words()[: len(self.entries), 0] >= 0)
+        stores = self.entries.stores
+        shown: dict[str, list[Any]] = {
+            name: store.stored(self.entries.column(name)[slots]).to_pylist()
+            for name, store in stores.items()
+        }
+        for row, (key, slot) in enumerate(zip(self.keys_of(slots), slots.tolist(), strict=True)):
+            _, _, at, n = self.words()[slot].tolist()
+            assert self.entries.column("x")[slot] == n / 2
+            assert self.entries.column("small")[slot] == n % 100
+            if self.valued:
+                assert shown["text"][row] == (text_of(n) if n % 3 else None)
+                items = [{"value": m, "number": m + n} for m in list_of(n)]
+                assert (shown["list"][row] or []) == items
+            found.setdefault(key, []).append((at, n))
+        return {key: sorted(entries) for key, entries in found.items()}
 
 
 def batch_of(keys: list[Any]) -> pa.RecordBatch:
@@ -60,9 +171,11 @@ class Job:
     """One subtask, which does with its entries what a kernel would, its model, and the newest
     complete checkpoint."""
 
-    def __init__(self, folder: Path, config: StateConfig) -> None:
+    def __init__(self, folder: Path, config: StateConfig, form: str = "columns") -> None:
         self.storage = open_storage(str(folder), "job")
         self.config = config
+        self.form = form
+        self.keys = OBJECTS if "objects" in form else KEYS
         self.model: Held = {}
         self.n = 0
         self.base: tuple[Manifest, Held] | None = None
@@ -75,12 +188,13 @@ class Job:
             self.backend.inherit(files)
         self.backend.restore(tables)
         self.increments = Increments()
-        self.table: Any = self.backend.entries("e", SCHEMA, COLUMNS, "owner", None, due)
+        self.own = Table(self.backend, self.form)
+        self.table: Any = self.own.entries
         assert isinstance(self.table, ColdEntryTable)
         self.free: list[int] = []
 
     def words(self) -> Any:
-        return self.table.column("words").view(np.int64).reshape(-1, 4)
+        return self.own.words()
 
     def slots_of(self, numbers: Any) -> list[int]:
         owners = self.words()[: len(self.table), 0]
@@ -105,17 +219,6 @@ class Job:
         self.words()[slots, 0] = -1
         self.free += slots
 
-    def here(self) -> Held:
-        found: Held = {}
-        slots = np.flatnonzero(self.words()[: len(self.table), 0] >= 0)
-        keys = zip(*[column.to_pylist() for column in self.table.take_keys(slots)], strict=True)
-        for key, slot in zip(keys, slots.tolist(), strict=True):
-            _, _, at, n = self.words()[slot].tolist()
-            assert self.table.column("x")[slot] == n / 2
-            assert self.table.column("small")[slot] == n % 100
-            found.setdefault(key, []).append((at, n))
-        return {key: sorted(entries) for key, entries in found.items()}
-
     def step(self, rng: random.Random) -> None:
         match rng.randrange(8):
             case 0 | 1 | 2:
@@ -134,13 +237,16 @@ class Job:
                 live = live[live >= 0]
                 self.table.tidy_owners(len(live), lambda: live)
         self.table.validate()
-        here = self.here()
+        here = self.own.here()
         assert all(self.model[key] == entries for key, entries in here.items())
         assert len(self.model) == len(here) + self.table.keys_away
 
     def write(self, rng: random.Random) -> None:
-        keys = rng.choices(KEYS, k=rng.choice([1, 4, 30]))
-        numbers = self.table.numbers(batch_of(keys))
+        self.backend.forget_object_keys()
+        keys = rng.choices(self.keys, k=rng.choice([1, 4, 30]))
+        numbers = self.table.numbers(self.own.batch_of(keys))
+        if self.own.objects is not None:
+            keys = held_keys(findable(keys))
         owners = self.words()[: len(self.table), 0]
         strangers = np.setdiff1d(numbers, owners)
         self.come(self.table.take(strangers))
@@ -156,9 +262,7 @@ class Job:
                 (slot,) = self.new_slots(1)
                 at, n = rng.choice(TIMES), rng.randrange(1000)
                 self.table.touch(np.array([slot]))
-                self.words()[slot] = (number, 7, at, n)
-                self.table.column("x")[slot] = n / 2
-                self.table.column("small")[slot] = n % 100
+                self.own.fill(slot, (number, 7, at, n))
                 entries.append((at, n))
             entries.sort()
 
@@ -194,7 +298,7 @@ class Job:
         base = NO_CHECKPOINT if self.base is None else self.base[0].checkpoint_id
         increment = self.increments.begin(n, base)
         frozen = self.backend.snapshot(increment.since(OPERATOR))
-        model = copy.deepcopy(self.model)
+        model = copied(self.model)
         for _ in range(0 if rng is None else rng.randrange(6)):  # the asynchronous part comes late
             assert rng is not None
             self.step(rng)
@@ -212,7 +316,7 @@ class Job:
         assert self.base is not None
         self.states.close()
         manifest, model = self.base
-        self.model = copy.deepcopy(model)
+        self.model = copied(model)
         share = (self.storage, manifest, OPERATOR, 0, 1, MOST)
         files = inherited(*share, same_program=same_program) if in_place else None
         tables, _ = read_operator(*share, inherits=files is not None)
@@ -227,9 +331,7 @@ class Job:
             tables, _ = read_operator(*share)
             memory = MemoryKeyedStateBackend(range_for(subtask, parallelism, MOST), MOST)
             memory.restore(tables)
-            one = copy.copy(self)
-            one.table = memory.entries("e", SCHEMA, COLUMNS, "owner", None, due)
-            here = one.here()
+            here = Table(memory, self.form).here()
             assert not found.keys() & here.keys()
             found |= here
         assert found == model
@@ -246,21 +348,23 @@ def manifest_of(n: CheckpointId, made: tuple[SubtaskSnapshot, ...]) -> Manifest:
 @pytest.fixture(name="jobs")
 def _jobs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Job]]:
     monkeypatch.setattr("strom.state.live_keys.FIRST_LIMIT", 3)
+    monkeypatch.setattr("strom.state.object_keys.FIRST_LIMIT", 3)
     made: list[Job] = []
     yield made
     for job in made:
         job.states.close()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("seed", "form"), [(n, FORMS[n % 4]) for n in range(12)])
 def test_what_left_is_what_comes_back(
-    seed: int, tmp_path: Path, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+    seed: int, form: str, tmp_path: Path, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entry_table, "FEW", [1, 3, 16][seed % 3])
-    monkeypatch.setattr(entry_table, "PIECE", [2, 1 << 16][seed % 2])
-    monkeypatch.setattr("strom.state.rocks.entries.dues.READ", [2, 1 << 14][seed % 2])
+    monkeypatch.setattr(entry_table, "PIECE", [2, 1 << 16][seed // 4 % 2])
+    monkeypatch.setattr(entry_table, "PIECE_BYTES", [1, 100, 1 << 20][seed % 3])
+    monkeypatch.setattr("strom.state.rocks.entries.dues.READ", [2, 1 << 14][seed // 3 % 2])
     rng = random.Random(seed)
-    job = Job(tmp_path, spilling([8, 64 << 10][seed // 2 % 2]))
+    job = Job(tmp_path, spilling([8, 64 << 10][seed // 2 % 2]), form)
     jobs.append(job)
     away = 0
     for _ in range(16):
@@ -276,10 +380,14 @@ def test_what_left_is_what_comes_back(
     job.check(2)
 
 
-def test_key_groups_are_taken_from_each_former_database(tmp_path: Path, jobs: list[Job]) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_key_groups_are_taken_from_each_former_database(
+    form: str, tmp_path: Path, jobs: list[Job]
+) -> None:
     """1 -> 3 -> 2 subtasks, each from the files of those before."""
     rng = random.Random(5)
-    job = Job(tmp_path, spilling(8))
+    job = Job(tmp_path, spilling(8), form)
+    job.keys = job.keys[: -6 if "objects" in form else None]  # all that can leave
     jobs.append(job)
     for _ in range(60):
         job.step(rng)
@@ -298,7 +406,7 @@ def test_key_groups_are_taken_from_each_former_database(tmp_path: Path, jobs: li
             backend: Any = states.make(range_for(subtask, parallelism, MOST), MOST)
             backend.inherit(files)
             backend.restore(read_operator(*share, inherits=True)[0])
-            table = backend.entries("e", SCHEMA, COLUMNS, "owner", None, due)
+            table = Table(backend, form).entries
             table.validate()
             assert table.keys_away > 0
             assert not len(table), "nothing of it was read as tables"
@@ -311,10 +419,14 @@ def test_key_groups_are_taken_from_each_former_database(tmp_path: Path, jobs: li
         job.check(1)
 
 
-def _all(job: Job) -> tuple[list[int], list[int]]:
-    owners = job.words()[: len(job.table), 0]
-    slots = np.flatnonzero(owners >= 0)
-    return np.unique(owners[slots]).tolist(), slots.tolist()
+def _all(job: Job) -> tuple[Any, list[int]]:
+    """All keys that can leave, and their slots."""
+
+    def may_leave(start: int, stop: int) -> Any:
+        return np.isin(np.arange(start, stop), job.words()[: len(job.table), 0])
+
+    numbers = job.table.idle(1 << 20, may_leave)
+    return numbers, job.slots_of(numbers)
 
 
 def test_what_left_and_was_not_touched_is_not_written_again(
@@ -337,27 +449,66 @@ def test_what_left_and_was_not_touched_is_not_written_again(
     assert sizes[1] < sizes[0] / 20
 
 
-def test_a_snapshot_has_what_was_away_when_it_was_taken(tmp_path: Path, jobs: list[Job]) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_a_snapshot_has_what_was_away_when_it_was_taken(
+    form: str, tmp_path: Path, jobs: list[Job]
+) -> None:
     """What comes back before it is read is in it, as it was."""
-    job = Job(tmp_path, spilling(8))
+    job = Job(tmp_path, spilling(8), form)
     jobs.append(job)
     rng = random.Random(3)
     for _ in range(30):
         job.step(rng)
     job.go(*_all(job))
     assert job.table.keys_away > 10
-    whole, model = job.backend.snapshot(), copy.deepcopy(job.model)
+    whole, model = job.backend.snapshot(), copied(job.model)
     job.pass_time(MAX_TIMESTAMP)
     assert not job.table.keys_away
     memory = MemoryKeyedStateBackend(range_for(0, 1, MOST), MOST)
     memory.restore(whole.tables())
-    one = copy.copy(job)
-    one.table = memory.entries("e", SCHEMA, COLUMNS, "owner", None, due)
-    assert one.here() == model
+    assert Table(memory, form).here() == model
 
 
-def test_objects_as_keys_stay_in_memory() -> None:
-    """Their codes mean nothing to another process, though they are numbers, which RocksDB holds."""
-    backend: Any = KeyedStates(spilling(8)).make(range_for(0, 1, MOST), MOST)
-    keys = pa.schema([("k", ObjectKeys("op").kind)])
-    assert backend.entries("e", keys, COLUMNS, "owner", None, due).away is None
+def test_objects_that_cannot_leave_stay(tmp_path: Path, jobs: list[Job]) -> None:
+    """Of one batch those leave that have bytes and a pickle; nobody asks the others again."""
+    job = Job(tmp_path, spilling(8), "objects")
+    jobs.append(job)
+    keys = [Own(1), "a", Sealed("b"), ("x", Own(3)), "c", Decimal("NaN")]
+    numbers = job.table.numbers(job.own.batch_of(keys))
+    for slot, number in zip(job.new_slots(len(keys)), numbers.tolist(), strict=True):
+        job.own.fill(slot, (number, 7, 10, number))
+    goes, slots = _all(job)
+    assert goes.tolist() == [1, 4]
+    job.go(goes, slots)
+    assert _all(job)[1] == []
+    assert job.table.keys_away == 2
+    with pytest.raises(StateError, match="1 of 1 keys that are to leave memory are objects"):
+        job.table.leave(numbers[:1], np.array(job.slots_of(numbers[:1])))
+    job.table.compact(np.flatnonzero(job.words()[: len(job.table), 0] >= 0))
+    job.free = []
+    assert _all(job)[1] == []
+    assert len(job.own.here()) == 4
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_codes_of_objects_that_are_away_are_forgotten(
+    in_place: bool, tmp_path: Path, jobs: list[Job]
+) -> None:
+    """As they leave, after a restore, and as they come back one by one."""
+    job = Job(tmp_path, spilling(8), "objects")
+    jobs.append(job)
+    count, known = 300, []
+    for start in range(0, count, 10):
+        job.backend.forget_object_keys()
+        numbers = job.table.numbers(job.own.batch_of([f"k{n}" for n in range(start, start + 10)]))
+        for slot, number in zip(job.new_slots(10), numbers.tolist(), strict=True):
+            job.own.fill(slot, (number, 7, start, 1))
+        job.go(*_all(job))
+        job.table.tidy_owners(0, lambda: np.empty(0, np.int64))
+        known.append(len(job.own.objects or ()))
+    job.checkpoint()
+    job.base = (job.base or ((), ()))[0], {}  # type: ignore[assignment]
+    job.restart(in_place)
+    assert job.table.keys_away == count
+    known.append(len(job.own.objects or ()))
+    assert max(known) <= 20
