@@ -29,9 +29,11 @@ from strom.api.specs.windows import BuiltinWindow, WindowSpec
 from strom.api.windows.session_windows import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from strom.core.batch import ColumnBatch
 from strom.core.config import JobConfig
+from strom.core.errors import StateError
 from strom.core.keys import ColumnKey, FunctionKey
 from strom.core.state_config import StateConfig
 from strom.operators.window_choice import make_window_operator
+from strom.state.object_keys import FIRST_LIMIT
 from strom.state.rocks.entries.entry_table import ColdEntryTable
 from strom.testing.backends import spilling
 from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables
@@ -265,11 +267,27 @@ def test_a_snapshot_at_any_pause_holds_what_is_missing(lateness: int, state: Sta
     assert check_pauses(make, spec.key, before, 40, after) >= 2
 
 
-def test_memory_is_bounded_whatever_the_number_of_sessions() -> None:
-    """60,000 keys under 256 KB, while records come, at one watermark that ends all, and after a
-    restore from what was in memory."""
-    keys, kept = 60_000, 256 << 10
-    spec = WindowSpec(ColumnKey(("k",)), EventTimeSessionWindows.with_gap(500_000), FUNCTION)
+def keyed_by(record: Any) -> str:
+    return f"user {record.k}"
+
+
+@pytest.mark.parametrize(
+    ("key", "function", "keys"),
+    [
+        (ColumnKey(("k",)), FUNCTION, 60_000),
+        (FunctionKey(keyed_by), FUNCTION, 40_000),
+        (ColumnKey(("k",)), BuiltinWindow((("n", count()), ("c", collect("v")))), 40_000),
+    ],
+    ids=["numbers", "objects", "values"],
+)
+def test_memory_is_bounded_whatever_the_number_of_sessions(
+    key: Any, function: BuiltinWindow, keys: int
+) -> None:
+    """Under 256 KB, while records come, at one watermark that ends all, and after a restore from
+    what was in memory. Of keys that are objects, as many are known as before none is forgotten, and
+    those of a batch."""
+    kept = 256 << 10
+    spec = WindowSpec(key, EventTimeSessionWindows.with_gap(500_000), function)
 
     def made(state: StateConfig, **settings: Any) -> OperatorHarness:
         config = JobConfig(batch_size=1000, state=state)
@@ -279,11 +297,14 @@ def test_memory_is_bounded_whatever_the_number_of_sessions() -> None:
         table = table_of(harness)
         if table is not None:
             assert table.used < 2 * kept
+            assert len(harness.keyed_state.object_keys("")) < 3 * FIRST_LIMIT
 
     memory, cold = made(StateConfig()), made(spilling(kept))
     for start in range(0, keys, 2000):
+        data = records(range(start, start + 2000), 0).data
+        batch = ColumnBatch(data, np.arange(start, start + 2000) // 100)
         for harness in (memory, cold):
-            harness.push(records(range(start, start + 2000), start))
+            harness.push(batch)
         bounded(cold)
     restored = made(spilling(kept), restored=memory.snapshot())
     memory.watermark(10**9)
@@ -301,3 +322,31 @@ def test_memory_is_bounded_whatever_the_number_of_sessions() -> None:
             harness.resume()
         assert harness.outputs() == expected
         harness.close()
+
+
+@pytest.mark.parametrize("key", [lambda row: row.k, lambda row: (row.k, 1)], ids=["int", "tuple"])
+def test_another_job_is_told_of_what_type_keys_were(key: Any) -> None:
+    """Though all that it restores is away."""
+
+    def made(key: Any, **settings: Any) -> OperatorHarness:
+        spec = WindowSpec(FunctionKey(key), KINDS["fixed"](), FUNCTION)
+        config = JobConfig(state=spilling(8))
+        return OperatorHarness(make_window_operator(spec), config=config, **settings)
+
+    first_job = made(key)
+    first_job.push(records(range(50), 0))
+    taken = first_job.snapshot()
+    first_job.close()
+    for other, fits in ((key, True), (lambda row: f"user {row.k}", False)):
+        second_job = made(other, restored=taken, of_another_job=True)
+        table = table_of(second_job)
+        assert table is not None
+        assert table.keys_away == 50
+        if fits:
+            second_job.push(records(range(3), 5))
+            second_job.watermark(100)
+            assert len(second_job.outputs()) == 50
+        else:
+            with pytest.raises(StateError, match="was stored under keys of type"):
+                second_job.push(records(range(3), 5))
+        second_job.close()
