@@ -3,6 +3,7 @@ a key or a time brings back is what there was, and what was complete last is wha
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Iterator
 from decimal import Decimal
@@ -25,8 +26,10 @@ from strom.core.key_kinds import held_keys
 from strom.core.keys import findable
 from strom.core.state_config import StateConfig
 from strom.snapshots.stored import StoredStates
+from strom.state import entry_table as memory_table
 from strom.state.key_groups import range_for
 from strom.state.keyed_state import KeyedStates
+from strom.state.live_keys import LiveKeys
 from strom.state.memory import MemoryKeyedStateBackend
 from strom.state.rocks.entries import entry_table
 from strom.state.rocks.entries.entry_table import ColdEntryTable
@@ -358,6 +361,26 @@ def test_objects_that_cannot_leave_stay(tmp_path: Path, jobs: list[Job]) -> None
     job.free = []
     assert _all(job)[1] == []
     assert len(job.own.here()) == 4
+
+
+def test_keys_that_pass_through_a_restore_are_not_collected(
+    tmp_path: Path, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An Arrow schema does not keep the objects that its codes stand for."""
+
+    def collecting(schema: Any) -> LiveKeys:
+        gc.collect()
+        return LiveKeys(schema)
+
+    job = Job(tmp_path, spilling(8), "objects")
+    jobs.append(job)
+    rng = random.Random(1)
+    for _ in range(20):
+        job.step(rng)
+    job.checkpoint()
+    monkeypatch.setattr(memory_table, "LiveKeys", collecting)
+    job.restart(in_place=False)
+    assert job.table.keys_away
 
 
 @pytest.mark.parametrize("in_place", [True, False])

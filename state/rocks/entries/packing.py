@@ -74,7 +74,8 @@ class Packing:
         forgotten with it: keys that pass through are not to be known for longer."""
         keys, columns, owner, values = self._declared
         if self.of_objects:
-            keys = pa.schema([pa.field(keys.names[0], _objects_of(keys.types[0]).apart().kind)])
+            objects = _objects_of(keys.types[0]).apart()  # schemas do not keep it, tables do
+            keys = pa.schema([pa.field(keys.names[0], objects.kind)])
         table = MemoryEntryTable(self._name, keys, columns, owner, values)
         table.restore([piece])
         return table
