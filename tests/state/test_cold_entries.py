@@ -156,14 +156,13 @@ class Job:
         self.model = {key: entries for key, entries in left.items() if entries}
 
     def leave(self, rng: random.Random) -> None:
-        owners = self.words()[: len(self.table), 0]
-
-        def may_leave(start: int, stop: int) -> Any:
-            return np.isin(np.arange(start, stop), owners)
-
-        numbers = self.table.idle(rng.choice([1, 5, 100]), may_leave)
+        numbers = self.idle(rng.choice([1, 5, 100]))
         if len(numbers):
             self.go(numbers, self.slots_of(numbers))
+
+    def idle(self, most: int) -> Any:
+        owners = self.words()[: len(self.table), 0]
+        return self.table.idle(most, lambda start, stop: np.isin(np.arange(start, stop), owners))
 
     def checkpoint(self, rng: random.Random | None = None, fails: bool = False) -> None:
         self.n += 1
@@ -294,11 +293,7 @@ def test_key_groups_are_taken_from_each_former_database(
 
 def _all(job: Job) -> tuple[Any, list[int]]:
     """All keys that can leave, and their slots."""
-
-    def may_leave(start: int, stop: int) -> Any:
-        return np.isin(np.arange(start, stop), job.words()[: len(job.table), 0])
-
-    numbers = job.table.idle(1 << 20, may_leave)
+    numbers = job.idle(1 << 20)
     return numbers, job.slots_of(numbers)
 
 
@@ -358,7 +353,6 @@ def test_objects_that_cannot_leave_stay(tmp_path: Path, jobs: list[Job]) -> None
     with pytest.raises(StateError, match="1 of 1 keys that are to leave memory are objects"):
         job.table.leave(numbers[:1], np.array(job.slots_of(numbers[:1])))
     job.table.compact(np.flatnonzero(job.words()[: len(job.table), 0] >= 0))
-    job.free = []
     assert _all(job)[1] == []
     assert len(job.own.here()) == 4
 
@@ -374,9 +368,7 @@ def test_keys_that_pass_through_a_restore_are_not_collected(
 
     job = Job(tmp_path, spilling(8), "objects")
     jobs.append(job)
-    rng = random.Random(1)
-    for _ in range(20):
-        job.step(rng)
+    job.write(random.Random(1))
     job.checkpoint()
     monkeypatch.setattr(memory_table, "LiveKeys", collecting)
     job.restart(in_place=False)
@@ -399,8 +391,8 @@ def test_codes_of_objects_that_are_away_are_forgotten(
         job.go(*_all(job))
         job.table.tidy_owners(0, lambda: np.empty(0, np.int64))
         known.append(len(job.own.objects or ()))
+    assert max(known) <= 20
     job.checkpoint()
     job.restart(in_place)
     assert job.table.keys_away == count
     assert len(job.own.objects or ()) == (0 if in_place else 1)
-    assert max(known) <= 20
