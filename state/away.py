@@ -21,7 +21,8 @@ import numpy.typing as npt
 from ..core.arrays import Bools, Int64s, Slots
 
 Entries: TypeAlias = npt.NDArray[Any]
-"""Entries apart from their table: a field for each number and each word that is state."""
+"""Entries apart from their slots: a field for each number, code and word that is state. Codes are
+of the table's stores."""
 
 Due: TypeAlias = Callable[[Entries], Int64s]
 """When each of the entries is needed."""
@@ -78,13 +79,13 @@ class AwayEntries(ABC):
 
     @abstractmethod
     def idle(self, most: int, may_leave: Callable[[int, int], Bools]) -> Slots:
-        """Up to so many keys that leave next. `may_leave`: which numbers from, to (exclusive) have
-        entries in slots."""
+        """Up to so many keys that leave next, none that cannot. `may_leave`: which numbers from, to
+        (exclusive) have entries in slots."""
 
     @abstractmethod
     def leave(self, numbers: Slots, slots: Slots) -> None:
-        """These keys (distinct) leave, with the entries in these slots, which are all they have and
-        which the operator resets next."""
+        """These keys (distinct, of those that `idle` gave last) leave, with the entries in these
+        slots, which are all they have and which the operator resets next."""
 
     @abstractmethod
     def sparse(self, keys: int, entries: int) -> bool:

@@ -79,6 +79,11 @@ class MemoryEntryTable(NumberedTable, EntryState, WholeState):
         return self._keys.take(self._owners()[slots])
 
     @property
+    def known(self) -> LiveKeys:
+        """The keys that have numbers."""
+        return self._keys
+
+    @property
     def owners(self) -> int:
         return len(self._keys)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..core.errors import StateError
-from ..core.key_kinds import all_given
+from ..core.key_kinds import all_given, given
 from .encoding import PICKLE
 from .object_reader import ObjectReader
 from .pickling import loads
@@ -58,6 +58,11 @@ class StoredKeyType:
                 "new uid, or allow_unmatched_state if keys are of several types"
             )
         self._checked = self._checked or bool(shown)
+
+
+def one_of_each(keys: Iterable[Any]) -> list[Any]:
+    """Of each type one of these keys, as held: `StoredKeyType.of_keys` asks no more of them."""
+    return list({_shown(given(key)): key for key in keys}.values())
 
 
 def _stored(table: StateTable) -> str | None:

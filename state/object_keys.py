@@ -140,8 +140,7 @@ class ObjectKeys:
     def column(self, keys: list[Any]) -> pa.Array:
         """The codes of these keys, which are hashable, findable, and as they are held; new keys get
         new ones."""
-        known = self._codes
-        codes = np.array([known.get(key, -1) for key in keys], dtype=np.int64)
+        known, codes = self._codes, self.find(keys)
         for row in np.flatnonzero(codes < 0).tolist():
             key = keys[row]
             code = known.get(key)
@@ -149,6 +148,15 @@ class ObjectKeys:
                 code = known[key] = self._enter(given(key), _hash(key))
             codes[row] = code
         return self._typed(codes)
+
+    def find(self, keys: list[Any]) -> Int64s:
+        """The codes of such keys, -1 for those that have none."""
+        known = self._codes
+        return np.array([known.get(key, -1) for key in keys], dtype=np.int64)
+
+    def apart(self) -> ObjectKeys:
+        """Others of this operator, of which no key is known: for keys that pass through."""
+        return ObjectKeys(self._owner)
 
     def objects(self, column: pa.Array) -> list[Any]:
         """The keys of a column of codes."""

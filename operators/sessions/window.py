@@ -113,6 +113,7 @@ class SessionWindower(Windower):
         for bound in self._store.bring(int(until.max())):
             yield from self._in_parts(*self._store.missing(until, groups, bound))
             self._store.forget(until, groups, bound)
+            site.ctx.keyed_state.forget_object_keys()
             if bound < until.max():
                 yield IN_STATE
         site.firing.end()
@@ -144,6 +145,7 @@ class SessionWindower(Windower):
             slots = self._store.due(bound)
             yield from self._in_parts(slots, np.full(len(slots), watermark, dtype=np.int64))
             yield from self._emit(self._store.fire(bound)) or ()
+            site.ctx.keyed_state.forget_object_keys()
             if bound < watermark:
                 yield IN_STATE
         site.firing.end()

@@ -114,14 +114,13 @@ class ColdColumns(MemoryKeyedStateBackend):
         values: MakeStores | None = None,
         due: Due | None = None,
     ) -> MemoryEntryTable:
-        if due is None or values or not entries_fit(LiveKeys(keys), columns, owner):
+        may_leave = due is not None and entries_fit(LiveKeys(keys), columns, owner)
+        if due is None or not may_leave or not values_fit(values or {}):
             return super().entries(name, keys, columns, owner, values)
 
         def make() -> ColdEntryTable:
-            beside = self._rows_database()
-            table = ColdEntryTable(
-                name, keys, columns, owner, due, self._database, beside, self.max_parallelism
-            )
+            of = name, keys, columns, owner, due, self._database, self._rows_database()
+            table = ColdEntryTable(*of, self.max_parallelism, values)
             self._cold.append(table)
             return table
 

@@ -12,7 +12,10 @@ from backends import TINY
 from strom import (
     DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
+    collect,
     count,
+    count_distinct,
+    first,
     max_,
     mean,
     min_,
@@ -29,6 +32,15 @@ NUMBERS: dict[str, Any] = {
     "mean": mean("v"),
     "low": min_("v"),
     "high": max_("v"),
+}
+
+VALUES: dict[str, Any] = {
+    "n": count(),
+    "distinct": count_distinct("g"),
+    "keys": count_distinct("k"),
+    "all": collect("v"),
+    "first": first("k"),
+    "least": min_("k"),
 }
 
 BUILDS: dict[str, Callable[[Any], Any]] = {
@@ -72,3 +84,23 @@ def test_sessions_of_several_keys(readings: Any, left: list[int]) -> None:
         return keyed.window(EventTimeSessionWindows.with_gap(45)).aggregate(n=count())
 
     assert_equivalent(build, None, replace(WAYS, seeds=range(1)))
+
+
+@pytest.mark.parametrize("kind", ["columns", "rows"])
+@pytest.mark.parametrize("name", BUILDS)
+def test_sessions_of_objects(readings: Any, left: list[int], name: str, kind: str) -> None:
+    def build(env: Any) -> Any:
+        keyed = readings.stream(env, kind).key_by(lambda reading: f"{reading.k} {reading.g}")
+        return BUILDS[name](keyed)
+
+    ways = WAYS if name == "fixed" else replace(WAYS, seeds=range(1))
+    assert_equivalent(build, None, ways)
+
+
+@pytest.mark.parametrize("key", ["k", lambda reading: (reading.k, "text")], ids=["k", "object"])
+def test_sessions_with_values(readings: Any, left: list[int], key: Any) -> None:
+    def build(env: Any) -> Any:
+        keyed = readings.stream(env, "columns").key_by(key)
+        return keyed.window(EventTimeSessionWindows.with_gap(45)).aggregate(**VALUES)
+
+    assert_equivalent(build, None, WAYS)

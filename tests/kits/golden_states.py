@@ -23,10 +23,12 @@ from golden_case import KEYS, MAX_PARALLELISM, NOW_MS, WRITTEN_BY, Restored
 from golden_rows import ROW_CASES
 from strom import (
     ColumnBatch,
+    EventTimeSessionWindows,
     ListStateDescriptor,
     MapStateDescriptor,
     Row,
     TumblingEventTimeWindows,
+    collect,
     count,
     count_distinct,
 )
@@ -87,12 +89,31 @@ def _tumbling(stream: Any) -> Any:
     return stream.window(TumblingEventTimeWindows.of(HOUR * 24 * 365))
 
 
+def _session(stream: Any, gap: int = HOUR * 1000) -> Any:
+    return stream.window(EventTimeSessionWindows.with_gap(gap))
+
+
 def _name_of(record: Any) -> str:
     return f"{record.k % 3} {record.v}"
 
 
+def _few_of(record: Any) -> tuple[str, str]:
+    return (f"key {record.k % 5}", "of few")
+
+
 DATABASE_CASES: dict[str, State] = {
     "rocksdb_sessions": STATES["sessions"],
+    "rocksdb_sessions_of_objects": State(
+        lambda a: _session(a.key_by(_name_of)).aggregate(n=count()), numeric=False
+    ),
+    "rocksdb_sessions_with_values": State(
+        lambda a: _session(a.key_by("k")).aggregate(values=count_distinct("v"), all=collect("v")),
+        numeric=False,
+    ),
+    "rocksdb_sessions_with_values_of_objects": State(
+        lambda a: _session(a.key_by(_few_of), 1).aggregate(n=count(), all=collect("v")),
+        numeric=False,
+    ),
     "rocksdb_slices": STATES["slices"],
     "rocksdb_slices_distinct": STATES["slices_distinct"],
     "rocksdb_slices_of_objects": State(
@@ -103,6 +124,13 @@ DATABASE_CASES: dict[str, State] = {
 }
 """Operators whose state lies in RocksDB where they are written, all but what came last, and of
 which the checkpoint has the files. They are read into memory."""
+
+OBJECTS: dict[str, Callable[[Any], Any]] = {
+    "rocksdb_sessions_of_objects": _name_of,
+    "rocksdb_sessions_with_values_of_objects": _few_of,
+    "rocksdb_slices_of_objects": _name_of,
+}
+"""What makes the keys of cases whose keys are objects."""
 
 OPERATORS = STATES | DATABASE_CASES
 
@@ -123,8 +151,8 @@ def _harness(
 
 def _push(harness: OperatorHarness, state: State, data: pa.RecordBatch, port: int) -> None:
     """What is the subtask's; of a broadcast input all."""
-    if state is DATABASE_CASES["rocksdb_slices_of_objects"]:
-        keys = [_name_of(row) for row in ColumnBatch(data, data.column("t").to_numpy()).rows()]
+    if (key_of := OBJECTS.get(_name(state))) is not None:
+        keys = [key_of(row) for row in ColumnBatch(data, data.column("t").to_numpy()).rows()]
         groups = np.array([stable_hash(key) % MAX_PARALLELISM for key in keys])
     else:
         groups = key_groups_of(data.select(["k"]), MAX_PARALLELISM)

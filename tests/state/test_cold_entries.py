@@ -3,15 +3,16 @@ a key or a time brings back is what there was, and what was complete last is wha
 
 from __future__ import annotations
 
-import copy
+import gc
 import random
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from entries_kit import FORMS, KEYS, OBJECTS, Held, Own, Sealed, Table, batch_of, copied
 from strom.checkpoint.databases import inherited
 from strom.checkpoint.handles import SubtaskSnapshot
 from strom.checkpoint.increments import Increments
@@ -19,50 +20,35 @@ from strom.checkpoint.manifest import Manifest, OperatorShape, decode, encode
 from strom.checkpoint.snapshot_io import read_operator, write_subtask
 from strom.checkpoint.storage import open_storage
 from strom.core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from strom.core.errors import StateError
 from strom.core.ids import NO_CHECKPOINT, CheckpointId, OperatorId, TaskId, VertexId
+from strom.core.key_kinds import held_keys
+from strom.core.keys import findable
 from strom.core.state_config import StateConfig
 from strom.snapshots.stored import StoredStates
-from strom.state.backend import AccColumn
+from strom.state import entry_table as memory_table
 from strom.state.key_groups import range_for
 from strom.state.keyed_state import KeyedStates
+from strom.state.live_keys import LiveKeys
 from strom.state.memory import MemoryKeyedStateBackend
-from strom.state.object_keys import ObjectKeys
 from strom.state.rocks.entries import entry_table
 from strom.state.rocks.entries.entry_table import ColdEntryTable
 from strom.testing.backends import spilling
 
 OPERATOR, TASK = OperatorId("op"), TaskId(VertexId("op"), 0)
 MOST = 8
-SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.string())])
-COLUMNS = (
-    AccColumn("words", "V32", None, ("owner", None, "due", "n")),
-    AccColumn("x", "float64", 0.5),
-    AccColumn("small", "int16", -1),
-)
-KEYS = [(n if n % 7 else None, "t" * (n % 3) if n % 5 else None) for n in range(1, 90)]
 TIMES = [MIN_TIMESTAMP, -5, 0, 1, *range(2, 90), MAX_TIMESTAMP]
-
-Held = dict[Any, list[tuple[int, int]]]
-"""Key -> (due, n) of its entries, ascending."""
-
-
-def due(entries: Any) -> Any:
-    return entries["due"]
-
-
-def batch_of(keys: list[Any]) -> pa.RecordBatch:
-    columns = list(zip(*keys, strict=True)) if keys else [(), ()]
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 class Job:
     """One subtask, which does with its entries what a kernel would, its model, and the newest
     complete checkpoint."""
 
-    def __init__(self, folder: Path, config: StateConfig) -> None:
+    def __init__(self, folder: Path, config: StateConfig, form: str = "columns") -> None:
         self.storage = open_storage(str(folder), "job")
         self.config = config
+        self.form = form
+        self.keys = OBJECTS if "objects" in form else KEYS
         self.model: Held = {}
         self.n = 0
         self.base: tuple[Manifest, Held] | None = None
@@ -75,12 +61,13 @@ class Job:
             self.backend.inherit(files)
         self.backend.restore(tables)
         self.increments = Increments()
-        self.table: Any = self.backend.entries("e", SCHEMA, COLUMNS, "owner", None, due)
+        self.own = Table(self.backend, self.form)
+        self.table: Any = self.own.entries
         assert isinstance(self.table, ColdEntryTable)
         self.free: list[int] = []
 
     def words(self) -> Any:
-        return self.table.column("words").view(np.int64).reshape(-1, 4)
+        return self.own.words()
 
     def slots_of(self, numbers: Any) -> list[int]:
         owners = self.words()[: len(self.table), 0]
@@ -105,17 +92,6 @@ class Job:
         self.words()[slots, 0] = -1
         self.free += slots
 
-    def here(self) -> Held:
-        found: Held = {}
-        slots = np.flatnonzero(self.words()[: len(self.table), 0] >= 0)
-        keys = zip(*[column.to_pylist() for column in self.table.take_keys(slots)], strict=True)
-        for key, slot in zip(keys, slots.tolist(), strict=True):
-            _, _, at, n = self.words()[slot].tolist()
-            assert self.table.column("x")[slot] == n / 2
-            assert self.table.column("small")[slot] == n % 100
-            found.setdefault(key, []).append((at, n))
-        return {key: sorted(entries) for key, entries in found.items()}
-
     def step(self, rng: random.Random) -> None:
         match rng.randrange(8):
             case 0 | 1 | 2:
@@ -134,13 +110,16 @@ class Job:
                 live = live[live >= 0]
                 self.table.tidy_owners(len(live), lambda: live)
         self.table.validate()
-        here = self.here()
+        here = self.own.here()
         assert all(self.model[key] == entries for key, entries in here.items())
         assert len(self.model) == len(here) + self.table.keys_away
 
     def write(self, rng: random.Random) -> None:
-        keys = rng.choices(KEYS, k=rng.choice([1, 4, 30]))
-        numbers = self.table.numbers(batch_of(keys))
+        self.backend.forget_object_keys()
+        keys = rng.choices(self.keys, k=rng.choice([1, 4, 30]))
+        numbers = self.table.numbers(self.own.batch_of(keys))
+        if self.own.objects is not None:
+            keys = held_keys(findable(keys))
         owners = self.words()[: len(self.table), 0]
         strangers = np.setdiff1d(numbers, owners)
         self.come(self.table.take(strangers))
@@ -156,9 +135,7 @@ class Job:
                 (slot,) = self.new_slots(1)
                 at, n = rng.choice(TIMES), rng.randrange(1000)
                 self.table.touch(np.array([slot]))
-                self.words()[slot] = (number, 7, at, n)
-                self.table.column("x")[slot] = n / 2
-                self.table.column("small")[slot] = n % 100
+                self.own.fill(slot, (number, 7, at, n))
                 entries.append((at, n))
             entries.sort()
 
@@ -179,14 +156,13 @@ class Job:
         self.model = {key: entries for key, entries in left.items() if entries}
 
     def leave(self, rng: random.Random) -> None:
-        owners = self.words()[: len(self.table), 0]
-
-        def may_leave(start: int, stop: int) -> Any:
-            return np.isin(np.arange(start, stop), owners)
-
-        numbers = self.table.idle(rng.choice([1, 5, 100]), may_leave)
+        numbers = self.idle(rng.choice([1, 5, 100]))
         if len(numbers):
             self.go(numbers, self.slots_of(numbers))
+
+    def idle(self, most: int) -> Any:
+        owners = self.words()[: len(self.table), 0]
+        return self.table.idle(most, lambda start, stop: np.isin(np.arange(start, stop), owners))
 
     def checkpoint(self, rng: random.Random | None = None, fails: bool = False) -> None:
         self.n += 1
@@ -194,7 +170,7 @@ class Job:
         base = NO_CHECKPOINT if self.base is None else self.base[0].checkpoint_id
         increment = self.increments.begin(n, base)
         frozen = self.backend.snapshot(increment.since(OPERATOR))
-        model = copy.deepcopy(self.model)
+        model = copied(self.model)
         for _ in range(0 if rng is None else rng.randrange(6)):  # the asynchronous part comes late
             assert rng is not None
             self.step(rng)
@@ -212,7 +188,7 @@ class Job:
         assert self.base is not None
         self.states.close()
         manifest, model = self.base
-        self.model = copy.deepcopy(model)
+        self.model = copied(model)
         share = (self.storage, manifest, OPERATOR, 0, 1, MOST)
         files = inherited(*share, same_program=same_program) if in_place else None
         tables, _ = read_operator(*share, inherits=files is not None)
@@ -227,9 +203,7 @@ class Job:
             tables, _ = read_operator(*share)
             memory = MemoryKeyedStateBackend(range_for(subtask, parallelism, MOST), MOST)
             memory.restore(tables)
-            one = copy.copy(self)
-            one.table = memory.entries("e", SCHEMA, COLUMNS, "owner", None, due)
-            here = one.here()
+            here = Table(memory, self.form).here()
             assert not found.keys() & here.keys()
             found |= here
         assert found == model
@@ -246,21 +220,23 @@ def manifest_of(n: CheckpointId, made: tuple[SubtaskSnapshot, ...]) -> Manifest:
 @pytest.fixture(name="jobs")
 def _jobs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Job]]:
     monkeypatch.setattr("strom.state.live_keys.FIRST_LIMIT", 3)
+    monkeypatch.setattr("strom.state.object_keys.FIRST_LIMIT", 3)
     made: list[Job] = []
     yield made
     for job in made:
         job.states.close()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("seed", "form"), [(n, FORMS[n % 4]) for n in range(12)])
 def test_what_left_is_what_comes_back(
-    seed: int, tmp_path: Path, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+    seed: int, form: str, tmp_path: Path, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entry_table, "FEW", [1, 3, 16][seed % 3])
-    monkeypatch.setattr(entry_table, "PIECE", [2, 1 << 16][seed % 2])
-    monkeypatch.setattr("strom.state.rocks.entries.dues.READ", [2, 1 << 14][seed % 2])
+    monkeypatch.setattr(entry_table, "PIECE", [2, 1 << 16][seed // 4 % 2])
+    monkeypatch.setattr(entry_table, "PIECE_BYTES", [1, 100, 1 << 20][seed % 3])
+    monkeypatch.setattr("strom.state.rocks.entries.dues.READ", [2, 1 << 14][seed // 3 % 2])
     rng = random.Random(seed)
-    job = Job(tmp_path, spilling([8, 64 << 10][seed // 2 % 2]))
+    job = Job(tmp_path, spilling([8, 64 << 10][seed // 2 % 2]), form)
     jobs.append(job)
     away = 0
     for _ in range(16):
@@ -276,10 +252,14 @@ def test_what_left_is_what_comes_back(
     job.check(2)
 
 
-def test_key_groups_are_taken_from_each_former_database(tmp_path: Path, jobs: list[Job]) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_key_groups_are_taken_from_each_former_database(
+    form: str, tmp_path: Path, jobs: list[Job]
+) -> None:
     """1 -> 3 -> 2 subtasks, each from the files of those before."""
     rng = random.Random(5)
-    job = Job(tmp_path, spilling(8))
+    job = Job(tmp_path, spilling(8), form)
+    job.keys = job.keys[: -6 if "objects" in form else None]  # all that can leave
     jobs.append(job)
     for _ in range(60):
         job.step(rng)
@@ -298,7 +278,7 @@ def test_key_groups_are_taken_from_each_former_database(tmp_path: Path, jobs: li
             backend: Any = states.make(range_for(subtask, parallelism, MOST), MOST)
             backend.inherit(files)
             backend.restore(read_operator(*share, inherits=True)[0])
-            table = backend.entries("e", SCHEMA, COLUMNS, "owner", None, due)
+            table = Table(backend, form).entries
             table.validate()
             assert table.keys_away > 0
             assert not len(table), "nothing of it was read as tables"
@@ -311,10 +291,10 @@ def test_key_groups_are_taken_from_each_former_database(tmp_path: Path, jobs: li
         job.check(1)
 
 
-def _all(job: Job) -> tuple[list[int], list[int]]:
-    owners = job.words()[: len(job.table), 0]
-    slots = np.flatnonzero(owners >= 0)
-    return np.unique(owners[slots]).tolist(), slots.tolist()
+def _all(job: Job) -> tuple[Any, list[int]]:
+    """All keys that can leave, and their slots."""
+    numbers = job.idle(1 << 20)
+    return numbers, job.slots_of(numbers)
 
 
 def test_what_left_and_was_not_touched_is_not_written_again(
@@ -337,27 +317,82 @@ def test_what_left_and_was_not_touched_is_not_written_again(
     assert sizes[1] < sizes[0] / 20
 
 
-def test_a_snapshot_has_what_was_away_when_it_was_taken(tmp_path: Path, jobs: list[Job]) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_a_snapshot_has_what_was_away_when_it_was_taken(
+    form: str, tmp_path: Path, jobs: list[Job]
+) -> None:
     """What comes back before it is read is in it, as it was."""
-    job = Job(tmp_path, spilling(8))
+    job = Job(tmp_path, spilling(8), form)
     jobs.append(job)
     rng = random.Random(3)
     for _ in range(30):
         job.step(rng)
     job.go(*_all(job))
     assert job.table.keys_away > 10
-    whole, model = job.backend.snapshot(), copy.deepcopy(job.model)
+    whole, model = job.backend.snapshot(), copied(job.model)
     job.pass_time(MAX_TIMESTAMP)
     assert not job.table.keys_away
     memory = MemoryKeyedStateBackend(range_for(0, 1, MOST), MOST)
     memory.restore(whole.tables())
-    one = copy.copy(job)
-    one.table = memory.entries("e", SCHEMA, COLUMNS, "owner", None, due)
-    assert one.here() == model
+    assert Table(memory, form).here() == model
 
 
-def test_objects_as_keys_stay_in_memory() -> None:
-    """Their codes mean nothing to another process, though they are numbers, which RocksDB holds."""
-    backend: Any = KeyedStates(spilling(8)).make(range_for(0, 1, MOST), MOST)
-    keys = pa.schema([("k", ObjectKeys("op").kind)])
-    assert backend.entries("e", keys, COLUMNS, "owner", None, due).away is None
+def test_objects_that_cannot_leave_stay(tmp_path: Path, jobs: list[Job]) -> None:
+    """Of one batch those leave that have bytes and a pickle; nobody asks the others again."""
+    job = Job(tmp_path, spilling(8), "objects")
+    jobs.append(job)
+    keys = [Own(1), "a", Sealed("b"), ("x", Own(3)), "c", Decimal("NaN")]
+    numbers = job.table.numbers(job.own.batch_of(keys))
+    for slot, number in zip(job.new_slots(len(keys)), numbers.tolist(), strict=True):
+        job.own.fill(slot, (number, 7, 10, number))
+    goes, slots = _all(job)
+    assert goes.tolist() == [1, 4]
+    job.go(goes, slots)
+    assert _all(job)[1] == []
+    assert job.table.keys_away == 2
+    with pytest.raises(StateError, match="1 of 1 keys that are to leave memory are objects"):
+        job.table.leave(numbers[:1], np.array(job.slots_of(numbers[:1])))
+    job.table.compact(np.flatnonzero(job.words()[: len(job.table), 0] >= 0))
+    assert _all(job)[1] == []
+    assert len(job.own.here()) == 4
+
+
+def test_keys_that_pass_through_a_restore_are_not_collected(
+    tmp_path: Path, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An Arrow schema does not keep the objects that its codes stand for."""
+
+    def collecting(schema: Any) -> LiveKeys:
+        gc.collect()
+        return LiveKeys(schema)
+
+    job = Job(tmp_path, spilling(8), "objects")
+    jobs.append(job)
+    job.write(random.Random(1))
+    job.checkpoint()
+    monkeypatch.setattr(memory_table, "LiveKeys", collecting)
+    job.restart(in_place=False)
+    assert job.table.keys_away
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_codes_of_objects_that_are_away_are_forgotten(
+    in_place: bool, tmp_path: Path, jobs: list[Job]
+) -> None:
+    """As they leave, and none is known after a restore but one for each type."""
+    job = Job(tmp_path, spilling(8), "objects")
+    jobs.append(job)
+    count, known = 300, []
+    for start in range(0, count, 10):
+        job.backend.forget_object_keys()
+        numbers = job.table.numbers(job.own.batch_of([f"k{n}" for n in range(start, start + 10)]))
+        for slot, number in zip(job.new_slots(10), numbers.tolist(), strict=True):
+            job.own.fill(slot, (number, 7, start, 1))
+        job.go(*_all(job))
+        job.table.tidy_owners(0, lambda: np.empty(0, np.int64))
+        known.append(len(job.own.objects or ()))
+    assert max(known) <= 20
+    job.checkpoint()
+    job.restart(in_place)
+    assert job.table.keys_away == count
+    assert len(job.own.objects or ()) == (0 if in_place else 1)

@@ -41,7 +41,7 @@ VALUES: Final = "values"
 PIECE: Final = 1 << 16
 """So many entries of RocksDB make a table."""
 
-EXACT: Final = ("slots", "valued", "owned")
+EXACT: Final = ("slots", "valued", "owned", "owned_valued")
 """Layouts that say all of what is stored: entries in the same one are the same to any program. In
 others are objects, which another program may have otherwise."""
 
@@ -60,6 +60,8 @@ _READERS: Final[dict[str, str]] = {
     "maps": "values.element_layouts.maps_table",
     "objects": "tables.slot_layout.slots_table",
     "owned": "entries.entry_rows.owned_table",
+    "owned_objects": "entries.entry_rows.owned_table",
+    "owned_valued": "entries.entry_rows.owned_table",
     "slots": "tables.slot_layout.slots_table",
     "stamped": "values.stamped_layout.stamped_table",
     "timers": "timers.timer_rows.timers_table",
@@ -71,6 +73,8 @@ _CUTTERS: Final[dict[str, str]] = {
     "lists": "values.element_layouts.pieces",
     "maps": "values.element_layouts.pieces",
     "objects": "tables.slot_layout.valued_pieces",
+    "owned_objects": "tables.slot_layout.valued_pieces",
+    "owned_valued": "tables.slot_layout.valued_pieces",
     "valued": "tables.slot_layout.valued_pieces",
 }
 """Likewise, what cuts entries into pieces, where not any of them may be in any piece, or some are

@@ -1,9 +1,9 @@
-"""Entries of keys as RocksDB holds them: all of a key in one row, one behind the other.
+"""Entries of keys as RocksDB holds them: all of a key in one row.
 
-    state (2 bytes) | key group (2) | 0 | key  ->  numbers of an entry, of the next one, ...
+    state (2 bytes) | key group (2) | 0 | key  ->  entries (`entry_forms`)
 
-Keys and numbers are as of a slot table (`slot_rows`), with a number for each word that is state.
-The owner is told by the key.
+Keys are as of a slot table (`slot_rows`, or `object_rows`), and there is a number for each word
+that is state. The owner is told by the key.
 """
 
 from __future__ import annotations
@@ -24,11 +24,19 @@ from ...slot_encoding import encoded
 from ...stored import KEY_GROUP, AccColumn, StateTable
 from ...table_state import encoded_rows
 from ..database.layouts import LAYOUT, Layout, Pair
+from ..tables.object_rows import objects_fit
 from ..tables.slot_layout import slot_rows, slots_layout, stored_keys
-from ..tables.slot_rows import SlotRows, fits
+from ..tables.slot_rows import fits
+from .entry_forms import make_form
 
 OWNED = "owned"
-"""The layout's name."""
+VALUED = "owned_valued"
+OBJECTS = "owned_objects"
+"""The layouts' names: of entries that are numbers alone, of those with values, and of those (with
+values or not) whose keys are objects."""
+
+_NAMES = {"slots": OWNED, "valued": VALUED, "objects": OBJECTS}
+"""By the name of a table's layout."""
 
 
 def flat_columns(columns: Sequence[AccColumn], owner: str) -> list[AccColumn]:
@@ -43,43 +51,51 @@ def flat_columns(columns: Sequence[AccColumn], owner: str) -> list[AccColumn]:
     return flat
 
 
+def kept_keys(keys: LiveKeys) -> pa.Schema:
+    """The key columns as they are kept, but those of codes with the objects' type."""
+    pairs = zip(keys.kept, keys.kinds, strict=True)
+    return pa.schema([f.with_type(k) if is_objects(k) else f for f, k in pairs])
+
+
+def is_objects(kind: pa.DataType) -> bool:
+    return isinstance(kind, ObjectKeyType)
+
+
 def entries_fit(keys: LiveKeys, columns: Sequence[AccColumn], owner: str) -> bool:
-    """Whether entries of these have rows as bytes. Objects' codes are numbers, and mean nothing but
-    to the table that gave them."""
-    if any(isinstance(kind, ObjectKeyType) for kind in keys.kinds):
-        return False
-    return fits(keys.kept, flat_columns(columns, owner))
+    """Whether entries of these have rows as bytes, of those of their keys that have bytes."""
+    schema, flat = kept_keys(keys), flat_columns(columns, owner)
+    return fits(schema, flat) or objects_fit(schema, flat)
 
 
-def owned_layout(keys: pa.Schema, columns: Sequence[AccColumn]) -> dict[str, str]:
-    """Of entries with these flat columns."""
-    return slots_layout(keys, columns, len(keys), pa.schema([])) | {LAYOUT: OWNED}
+def owned_layout(
+    keys: pa.Schema, columns: Sequence[AccColumn], values: pa.Schema
+) -> dict[str, str]:
+    """Of entries with these flat columns; `values`: see `ValuedForm`."""
+    layout = slots_layout(keys, columns, len(keys), values)
+    return layout | {LAYOUT: _NAMES[layout[LAYOUT]]}
 
 
 def owned_table(
     name: str, kind: str, layout: Layout, pairs: list[Pair], max_parallelism: int
 ) -> StateTable:
     """As of `EntryFreeze`, in order of places."""
-    schema = stored_keys(layout)
     rows = slot_rows(layout, pairs[0][0][:2], max_parallelism)
-    columns = rows.columns
     places = [place for place, _ in pairs]
-    data = [row for _, row in pairs]
-    entries = rows.unpacked(data)
-    each = np.repeat(np.arange(len(pairs)), counts_of(rows, data))
-    arrays = {of: np.ascontiguousarray(entries[of]) for of in entries.dtype.names or ()}
-    at = pa.array(each)
-    keys = pa.RecordBatch.from_arrays(
-        [column.take(at) for column in rows.keys(places)], names=schema.names
+    owned = make_form(rows.columns, rows.values, layout[LAYOUT] == OBJECTS).read(
+        [row for _, row in pairs]
     )
-    groups = rows.groups_of(places)[each]
-    return StateTable(name, kind, encoded_rows(groups, None, keys, encoded(columns, arrays, {})))
-
-
-def counts_of(rows: SlotRows, data: Sequence[bytes]) -> npt.NDArray[np.int64]:
-    """How many entries each of these has."""
-    lengths = np.fromiter([len(row) for row in data], np.int64, len(data))
-    return lengths // rows.size
+    numbers, values = owned.numbers, owned.values
+    arrays = {of: np.ascontiguousarray(numbers[of]) for of in numbers.dtype.names or ()}
+    columns = [
+        (column, values[column.name]) if column.name in values else encoded([column], arrays, {})[0]
+        for column in rows.columns
+    ]
+    own = rows.keys(places) if owned.pickles is None else [owned.pickles]
+    each = np.repeat(np.arange(len(pairs)), owned.counts)
+    at = pa.array(each)
+    names = stored_keys(layout).names
+    keys = pa.RecordBatch.from_arrays([column.take(at) for column in own], names=names)
+    return StateTable(name, kind, encoded_rows(rows.groups_of(places)[each], None, keys, columns))
 
 
 def entries_in(
@@ -117,14 +133,6 @@ def fill_entries(
                     words[slots, at] = entries[name]
         elif column.name in stored:
             arrays[column.name][slots] = entries[column.name]
-
-
-def cut(entries: Entries, counts: npt.NDArray[np.int64]) -> list[bytes]:
-    """As bytes, so many together each."""
-    data, width = entries.tobytes(), entries.dtype.itemsize
-    ends = np.cumsum(counts) * width
-    starts = ends - counts * width
-    return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 def pieces_of(table: StateTable, most: int) -> Iterator[StateTable]:

@@ -7,12 +7,15 @@ files of a checkpoint are still to be linked.
 
 Which keys leave says a clock: a hand goes over their numbers, and takes those that were not asked
 for since it came by last, nor again since they came.
+
+Values under codes leave with their entries, and get new codes when these come back. Keys that are
+objects are found by their bytes; the code of one that is away is forgotten with its number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -22,32 +25,29 @@ from ....core.arrays import Bools, Slots
 from ....core.elements import MAX_TIMESTAMP
 from ....core.errors import StateError
 from ....core.growing import Growing
-from ...away import AwayEntries, Brought, Due, Entries, first_due
+from ...away import AwayEntries, Brought, Due
 from ...change_bits import Bits
-from ...entry_table import EntryFreeze, MemoryEntryTable
+from ...entry_table import MemoryEntryTable
 from ...increments import Since
-from ...live_keys import LiveKeys
+from ...key_types import one_of_each
+from ...object_keys import ObjectKeyType
 from ...stored import AccColumn, StateTable
+from ...value_store import MakeStores
 from ...whole import Freeze
 from ..database.clock_hand import ClockHand
-from ..database.freeze import PieceFreeze
-from ..database.layouts import Layout, Pair, tables_of
+from ..database.layouts import Pair, tables_of
 from ..database.rows_database import RowsDatabase
-from ..database.task_database import DatabaseView, TaskDatabase
-from ..tables.slot_rows import SlotRows
+from ..database.task_database import TaskDatabase
 from .dues import Dues
-from .entry_rows import (
-    counts_of,
-    cut,
-    entries_in,
-    fill_entries,
-    flat_columns,
-    owned_layout,
-    pieces_of,
-)
+from .entry_forms import Owned
+from .entry_freeze import ColdEntryFreeze
+from .entry_rows import fill_entries, pieces_of
+from .key_pickles import KeyPickles
+from .packing import Packing, parts
 
-PIECE = 1 << 16
-"""So many entries that are restored, or keys that leave, are in hand at once."""
+PIECE, PIECE_BYTES = 1 << 16, 16 << 20
+"""So many entries that are restored, or keys that leave, are in hand at once, or so many bytes of
+them where there are values."""
 
 LIVE = 2 / 3
 """How much of what fits into memory are entries in use; the rest is room for those of a batch."""
@@ -55,16 +55,22 @@ LIVE = 2 / 3
 FEW = 16
 """So many keys at least come back at once because they are due."""
 
+AT_ONCE = 16
+"""Of so many keys with values one leaves, or none: to forget values is to look at all there are."""
+
 _BESIDE = 9
 """Bytes per key beside its number: where its entries begin, and a mark."""
 
+_OBJECT = 200
+"""Bytes of a key that is an object: a guess, as of `ObjectKeys.nbytes`."""
 
 _KEY = 64
 """Bytes of a key of which nothing is known yet, about."""
 
 
 class ColdEntryTable(MemoryEntryTable, AwayEntries):
-    """See the module. `database`: the task's; `beside`: for what no checkpoint has."""
+    """See the module. `database`: the task's; `beside`: for what no checkpoint has. `values`: of
+    which all have bytes."""
 
     def __init__(
         self,
@@ -76,26 +82,33 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
         database: TaskDatabase,
         beside: RowsDatabase,
         max_parallelism: int,
+        values: MakeStores | None = None,
     ) -> None:
-        super().__init__(name, keys, columns, owner)
-        self._due = due
+        super().__init__(name, keys, columns, owner, values)
         self._database = database
-        flat = flat_columns(columns, owner)
-        self._layout = owned_layout(self._keys.kept, flat)
-        prefix, here = database.new_state(name, "entries", self._layout)
-        kept = self._keys.kept
-        self._rows = SlotRows(prefix, kept, flat, len(kept), max_parallelism)
+        self._packing = Packing(name, keys, columns, owner, values or {}, due)
+        layout = self._packing.layout
+        self._prefix, here = database.new_state(name, "entries", layout)
+        self._packing.under(self._prefix, max_parallelism)
+        self._max_parallelism = max_parallelism
+        kind = keys.types[0]
+        self._objects = kind.keys if isinstance(kind, ObjectKeyType) else None
+        """What codes of keys stand for; None: keys are columns."""
+        self._pickles = self._packing.pickles(self)
         self._dues = Dues(name, beside)
         self.spilled = self.loaded = 0
         """Keys written to RocksDB, and read from it, so far."""
-        self._away = 0
-        """Keys that are away."""
+        self._away = self._away_bytes = 0
+        """Keys that are away, and bytes of their rows."""
         self._asked = Growing("bool", 0)
         """Per key, whether it was asked for again since it came, and since the hand came by."""
         self._hand = ClockHand()
         self._deletes: dict[bytes, None] = {}
         """Places of keys that came back."""
         self._entry = sum(np.dtype(column.dtype).itemsize for column in columns)
+        self._beside = _BESIDE + (0 if self._objects is None else _OBJECT)
+        self._each = float("inf")
+        """Bytes of a key's values, as far as is known: when nothing else was in the stores."""
         database.budget.join(self)
         if here:
             self._adopt()
@@ -115,7 +128,8 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
     @property
     def used(self) -> int:
         """Bytes in memory. Other threads ask, too."""
-        return self._keys.nbytes + _BESIDE * len(self._keys) + self._entry * len(self)
+        keys = self._keys.nbytes + self._beside * len(self._keys)
+        return keys + self._entry * len(self) + self._value_bytes
 
     def numbers(self, keys: pa.RecordBatch) -> Slots:
         before = len(self._keys)
@@ -128,29 +142,24 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
     def take(self, numbers: Slots) -> Brought:
         if not self._away or not len(numbers):
             return self._none()
-        keys = self._keys.take_kept(numbers)
-        groups = self._rows.groups(keys)
-        order = self._rows.order(keys, groups)
-        at = pa.array(order)
-        places = self._rows.places([key.take(at) for key in keys], 0, groups[order])
+        numbers, places = self._packing.places(self, numbers)
         found = self._get(places)
+        there = np.array([row is not None for row in found], dtype=np.bool_)
         pairs = [(p, row) for p, row in zip(places, found, strict=True) if row is not None]
-        there = (
-            order[[at for at, row in enumerate(found) if row is not None]] if pairs else order[:0]
-        )
-        brought, dues = self._brought(numbers[there], pairs)
-        self._dues.remove([place[2:] for place, _ in pairs], dues)
-        return brought
+        owned = self._packing.read([row for _, row in pairs])
+        self._dues.remove([place[2:] for place, _ in pairs], self._packing.dues(owned))
+        return self._brought(numbers[there], pairs, owned)
 
     def bound(self, after: int, until: int) -> int:
-        limit = self._database.budget.limit(self)
-        most = int(limit * LIVE) // (2 * (self._entry + _BESIDE))
-        return self._dues.nth(max(most, FEW), after, until)
+        limit, each = self._database.budget.limit(self), 2 * (self._entry + self._beside)
+        if self.stores:
+            each += 2 * self._away_bytes // max(self._away, 1)
+        return self._dues.nth(max(int(limit * LIVE) // each, FEW), after, until)
 
     def take_due(self, until: int) -> Brought:
-        parts = [self._none()]
+        brought = [self._none()]
         for rests in self._dues.until(until) if self._away else ():
-            places = sorted([self._rows.prefix + rest for rest in rests])
+            places = sorted([self._prefix + rest for rest in rests])
             pairs = [
                 (place, row)
                 for place, row in zip(places, self._get(places), strict=True)
@@ -162,13 +171,13 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
                     "not in the local RocksDB, where they were put: the task's local files were "
                     "changed by somebody else; restart the job from its last checkpoint"
                 )
-            keys = pa.RecordBatch.from_arrays(self._rows.keys(places), schema=self._keys.kept)
-            numbers = self._keys.numbers(keys)
+            owned = self._packing.read([row for _, row in pairs])
+            numbers = self._keys.numbers(self._packing.keys(places, owned))
             self._mark()
-            parts.append(self._brought(numbers, pairs)[0])
+            brought.append(self._brought(numbers, pairs, owned))
         return Brought(
-            np.concatenate([part.owners for part in parts]),
-            np.concatenate([part.entries for part in parts]),
+            np.concatenate([part.owners for part in brought]),
+            np.concatenate([part.entries for part in brought]),
         )
 
     def put(self, slots: Slots, brought: Brought) -> None:
@@ -181,21 +190,26 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
         if self._database.waits(self.used, limit):
             return 0
         self._delete()
+        if self.stores and self.used > limit:
+            self._forget_values(keys)
         if not keys or (self.used <= limit and not self.spilled):
             return 0
         known = max(len(self._keys), 1)
-        each = self._entry * entries / keys + 2 * (self._keys.nbytes / known + _BESIDE)
-        return max(0, keys - int(LIVE * limit / each))
+        each = self._entry * entries / keys + 2 * (self._keys.nbytes / known + self._beside)
+        if self.stores:
+            each += min(self._each, self._value_bytes / keys)
+        count = max(0, keys - int(LIVE * limit / each))
+        return max(count, keys // AT_ONCE) if self.stores and count else count
 
     def idle(self, most: int, may_leave: Callable[[int, int], Bools]) -> Slots:
-        return self._hand.take(most, len(self._keys), self._asked.array, may_leave)
+        count, asked = len(self._keys), self._asked.array
+        if self._pickles is None:
+            return self._hand.take(most, count, asked, may_leave)
+        found = self._hand.take(most, count, asked, self._pickles.but_those(may_leave))
+        return self._pickles.movable(self._keys, found)
 
     def leave(self, numbers: Slots, slots: Slots) -> None:
-        for some, held in _parts(numbers, slots, self._owners()):
-            entries = entries_in(
-                self._numbers.columns, self._arrays(), held, self._rows.blank(len(held))
-            )
-            self._send(self._keys, some, self._owners()[held], entries)
+        self._send(self, numbers, slots, self._owners(), self._pickles)
         self._asked.array[numbers] = False
 
     def sparse(self, keys: int, entries: int) -> bool:
@@ -211,6 +225,7 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
         self._owners()[: len(slots)] = np.searchsorted(kept, owners)
         self._keys.keep(kept)
         self._keep_marks(kept)
+        self._forget_values(len(kept))
 
     def tidy_owners(self, used: int, live: Callable[[], Slots]) -> Slots | None:
         moved = super().tidy_owners(used, live)
@@ -222,20 +237,7 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
         self._delete()
         hot = super().freeze(name, changes)
         view = None if self._database.by_files or not self._away else self._database.view()
-        return ColdEntryFreeze(
-            hot.name,
-            hot.owner,
-            hot.keys,
-            hot.owners,
-            hot.stored,
-            hot.numbers,
-            hot.values,
-            hot.changes,
-            hot.layer,
-            prefix=self._rows.prefix,
-            layout=self._layout,
-            view=view,
-        )
+        return ColdEntryFreeze.of(hot, self._prefix, self._packing.layout, view)
 
     def freeze_since(self, name: str, since: Since) -> tuple[Freeze, bool]:
         """What changed in memory, where the checkpoint has RocksDB's files as they are right after
@@ -252,9 +254,15 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
     def restore(self, tables: Iterable[StateTable]) -> None:
         limit = self._database.budget.limit(self)
         for table in tables:
-            for piece in pieces_of(table, PIECE):
+            rows, most = table.data.num_rows, PIECE
+            if self.stores:
+                most = max(1, min(most, PIECE_BYTES * rows // max(table.data.nbytes, 1)))
+            for piece in pieces_of(table, most):
                 more = piece.data.num_rows * (self._entry + _KEY)
-                if self.used + more <= LIVE * limit or not self._restored_away(piece):
+                more += piece.data.nbytes if self.stores else 0
+                if self.used + more > LIVE * limit:
+                    piece = self._restored_away(piece)
+                if piece.data.num_rows:
                     super().restore([piece])
                     self._mark()
 
@@ -265,12 +273,16 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
         """Assert the invariants."""
         pairs = [pair for pair in self._stored() if pair[0] not in self._deletes]
         assert len(pairs) == self._away
-        keys = self._rows.keys([place for place, _ in pairs])
+        assert sum(len(row) for _, row in pairs) == self._away_bytes
         if pairs:
-            here = self._keys.find(keys)
+            of = self._name, "entries", self._packing.layout, pairs, self._max_parallelism
+            parted = [self._packing.apart(table) for table in tables_of(*of)]
+            here = np.concatenate([self._here(table) for table in parted])
             owners = self._owners()[: len(self)]
             assert not np.isin(here[here >= 0], owners).any()
-        dues = sorted(zip(self._dues_of([row for _, row in pairs]).tolist(), pairs, strict=True))
+        dues = sorted(
+            zip(self._packing.dues_of([row for _, row in pairs]).tolist(), pairs, strict=True)
+        )
         assert self._dues.listed() == [(due, place[2:]) for due, (place, _) in dues]
         assert not dues or self.soonest <= dues[0][0]
 
@@ -279,59 +291,82 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
         found = self._stored()
         while piece := list(islice(found, PIECE)):
             self._away += len(piece)
-            self._dues.add([p[2:] for p, _ in piece], self._dues_of([row for _, row in piece]))
+            self._away_bytes += sum(len(row) for _, row in piece)
+            dues = self._packing.dues_of([row for _, row in piece])
+            self._dues.add([place[2:] for place, _ in piece], dues)
 
-    def _restored_away(self, piece: StateTable) -> bool:
-        """Whether these entries could be put into RocksDB: not where some of their keys have others
-        in memory."""
-        keys, columns, owner = self._declared
-        table = MemoryEntryTable(self._name, keys, columns, owner)
-        table.restore([piece])
-        every = np.arange(len(table._keys))
-        kept = table._keys.take_kept(every)
-        if (self._keys.find(kept) >= 0).any():
-            return False
-        held = np.arange(len(table))
-        arrays = {column.name: table.column(column.name) for column in columns}
-        entries = entries_in(columns, arrays, held, self._rows.blank(len(held)))
-        self._send(table._keys, every, table._owners()[held], entries)
-        return True
+    def _restored_away(self, piece: StateTable) -> StateTable:
+        """Put these entries into RocksDB; what is left of them, which has to be in memory: of keys
+        that have others there, or cannot lie elsewhere."""
+        table = self._packing.apart(piece)
+        pickles = self._packing.pickles(table)
+        numbers = np.flatnonzero(self._here(table) < 0)
+        if pickles is not None:
+            numbers = pickles.movable(table.known, numbers)
+        owners = table._owners()[: len(table)]
+        goes = np.isin(owners, numbers)
+        self._send(table, numbers, np.flatnonzero(goes), owners, pickles)
+        if self._objects is not None:  # of what types keys are is to be known
+            self._objects.column(one_of_each(self._packing.held(table)))
+        return replace(piece, data=piece.data.filter(pa.array(~goes)))
 
-    def _send(self, known: LiveKeys, numbers: Slots, owners: Slots, entries: Entries) -> None:
-        """Into RocksDB, where none of these keys is, with all of their entries, which are these."""
-        keys = known.take_kept(numbers)
-        groups = self._rows.groups(keys)
-        order = self._rows.order(keys, groups)
-        at = pa.array(order)
-        places = self._rows.places([key.take(at) for key in keys], 0, groups[order])
-        rank = np.empty(int(numbers.max()) + 1, dtype=np.int64)
-        rank[numbers[order]] = np.arange(len(numbers))
-        ranks = rank[owners]
-        entries = entries[np.argsort(ranks, kind="stable")]
-        counts = np.bincount(ranks, minlength=len(numbers))
-        rows, dues = cut(entries, counts), first_due(self._due(entries), counts)
-        for place in places if self._deletes else ():
-            self._deletes.pop(place, None)
-        self._database.write([], list(zip(places, rows, strict=True)))
-        self._dues.add([place[2:] for place in places], dues)
-        self._away += len(places)
-        self.spilled += len(places)
+    def _here(self, table: MemoryEntryTable) -> Slots:
+        """The numbers here of a table's keys, -1 for those that have none."""
+        if self._objects is None:
+            return self._keys.find(table.known.take_kept(np.arange(table.owners)))
+        return self._keys.find([pa.array(self._objects.find(self._packing.held(table)))])
 
-    def _brought(self, numbers: Slots, pairs: list[Pair]) -> tuple[Brought, Slots]:
-        """These keys are away no longer; when each was due."""
-        data = [row for _, row in pairs]
-        counts = counts_of(self._rows, data)
-        entries = self._rows.unpacked(data)
-        self._deletes.update(dict.fromkeys(place for place, _ in pairs))
+    def _send(
+        self,
+        table: MemoryEntryTable,
+        numbers: Slots,
+        slots: Slots,
+        owners: Slots,
+        pickles: KeyPickles | None,
+    ) -> None:
+        """Put these keys of a table into RocksDB, where none of them is, with all their entries,
+        which are in these slots. `owners`: of all slots."""
+        most, values = PIECE, sum([store.nbytes for store in table.stores.values()])
+        if values and len(slots):
+            entries = max(PIECE_BYTES * len(table) // values, 1)
+            most = max(1, min(most, entries * len(numbers) // len(slots)))
+        for some, held, whose in parts(numbers, slots, owners, most):
+            if not len(some):
+                continue
+            packed = self._packing.packed(table, some, held, whose, pickles)
+            for place in packed.places if self._deletes else ():
+                self._deletes.pop(place, None)
+            self._database.write([], list(zip(packed.places, packed.rows, strict=True)))
+            self._dues.add([place[2:] for place in packed.places], packed.dues)
+            self._away += len(some)
+            self._away_bytes += sum([len(row) for row in packed.rows])
+            self.spilled += len(some)
+
+    def _brought(self, numbers: Slots, pairs: list[Pair], owned: Owned) -> Brought:
+        """These keys are away no longer."""
+        self._deletes.update(dict.fromkeys([place for place, _ in pairs]))
         self._away -= len(pairs)
+        self._away_bytes -= sum([len(row) for _, row in pairs])
         self.loaded += len(pairs)
-        return Brought(np.repeat(numbers, counts), entries), first_due(self._due(entries), counts)
+        entries = self._packing.entries(owned, self.stores)
+        return Brought(np.repeat(numbers, owned.counts), entries)
 
     def _none(self) -> Brought:
-        return Brought(np.empty(0, np.int64), self._rows.blank(0))
+        return Brought(np.empty(0, np.int64), self._packing.blank(0))
 
-    def _dues_of(self, rows: list[bytes]) -> Slots:
-        return first_due(self._due(self._rows.unpacked(rows)), counts_of(self._rows, rows))
+    def _forget_values(self, keys: int) -> None:
+        """Have no values but those of entries in memory, of so many keys."""
+        if not self.stores:
+            return
+        self._numbers.touch_all(changed=False)
+        for name, store in self.stores.items():
+            store.compact(self.column(name)[: len(self)])
+        self._each = self._value_bytes / max(keys, 1)
+
+    @property
+    def _value_bytes(self) -> int:
+        """Of all values, those that nobody needs any more included."""
+        return sum([store.nbytes for store in list(self.stores.values())])
 
     def _get(self, places: list[bytes]) -> list[bytes | None]:
         found = self._database.get_many(places)
@@ -341,7 +376,7 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
         return [None if place in gone else row for place, row in zip(places, found, strict=True)]
 
     def _stored(self) -> Iterator[Pair]:
-        return self._database.scan(self._rows.prefix)
+        return self._database.scan(self._prefix)
 
     def _delete(self) -> None:
         if self._deletes:
@@ -353,36 +388,12 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
 
     def _mark(self) -> None:
         self._asked.reserve(len(self._keys))
+        if self._pickles is not None:
+            self._pickles.reserve(len(self._keys))
 
     def _keep_marks(self, kept: Slots) -> None:
         """Only these keys are known any more, numbered in this order."""
         self._asked = Growing.over(self._asked.array[kept], 0)
         self._hand.moved(kept)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ColdEntryFreeze(EntryFreeze, PieceFreeze):
-    """A point in time of entries, in memory and in RocksDB."""
-
-    prefix: bytes
-    layout: Layout
-    view: DatabaseView | None
-
-    def tables(self, max_parallelism: int) -> Iterator[StateTable]:
-        if self.view is not None:
-            pairs = self.view.scan(self.prefix)
-            yield from tables_of(self.name, "entries", self.layout, pairs, max_parallelism)
-        table = self.table(max_parallelism)
-        if table is not None:
-            yield table
-
-
-def _parts(numbers: Slots, slots: Slots, owners: Slots) -> Iterator[tuple[Slots, Slots]]:
-    """Some keys at a time, with their slots."""
-    if len(numbers) <= PIECE:
-        yield numbers, slots
-        return
-    held = owners[slots]
-    for start in range(0, len(numbers), PIECE):
-        some = numbers[start : start + PIECE]
-        yield some, slots[np.isin(held, some)]
+        if self._pickles is not None:
+            self._pickles.keep(kept)

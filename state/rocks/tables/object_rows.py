@@ -54,6 +54,11 @@ class ObjectRows(ValuedRows):
         self.kinds = [pa.int64()]
         self._fields = pa.schema([*values, (PICKLE, STORED)])
 
+    def by(self, objects: ObjectKeys) -> ObjectRows:
+        rows = copy(self)
+        rows._objects = objects
+        return rows
+
     def frozen(self) -> ObjectRows:
         """For any thread: of the codes as they are now."""
         rows = copy(self)

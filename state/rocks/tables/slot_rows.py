@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....core.arrays import Bools, Groups, Slots, numpy_of
+from ...object_keys import ObjectKeys
 from ...stored import AccColumn
 from ...stored_keys import StoredKeys, stored_type
 
@@ -98,6 +99,10 @@ class SlotRows:
     def frozen(self) -> SlotRows:
         """What tells places on any thread, of keys that there are now."""
         return self
+
+    def by(self, objects: ObjectKeys) -> SlotRows:
+        """The same by the codes of others; of keys that are objects."""
+        raise AssertionError("keys are columns")
 
     def placed(self, keys: Sequence[pa.Array]) -> Bools | None:
         """Which of these keys have places; None: all of them."""

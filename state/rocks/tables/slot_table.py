@@ -23,16 +23,17 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from ....core.arrays import Bools, Slots, numpy_of
+from ....core.arrays import Bools, Slots
 from ....core.growing import Growing
 from ...object_keys import STORED
 from ...slot_encoding import DEAD
 from ...slot_table import MemorySlotTable
 from ...stored import AccColumn
-from ...value_store import Codes, Stores, Values
+from ...value_store import Stores, Values
 from ..database.clock_hand import ClockHand
 from .object_rows import PICKLE
 from .slot_rows import SlotRows, pieces
+from .valued_rows import new_codes
 
 LOADED = 1 << 16
 """So many rows of a namespace are read at once where all are needed."""
@@ -327,7 +328,7 @@ class ColdSlotTable(MemorySlotTable):
         for name in numbers.dtype.names or ():
             self._numbers.array(name)[slots] = numbers[name]
         for name, array in values.items():
-            self._numbers.array(name)[slots] = _codes(self.stores[name], array)
+            self._numbers.array(name)[slots] = new_codes(self.stores[name], array)
         self._older.array[slots] = True
         self._state.loaded += len(slots)
 
@@ -347,16 +348,6 @@ class ColdSlotTable(MemorySlotTable):
 
 
 _NONE: Slots = np.empty(0, dtype=np.int64)
-
-
-def _codes(store: Values, values: pa.Array) -> Codes:
-    """New codes; -1 for null."""
-    if not values.null_count:
-        return store.append(values)
-    codes = np.full(len(values), -1, dtype=np.int64)
-    there = np.flatnonzero(numpy_of(values.is_valid()))
-    codes[there] = store.append(values.take(pa.array(there)))
-    return codes
 
 
 def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -75,9 +75,21 @@ def fixed_segment(rows: npt.NDArray[Any]) -> Segment:
     return Segment(data, np.arange(count) * width, np.full(count, width, np.int64))
 
 
-def segments_of(array: pa.Array) -> list[Segment]:
-    """Of a column with one value in each row."""
-    return _segments(array, np.arange(len(array) + 1))
+def counted_segment(items: npt.NDArray[Any], counts: Int64s) -> Segment:
+    """Of so many of these items in each row, as bytes."""
+    width = items.dtype.itemsize
+    data = np.ascontiguousarray(items).view(np.uint8).reshape(-1)
+    return Segment(data, _bounds(counts)[:-1] * width, counts * width)
+
+
+def segments_of(array: pa.Array, counts: Int64s | None = None) -> list[Segment]:
+    """Of a column with so many values in each row; None: one."""
+    return _segments(array, np.arange(len(array) + 1) if counts is None else _bounds(counts))
+
+
+def _bounds(counts: Int64s) -> Int64s:
+    """Where so many items of each row begin, and where the last ones end."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 
 def joined(segments: Sequence[Segment], count: int) -> list[bytes]:
@@ -164,16 +176,18 @@ class RowReader:
         self._ends = np.cumsum(lengths)
         self._at = self._ends - lengths
 
-    def fixed(self, row: np.dtype[Any]) -> npt.NDArray[Any]:
-        """The next bytes of each row, of this type."""
-        sizes = np.full(len(self._at), row.itemsize, np.int64)
+    def fixed(self, row: np.dtype[Any], counts: Int64s | None = None) -> npt.NDArray[Any]:
+        """The next so many items of each row, of this type; None: one."""
+        counts = np.ones(len(self._at), np.int64) if counts is None else counts
         if not row.itemsize:
-            return np.empty(len(sizes), dtype=row)
-        return self._taken(sizes).view(row)
+            return np.empty(int(counts.sum()), dtype=row)
+        return self._taken(counts * row.itemsize).view(row)
 
-    def values(self, kind: pa.DataType) -> pa.Array:
-        """The next value of each row."""
-        return self._items(kind, np.arange(len(self._at) + 1))
+    def values(self, kind: pa.DataType, counts: Int64s | None = None) -> pa.Array:
+        """The next so many values of each row; None: one."""
+        return self._items(
+            kind, np.arange(len(self._at) + 1) if counts is None else _bounds(counts)
+        )
 
     def end(self) -> None:
         """All was read."""

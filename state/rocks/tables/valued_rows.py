@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ....core.arrays import Slots
+from ....core.arrays import Slots, numpy_of
 from ...stored import AccColumn
-from ...value_store import MakeStores
+from ...value_store import Codes, MakeStores, Values
 from .slot_rows import SlotRows
 from .value_bytes import RowReader, fixed_segment, has_bytes, joined, segments_of
 
@@ -27,6 +27,16 @@ def values_fit(values: MakeStores) -> bool:
 def values_schema(columns: Sequence[AccColumn], values: MakeStores) -> pa.Schema:
     """The columns of codes, in their order, with the types of what they stand for."""
     return pa.schema([(c.name, values[c.name]().wide) for c in columns if c.name in values])
+
+
+def new_codes(store: Values, values: pa.Array) -> Codes:
+    """Codes of these values, which are put into the store; -1 for null."""
+    if not values.null_count:
+        return store.append(values)
+    codes = np.full(len(values), -1, dtype=np.int64)
+    there = np.flatnonzero(numpy_of(values.is_valid()))
+    codes[there] = store.append(values.take(pa.array(there)))
+    return codes
 
 
 class ValuedRows(SlotRows):
