@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import savepoints, state
+from . import doctor, savepoints, state
 
 app = typer.Typer(
     name="strom",
@@ -16,6 +16,7 @@ app = typer.Typer(
 app.add_typer(state.app, name="state")
 app.command()(savepoints.savepoint)
 app.command()(savepoints.stop)
+app.command()(doctor.doctor)
 
 
 @app.callback()
