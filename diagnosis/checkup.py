@@ -16,7 +16,7 @@ from ..api.configuration.configuration import Configuration
 from ..api.configuration.settings import Settings
 from ..api.configuration.values import folders_in
 from ..checkpoint.secrets import shown_url
-from ..core.config import JobConfig
+from ..core.config import ExchangeConfig, JobConfig
 from ..core.errors import ConfigurationError
 from ..engine.hosts.ray_connect import named_cluster
 from . import cluster, machine, software, storage
@@ -29,6 +29,8 @@ LOCAL_FOLDERS: Final = (
     "execution.checkpointing.local-backup.dirs",
 )
 """Options that name folders on each machine; without them it is the temporary one."""
+
+DEFAULT_HOST: Final = ExchangeConfig().bind_host
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,9 @@ def _of_cluster(request: Request, around: Surroundings) -> list[Check]:
         ("cluster", lambda: cluster.reached(named, answer)),
     ]
     if named is not None:
+        bind_host = _ambient(around.environment).get_string(cluster.BIND_HOST, DEFAULT_HOST)
         checks.append(("cluster's nodes", lambda: cluster.nodes(ours, answer)))
+        checks.append(("tasks' address", lambda: cluster.listening(bind_host, answer)))
         checks.append(("cluster's clocks", lambda: cluster.clocks(answer)))
     return [Check(name, examine, _behind(cluster.JOIN_S)) for name, examine in checks]
 
@@ -143,15 +147,20 @@ def local_folders(request: Request, environment: Mapping[str, str]) -> list[tupl
     """Where local state would lie, each with the option that says so."""
     if request.local_dirs:
         return [(Path(one), LOCAL_FOLDERS[0]) for one in dict.fromkeys(request.local_dirs)]
-    try:
-        found = ambient_configuration(environment)
-    except ConfigurationError:  # the check `configuration` says so
-        found = Configuration()
+    found = _ambient(environment)
     folders: dict[Path, str] = {}
     for option in LOCAL_FOLDERS:
         for one in folders_in(found.get_string(option, "")) or (gettempdir(),):
             folders.setdefault(Path(one), option)
     return list(folders.items())
+
+
+def _ambient(environment: Mapping[str, str]) -> Configuration:
+    """What the environment says; nothing, where the check `configuration` says what is wrong."""
+    try:
+        return ambient_configuration(environment)
+    except ConfigurationError:
+        return Configuration()
 
 
 def _shared_memory() -> Finding:

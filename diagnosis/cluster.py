@@ -21,6 +21,11 @@ and in latencies."""
 CLOCKS_FAR_APART_S: Final = 60.0
 """Storages and certificates refuse who is minutes off."""
 
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+
+BIND_HOST: Final = "strom.exchange.bind-host"
+"""The option that says where tasks listen."""
+
 Answer = Mapping[str, Any]
 """`refused` and `nodes`, as the probe `cluster` says them."""
 
@@ -102,6 +107,23 @@ def nodes(ours: Mapping[str, str | None], answer: Callable[[], Answer]) -> Findi
         )
     same = ", ".join(f"{what} {version}" for what, version in ours.items())
     return Finding(OK, f"all {len(told)} have {same}")
+
+
+def listening(bind_host: str, answer: Callable[[], Answer]) -> Finding:
+    """Whether tasks of several machines reach each other. `bind_host`: where they listen, as the
+    configuration says."""
+    told = _nodes(answer)
+    if told is None:
+        return NOT_REACHED
+    if len(told) < 2:
+        return Finding(OK, f"{bind_host}; it is one node")
+    if bind_host not in LOOPBACK:
+        return Finding(OK, f"{bind_host}; there are {len(told)} nodes")
+    return Finding(
+        WARNING,
+        f"tasks listen at {bind_host}, where those of the other {len(told) - 1} nodes do not come",
+        f"set {BIND_HOST} to 0.0.0.0, unless programs do so themselves",
+    )
 
 
 def clocks(answer: Callable[[], Answer]) -> Finding:

@@ -68,11 +68,10 @@ def kernels(ask: Ask) -> Finding:
         )
     if answer["library"] is not None:
         return Finding(OK, f"compiled, in {answer['library']}")
-    said = "".join(f"; {one}" for one in answer["said"])
+    said = "; ".join(answer["said"]) or "numba compiles them in each process"
     return Finding(
         WARNING,
-        f"none are compiled for this Python and processor: numba does it in each process, which "
-        f"costs some 100 MB and half a second there{said}",
+        said,
         f"install strom's wheel for this platform, or with a C compiler: {BUILD}",
     )
 

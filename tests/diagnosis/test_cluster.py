@@ -61,6 +61,15 @@ def test_all_nodes_have_what_we_have() -> None:
     assert (failed.status, failed.found) == (PROBLEM, "b: GetTimeoutError: b")
 
 
+def test_tasks_of_several_machines_reach_each_other() -> None:
+    two = told(node("a"), node("b"))
+    found = cluster.listening("127.0.0.1", two)
+    assert (found.status, "strom.exchange.bind-host" in found.advice) == (WARNING, True)
+    assert cluster.listening("0.0.0.0", two).status == OK
+    assert cluster.listening("127.0.0.1", told(node("a"))).status == OK
+    assert cluster.listening("127.0.0.1", silent).status == SKIPPED
+
+
 @pytest.mark.parametrize(
     ("ahead_s", "unsure_s", "status", "said"),
     [

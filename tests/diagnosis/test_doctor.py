@@ -119,10 +119,12 @@ def test_storages_are_named_without_their_secrets(answers: dict[str, Any]) -> No
 
 
 def test_a_cluster_that_is_named(answers: dict[str, Any]) -> None:
-    answers["cluster"] = {"refused": None, "nodes": [{"address": "a", "error": "gone"}]}
+    gone = {"address": "a", "error": "gone"}
+    answers["cluster"] = {"refused": None, "nodes": [gone, gone]}
     code, said = asked("--json", "--address", "10.0.0.1:6379")
     found = statuses(said)
     assert (code, found["cluster"], found["cluster's nodes"]) == (1, OK, PROBLEM)
+    assert found["tasks' address"] == WARNING
     assert found["ray's ports"] == found["cluster's clocks"] == SKIPPED
 
 
