@@ -1,6 +1,6 @@
 # Every target sets up what it needs by itself.
 
-.PHONY: demo demo-kafka kafka test seeds test-fast check format bench soak-state clean
+.PHONY: demo demo-kafka kafka test seeds test-fast check format bench soak-state wheel wheel-pure clean
 
 demo: .venv/.installed
 	.venv/bin/python examples/flight_delays.py
@@ -36,6 +36,13 @@ bench: .venv/.installed
 
 soak-state: .venv/.installed
 	.venv/bin/python tests/kits/state_soak.py $(SOAK)
+
+# Into dist/: for this platform, with compiled kernels; for any, which leaves them to numba.
+wheel: .venv/.installed
+	scripts/wheel
+
+wheel-pure: .venv/.installed
+	scripts/wheel --pure
 
 .venv/.installed: setup.cfg scripts/setup
 	scripts/setup

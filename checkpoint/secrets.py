@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..core.errors import ConfigurationError
 
@@ -53,6 +53,32 @@ def check_no_secrets(location: str, setting: str) -> None:
                 "~/.config/fsspec, or variables FSSPEC_<PROTOCOL>_<OPTION>) or by the environment "
                 "of the storage's own library"
             )
+
+
+def shown_url(location: str) -> str:
+    """A URL or path as it may be shown: without a login, and without options named like secrets.
+
+    >>> shown_url("s3://me:hush@bucket/jobs?token=1234&region=x")
+    's3://***@bucket/jobs?token=***&region=x'
+    """
+    return "::".join(_shown(part) for part in location.split("::"))
+
+
+def _shown(part: str) -> str:
+    scheme, mark, rest = part.partition("://")
+    if not mark:
+        return part
+    before, at, behind = rest.rpartition("@")
+    if ":" in before:
+        rest = f"{HIDDEN}{at}{behind}"
+    place, question, query = rest.partition("?")
+    pairs = [pair.partition("=") for pair in query.split("&")]
+    hidden = "&".join(
+        f"{name}{equals}{HIDDEN if equals and _SECRET.search(unquote(name)) else value}"
+        for name, equals, value in pairs
+    )
+    hidden = _SIGNED.sub(rf"\1{HIDDEN}", hidden)
+    return f"{scheme}{mark}{place}{question}{hidden}"
 
 
 def without_secrets(text: str, filesystem: Any = None) -> str:

@@ -1,7 +1,7 @@
 """How commands answer: tables for people, one JSON document for scripts, and exit codes.
 
 0   fine
-1   there are differences, or damage
+1   there are differences, damage, or problems
 2   the command was used wrongly, or there is nothing where it was pointed at
 3   something broke that strom has no words for: the traceback is on stderr
 """

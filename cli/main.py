@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import cluster, jobs, savepoints, state, top
+from . import cluster, doctor, jobs, savepoints, state, top
 
 app = typer.Typer(
     name="strom",
@@ -22,6 +22,7 @@ app.command()(jobs.cancel)
 app.add_typer(state.app, name="state")
 app.command()(savepoints.savepoint)
 app.command()(savepoints.stop)
+app.command()(doctor.doctor)
 
 
 @app.callback()

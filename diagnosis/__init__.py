@@ -1,0 +1,1 @@
+"""What is wrong with an environment, and what to do: the checks behind `strom doctor`."""
