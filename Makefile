@@ -14,7 +14,7 @@ kafka: .venv/.installed
 test: .venv/.installed
 	scripts/test
 
-# The schedules of the simulator, of which `make test` runs 200.
+# The schedules of the simulator, of which `make test` runs 80.
 seeds: .venv/.installed
 	STROM_SEEDS=1000 .venv/bin/python -m pytest -n auto -k test_every_schedule tests/e2e/test_simulator_seeds.py
 

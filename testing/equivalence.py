@@ -2,18 +2,18 @@
 
     whole        local host, parallelism 1, no checkpoints            the reference
     checkpointed local host, parallelism 2, checkpoints all the time
-    crashed      simulator, parallelism 2: a random task crashes after each of several checkpoints,
-                 others at random steps, sometimes the coordinator and everything with it
-    rescaled     simulator, parallelism 2, stopped after a checkpoint; its checkpoint continued at
-                 3, or the savepoint that it was stopped with
+    interrupted  simulator, parallelism 2, stopped after a checkpoint; its checkpoint, or the
+                 savepoint that it was stopped with, continued at 3. In both jobs random tasks crash
+                 after checkpoints and at random steps, in the second one sometimes the coordinator
+                 and everything with it
     ray          Ray actors, parallelism 2, checkpoints (when asked for)
 
 In the simulator every other seed runs with buffers so small that operators must park their work.
 Three of four runs there keep checkpoints as files, which makes them incremental, and in the end no
 shared file may be missing, and none left over; the others keep whole ones in memory. A third of
 those with files keep copies of them on a local disk, and restart from these. State is in memory or
-in RocksDB, and of rescaled runs some start with one and go on with the other (`backends`). Which
-meets which depends on seed and pipeline (`Ways.mix`).
+in RocksDB, and some runs start with one and go on with the other (`backends`). Which meets which
+depends on seed and pipeline (`Ways.mix`).
 
 Outputs are compared as multisets: the order across parallel subtasks is nobody's promise. A harness
 that never interrupts anything proves nothing, so it is an error if no seed's crash, or no seed's
@@ -60,7 +60,8 @@ class Ways:
     """How much of each way to run.
 
     crashes: tasks that crash right after a checkpoint; anytime: tasks that crash at random steps of
-    the first `crash_window`; coordinator: with odd seeds the coordinator crashes once as well.
+    the first `crash_window` of a job; coordinator: with odd seeds the coordinator crashes once as
+    well.
     local: run on the local host, checkpointed; off where the output depends on real time.
     insist: it is an error if nothing was interrupted; off for pipelines that are over at once.
     """
@@ -76,11 +77,17 @@ class Ways:
     ray: bool = False
     insist: bool = True
     state: StateConfig | None = None
-    """Where all ways but the first keep their state, but for rescaled ones that start in memory, or
-    go on there. None: in the simulator the seed says where, elsewhere it is in memory."""
+    """Where all ways but the first keep their state, but for jobs that go on in memory. None: in
+    the simulator the seed says where, elsewhere it is in memory."""
     mix: int | None = None
     """Which backends and storages meet which crashes and restores, seed by seed. None: the number
-    of records that come out, so that a few seeds of many pipelines are all combinations."""
+    of records that come out, so that a few seeds of many pipelines are all combinations; of one
+    pipeline at least one seed changes the backend on the way."""
+
+    def turn(self, seed: int) -> int:
+        """What says of a seed how its job is stopped, when tasks crash and whether buffers are
+        small: of one seed of many pipelines that differs, too."""
+        return seed + (self.mix or 0) // 16
 
     def storing(self, seed: int) -> int:
         """What says of a seed where state and checkpoints are."""
@@ -138,27 +145,31 @@ def _assert_equivalent(
     if expected is not None:
         compare("whole, against the expected output", list(expected), reference)
     if ways.mix is None:
-        ways = replace(ways, mix=len(reference))
+        ways = replace(ways, mix=_mix(ways.seeds, len(reference)))
     config = checkpointed(ways, 2)
     if ways.local:
         compare("local, checkpointed", reference, run_on_host(new_probe, config))
-    crashed = rescaled = 0
+    crashed = stopped = 0
     for seed in ways.seeds:
-        output, midway = run_crashing(new_probe, config, ways, seed)
-        compare(f"crashed, seed {seed}", reference, output)
-        crashed += midway
-        output, midway = run_rescaled(new_probe, ways, seed)
-        compare(f"rescaled, seed {seed}", reference, output)
-        rescaled += midway
+        output, midway = run_interrupted(new_probe, ways, seed)
+        compare(f"interrupted, seed {seed}", reference, output)
+        crashed += midway.crashes
+        stopped += midway.stops
     if ways.ray:
         compare("ray", reference, run_on_host(new_probe, config, host="ray"))
-    if ways.insist and ways.seeds and not (crashed and rescaled):
+    if ways.insist and ways.seeds and not (crashed and stopped):
         raise NothingProven(
-            f"in {len(ways.seeds)} seeds, {crashed} crashes and {rescaled} stops came between a "
+            f"in {len(ways.seeds)} seeds, {crashed} crashes and {stopped} stops came between a "
             "checkpoint and the end of the input: give the pipeline more records, smaller batches "
             "or more seeds"
         )
     return reference
+
+
+def _mix(seeds: Sequence[int], drawn: int) -> int:
+    """`drawn`, or less: so that one of the first two seeds changes the state backend."""
+    few = len(seeds) < 3 and bool(seeds)
+    return drawn - 2 * ((seeds[0] + drawn) % 4 > 1) if few else drawn
 
 
 def compare(way: str, expected: Sequence[Any], found: Sequence[Any]) -> None:
@@ -213,62 +224,81 @@ def run_crashing(
         return probe.output(_published(result)), result.midway
 
 
-def run_rescaled(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[Any], int]:
-    """Stop at parallelism 2 after the first, second or third checkpoint and go on at parallelism 3;
-    and whether the stop came midway. If the job is over before, its output is that of the first
-    part alone.
+@dataclass(frozen=True)
+class Midway:
+    """How many crashes and stops came while there was a checkpoint to go back to and input left."""
 
-    With every third seed another job starts from the checkpoint's folder, with every third it is
-    stopped with a savepoint, from which another job starts, and else the job itself goes on with
-    its storage."""
-    if seed % 3 == 1:
-        return run_halted(new_probe, ways, seed)
-    elsewhere = seed % 3 == 0
+    crashes: int
+    stops: int
+
+
+def run_interrupted(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[Any], Midway]:
+    """Stop at parallelism 2 after the first, second or third checkpoint and go on at parallelism 3,
+    with crashes in both jobs. If the job is over before, its output is that of the first alone.
+
+    By turns another job starts from the checkpoint's folder, the job is stopped with a
+    savepoint (after another that does not stop it), from which another job starts, or the job
+    itself goes on with its storage."""
+    way, turn = f"interrupted, seed {seed}", ways.turn(seed) % 3
+    elsewhere, halted, itself = turn == 0, turn == 1, turn == 2
     with (
         new_probe() as probe,
-        tempfile.TemporaryDirectory(prefix="strom-rescale-") as folder,
+        tempfile.TemporaryDirectory(prefix="strom-interrupted-") as folder,
         _storage(files=ways.in_files(seed)) as own,
+        _storage(files=ways.in_files(seed)) as others,
     ):
         storage = open_storage(folder, new_job_id()) if elsewhere else own
-        goes_on: CheckpointStorage | None = storage
-        plan = SimulationPlan(seed=seed, stop_after_checkpoint=1 + seed // 2 % 3)
-        config = _rescaled(ways, seed, 1, 2)
+        config = _resumed(ways, seed, 1, 2)
+        early, late = _plans(ways, seed, folder)
         with _machine(config, storage):
-            first = Simulation(probe.graph(config), plan, storage).run()
-            if first.outcome is not None:
-                _require_finished(first, f"before the rescale, seed {seed}")
-                return probe.output(_published(first)), 0
-            config = _rescaled(ways, seed, 2, 3)
-            other = SimulationPlan(seed=seed)
-            if elsewhere:
+            first = Simulation(probe.graph(config), early, storage).run()
+            over = first.halted_at is None if halted else first.outcome is not None
+            if over or halted:
+                _require_finished(first, f"{way}, before it was stopped")
+            if over:
+                return probe.output(_published(first)), Midway(first.midway, 0)
+            config = _resumed(ways, seed, 2, 3)
+            if not itself:
                 point = Path(folder) / storage.job_id / f"chk-{first.last_checkpoint}"
-                config, goes_on = replace(config, restore_from=str(point)), None
-            second = Simulation(probe.graph(config), other, goes_on).run()
-        _require_finished(second, f"rescaled, seed {seed}")
-        check_shared(f"rescaled, seed {seed}", storage)
-        check_copies(f"rescaled, seed {seed}", storage, config)
-        return probe.output(_published(first, second)), first.midway
+                config = replace(config, restore_from=first.halted_at or str(point))
+            goes_on = storage if itself else others
+            second = Simulation(probe.graph(config), late, goes_on).run()
+        _require_finished(second, way)
+        for used in {id(one): one for one in (storage, goes_on)}.values():
+            check_shared(way, used)
+            check_copies(way, used, config)
+        stops = int(first.stopped_midway)
+        crashes = first.midway - stops + second.midway
+        return probe.output(_published(first, second)), Midway(crashes, stops)
 
 
-def run_halted(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[Any], int]:
-    """Stop at parallelism 2 with a savepoint, after another that does not stop it, and go on from
-    it at parallelism 3; as `run_rescaled`."""
-    with new_probe() as probe, tempfile.TemporaryDirectory(prefix="strom-savepoint-") as folder:
-        plan = SimulationPlan(
-            seed=seed,
-            savepoints=1,
-            crash_window=100,
-            halt_after_checkpoint=1 + seed // 2 % 3,
-            savepoint_directory=folder,
-        )
-        first = Simulation(probe.graph(_rescaled(ways, seed, 1, 2)), plan).run()
-        _require_finished(first, f"with a savepoint, seed {seed}")
-        if first.halted_at is None:
-            return probe.output(_published(first)), 0
-        config = replace(_rescaled(ways, seed, 2, 3), restore_from=first.halted_at)
-        second = Simulation(probe.graph(config), SimulationPlan(seed=seed)).run()
-        _require_finished(second, f"from the savepoint, seed {seed}")
-        return probe.output(_published(first, second)), first.midway
+def _plans(ways: Ways, seed: int, folder: str) -> tuple[SimulationPlan, SimulationPlan]:
+    """Of the job that is stopped, and of the one that goes on. Tasks crash after checkpoints in the
+    first one as long as it is not stopped, and at random steps of the second one; at odd turns at
+    random steps of the first one, too, and then the coordinator of the second one crashes."""
+    turn = ways.turn(seed)
+    stop = 1 + seed // 2 % 3
+    crashes = min(ways.crashes, stop - 1)
+    halts = turn % 3 == 1
+    early = SimulationPlan(
+        seed=seed,
+        crashes=ways.anytime if turn % 2 else 0,
+        crash_window=min(ways.crash_window, 100),
+        crash_after_checkpoints=crashes,
+        savepoints=int(halts),
+        savepoint_directory=folder,
+        stop_after_checkpoint=None if halts else stop,
+        halt_after_checkpoint=stop if halts else None,
+    )
+    late = SimulationPlan(
+        seed=seed,
+        crashes=ways.anytime,
+        coordinator_crashes=int(ways.coordinator and turn % 2),
+        crash_window=ways.crash_window,
+        crash_after_checkpoints=ways.crashes - crashes,
+        continues=True,
+    )
+    return early, late
 
 
 @contextmanager
@@ -344,9 +374,9 @@ def _state(ways: Ways, seed: int, run: int = 0) -> StateConfig:
     return drawn if ways.state is None or (run and drawn == IN_MEMORY) else ways.state
 
 
-def _rescaled(ways: Ways, seed: int, run: int, parallelism: int) -> JobConfig:
+def _resumed(ways: Ways, seed: int, run: int, parallelism: int) -> JobConfig:
     config = replace(checkpointed(ways, parallelism), state=_state(ways, seed, run))
-    return cramped(copying(config, ways, seed), seed)
+    return cramped(copying(config, ways, seed), ways.turn(seed))
 
 
 def cramped(config: JobConfig, seed: int) -> JobConfig:

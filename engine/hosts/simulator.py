@@ -53,7 +53,8 @@ class SimulationPlan:
     checkpoints. `stop_after_checkpoint`: everything is dropped, for good, once so many completed.
     `savepoints`: so many are asked for, each at a random step of the same window.
     `halt_after_checkpoint`: once so many completed, the job is stopped with a savepoint, which is
-    asked for again when that fails.
+    asked for again when that fails. `continues`: the job starts from a checkpoint, to which it can
+    go back before it has one of its own.
     """
 
     seed: int = 0
@@ -66,6 +67,7 @@ class SimulationPlan:
     halt_after_checkpoint: int | None = None
     savepoint_directory: str = "memory://strom-simulator"
     slow_workers: int = 10
+    continues: bool = False
     max_steps: int = 1_000_000
 
 
@@ -75,7 +77,8 @@ class SimulationResult:
     one is that is complete, with what was published when it was taken; `refused`: why others are
     not; `halted_at`: the one that stopped the job. `outcome` is None if
     the simulation was stopped. `midway`: how many of the crashes (and the stop) came while there
-    was a checkpoint to go back to and input left to read."""
+    was a checkpoint to go back to and input left to read; `stopped_midway`: whether the stop
+    did."""
 
     job_id: str
     outcome: JobOutcome | None
@@ -84,6 +87,7 @@ class SimulationResult:
     crashed: int = 0
     coordinators_crashed: int = 0
     midway: int = 0
+    stopped_midway: bool = False
     last_checkpoint: CheckpointId | None = None
     savepoints: dict[str, dict[OperatorId, dict[str, Any]]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
@@ -294,7 +298,7 @@ class Simulation:
             return
         if self._rng.random() < 0.05:
             self._halting = True
-            self._note_midway()
+            self._result.stopped_midway |= self._note_midway()
             self._ask("halt")
 
     def _ask(self, stop: Stop | None) -> None:
@@ -352,9 +356,11 @@ class Simulation:
         self._employ()
         self._driver.start()
 
-    def _note_midway(self) -> None:
+    def _note_midway(self) -> bool:
         reading = any(r.task.state is TaskState.RUNNING for r in self._cluster.tasks.values())
-        self._result.midway += reading and self._completed() > 0
+        midway = reading and (self._plan.continues or self._completed() > 0)
+        self._result.midway += midway
+        return midway
 
     def _completed(self) -> int:
         return self._before + self._driver.checkpoints().completed
@@ -363,7 +369,7 @@ class Simulation:
         limit = self._plan.stop_after_checkpoint
         if limit is None or self._completed() < limit:
             return False
-        self._note_midway()
+        self._result.stopped_midway = self._note_midway()
         return True
 
     def _publish(self, operator: OperatorId, key: str, value: Any) -> None:

@@ -17,8 +17,8 @@ from ..equivalence import (
     Ways,
     checkpointed,
     run_crashing,
+    run_interrupted,
     run_on_host,
-    run_rescaled,
 )
 from ..scripted import ScriptedSource
 from .asking import asked
@@ -63,7 +63,7 @@ def job_results(case: Case) -> Iterator[tuple[str, Case, Result, Result]]:
         )
     probe = ClaimingProbe(build)
     with probe.watched():
-        found["rescaled"], _ = run_rescaled(lambda: nullcontext(probe), ways, case.seed)
+        found["interrupted"], _ = run_interrupted(lambda: nullcontext(probe), ways, case.seed)
     sources = [_rows(case, lane) for lane in lanes]
     for fault in draw_faults(case):
         after = results_after(case, fault, sources, slack)

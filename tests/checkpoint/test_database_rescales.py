@@ -188,7 +188,7 @@ def _all_of(tmp_path: Path) -> Iterator[Subtasks]:
 CONFIGS: list[StateConfig] = [spilling(1 << 10), spilling(8 << 10)]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_subtasks_have_their_own_key_groups_and_no_others(
     seed: int, all_of: Subtasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

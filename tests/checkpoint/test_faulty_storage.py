@@ -94,11 +94,11 @@ def _reference() -> list[Any]:
 
 
 @pytest.mark.parametrize("object_store", [True, False], ids=["object store", "files"])
-@pytest.mark.parametrize("first", [0, 8])
+@pytest.mark.parametrize("first", [0, 4])
 def test_what_passes_is_not_noticed(first: int, object_store: bool, reference: list[Any]) -> None:
     """One call in twelve fails, and listings are up to 8 calls late."""
     failed = 0
-    for seed in range(first, first + 8):
+    for seed in range(first, first + 4):
         faults = Faults(seed, 1 / 12, late=8)
         storage, filesystem = storage_on(faults, object_store)
         result, probe = run(storage, seed)
@@ -109,7 +109,7 @@ def test_what_passes_is_not_noticed(first: int, object_store: bool, reference: l
         compare(f"seed {seed}", reference, probe.output(published))
         check_nothing_else(storage, filesystem)
         failed += faults.failed
-    assert failed > 50
+    assert failed > 25
 
 
 @pytest.mark.parametrize("object_store", [True, False], ids=["object store", "files"])

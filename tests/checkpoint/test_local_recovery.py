@@ -91,7 +91,7 @@ def test_copies_may_be_kept_and_not_read(tmp_path: Path, reference: list[Any]) -
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_whatever_crashes_when_it_goes_on_exactly(
     tmp_path: Path, reference: list[Any], state: str, seed: int
 ) -> None:
@@ -151,8 +151,10 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("share", [0.4, 1.0])
+@pytest.mark.parametrize(
+    ("damage", "share"),
+    [("altered", 1.0), ("truncated", 0.4), ("removed", 0.4), ("removed", 1.0)],
+)
 def test_damaged_copies_are_read_from_the_storage(
     tmp_path: Path,
     reference: list[Any],

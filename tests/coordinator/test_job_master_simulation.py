@@ -33,7 +33,7 @@ def run_seed(seed: int, make_graph: Callable[..., Any]) -> Simulation:
 def test_random_jobs_end_well(block: int, graph: Callable[..., Any]) -> None:
     seen: dict[JobStatus, int] = {}
     restarts = saved = stopped = 0
-    for seed in range(block * 300, (block + 1) * 300):
+    for seed in range(block * 150, (block + 1) * 150):
         simulation = run_seed(seed, graph)
         assert simulation.ended is not None
         seen[simulation.ended.status] = seen.get(simulation.ended.status, 0) + 1
@@ -41,6 +41,6 @@ def test_random_jobs_end_well(block: int, graph: Callable[..., Any]) -> None:
         saved += len(simulation.kept)
         stopped += simulation.stopped_with is not None
     assert set(seen) == {JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED}, seen
-    assert restarts > 100
-    assert saved > 100, saved
-    assert stopped > 50, stopped
+    assert restarts > 50
+    assert saved > 50, saved
+    assert stopped > 25, stopped

@@ -20,9 +20,8 @@ from strom.testing.equivalence import (
     Ways,
     assert_equivalent,
     checkpointed,
-    run_crashing,
+    run_interrupted,
     run_local,
-    run_rescaled,
 )
 from strom.testing.probes import CollectProbe
 
@@ -127,10 +126,8 @@ def test_changelogs(readings: Any, name: str) -> None:
     expected = applied(run_local(build, JobConfig(auto_watermark_interval=WATERMARK_INTERVAL)))
     assert applied(run_local(build, checkpointed(WAYS, 2))) == expected
     for seed in WAYS.seeds:
-        output, _ = run_crashing(probe, checkpointed(WAYS, 2), WAYS, seed)
-        assert applied(output) == expected, f"crashed, seed {seed}"
-        output, _ = run_rescaled(probe, WAYS, seed)
-        assert applied(output) == expected, f"rescaled, seed {seed}"
+        output, _ = run_interrupted(probe, WAYS, seed)
+        assert applied(output) == expected, f"interrupted, seed {seed}"
 
 
 def applied(changes: list[Any]) -> Counter[Any]:

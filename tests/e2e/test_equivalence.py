@@ -8,18 +8,16 @@ from strom.testing.equivalence import Ways, assert_equivalent
 
 
 def test_the_default_seeds_of_many_pipelines_are_all_combinations() -> None:
-    """Of how a job goes on from another's state, where that was and is, and what its own storage
-    is: only a job that goes on by itself has one, others start from a folder or a savepoint.
-    Pipelines differ in `mix`."""
+    """Of how a job goes on from another's state, where that was and is, and what their storages
+    are. Pipelines differ in `mix`."""
     found = set()
     for ways in (Ways(mix=mix) for mix in range(16)):
         for seed in ways.seeds:
             before, after = (
-                equivalence._rescaled(ways, seed, run, 2).state == IN_MEMORY for run in (1, 2)
+                equivalence._resumed(ways, seed, run, 2).state == IN_MEMORY for run in (1, 2)
             )
-            by_itself = seed % 3 == 2
-            found.add((seed % 3, before, after, by_itself and ways.in_files(seed)))
-    assert len(found) == 2 * 2 * 2 + 2 * 2 * 2
+            found.add((seed % 3, before, after, ways.in_files(seed)))
+    assert len(found) == 3 * 2 * 2 * 2
 
 
 def test_keyed_reduce() -> None:

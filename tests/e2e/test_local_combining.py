@@ -35,7 +35,7 @@ SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("x", pa.float64()), 
 LANES, LENGTH = 4, 120
 SLACK_MS = 40
 STRATEGY = WatermarkStrategy.for_bounded_out_of_orderness(SLACK_MS).with_timestamp_assigner("ts")
-WAYS = Ways(seeds=range(2), batch_size=8)
+WAYS = Ways(seeds=range(1), batch_size=8)
 
 AGGREGATES = {
     "n": count(),

@@ -1,4 +1,4 @@
-"""Hundreds of schedules of one job (`make seeds`: a thousand), and the promise that a seed repeats
+"""Many schedules of one job (`make seeds`: a thousand), and the promise that a seed repeats
 its schedule exactly.
 
 Out-of-order input, built-in aggregates in tumbling windows on columns, a second keyed stage with
@@ -39,7 +39,7 @@ from strom.testing.probes import CollectProbe
 from strom.testing.scripted import ScriptedSource
 
 CHUNKS = 4
-CHUNK = int(os.environ.get("STROM_SEEDS", "200")) // CHUNKS
+CHUNK = int(os.environ.get("STROM_SEEDS", "80")) // CHUNKS
 """Seeds of one test; chunks may run in several processes."""
 
 MOST_FILES = 8

@@ -21,15 +21,14 @@ from strom.testing.equivalence import (
     Ways,
     assert_equivalent,
     checkpointed,
-    run_crashing,
+    run_interrupted,
     run_local,
-    run_rescaled,
 )
 from strom.testing.probes import CollectProbe
 
 Build = Callable[[StreamExecutionEnvironment], Any]
 Row = tuple[Any, ...]
-WAYS = Ways(seeds=range(3), batch_size=5)
+WAYS = Ways(seeds=range(2), batch_size=5)
 LONG = timedelta(hours=1)
 """A time to live that nothing outlives; it is stored all the same."""
 
@@ -54,11 +53,9 @@ def assert_tables(build: Build, expected: Counter[Row]) -> None:
     assert applied(run_local(build, checkpointed(WAYS, 2))) == expected
     midway = 0
     for seed in WAYS.seeds:
-        output, crashed = run_crashing(probe, checkpointed(WAYS, 2), WAYS, seed)
-        assert applied(output) == expected, f"crashed, seed {seed}"
-        output, stopped = run_rescaled(probe, WAYS, seed)
-        assert applied(output) == expected, f"rescaled, seed {seed}"
-        midway += crashed + stopped
+        output, times = run_interrupted(probe, WAYS, seed)
+        assert applied(output) == expected, f"interrupted, seed {seed}"
+        midway += times.crashes + times.stops
     assert midway, "nothing was interrupted midway"
 
 

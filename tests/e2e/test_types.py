@@ -150,7 +150,7 @@ def test_nested_values_survive(name: str, kind: str) -> None:
         return PIPELINES[name](stream, info).map(text)
 
     given = {text(one) for lane in lanes for one in lane}
-    found = assert_equivalent(build, None, Ways(seeds=range(3)))
+    found = assert_equivalent(build, None, Ways(seeds=range(1)))
     assert found
     if "reduce" not in name:
         assert set(found) <= given

@@ -145,7 +145,7 @@ def test_a_window_join(how: str, windows: str) -> None:
     records that are late, or would be in windows which have fired for some key groups."""
     assigner = WINDOWS[windows]
     make = joined(lambda left, right: left.window_join(right, assigner, how, **TYPES))
-    sizes = (45, 12) if how == "anti" else (30, 45)
+    sizes = (36, 10) if how == "anti" else (24, 36)
     before = [
         records(0, [1, 4, 12], sizes[0], nulls=2),
         records(1, [2, 3, 13], sizes[1], nulls=3),

@@ -110,7 +110,7 @@ def spec_of(window: str, function: str) -> WindowSpec:
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("window", WINDOWS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(script=SCRIPT)
 def test_rows_and_columns_give_the_same(window: str, function: str, script: Any) -> None:
     """Records that tie are in no particular order row by row where sessions have merged."""

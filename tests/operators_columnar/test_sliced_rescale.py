@@ -93,7 +93,7 @@ def alone(spec: WindowSpec, before: list[Any], after: list[Any], times: Any, clo
 
 
 @pytest.mark.parametrize("name", SPECS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(RECORDS, RECORDS, st.integers(0, 20), st.integers(0, 20))
 def test_each_key_fires_as_if_alone(
     bench: Any, name: str, before: Any, after: Any, first: int, second: int

@@ -144,15 +144,15 @@ def test_another_thread_encodes_while_values_come(counted: bool) -> None:
     store = Store(pa.int64(), counted)
     keys = [("k", i) for i in range(50)]
     for _ in range(3):
-        store.add([(keys[i % 50], int(random.integers(3000))) for i in range(20_000)], [0, 8])
+        store.add([(keys[i % 50], int(random.integers(3000))) for i in range(10_000)], [0, 8])
         want = read(list(store.state.snapshot().tables()))
         snapshot, found = store.state.snapshot(), []
         thread = threading.Thread(
             target=lambda s=snapshot, to=found: to.append(list(s.tables())), daemon=True
         )
         thread.start()
-        for step in range(20):
-            rows = [(keys[i % 50], int(random.integers(6000))) for i in range(2000)]
+        for step in range(10):
+            rows = [(keys[i % 50], int(random.integers(6000))) for i in range(1000)]
             store.add(rows, [step % VIEWS])
         thread.join()
         assert read(found[0]) == want

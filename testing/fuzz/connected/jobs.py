@@ -23,8 +23,8 @@ from ...equivalence import (
     Ways,
     checkpointed,
     run_crashing,
+    run_interrupted,
     run_on_host,
-    run_rescaled,
 )
 from ...probes import CollectProbe
 from ...scripted import ScriptedSource
@@ -68,8 +68,8 @@ def job_results(case: ConnectedCase) -> Iterator[tuple[str, Counter[Bucket] | No
     crashed, _ = run_crashing(lambda: nullcontext(probe), checkpointed(ways, 3), ways, case.seed)
     yield "crashed", Counter(crashed)
     probe = CollectProbe(build)
-    rescaled, _ = run_rescaled(lambda: nullcontext(probe), ways, case.seed)
-    yield "rescaled", Counter(rescaled)
+    interrupted, _ = run_interrupted(lambda: nullcontext(probe), ways, case.seed)
+    yield "interrupted", Counter(interrupted)
     for fault in draw_faults(case):
         after = outcome_of(fault, partial(program, case, fault), 1 + case.seed % 7)
         yield f"raised, {fault}", None if after is None else Counter(after)
