@@ -87,7 +87,8 @@ class Changing:
         def write() -> Any:
             task = TaskId(VertexId("operator"), harness.context.subtask)
             layers = increment.layers if self._incremental else None
-            return write_subtask(self._storage, n, task, [part], layers=layers)
+            files = increment.files if self._incremental else None
+            return write_subtask(self._storage, n, task, [part], layers=layers, files=files)
 
         sync, part = timed(freeze)
         rest, written = timed(write)
