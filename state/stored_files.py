@@ -47,7 +47,8 @@ class StoredFiles(ABC):
 
     @abstractmethod
     def hidden(self) -> list[bytes]:
-        """Places in the database that do not count, for the tables hold their keys; once."""
+        """Places in the database that do not count, for the tables hold their keys; once, in no
+        order: to sort them took more than half of a checkpoint's time."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class FrozenFiles(StoredFiles):
         self._hidden = hidden
 
     def hidden(self) -> list[bytes]:
-        return sorted(self._hidden.union(*[places() for places in self._shown]))
+        return list(self._hidden.union(*[places() for places in self._shown]))
 
     def hold(self) -> None:
         self._held.link()
