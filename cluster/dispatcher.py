@@ -78,6 +78,7 @@ class Dispatcher:
         self._do(self._session.recover(self._registry.records(), self._began_ms))
         self._spawn(self._carry_out())
         self._spawn(self._watch())
+        self._spawn(self._recall(sorted(self._known)[:MOST_HISTORY]))
 
     # --- programs --------------------------------------------------------------------------------
 
@@ -258,6 +259,20 @@ class Dispatcher:
             await asyncio.sleep(TICK_S)
 
     # --- account ---------------------------------------------------------------------------------
+
+    async def _recall(self, job_ids: list[str]) -> None:
+        """Read what a former dispatcher archived, between other things: `jobs` shows it then."""
+        found = []
+        for job_id in job_ids:
+            try:
+                kept = await self._in_io(lambda job_id=job_id: self._registry.ended(job_id))  # type: ignore[misc]
+            except StromError as error:
+                log.warning("job %s of the history cannot be read: %s", job_id, error)
+                continue
+            if kept is not None:
+                found.append(JobRecord.from_json(kept["record"]))
+        found.sort(key=lambda record: record.ended_ms or 0)
+        self._over = {record.job_id: record for record in found} | self._over
 
     async def _found(self, job_id: str) -> JobRecord:
         record = self._known_record(job_id)

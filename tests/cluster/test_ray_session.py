@@ -181,6 +181,10 @@ def test_the_next_dispatcher_takes_up_what_the_last_one_left(
     again.cancel(other)
     until(lambda: again.job(other)[0].status == "CANCELED", "its end", 60.0)
     running.check()
+    assert clusters.stop()
+    third, _ = clusters.start(registry)
+    until(lambda: len(third.jobs()) == 2, "the history")
+    assert [record.job_id for record, _ in third.jobs()] == [other, job_id]
 
 
 def test_what_waits_is_cancelled_and_told(
