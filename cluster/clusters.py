@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError, RayTaskError
 
 from ..core.errors import ConfigurationError, StromError, TransportError
 from ..engine.hosts.ray_connect import NAMESPACE, join_ray
@@ -18,6 +18,9 @@ from .registry import Registry
 
 AWAY_S: Final = 60.0
 """How long a dispatcher that is being started again is waited for."""
+
+CLOSE_S: Final = 10.0
+"""How long a dispatcher that is stopped may still write."""
 
 PAUSE_S: Final = 0.2
 
@@ -126,7 +129,11 @@ def stop(address: str | None = None) -> bool:
     """End the dispatcher, and none of its jobs: they are taken up by the next one on the registry.
     Whether there was one."""
     join_ray(address)
-    with suppress(ValueError):
-        ray.kill(ray.get_actor(DISPATCHER, namespace=NAMESPACE), no_restart=True)
-        return True
-    return False
+    try:
+        actor = ray.get_actor(DISPATCHER, namespace=NAMESPACE)
+    except ValueError:
+        return False
+    with suppress(RayError):  # it may be dead, or unable to write; what it wrote then counts
+        ray.get(actor.close.remote(), timeout=CLOSE_S)
+    ray.kill(actor, no_restart=True)
+    return True

@@ -67,6 +67,7 @@ class Dispatcher:
         self._coordinators: dict[str, Any] = {}
         self._last_words: dict[str, JobOutcome] = {}
         """What coordinators said in the end, until that is archived."""
+        self._closed = False
         self._changed = asyncio.Condition()
         """Told after each event."""
         self._actions: asyncio.Queue[Action] = asyncio.Queue()
@@ -137,10 +138,18 @@ class Dispatcher:
             "ended": len(self._known),
         }
 
+    async def close(self) -> None:
+        """Decide nothing more, and return when the registry has all that was decided."""
+        self._closed = True
+        await self._actions.join()
+        for task in list(self._tasks):
+            task.cancel()
+        self._io.shutdown()
+
     # --- what the session decides ---------------------------------------------------------------
 
     def _do(self, actions: list[Action]) -> None:
-        for action in actions:
+        for action in () if self._closed else actions:
             if isinstance(action, Store) and action.record.phase is Phase.ENDED:
                 self._ending[action.record.job_id] = action.record
             self._actions.put_nowait(action)
@@ -161,6 +170,7 @@ class Dispatcher:
                     self._spawn(self._follow(record))
                 case Cancel(record):
                     self._spawn(self._cancel(record))
+            self._actions.task_done()
 
     async def _store(self, record: JobRecord) -> None:
         """Try until it is done: what comes behind relies on it."""

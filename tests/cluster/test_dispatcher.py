@@ -1,0 +1,215 @@
+"""The dispatcher with coordinators and a cluster that a test plays."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from ray.exceptions import ActorDiedError, ActorUnavailableError
+from strom.cluster import dispatcher as module
+from strom.cluster.dispatcher import ATTEMPTS_OF_A_RUN, Dispatcher
+from strom.cluster.records import JobRecord, Phase
+from strom.core.errors import CheckpointError, ConfigurationError, SerializationError
+from strom.core.job_status import JobStatus
+from strom.engine.hosts.driver import JobOutcome
+from strom.engine.hosts.launch import Submission
+
+RECORD = JobRecord("a1", "one", 2.0, 2, False, 60_000, 1, checkpoints="memory://x")
+
+
+def outcome(status: JobStatus, error: str | None = None) -> JobOutcome:
+    return JobOutcome("a1", "one", status, error, 17.0, 3, 1, {"state": status.value})
+
+
+class Coordinator:
+    """Calls as of an actor's handle. `ends`: what its run comes to."""
+
+    def __init__(self, first_attempt: int, failure: Exception | None) -> None:
+        self.first_attempt, self.failure = first_attempt, failure
+        self.ends: asyncio.Future[JobOutcome] = asyncio.get_running_loop().create_future()
+        self.told: list[str] = []
+        for name in ("start", "detach", "ended", "cancel"):
+            setattr(self, name, SimpleNamespace(remote=getattr(self, f"_{name}")))
+
+    async def _start(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    async def _detach(self) -> None:
+        self.told.append("detach")
+
+    async def _ended(self, timeout: float) -> JobOutcome:
+        return await asyncio.shield(self.ends)
+
+    async def _cancel(self) -> None:
+        self.told.append("cancel")
+        if self.told.count("cancel") == 1:
+            raise ActorUnavailableError("for a while", None)
+        self.ends.set_result(outcome(JobStatus.CANCELED))
+
+
+class World:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.folder = str(folder)
+        self.made: list[Coordinator] = []
+        self.dispatchers: list[Dispatcher] = []
+        self.failure: Exception | None = None
+        monkeypatch.setattr(module, "make_coordinator", self.make)
+        monkeypatch.setattr(module, "withdraw", lambda job_id: None)
+        monkeypatch.setattr(module.ray, "cluster_resources", lambda: {"CPU": 4.0})
+        monkeypatch.setattr(module.ray, "get_actor", self.find)
+        monkeypatch.setattr(module, "TICK_S", 0.01)
+        monkeypatch.setattr(module, "RETRY_S", 0.01)
+
+    def make(self, submission: Submission, first_attempt: int) -> Coordinator:
+        assert submission.payload == b"graph"
+        self.made.append(Coordinator(first_attempt, self.failure))
+        return self.made[-1]
+
+    def find(self, name: str, namespace: str) -> Coordinator:
+        if not self.made:
+            raise ValueError
+        return self.made[-1]
+
+    def dispatcher(self) -> Dispatcher:
+        self.dispatchers.append(Dispatcher(self.folder))
+        return self.dispatchers[-1]
+
+    async def submitted(self) -> Dispatcher:
+        made = self.dispatcher()
+        await made.submit(RECORD, pickle.dumps(Submission("a1", b"graph")))
+        return made
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    return World(monkeypatch, tmp_path)
+
+
+def run(world: World, test: Callable[[], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        try:
+            await asyncio.wait_for(test(), 60)
+        finally:
+            for dispatcher in world.dispatchers:
+                await dispatcher.close()
+
+    asyncio.run(whole())
+
+
+async def phase(dispatcher: Dispatcher, wanted: Phase) -> JobRecord:
+    while (found := await dispatcher.job("a1"))[0].phase is not wanted:
+        await asyncio.sleep(0.001)
+    return found[0]
+
+
+def test_from_its_submission_to_the_archive(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        record, _ = await d.waiting("a1", 30.0, None)
+        assert (record.phase, record.run) == (Phase.RUNNING, 0)
+        (coordinator,) = world.made
+        assert (coordinator.first_attempt, coordinator.told) == (0, ["detach"])
+        await d.submit(RECORD, b"again")
+        coordinator.ends.set_result(outcome(JobStatus.FAILED, "why"))
+        record = await phase(d, Phase.ENDED)
+        assert (record.status, record.error) == (JobStatus.FAILED, "why")
+        while (await d.about())["ended"] != 1:
+            await asyncio.sleep(0.001)
+        kept = await d.archived("a1")
+        assert kept is not None
+        assert (kept["metrics"], kept["checkpoints"]) == ({"state": "FAILED"}, 3)
+        await d.submit(RECORD, b"again")
+        await d.cancel("a1")
+        assert [one.job_id for one, _ in await d.jobs()] == ["a1"]
+        assert len(world.made) == 1
+        with pytest.raises(ConfigurationError, match="no job 'b2'"):
+            await d.cancel("b2")
+
+    run(world, test)
+
+
+def test_nothing_starts_that_the_registry_does_not_take(world: World) -> None:
+    async def test() -> None:
+        d = world.dispatcher()
+        store, failures = d._registry.store, iter(range(3))
+
+        def failing(record: JobRecord) -> None:
+            if record.phase is Phase.STARTING and next(failures, None) is not None:
+                assert not world.made
+                raise CheckpointError("the disk is full")
+            store(record)
+
+        d._registry.store = failing  # type: ignore[method-assign]
+        await d.submit(RECORD, pickle.dumps(Submission("a1", b"graph")))
+        await phase(d, Phase.RUNNING)
+        assert next(failures, None) is None
+
+    run(world, test)
+
+
+def test_a_submission_that_the_registry_does_not_take_is_refused(world: World) -> None:
+    async def test() -> None:
+        d = world.dispatcher()
+
+        def failing(record: JobRecord, submission: bytes) -> None:
+            raise CheckpointError("the disk is full")
+
+        d._registry.submit = failing  # type: ignore[method-assign]
+        with pytest.raises(CheckpointError, match="full"):
+            await d.submit(RECORD, b"")
+        assert await d.jobs() == []
+
+    run(world, test)
+
+
+def test_what_cannot_start_fails_with_the_cause(world: World) -> None:
+    async def test() -> None:
+        world.failure = SerializationError("no module named 'mine'")
+        d = await world.submitted()
+        record = await phase(d, Phase.ENDED)
+        assert record.status is JobStatus.FAILED
+        assert "no module named 'mine'" in (record.error or "")
+        assert len(world.made) == 1
+
+    run(world, test)
+
+
+def test_attempts_of_the_next_run_are_later_ones(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        world.made[0].ends.set_exception(ActorDiedError())
+        while len(world.made) < 2:
+            await asyncio.sleep(0.001)
+        record = await phase(d, Phase.RUNNING)
+        assert (record.run, world.made[1].first_attempt) == (1, ATTEMPTS_OF_A_RUN)
+
+    run(world, test)
+
+
+def test_a_coordinator_that_cannot_be_reached_is_told_to_cancel_later(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        await d.cancel("a1")
+        assert (await phase(d, Phase.ENDED)).status is JobStatus.CANCELED
+        assert world.made[0].told == ["detach", "cancel", "cancel"]
+
+    run(world, test)
+
+
+def test_the_next_dispatcher_follows_who_lives(world: World) -> None:
+    async def test() -> None:
+        await phase(await world.submitted(), Phase.RUNNING)
+        d = world.dispatcher()
+        await phase(d, Phase.RUNNING)
+        world.made[0].ends.set_result(outcome(JobStatus.FINISHED))
+        await phase(d, Phase.ENDED)
+        assert len(world.made) == 1
+
+    run(world, test)
