@@ -111,9 +111,13 @@ def test_a_cluster_that_is_there() -> None:
     import ray
     from strom import connect_to_ray
 
+    assert not ray.is_initialized()
     connect_to_ray(num_cpus=1)
-    address = ray.get_runtime_context().gcs_address
-    answer = ask("cluster", {"address": address, "node_s": 120}, 240)
+    try:
+        address = ray.get_runtime_context().gcs_address
+        answer = ask("cluster", {"address": address, "node_s": 120}, 240)
+    finally:
+        ray.shutdown()
     assert answer["refused"] is None
     ours = {"python": platform.python_version(), **{n: installed(n) for n in ("ray", "strom")}}
     assert cluster.nodes(ours, lambda: answer).status == OK
