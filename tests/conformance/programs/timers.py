@@ -310,6 +310,7 @@ IN_THREADS = {"event_time_timers_of_one_key"}
 it comes later."""
 
 WAITING = {
+    "idle_inputs",
     "watermarks_between_records",
     "processing_time_timers",
     "processing_time_windows",
@@ -317,5 +318,6 @@ WAITING = {
     "time_to_live_from_writes",
     "time_to_live_from_reads",
 }
+"""By the clock `idle_inputs` might have an input idle before its first record, on a slow machine."""
 
 ANY_ORDER = {"idle_inputs", "state_in_timers", "event_time_timers"}
