@@ -318,6 +318,6 @@ WAITING = {
     "time_to_live_from_writes",
     "time_to_live_from_reads",
 }
-"""By the clock `idle_inputs` might have an input idle before its first record, on a slow machine."""
+"""By the clock `idle_inputs` might have an input idle before its first record."""
 
 ANY_ORDER = {"idle_inputs", "state_in_timers", "event_time_timers"}
