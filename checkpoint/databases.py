@@ -15,10 +15,10 @@ few small ones that say which files make the database are the checkpoint's own.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -41,6 +41,11 @@ from .transfers import Pending
 from .uploads import Uploads
 
 _HIDDEN: Final = pa.schema([("place", pa.large_binary())])
+
+
+Above: TypeAlias = Callable[[str], Iterable[StateTable]]
+"""By name of a state, the whole tables that a snapshot has of it beside the database: they hold of
+each key what counts. Of all key groups that are read."""
 
 
 class DatabaseFilesFrom(FilesFrom, Protocol):
@@ -206,13 +211,14 @@ class OpenedDatabase:
         self._hidden = hidden
 
     def tables(
-        self, groups: KeyGroupRange, max_parallelism: int, name: str | None = None
+        self, groups: KeyGroupRange, max_parallelism: int, above: Above, name: str | None = None
     ) -> Iterator[StateTable]:
         """The rows of all states, or of one, in some key groups."""
         for state in self._handle.states:
             if name is None or state.name == name:
                 own = frozenset(place for place in self._hidden if place[:2] == state.prefix)
-                yield from self._files.tables(state, groups, max_parallelism, own)
+                more = above(state.name)
+                yield from self._files.tables(state, groups, max_parallelism, own, more)
 
     def close(self) -> None:
         self._files.close()
@@ -224,11 +230,12 @@ def read_database(
     database: DatabaseHandle,
     groups: KeyGroupRange,
     max_parallelism: int,
+    above: Above,
     name: str | None = None,
 ) -> list[StateTable]:
-    """The rows of some key groups of all states, or of one, as whole tables. CorruptCheckpointError
-    for bad files."""
+    """The rows that count of some key groups of all states, or of one, as whole tables.
+    CorruptCheckpointError for bad files."""
     first = database.files[0][1].path if database.files else "no file"
     where = f"the local database of checkpoint {checkpoint_id} ({first} and others)"
     with opened(storage, checkpoint_id, database, where) as found:
-        return [*found.tables(groups, max_parallelism, name)]
+        return [*found.tables(groups, max_parallelism, above, name)]

@@ -55,7 +55,7 @@ def flattened(layers: Sequence[StateTable]) -> list[StateTable]:
                 newer.setdefault(columns, _Seen(columns)).add(rows)
             keep &= ~numpy_of(data.column(REMOVED))
         if not keep.all():
-            data = data.filter(pa.array(keep))
+            data = take_table(data, pa.array(np.flatnonzero(keep)))
         if data.num_rows:
             if places is not None:
                 data = data.append_column(SLOT, places.of(data))

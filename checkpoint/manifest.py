@@ -19,12 +19,13 @@ from . import manifest_json
 from .handles import FileHandle, OperatorSnapshot, SubtaskSnapshot
 from .names import shared_by
 
-FORMAT_VERSION: Final = 7
+FORMAT_VERSION: Final = 8
 """3: files that checkpoints share, and layers of state. 4: files of local databases. 5: files that
 hold several small ones. 6: lists, maps, timers and what expires in local databases. 7: entries, and
-tables with values or of objects in them."""
+tables with values or of objects in them. 8: keys of columns of any type in them, and tables tell
+which of their rows do not count."""
 
-READ_VERSIONS: Final = (2, 3, 4, 5, 6, 7)
+READ_VERSIONS: Final = (2, 3, 4, 5, 6, 7, 8)
 
 
 @dataclass(frozen=True)

@@ -131,11 +131,11 @@ def read_operator(
         files.want(s.operator_state.file for s in snapshots if s.operator_state is not None)
         tables = []
         for snapshot in snapshots:
+            found = _read_state(files, manifest.checkpoint_id, snapshot.keyed, groups)
             if snapshot.database is not None and not inherits:
-                tables += read_database(
-                    storage, manifest.checkpoint_id, snapshot.database, groups, max_parallelism
-                )
-            tables += _read_state(files, manifest.checkpoint_id, snapshot.keyed, groups)
+                of = storage, manifest.checkpoint_id, snapshot.database, groups, max_parallelism
+                tables += read_database(*of, partial(_named, found))
+            tables += found
         former = [
             _read_operator_state(files, manifest.checkpoint_id, snapshot.operator_state)
             for snapshot in snapshots
@@ -177,6 +177,10 @@ def _read_state(
             table = _read_keyed(storage, checkpoint_id, handle, parts)
             layers.setdefault(handle.name, []).append(table)
     return [table for found in layers.values() for table in flattened(found)]
+
+
+def _named(tables: list[StateTable], name: str) -> list[StateTable]:
+    return [table for table in tables if table.name == name]
 
 
 def _parts_of(handle: KeyedHandle, groups: KeyGroupRange) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ StromError
 ├── OperatorError             user or connector code raised inside an operator
 ├── ConnectorError            a connector cannot read or write what it was pointed at
 ├── StateError                wrong use of state, or state that cannot be restored
+│   └── UnfitStateError           what another job stored does not fit this program
 ├── CheckpointError           a checkpoint could not be taken
 │   ├── CheckpointFormatError     a stored checkpoint is of another version of strom
 │   └── CorruptCheckpointError    a stored checkpoint is torn, truncated or altered
@@ -27,6 +28,10 @@ from .failure_text import SUMMARY_LIMIT, TRACE_LIMIT, cut
 
 class StromError(Exception):
     """Base of every error strom raises on purpose."""
+
+    recoverable: bool = True
+    """Whether the job may restart where a task fails of it. Not where another attempt would end the
+    same way, or, worse, would not."""
 
 
 class ConfigurationError(StromError, ValueError):
@@ -79,6 +84,13 @@ class ConnectorError(StromError):
 
 class StateError(StromError):
     """Wrong use of state, or state that cannot be restored."""
+
+
+class UnfitStateError(StateError):
+    """What another job stored does not fit this program, which has to be changed. The job fails:
+    an attempt that began at a checkpoint of its own would not notice any more."""
+
+    recoverable = False
 
 
 class CheckpointError(StromError):

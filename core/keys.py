@@ -22,6 +22,7 @@ import pyarrow as pa
 from .batch import Batch, ColumnBatch, to_columns
 from .column_values import python_values
 from .errors import TypeMismatchError
+from .frames import frame_of
 from .key_kinds import held_keys
 from .row import Row
 from .value_types import empty_batch, holds, is_value_type, type_text
@@ -94,9 +95,7 @@ class ExpressionKey:
         return _to_keys(self.key_columns(batch), self, held=True)
 
     def key_columns(self, batch: Batch) -> pa.RecordBatch:
-        import polars as pl
-
-        frame = pl.DataFrame(to_columns(batch).data).select(*self.expressions)
+        frame = frame_of(to_columns(batch).data).select(*self.expressions)
         table = frame.to_arrow()
         check_key_types(table.schema, f"key_by({self.describe()})")
         if len(frame):

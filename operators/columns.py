@@ -19,6 +19,7 @@ from ..core.arrays import Storage as Storage
 from ..core.arrays import storage as storage
 from ..core.batch import ColumnBatch
 from ..core.errors import TypeMismatchError
+from ..core.frames import frame_of
 from ..core.key_types import widened
 from ..core.keys import KeySelector
 from ..core.value_types import empty_batch
@@ -246,7 +247,7 @@ def _compute(data: pa.RecordBatch, computed: list[tuple[int, pl.Expr]]) -> list[
     import polars as pl
 
     try:
-        frame = pl.DataFrame(data).select(*[e.alias(f"e{i}") for i, e in computed])
+        frame = frame_of(data).select(*[e.alias(f"e{i}") for i, e in computed])
     except pl.exceptions.PolarsError as error:
         text = ", ".join(str(e) for _, e in computed)
         raise TypeMismatchError(f"cannot compute {text} on {data.schema.names}: {error}") from error

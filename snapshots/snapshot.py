@@ -17,6 +17,7 @@ import pyarrow as pa
 from ..checkpoint.folder_storage import open_folder
 from ..checkpoint.manifest import OperatorShape
 from ..core.errors import ConfigurationError, StateError
+from ..core.frames import frame_of
 from ..core.ids import OperatorId
 from ..engine.graph.operator_ids import uid_operator_id
 from .columns import readable, unpickled
@@ -151,11 +152,7 @@ class Snapshot:
 
     def polars(self, operator: str, state: str, **options: bool) -> pl.DataFrame:
         """`table` as a polars frame."""
-        import polars as pl
-
-        frame = pl.from_arrow(self.table(operator, state, **options))
-        assert isinstance(frame, pl.DataFrame)
-        return frame
+        return frame_of(self.table(operator, state, **options))
 
     def duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None, *, unpickle: bool = False

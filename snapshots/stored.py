@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -152,13 +153,8 @@ class StoredStates:
         most = self.shape(part.operator).max_parallelism
         key = (part.operator, part.subtask)
         if key not in self._read_databases:
-            found = read_database(
-                self._storage,
-                self.manifest.checkpoint_id,
-                database,
-                _EVERY,
-                most,
-            )
+            of = self._storage, self.manifest.checkpoint_id, database, _EVERY, most
+            found = read_database(*of, partial(self._above, part))
             self._read_databases = {key: found}  # the next parts are of the same one
         tables = [one for one in self._read_databases[key] if one.name == part.name]
         for table in tables:
@@ -169,6 +165,20 @@ class StoredStates:
                     f"{part.subtask}: key group {groups[-1]} is not within 0 to {most - 1}"
                 )
         return tables
+
+    def _above(self, part: KeyedPart, name: str) -> list[StateTable]:
+        """What the layers hold of any state of this part's operator and subtask."""
+        parts = self.keyed_parts(part.operator, name)
+        handles = [h for one in parts if one.subtask == part.subtask for h in one.handles]
+        try:
+            return flattened([self._table(part, handle) for handle in handles])
+        except (pa.ArrowException, StateError, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, CorruptCheckpointError):
+                raise
+            raise CorruptCheckpointError(
+                f"{self.where}: the layers of state '{name}' of operator '{part.operator}', "
+                f"subtask {part.subtask}, do not fit each other: {error}"
+            ) from error
 
     def counted(self, part: KeyedPart) -> tuple[int, set[int]]:
         """Rows and key groups of a part: the manifest tells them, but for layers and databases,

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arrays import Bools, Int64s, Slots
+from ..core.elements import MAX_TIMESTAMP
 
 Entries: TypeAlias = npt.NDArray[Any]
 """Entries apart from their slots: a field for each number, code and word that is state. Codes are
@@ -26,6 +27,11 @@ of the table's stores."""
 
 Due: TypeAlias = Callable[[Entries], Int64s]
 """When each of the entries is needed."""
+
+
+def never(entries: Entries) -> Int64s:
+    """Due of entries that are asked for by their keys alone."""
+    return np.full(len(entries), MAX_TIMESTAMP)
 
 
 @dataclass(frozen=True)

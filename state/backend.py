@@ -12,9 +12,9 @@ column face, an int64 (0 = no namespace; windows use the slice's end).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ from .stored import KEY_GROUP as KEY_GROUP
 from .stored import AccColumn as AccColumn
 from .stored import StateTable as StateTable
 from .stored_files import InheritedFiles, StoredFiles
-from .stores import CountedFace, RowsFace, SeenFace
+from .stores import CountedFace, KeyedValuesFace, RowsFace, SeenFace
 
 if TYPE_CHECKING:
     from .away import AwayEntries, Due
@@ -126,6 +126,19 @@ class SlotTable(ABC):
         """The keys in slot order, len(self) rows, with the schema given to `table`. Where rows lie
         elsewhere, they are brought here first, and then `len` counts them."""
 
+    def scan(self, *names: str) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+        """These columns of numbers, of all rows wherever they lie, in parts; with those of slots
+        that are gone, which are initial."""
+        yield tuple(self.column(name)[: len(self)] for name in names)
+
+    def bring(self, column: str, wanted: Callable[[npt.NDArray[Any]], Bools]) -> None:
+        """Have slots for all rows of which `wanted` says so by their numbers in this column."""
+        return None
+
+    def forget(self, column: str, gone: Callable[[npt.NDArray[Any]], Bools]) -> None:
+        """The rows without slots of which `gone` says so are no more."""
+        return None
+
     def freeze_keys(self) -> Callable[[], list[pa.Array]]:
         """`keys` as they are now, made later, on any thread: columns of their storage types."""
         columns = self.keys().columns
@@ -162,6 +175,9 @@ class TableState(ABC):
     namespace used so is dropped before the work that filled it pauses or returns, or a snapshot
     holds it and a restored operator finds it filled."""
 
+    leaves: ClassVar[bool] = False
+    """Whether rows may lie elsewhere between two batches, so that slots are of one batch alone."""
+
     @abstractmethod
     def table(self, namespace: int = 0) -> SlotTable:
         """The table of this namespace, made on first use."""
@@ -174,9 +190,15 @@ class TableState(ABC):
     def drop(self, namespace: int) -> None:
         """Forget a namespace; not an error if absent."""
 
-    def expire(self, column: str, gone: Callable[[Slots], Bools]) -> None:
+    def expire(
+        self,
+        column: str,
+        gone: Callable[[Slots], Bools],
+        forgotten: Callable[[pa.RecordBatch], None] | None = None,
+    ) -> None:
         """What is kept elsewhere than in slots may be forgotten without being asked for, once
-        `gone` says so of its numbers in this column: of what has slots the operator sees to it."""
+        `gone` says so of its numbers in this column: of what has slots the operator sees to it.
+        `forgotten`: told of the keys, between two batches."""
         return None
 
 
@@ -312,8 +334,8 @@ class KeyedStateBackend(ABC):
     """Whether what was restored is another job's, so that keys of another type are a mistake."""
 
     def check_keys(self, keys: Sequence[Any]) -> None:
-        """The keys of a batch, as held, by operators that keep row-face state. StateError if they
-        are of another type than `stored_keys`."""
+        """The keys of a batch, as held, by operators that keep row-face state. UnfitStateError if
+        they are of another type than `stored_keys`."""
         if self.stored_keys is not None:
             self.stored_keys.check(keys)
 
@@ -429,6 +451,14 @@ class KeyedStateBackend(ABC):
         """The same where values only come, in less memory. It restores what `counted_values` of
         the name stored, and the other way round, with counts of one."""
 
+    def keyed_values(
+        self, name: str, keys: pa.Schema, kind: pa.DataType, views: int, extremes: int
+    ) -> KeyedValuesFace | None:
+        """Values of keys, which are found by their keys, so that any of them may lie elsewhere than
+        in memory; None where they cannot. It restores what `counted_values` and `seen_values` of
+        the name stored, and the other way round. `extremes`: so many values are held per key."""
+        return None
+
     @abstractmethod
     def log(
         self,
@@ -469,7 +499,7 @@ class KeyedStateBackend(ABC):
         raise AssertionError("a backend without files was given some")
 
     def inherited_samples(self) -> list[StateTable]:
-        """A row of each state in these files that may be asked for."""
+        """Some rows of each state in these files that may be asked for."""
         return []
 
     def report(self, gauge: Callable[[str, float], None]) -> None:

@@ -12,7 +12,7 @@ thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from ..core.errors import StateError
@@ -112,6 +112,15 @@ class OperatorBroadcastState(_Entries, BroadcastState):
         thread, and as it is now."""
         entries, what = list(self._entries.items()), self._what()
         return lambda: [dumps((key, _shown(kept)), what) for key, kept in entries]
+
+    @property
+    def count(self) -> int:
+        """Entries."""
+        return len(self._entries)
+
+    def contents(self) -> Iterator[tuple[Any, Any]]:
+        """Keys and values, one by one."""
+        return ((key, _shown(kept)) for key, kept in self._entries.items())
 
     def read_only(self, who: str) -> ReadOnlyView:
         """A view of it for those who may not write it. `who`: the operator and its subtask."""

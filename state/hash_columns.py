@@ -139,7 +139,8 @@ def _hash_records(payload: npt.NDArray[np.uint8], tag: int) -> Hashes:
 
 def float_words(column: pa.Array) -> npt.NDArray[np.int64]:
     """The canonical bits of a floating column as doubles; anything where null."""
-    doubles = words_of(column.cast(pa.float64())).view(np.float64) + 0.0
+    with np.errstate(invalid="ignore"):  # a NaN may signal
+        doubles = words_of(column.cast(pa.float64())).view(np.float64) + 0.0
     words: npt.NDArray[np.int64] = doubles.view(np.int64)
     nan = np.isnan(doubles)
     if nan.any():

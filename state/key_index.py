@@ -36,6 +36,8 @@ class ObjectIndex(ColumnIndex):
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
+        plain = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+        self._nested = pa.types.is_nested(plain)
         self._slots: dict[Any, int] = {}
         self._values: list[Any] = []
 
@@ -46,6 +48,8 @@ class ObjectIndex(ColumnIndex):
         return self._each(column, self._slot)
 
     def find(self, column: pa.Array) -> Slots:
+        if not self._nested:
+            return self._each(column, lambda value: self._slots.get(value, -1))
         return self._each(column, lambda value: self._slots.get(hashable(value), -1))
 
     def _each(self, column: pa.Array, slot_of: Callable[[Any], int]) -> Slots:
@@ -62,11 +66,11 @@ class ObjectIndex(ColumnIndex):
         return each(column)
 
     def _slot(self, value: Any) -> int:
-        key = hashable(value)
+        key = hashable(value) if self._nested else value
         slot = self._slots.get(key)
         if slot is None:
             slot = self._slots[key] = len(self._values)
-            self._values.append(value)
+            self._values.append(_shown(value) if self._nested else value)
         return slot
 
     def freeze(self) -> Callable[[], pa.Array]:
@@ -235,10 +239,27 @@ def upsert_distinct(column: pa.DictionaryArray, upsert: Callable[[pa.Array], Slo
     return rows
 
 
+_NAN = float("nan")
+
+
 def hashable(value: Any) -> Any:
-    """A hashable stand-in for an Arrow value: lists as tuples, structs as tuples of pairs."""
+    """A hashable stand-in for an Arrow value: lists as tuples, structs as tuples of pairs, and one
+    NaN for all, within these, too."""
     if isinstance(value, list):
         return ("list", *[hashable(part) for part in value])
+    if type(value) is tuple:
+        return tuple([hashable(part) for part in value])
     if isinstance(value, dict):
         return ("struct", *((name, hashable(item)) for name, item in value.items()))
-    return value
+    return _NAN if isinstance(value, float) and value != value else value
+
+
+def _shown(value: Any) -> Any:
+    """A key as it is given back: -0.0 is 0.0, as of columns of floats."""
+    if type(value) is list:
+        return [_shown(part) for part in value]
+    if type(value) is tuple:
+        return tuple([_shown(part) for part in value])
+    if isinstance(value, dict):
+        return {name: _shown(item) for name, item in value.items()}
+    return value + 0.0 if isinstance(value, float) else value

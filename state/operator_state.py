@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from ..core.errors import StateError
@@ -26,6 +27,9 @@ from .pickling import dumps, loads
 from .stored_values import StoredValues
 
 Deferred = Callable[[], Sequence[Any]]
+
+SAMPLED = 8
+"""So many items of a state tell how large they are."""
 
 
 class OperatorListState(ListState):
@@ -52,6 +56,11 @@ class OperatorListState(ListState):
 
     def clear(self) -> None:
         self._items = []
+
+    @property
+    def count(self) -> int:
+        """Items."""
+        return len(self._items)
 
     def contents(self) -> Iterable[Any]:
         """What a snapshot stores, item by item."""
@@ -130,6 +139,8 @@ class OperatorStateBackend(OperatorStateStore):
         self._restored: dict[str, list[bytes]] = {}
         """Pickled items of restored names not asked for yet; disjoint from `_states`."""
         self._deferred: dict[str, list[Deferred]] = {}
+        self._sizes: dict[str, tuple[int, float]] = {}
+        """Items of a state when it was last looked at, and how large they were."""
         self._migrations: Mapping[str | None, StateMigration] = {}
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState:
@@ -201,6 +212,23 @@ class OperatorStateBackend(OperatorStateStore):
         for table in tables:
             _check_mode(table.name, self._modes.setdefault(table.name, table.mode), table.mode)
             self._restored.setdefault(table.name, []).extend(table.items)
+
+    def report(self, gauge: Callable[[str, float], None]) -> None:
+        """Tell how many items there are, and their bytes, about: at each report of the task. All of
+        it is in memory, whatever the backend of keyed state."""
+        counts = {name: state.count for name, state in self._states.items()}
+        if not any(counts.values()):
+            if self._sizes:
+                gauge("state.entries.operator", 0)
+                gauge("state.bytes.operator", 0)
+            return
+        for name, state in self._states.items():
+            if counts[name] and self._sizes.get(name, (0, 0.0))[0] != counts[name]:
+                self._sizes[name] = counts[name], _mean_size(state)
+        gauge("state.entries.operator", sum(counts.values()))
+        gauge(
+            "state.bytes.operator", sum(n * self._sizes[name][1] for name, n in counts.items() if n)
+        )
 
     def migration(self, name: str) -> StateMigration:
         """What the program says of the records that the operator keeps under this name."""
@@ -275,6 +303,14 @@ def _deal(
     count = len(items)
     cuts = [subtask * count // parallelism for subtask in range(parallelism + 1)]
     return [items[cuts[i] : cuts[i + 1]] for i in range(parallelism)]
+
+
+def _mean_size(state: OperatorListState | OperatorBroadcastState) -> float:
+    """Bytes of an item of a state that has some, from a few of them."""
+    from .rocks.database.sizes import size_of
+
+    sizes = [size_of(item) for item in islice(state.contents(), SAMPLED)]
+    return sum(sizes) / len(sizes)
 
 
 def _check_mode(name: str, known: OperatorStateMode, asked: OperatorStateMode) -> None:

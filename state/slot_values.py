@@ -102,27 +102,10 @@ class SlotValues(WholeWithoutCodes):
 
     @property
     def _stored_kind(self) -> pa.DataType:
-        return _wide(self.kind)
+        return stored_kind(self.kind)
 
     def _fitted(self, stored: pa.Table) -> pa.Table:
-        """The stored columns in the types that they have now; StateError, which shows both, if that
-        would change what a key or a value is."""
-        wanted = [(KEY_PREFIX + field.name, _wide(field.type)) for field in self._keys]
-        wanted += [(VALUE, self._stored_kind)]
-        wanted += [(f"{COUNT_PREFIX}{view}", pa.int64()) for view in range(self.views)]
-        found = [(field.name, field.type) for field in stored.schema][1:]
-        if found == wanted:
-            return stored
-        columns: list[pa.ChunkedArray | None] = [None]
-        if [name for name, _ in found] == [name for name, _ in wanted]:
-            pairs = zip(stored.columns[1:], wanted, strict=True)
-            columns = [_wider(column, *named) for column, named in pairs]
-        if any(column is None for column in columns):
-            raise StateError(
-                f"values '{self._name}' were stored as {_text(found)} and are declared as "
-                f"{_text(wanted)}: restore them as they were stored, or give the operator a new uid"
-            )
-        return pa.table([stored.column(0), *columns], names=stored.column_names)
+        return fitted(stored, self._name, self._keys, self.kind, self.views)
 
     def _found(self, table: SlotOwner, stored: pa.Table) -> Found:
         """Stored pairs, with the slots that their keys have now."""
@@ -175,21 +158,42 @@ class _Carried:
         return join(self.tables) if self.tables else None
 
 
+def fitted(stored: pa.Table, name: str, keys: pa.Schema, kind: pa.DataType, views: int) -> pa.Table:
+    """The stored columns of values in the types that they have now; StateError, which shows both,
+    if that would change what a key or a value is."""
+    wanted = [(KEY_PREFIX + field.name, stored_kind(field.type)) for field in keys]
+    wanted += [(VALUE, stored_kind(kind))]
+    wanted += [(f"{COUNT_PREFIX}{view}", pa.int64()) for view in range(views)]
+    found = [(field.name, field.type) for field in stored.schema][1:]
+    if found == wanted:
+        return stored
+    columns: list[pa.ChunkedArray | None] = [None]
+    if [name for name, _ in found] == [name for name, _ in wanted]:
+        pairs = zip(stored.columns[1:], wanted, strict=True)
+        columns = [_wider(column, *named) for column, named in pairs]
+    if any(column is None for column in columns):
+        raise StateError(
+            f"values '{name}' were stored as {_text(found)} and are declared as {_text(wanted)}: "
+            "restore them as they were stored, or give the operator a new uid"
+        )
+    return pa.table([stored.column(0), *columns], names=stored.column_names)
+
+
 def _wider(column: pa.ChunkedArray, name: str, kind: pa.DataType) -> pa.ChunkedArray | None:
     """The column in this type; None if that is not the same values, or keys of the same hash."""
     wide = widened(column, kind)
     return same_hashes(column, wide) if wide is not None and name.startswith(KEY_PREFIX) else wide
 
 
-def _wide(kind: pa.DataType) -> pa.DataType:
+def stored_kind(kind: pa.DataType) -> pa.DataType:
     """The type in which values and keys of this type are stored."""
     plain = storage_type(kind)
     return wide_text(plain) if is_text(plain) else plain
 
 
 def _widened(column: pa.Array) -> pa.Array:
-    """A column as of `_wide`: a key that occurs a million times is a long text."""
-    wide = _wide(column.type)
+    """A column as of `stored_kind`: a key that occurs a million times is a long text."""
+    wide = stored_kind(column.type)
     if column.type == wide:
         return column
     return (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).cast(

@@ -7,14 +7,14 @@ there was then, whatever is written meanwhile.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.arrays import Int64s, Slots
+from ..core.arrays import Bools, Int64s, Slots
 
 
 class RowsFace(ABC):
@@ -145,3 +145,85 @@ class SeenFace(ABC):
     @abstractmethod
     def slots_seen(self, view: int) -> Slots:
         """The slot of each pair that a view has seen."""
+
+
+class KeyedValuesFace(ABC):
+    """Values of keys, with how often each of `views` has them, and of each key its *head*: how many
+    different values the views have, and values that the operator holds there.
+
+    Heads, and pairs of key and value, have slots in common, which are good until the next batch.
+    What has none may lie elsewhere; what is asked for has one. Values given here are of the storage
+    type of `kind`."""
+
+    kind: pa.DataType
+    views: int
+
+    @abstractmethod
+    def heads(self, keys: pa.RecordBatch) -> Slots:
+        """The head of each row's key, with zeros where it is new."""
+
+    @abstractmethod
+    def find_heads(self, keys: pa.RecordBatch) -> Slots:
+        """The same, -1 of keys without values."""
+
+    @abstractmethod
+    def pairs(self, heads: Slots, values: pa.Array) -> Slots:
+        """The pair of each row; values are not null. New ones count 0, until `settle`."""
+
+    @abstractmethod
+    def settle(self, pairs: Slots, before: Bools) -> None:
+        """These pairs (distinct) have been counted; `before`: which of them were `there`. Those
+        that count nothing are gone."""
+
+    @abstractmethod
+    def there(self, pairs: Slots) -> Bools:
+        """Which of these pairs count anything for any view."""
+
+    @abstractmethod
+    def touch(self, slots: Slots) -> None:
+        """Counts of these pairs or heads, or what heads hold, are about to be written."""
+
+    @abstractmethod
+    def counts(self, view: int) -> Int64s:
+        """By slot: how often a pair is there for a view, or how many different values of a head
+        are. Valid until the next `heads` or `pairs`, written only where touched."""
+
+    @abstractmethod
+    def held(self, index: int, heads: Slots) -> pa.Array:
+        """The values that these heads hold under an index; null for none."""
+
+    @abstractmethod
+    def holds(self, index: int, heads: Slots) -> Bools:
+        """Which of these heads hold one. What is restored may hold none."""
+
+    @abstractmethod
+    def hold(self, index: int, heads: Slots, values: pa.Array) -> None:
+        """From here on these (distinct, touched) hold these values; null for none."""
+
+    @abstractmethod
+    def values_of(self, pairs: Slots) -> pa.Array:
+        """The values of these pairs."""
+
+    @abstractmethod
+    def heads_of(self, pairs: Slots) -> Slots:
+        """Whose these pairs are."""
+
+    @property
+    @abstractmethod
+    def links(self) -> Int64s:
+        """By slot: of a head its first pair that has a slot, of a pair the next of its key; -1 at
+        the end. Pairs that are gone count nothing."""
+
+    @abstractmethod
+    def elsewhere(self, heads: Slots) -> Iterator[tuple[Slots, pa.Array, list[Int64s]]]:
+        """The pairs of these (distinct) that have no slots, in parts: their heads, their values,
+        and their counts per view."""
+
+    @abstractmethod
+    def release(self, heads: Slots, pairs: Slots) -> None:
+        """These (distinct) have no values any more. `pairs`: all of theirs that have slots."""
+
+    @abstractmethod
+    def tidy(self, heads: Slots) -> None:
+        """At the end of a batch, of these heads (distinct): those without pairs go, and no slot is
+        valid any more."""

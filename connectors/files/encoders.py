@@ -11,6 +11,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ...core.errors import TypeMismatchError
+from ...core.frames import frame_of
 from ...core.value_types import Pickled, as_stored, empty_batch, holds
 from ..csv_text import header, lines
 from ..json_types import for_json
@@ -124,9 +125,7 @@ class JsonLinesEncoder(FileEncoder):
     suffix = "jsonl"
 
     def write(self, batch: pa.RecordBatch) -> None:
-        import polars as pl
-
-        written = pl.DataFrame(for_json(_as_text(batch, "JSON"), "FileSink of JSON Lines"))
+        written = frame_of(for_json(_as_text(batch, "JSON"), "FileSink of JSON Lines"))
         self.file.write(written.write_ndjson().encode())
 
     def finish(self) -> None:

@@ -22,6 +22,7 @@ import pyarrow as pa
 from ...api.types.type_info import schema_of
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, to_columns
 from ...core.errors import ConfigurationError, TypeMismatchError
+from ...core.frames import frame_of
 from .outgoing import as_bytes, is_bytes
 
 _CONFLUENT_MAGIC: Final = b"\0"
@@ -108,8 +109,7 @@ class JsonEncoder(Encoder):
                     f"JsonEncoder: column '{field.name}' of type {field.type} has no form in "
                     "JSON: leave it out with columns=[...], or make text of it first"
                 )
-        frame = pl.from_arrow(data)
-        assert isinstance(frame, pl.DataFrame)
+        frame = frame_of(data)
         texts = frame.select(pl.struct(pl.all()).struct.json_encode()).to_series()
         return texts.to_arrow()
 

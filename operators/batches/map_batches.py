@@ -17,6 +17,7 @@ from ...api.types.declared import as_declared
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, Timestamps, to_columns
 from ...core.constants import CHUNK_BATCHES
 from ...core.errors import TypeMismatchError
+from ...core.frames import frame_of
 from ...core.value_types import empty_batch
 from ..base import Operator, OperatorContext, Work, emit_slices
 from ..rows.emitted import list_keeper
@@ -162,9 +163,7 @@ def result_timestamps(stamps: Timestamps | None, rows: int) -> Timestamps | None
 
 
 def _to_polars(data: pa.RecordBatch) -> Any:
-    import polars as pl
-
-    return pl.DataFrame(data)
+    return frame_of(data)
 
 
 def _to_numpy(data: pa.RecordBatch) -> dict[str, Any]:

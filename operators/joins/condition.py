@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.errors import TypeMismatchError
+from ...core.frames import frame_of
 from ...core.value_types import empty_batch
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Condition:
         import polars as pl
 
         try:
-            return pl.DataFrame(data).select(self._expression).to_series()
+            return frame_of(data).select(self._expression).to_series()
         except pl.exceptions.PolarsError as error:
             raise TypeMismatchError(
                 f"where={self._expression} cannot be computed on {data.schema.names}: {error}"

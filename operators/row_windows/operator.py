@@ -323,6 +323,7 @@ class RowWindowOperator(Operator):
         held_at = namespace if windows is None else windows.state_of(namespace)
         if held_at is None:
             return  # a timer of a window that has been merged into another since
+        self._contents.recall()
         self._window.select(namespace)
         result = ask(time, window, self._window)
         if result is not _CONTINUE:

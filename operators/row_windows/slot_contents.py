@@ -10,6 +10,8 @@ call is made per record or firing.
 A window that has fired and takes another record begins a *segment*, as windows by count do that
 fire within a batch: what it then gives is what it holds and all segments up to there, accumulated.
 
+Keys may leave memory with all their windows (`leaving_slots`); here nobody knows of those.
+
 A window that is purged or cleared gives its slot away: the slot is emptied when all before is done,
 and a record that comes gets another one.
 
@@ -29,6 +31,7 @@ from ...core.arrays import Slots
 from ...core.batch import Batch, take_column
 from ...core.key_kinds import held_keys
 from ...core.preload import preload
+from ...state.away import never
 from ...state.backend import COLUMN_STATE, AccColumn, KeyedStateBackend, SlotTable
 from ...state.numbered_table import NumberedTable
 from ...state.object_values import ObjectValues
@@ -36,6 +39,7 @@ from ..aggregates.base import Source
 from ..slots.slot_aggregates import SlotAggregates
 from ..slots.slot_prefixes import merge_before
 from ..window_fields import needed_columns
+from .leaving_slots import LeavingSlots
 from .window_contents import WindowContents
 from .window_namespace import Namespace
 
@@ -103,6 +107,10 @@ class SlotContents(WindowContents):
         self._results: list[Fired] = []
         self._ready = 0
         """Results in there."""
+        self._leaving: LeavingSlots | None = None
+        """None where no key ever leaves."""
+        self._adding = False
+        """Whether a batch is being added: its keys stay."""
 
     def bind(self, fields: Sequence[pa.Field]) -> None:
         """Once, before all that follow. `fields`: of the aggregates' layout."""
@@ -117,18 +125,36 @@ class SlotContents(WindowContents):
             [*own, *aggregates.columns],
             OWNER,
             {WINDOW: self._stored_windows, **aggregates.values()},
+            due=never,
         )
         self._windows = cast(ObjectValues, self._table.stores[WINDOW])
-        self._restore()
+        self._used = len(self._table)  # what former subtasks wrote is in the first slots
+        slots, away = self.live(), self._table.away
+        (column,) = self._table.take_owners(self._table.column(OWNER)[slots])
+        self.find(slots, keys := held_keys(self._keys.objects(column)))
+        if away is not None:
+            self._leaving = LeavingSlots(self._table, away, OWNER, self._keys, self)
+            for key in keys:
+                self._leaving.opened(key)
 
     def inputs(self, batch: Batch) -> list[pa.Array]:
         """The columns of a batch that are folded."""
         return self._aggregates.inputs(needed_columns(batch, self._fields))
 
-    def begin(self, inputs: list[pa.Array], first: int) -> None:
-        """A batch comes, whose records are numbered from `first` on."""
+    def begin(self, keys: Sequence[Any], inputs: list[pa.Array], first: int) -> None:
+        """A batch comes, of these keys as they are held; records are numbered from `first` on."""
         self._state.forget_object_keys()
-        self._inputs, self._first = inputs, first
+        if self._leaving is not None:
+            self._leaving.recall(keys)
+        self._inputs, self._first, self._adding = inputs, first, True
+
+    def recall(self) -> None:
+        leaving, key = self._leaving, self._current.key
+        if leaving is not None and not leaving.has(key):
+            if leaving.crowded:
+                self.settle()
+                leaving.make_room()
+            leaving.recall([key])
 
     def add(self, namespace: Namespace, value: Any) -> None:
         key = self._current.key
@@ -157,6 +183,8 @@ class SlotContents(WindowContents):
             into = self.get(target)
             if into is None:
                 self._slots.setdefault(target, {})[self._current.key] = slot
+                if self._leaving is not None:
+                    self._leaving.opened(self._current.key)
                 self._table.touch(np.array([slot]))
                 self._table.column(WINDOW)[slot] = self._windows.put([target])[0]
             else:
@@ -204,7 +232,7 @@ class SlotContents(WindowContents):
     def end(self) -> None:
         """The batch is over: all is settled."""
         self.settle()
-        self._inputs = []
+        self._inputs, self._adding = [], False
         self.tidy()
 
     def validate(self) -> None:
@@ -227,13 +255,17 @@ class SlotContents(WindowContents):
 
     def _open(self, key: Any, namespace: Namespace) -> int:
         """An empty slot for a window that holds nothing."""
-        if self._free:
-            slot = self._free.pop()
-        else:
-            slot = self._used
-            self._used += 1
+        slot = self._empty_slot()
         self._opened.append((slot, key, namespace))
+        if self._leaving is not None:
+            self._leaving.opened(key)
         return slot
+
+    def _empty_slot(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._used += 1
+        return self._used - 1
 
     def _take(self, namespace: Namespace) -> int | None:
         """The window's slot, which is not its own any more."""
@@ -243,6 +275,8 @@ class SlotContents(WindowContents):
         slot = held.pop(self._current.key, None)
         if not held:
             del self._slots[namespace]
+        if slot is not None and self._leaving is not None:
+            self._leaving.closed(self._current.key)
         return slot
 
     def _enter(self) -> None:
@@ -324,21 +358,45 @@ class SlotContents(WindowContents):
         self._free.append(slot)
 
     def tidy(self) -> None:
-        """When all is settled: forget keys and values of no slot, if there are many."""
+        """When all is settled: forget keys and values of no slot, if there are many, and let keys
+        leave where more are here than fit."""
         self._table.tidy()
         self._table.tidy_owners(self._used - len(self._free), self._owners)
+        if self._leaving is not None and not self._adding:
+            self._leaving.make_room()
+
+    def live(self) -> Slots:
+        """See `Windowed`, as of those that follow."""
+        return np.flatnonzero(self._table.column(OWNER)[: self._used] >= 0)
+
+    def enter(self, count: int) -> Slots:
+        slots = np.array([self._empty_slot() for _ in range(count)], dtype=np.int64)
+        if self._used > len(self._table):
+            self._table.resize(self._used)
+        return slots
+
+    def find(self, slots: Slots, keys: Sequence[Any]) -> None:
+        windows = self._windows.take(self._table.column(WINDOW)[slots])
+        for slot, key, namespace in zip(slots.tolist(), keys, windows, strict=True):
+            self._slots.setdefault(namespace, {})[key] = slot
+
+    def lose(self, slots: Slots, keys: Sequence[Any]) -> None:
+        windows = self._windows.take(self._table.column(WINDOW)[slots])
+        for key, namespace in zip(keys, windows, strict=True):
+            held = self._slots[namespace]
+            del held[key]
+            if not held:
+                del self._slots[namespace]
+        self._free += slots.tolist()
+
+    def renumber(self, slots: Slots) -> None:
+        moved = dict(zip(slots.tolist(), range(len(slots)), strict=True))
+        for held in self._slots.values():
+            for key, slot in held.items():
+                held[key] = moved[slot]
+        self._used, self._free = len(slots), []
 
     def _owners(self) -> Slots:
         owners = np.unique(self._table.column(OWNER)[: self._used])
         live: Slots = owners[owners >= 0]
         return live
-
-    def _restore(self) -> None:
-        """Find the slots that former subtasks wrote, which are the first."""
-        self._used = len(self._table)
-        slots = np.arange(self._used)
-        (column,) = self._table.take_owners(self._table.column(OWNER)[: self._used])
-        keys = held_keys(self._keys.objects(column))
-        windows = self._windows.take(self._table.column(WINDOW)[: self._used])
-        for slot, key, namespace in zip(slots.tolist(), keys, windows, strict=True):
-            self._slots.setdefault(namespace, {})[key] = slot

@@ -42,7 +42,7 @@ class SlotWindows:
             shown = self.emitter.layout(batch, keys)
             self._progress.layout = make_layout(shown, self._aggregates.layout(inputs))
             self._bind(self._progress.layout)
-        self.contents.begin(inputs, self._progress.number)
+        self.contents.begin(keys, inputs, self._progress.number)
 
     def end(self, count: int) -> None:
         """The batch, of so many records, is over."""

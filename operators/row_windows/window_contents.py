@@ -37,6 +37,10 @@ class WindowContents(ABC):
     row: int = 0
     """Which record of the batch is being added."""
 
+    def recall(self) -> None:
+        """A timer of the current key is next: it may ask for any of the key's windows."""
+        return None
+
     @abstractmethod
     def add(self, namespace: Namespace, value: Any) -> None: ...
     @abstractmethod

@@ -17,9 +17,10 @@ from ...core.growing import Growing
 from ...state.backend import SlotTable
 from ...state.hash_columns import validity_of
 from ...state.stores import SeenFace
+from .stored_values import StoredValues
 
 
-class DistinctValues:
+class DistinctValues(StoredValues):
     """`views` conditions see the values, each with counts of its own.
 
     `_distinct[view].array[group]` is the number of the group's values that the view has seen."""
@@ -33,7 +34,6 @@ class DistinctValues:
         return len(self._stored)
 
     def own(self, table: SlotTable) -> None:
-        """The groups' table; what was restored is now counted."""
         self._stored.own(table)
         self.grow(len(table))
         if len(self._stored):
@@ -50,7 +50,7 @@ class DistinctValues:
             counts.reserve(groups)
 
     def fold(self, groups: Int64s, array: pa.Array, masks: Sequence[Bools], sign: int) -> bool:
-        """As `GroupValues.fold`; values are never taken back."""
+        """Values are never taken back."""
         from ...state import seen_kernels
 
         assert sign > 0

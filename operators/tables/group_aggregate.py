@@ -74,10 +74,10 @@ class GroupAggregateOperator(TableOperator):
         if life is not None:
             columns = [*columns, AccColumn(self._seen, "int64", NEVER)]
         state, values = self.ctx.keyed_state, self._parts.values()
-        cold = not self._parts.shared
+        cold = self._parts.ask(state, layout.keys)
         table = state.table("groups", layout.keys, columns, values=values, cold=cold)
         self._table = table.table()
-        self._parts.bind(state, layout.keys, self._table)
+        self._parts.own(self._table)
         self._at = np.empty(0, dtype=np.int64)
         """Scratch: a row of the batch per group."""
         self._awake = False
@@ -85,7 +85,7 @@ class GroupAggregateOperator(TableOperator):
         self._bound = layout
         if life is not None:
             self._expiry = KeyExpiry(life, state.time, self.ctx.name, self._forget_some)
-            table.expire(self._seen, self._expiry.gone)
+            table.expire(self._seen, self._expiry.gone, self._parts.forget_keys)
             self._turns = TurnTaking(life.ms)
             if len(self._table) and not life.event:
                 self._wake_in(life.ms)
@@ -102,6 +102,7 @@ class GroupAggregateOperator(TableOperator):
     def _update(self, records: Records, slots: Int64s) -> None:
         table = self._table
         touched, first, last = self._touched(slots)
+        self._parts.recall(touched)
         if self.lenient and records.retracted is not None and records.retracted.any():
             rows = self._sound(slots, touched, records.retracted)
             if len(rows) < len(slots):
@@ -189,6 +190,7 @@ class GroupAggregateOperator(TableOperator):
 
     def _tidy(self) -> None:
         """When groups that are no more are the most, the others get new numbers."""
+        self._parts.tidy()
         moved = self._table.tidy()
         if moved is not None:
             self._parts.keep(np.flatnonzero(moved >= 0))

@@ -1,8 +1,9 @@
 """The aggregates of a running group aggregate: accumulators over the groups' table.
 
 Those that read the values themselves (see `aggregates.shared`) share them by expression, in
-storages that this folds into, once a batch: `DistinctValues`, or `GroupValues` where there are
-extremes, and where values or groups may go.
+storages that this folds into, once a batch: `KeyedGroupValues` where values may lie elsewhere than
+in memory, else `DistinctValues`, or `GroupValues` where there are extremes, and where values or
+groups may go.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from ..aggregates.shared import SharedAccumulator, Views
 from ..columns import NO_NULLS, fit, validity
 from .distinct_values import DistinctValues
 from .group_values import GroupValues
+from .keyed_values import KeyedGroupValues
+from .stored_values import StoredValues
 
 
 @dataclass
@@ -34,7 +37,7 @@ class Shared:
 
     source: int
     views: Views = field(default_factory=Views)
-    stored: GroupValues | DistinctValues | None = None
+    stored: StoredValues | None = None
 
 
 class GroupParts:
@@ -55,11 +58,6 @@ class GroupParts:
         self._evaluate = AggregateInputs(self._inputs)
         self._kinds = [array.type for array in self._evaluate.of(empty)]
 
-    @property
-    def shared(self) -> bool:
-        """Whether some of a group lies elsewhere than in the groups' table."""
-        return bool(self._shared)
-
     def columns(self) -> list[AccColumn]:
         """Accumulator columns of the groups' table."""
         return [c for part, _ in self._folded() for c in part.columns()]
@@ -69,18 +67,30 @@ class GroupParts:
         made = [part.values() for part, _ in self._folded()]
         return {name: make for stores in made for name, make in stores.items()}
 
-    def bind(self, state: KeyedStateBackend, keys: pa.Schema, table: SlotTable) -> None:
-        """Ask for the values of groups with these keys, which are in `table`: values "values0",
-        "values1", ..., one per expression. Before records flow."""
+    def ask(self, state: KeyedStateBackend, keys: pa.Schema) -> bool:
+        """Ask for the values of groups with these keys: values "values0", "values1", ..., one per
+        expression. Returns whether groups may lie elsewhere than in memory: all that is known of
+        them does."""
+        found = []
         for i, one in enumerate(self._shared.values()):
             views = one.views
             args = f"values{i}", keys, self._kinds[one.source], len(views.conditions)
-            if self._lasting and not views.extremes:
+            keyed = state.keyed_values(*args, len(views.extremes))
+            lasting = self._lasting and not views.extremes
+            if keyed is not None:
+                one.stored = KeyedGroupValues(keyed, views.extremes, lasting)
+            elif lasting:
                 one.stored = DistinctValues(state.seen_values(*args))
             else:
                 one.stored = GroupValues(state.counted_values(*args), views.extremes)
-            one.stored.own(table)
             views.values = one.stored
+            found.append(keyed is not None)
+        return all(found)
+
+    def own(self, table: SlotTable) -> None:
+        """The groups' table, after `ask` and before records flow."""
+        for stored in self._stored():
+            stored.own(table)
 
     def keep(self, groups: Int64s) -> None:
         """Only these groups, ascending, stay; they are numbered from 0 now."""
@@ -121,6 +131,11 @@ class GroupParts:
             pa.array(rows) if part is None else part[0].result(table, slots) for part in self._parts
         ]
 
+    def recall(self, slots: Int64s) -> None:
+        """These groups, distinct, are read and folded into next, until `tidy`."""
+        for stored in self._stored():
+            stored.recall(slots)
+
     def grow(self, groups: int) -> None:
         for stored in self._stored():
             stored.grow(groups)
@@ -130,12 +145,22 @@ class GroupParts:
         for stored in self._stored():
             stored.forget(slots)
 
+    def forget_keys(self, keys: pa.RecordBatch) -> None:
+        """The same of groups that the table has forgotten without having been asked for them."""
+        for stored in self._stored():
+            stored.forget_keys(keys)
+
+    def tidy(self) -> None:
+        """At the end of a batch."""
+        for stored in self._stored():
+            stored.tidy()
+
     def _folded(self) -> list[tuple[Accumulator, int]]:
         """Those that fold an input of their own, and which."""
         parts = [part for part in self._parts if part is not None]
         return [(part, at) for part, at in parts if not isinstance(part, SharedAccumulator)]
 
-    def _stored(self) -> list[GroupValues | DistinctValues]:
+    def _stored(self) -> list[StoredValues]:
         return [one.stored for one in self._shared.values() if one.stored is not None]
 
     def _part(

@@ -21,12 +21,13 @@ from ...state.stores import CountedFace
 from ..columns import storage
 from ..order_words import value_words
 from .grown import fill_to
+from .stored_values import StoredValues
 
 PART = 1 << 20
 """Values whose order words are made at a time."""
 
 
-class GroupValues:
+class GroupValues(StoredValues):
     """`views` conditions see the values each with counts of its own; `extremes`: (view, largest).
 
     Made from the stored pairs: per pair `_words` (order words, for types that have lasting ones)
@@ -52,12 +53,10 @@ class GroupValues:
         return len(self._stored)
 
     def own(self, table: SlotTable) -> None:
-        """The groups' table; what was restored is now found."""
         self._stored.own(table)
         self._find(len(table))
 
     def keep(self, groups: Int64s) -> None:
-        """Only these groups, ascending, stay; they are numbered from 0 now."""
         self._stored.keep(groups)
         self._forget_found()
         self._find(len(groups))
@@ -68,8 +67,6 @@ class GroupValues:
         self._best = [fill_to(array, groups, -1) for array in self._best]
 
     def fold(self, groups: Int64s, array: pa.Array, masks: Sequence[Bools], sign: int) -> bool:
-        """Add (or with sign -1 take back) each row's value to the views whose mask is true there
-        (empty: everywhere); nulls are no values. Returns whether more was taken than there was."""
         from ..kernels import values
 
         if array.null_count:
@@ -88,7 +85,6 @@ class GroupValues:
         return below
 
     def settle(self, groups: Int64s) -> None:
-        """Find the extremes of these groups, distinct, after a batch is folded."""
         from ..kernels import values
 
         for (view, largest), best in zip(self._extremes, self._best, strict=True):
@@ -111,7 +107,6 @@ class GroupValues:
         return take_column(self._stored.values_of(pairs[known]), pa.array(at, mask=~known))
 
     def forget(self, groups: Int64s) -> None:
-        """These groups have no values any more."""
         from ..kernels import values
 
         for view, distinct in enumerate(self._distinct):

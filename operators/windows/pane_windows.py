@@ -83,8 +83,8 @@ class PaneWindower(Windower):
         self._lane.aggregates.bind(fields)
         self._site.output.bind(keys, self._lane.aggregates.names)
         self._store = PaneStore(self._site.ctx.keyed_state, keys, self._lane.aggregates)
-        for window in self._store.windows():
-            self._note_tick(window)
+        ticks = self._store.ticks()
+        self._next = {window: tick for window, tick in ticks.items() if tick < NEVER}
 
     def check(self, first: int, last: int) -> None:
         for extreme in (first, last):
@@ -119,9 +119,8 @@ class PaneWindower(Windower):
 
     def validate(self) -> None:
         self._store.validate()
-        for window in self._store.windows():
-            ticks = self._store.table.column(TICK)[self._store.members(window)]
-            assert self._next.get(window, NEVER) <= ticks.min()
+        for window, tick in self._store.ticks().items():
+            assert self._next.get(window, NEVER) <= tick
 
     def _next_due(self) -> int | None:
         due = [window - 1 + self._lateness for window in self._store.windows()]
@@ -215,9 +214,10 @@ class PaneWindower(Windower):
             site.progress.advance(watermark)
             yield from self._tick(watermark) or ()
             site.firing.end()
-        for window in self._store.windows():
-            if window - 1 + self._lateness <= watermark:
-                self._close(window)
+        over = [w for w in self._store.windows() if w - 1 + self._lateness <= watermark]
+        self._store.close(over)
+        for window in over:
+            self._next.pop(window, None)
         self._store.tidy()
 
     def _tick(self, until: int) -> Work:
@@ -230,6 +230,7 @@ class PaneWindower(Windower):
         due = [window for window, tick in self._next.items() if tick <= until]
         if not due:
             return np.empty(0, dtype=np.int64)
+        self._store.bring(due)
         ticks, windows = (self._store.table.column(name) for name in (TICK, WINDOW))
         slots = np.concatenate([self._store.members(window) for window in due])
         slots = slots[ticks[slots] <= until]
@@ -284,10 +285,6 @@ class PaneWindower(Windower):
             self._next[window] = tick
         else:
             self._next.pop(window, None)
-
-    def _close(self, window: int) -> None:
-        self._store.close(window)
-        self._next.pop(window, None)
 
     def _emit(self, slots: Slots, results: list[pa.Array]) -> Work:
         """One result of each of these panes."""

@@ -1,6 +1,8 @@
 """Panes: what each (key, window) holds by itself, where windows cannot share slices.
 
-A pane is a slot of the table "panes", whose key is the record's key and the window's end.
+A pane is a slot of the table "panes", whose key is the record's key and the window's end. Where the
+table's rows may leave memory, slots are of one batch or round alone, and which panes a window has
+is looked for among those in memory, behind `bring`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ NEVER = MAX_TIMESTAMP
 
 
 class PaneStore:
-    """Invariant: `_members` has the slots of all open panes by window."""
+    """Invariant: `_members` has the slots of all open panes by window; if these leave memory only
+    the windows."""
 
     def __init__(
         self, state: KeyedStateBackend, keys: pa.Schema, aggregates: SlotAggregates
@@ -38,19 +41,40 @@ class PaneStore:
         ]
         fields = [pa.field(f"k{i}", field.type) for i, field in enumerate(keys)]
         schema = pa.schema([*fields, pa.field("end", pa.int64())])
-        family = state.table("panes", schema, columns, len(keys), aggregates.values())
+        family = state.table("panes", schema, columns, len(keys), aggregates.values(), cold=True)
         self._schema = schema
+        self._leaves = family.leaves
         self.table = family.table()
         self._members: dict[int, list[Slots]] = {}
-        self._enroll(np.arange(len(self.table)))
+        if self._leaves:
+            self._members = {end: [] for end in self.ticks()}
+        else:
+            self._enroll(np.arange(len(self.table)))
 
     def __len__(self) -> int:
-        """Open panes."""
-        return sum(len(slots) for parts in self._members.values() for slots in parts)
+        """Open panes, wherever they are."""
+        return sum(int((windows != CLOSED).sum()) for (windows,) in self.table.scan(WINDOW))
 
     def windows(self) -> list[int]:
         """The ends of windows that have panes, in no order."""
         return list(self._members)
+
+    def ticks(self) -> dict[int, int]:
+        """By window with panes its least tick."""
+        least: dict[int, int] = {}
+        for windows, ticks in self.table.scan(WINDOW, TICK):
+            ends, which = np.unique(windows, return_inverse=True)
+            firsts = np.full(len(ends), NEVER)
+            np.minimum.at(firsts, which, ticks)
+            for end, tick in zip(ends.tolist(), firsts.tolist(), strict=True):
+                least[end] = min(tick, least.get(end, NEVER))
+        least.pop(CLOSED, None)
+        return least
+
+    def bring(self, windows: Sequence[int]) -> None:
+        """Have all panes of these windows in memory."""
+        if windows:
+            self.table.bring(WINDOW, lambda ends: np.isin(ends, windows))
 
     def slots(self, keys: Sequence[pa.Array], windows: Int64s) -> Slots:
         """The pane of each row's key and window, opened if need be."""
@@ -64,7 +88,10 @@ class PaneStore:
         return slots
 
     def members(self, window: int) -> Slots:
-        """The panes of a window, in the order they were opened."""
+        """The panes of a window that are in memory; if none leaves, in the order they were
+        opened."""
+        if self._leaves:
+            return np.flatnonzero(self.table.column(WINDOW)[: len(self.table)] == window)
         parts = self._members[window]
         if len(parts) > 1:
             self._members[window] = parts = [np.concatenate(parts)]
@@ -80,29 +107,39 @@ class PaneStore:
         for column in self._aggregates.columns:
             self.table.column(column.name)[slots] = column.initial
 
-    def close(self, window: int) -> None:
-        """The window is over."""
-        self.table.release(self.members(window))
-        del self._members[window]
+    def close(self, windows: Sequence[int]) -> None:
+        """These are over."""
+        for window in windows:
+            self.table.release(self.members(window))
+            del self._members[window]
+        if windows:
+            self.table.forget(WINDOW, lambda ends: np.isin(ends, windows))
 
     def tidy(self) -> None:
         """Forget closed panes, and values that none holds any more, if there are many."""
         moved = self.table.tidy()
-        if moved is not None:
+        if moved is not None and not self._leaves:
             self._members = {end: [moved[self.members(end)]] for end in self._members}
 
     def validate(self) -> None:
         """Assert the invariants; for tests."""
         held = self.table.column(WINDOW)[: len(self.table)]
-        assert (held != CLOSED).sum() == len(self)
-        for window in self._members:
-            assert (held[self.members(window)] == window).all()
+        assert self.ticks().keys() == self._members.keys()
+        members = [self.members(window) for window in self._members]
+        every = np.concatenate([np.empty(0, np.int64), *members])
+        assert sorted(every.tolist()) == np.flatnonzero(held != CLOSED).tolist()
+        for window, slots in zip(self._members, members, strict=True):
+            assert (held[slots] == window).all()
         closed = np.flatnonzero(held == CLOSED)
         assert not self.table.column(self._aggregates.rows)[closed].any()
 
     def _enroll(self, slots: Slots) -> None:
         """Put open panes into `_members`."""
         windows = self.table.column(WINDOW)[slots]
+        if self._leaves:
+            for end in np.unique(windows).tolist():
+                self._members.setdefault(end, [])
+            return
         if (windows == windows[:1]).all():
             if len(slots):
                 self._members.setdefault(int(windows[0]), []).append(slots)

@@ -22,7 +22,6 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.arrays import Int64s
@@ -70,9 +69,9 @@ class TickingWindower(Windower):
         state = self._site.ctx.keyed_state
         self._store.bind(state, keys, fields)
         self._site.output.bind(keys, self._store.contents.names)
-        self._ticks = state.table("ticks", keys, [AccColumn(TICK, "int64", NEVER)])
+        self._ticks = state.table("ticks", keys, [AccColumn(TICK, "int64", NEVER)], cold=True)
         for window in self._ticks.namespaces():
-            self._next[window] = int(self._ticks_of(window).min())
+            self._next[window] = self._least(window)
         self._store.resume(self._site.progress.watermark)
 
     def check(self, first: int, last: int) -> None:
@@ -127,7 +126,7 @@ class TickingWindower(Windower):
 
     def validate(self) -> None:
         for window, tick in self._next.items():
-            assert tick == self._ticks_of(window).min()
+            assert tick == self._least(window)
 
     def _next_due(self) -> int | None:
         due = [] if self._store.due is None else [self._store.due]
@@ -152,7 +151,8 @@ class TickingWindower(Windower):
             within = last >= times[new]
             first[within] = np.minimum(first[within], last)
             ticks[slots[new][::-1]] = first[::-1]  # the last assignment stays: the first record's
-            self._next[window] = min(self._next.get(window, NEVER), int(first.min()))
+            least = int(ticks[slots[new]].min())
+            self._next[window] = min(self._next.get(window, NEVER), least)
 
     def _fire_until(self, watermark: int) -> Steps:
         """Fire what `watermark` passes, and forget what it is over with."""
@@ -244,12 +244,14 @@ class TickingWindower(Windower):
 
     def _advance_ticks(self, window: int, until: Int64s) -> None:
         """Ticks up to `until`, one number or one for each key, have fired."""
-        ticks = self._ticks_of(window)
+        table = self._ticks.table(window)
+        table.bring(TICK, lambda ticks: ticks <= until.max())
+        ticks = table.column(TICK)[: len(table)]
         for limit in np.unique(until).tolist():
             due = np.flatnonzero((ticks <= limit) & (until == limit))
-            self._ticks.table(window).touch(due)
+            table.touch(due)
             ticks[due] = self._after(limit, window)
-        self._next[window] = int(ticks.min())
+        self._next[window] = self._least(window)
 
     def _after(self, tick: int, window: int) -> int:
         """The tick that follows. A window has one at its last millisecond, if that is not over."""
@@ -261,9 +263,11 @@ class TickingWindower(Windower):
         """The first multiple of the interval after a time, or each of several."""
         return time - time % self._interval + self._interval
 
-    def _ticks_of(self, window: int) -> npt.NDArray[np.int64]:
-        table = self._ticks.table(window)
-        return table.column(TICK)[: len(table)]
+    def _least(self, window: int) -> int:
+        """The least tick of a window."""
+        return min(
+            int(ticks.min()) for (ticks,) in self._ticks.table(window).scan(TICK) if len(ticks)
+        )
 
     def _forget(self, window: int) -> None:
         self._ticks.drop(window)

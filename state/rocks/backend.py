@@ -41,6 +41,7 @@ from .database.files import hidden_of
 from .database.freeze import FrozenFiles, InheritedFreeze, PieceFreeze
 from .database.layouts import first_of, tables_of
 from .database.task_database import TaskDatabase
+from .tables.keyed_values import ColdKeyedValues
 from .values.elements import ColdElements
 from .values.entries_freeze import ColdFreeze
 from .values.expiring import ColdExpiring, ColdExpiringBulkValueState
@@ -56,6 +57,9 @@ from .values.views import (
 
 ELEMENTS: dict[str, type[ColdElements[Any]]] = {"list": ColdLists, "map": ColdMaps}
 """Kinds of states of which each element may lie in RocksDB, and what they are here."""
+
+SAMPLED = 100
+"""So many rows of a state are some."""
 
 RESTORED = 1 << 15
 """So many restored rows are taken in before room is made."""
@@ -106,7 +110,7 @@ class RocksKeyedStateBackend(ColdColumns):
     def inherited_samples(self) -> list[StateTable]:
         found: list[StateTable] = []
         for state in self._database.waiting.values():
-            pairs = first_of(state.layout, self._database.scan(state.prefix))
+            pairs = first_of(state.layout, self._database.scan(state.prefix), SAMPLED)
             found += tables_of(state.name, state.kind, state.layout, pairs, self.max_parallelism)
         return found
 
@@ -136,7 +140,7 @@ class RocksKeyedStateBackend(ColdColumns):
     def snapshot(self, since: Since | None = None) -> RocksSnapshot:
         database = self._database
         for state in self._cold:
-            if isinstance(state, ColdElements):
+            if isinstance(state, ColdElements | ColdState | ColdKeyedValues):
                 state.begin_snapshot(since is not None)
         database.by_files = since is not None and database.open
         try:
@@ -160,7 +164,8 @@ class RocksKeyedStateBackend(ColdColumns):
     def _inherited(self, state: StoredState) -> InheritedFreeze:
         view = self._database.view()
         assert view is not None, "it came with files"
-        return InheritedFreeze(state, hidden_of(state.prefix, self._hidden), view)
+        above = tuple(self._restored.get(state.name, ()))
+        return InheritedFreeze(state, hidden_of(state.prefix, self._hidden), view, above)
 
     def _waiting(self, name: str, kind: str) -> list[StateTable]:
         """With what came in files, if that is to be read."""

@@ -30,12 +30,13 @@ from .database.task_database import TaskDatabase
 from .entries.entry_rows import entries_fit
 from .entries.entry_table import ColdEntryTable
 from .kept.buffer_pieces import pieces_fit
+from .kept.nested_columns import rows_fit
 from .kept.row_buffer import ColdBufferState
-from .kept.row_bytes import rows_fit
 from .kept.row_cache import RowCache
 from .kept.row_chunks import ColdRowChunks
 from .kept.row_log import ColdRowLog
 from .kept.row_table import ColdRowTable
+from .tables.keyed_values import ColdKeyedValues, keyed_values_fit
 from .tables.object_rows import objects_fit
 from .tables.slot_rows import fits
 from .tables.table_state import ColdTableState
@@ -165,6 +166,24 @@ class ColdColumns(MemoryKeyedStateBackend):
         assert isinstance(rows, RowTable)
         rows.check_same(schema, keys, numbers, ordered)
         return rows
+
+    def keyed_values(
+        self, name: str, keys: pa.Schema, kind: pa.DataType, views: int, extremes: int
+    ) -> ColdKeyedValues | None:
+        if not keyed_values_fit(keys, kind):
+            return None
+
+        def make() -> ColdKeyedValues:
+            of = name, keys, kind, views, extremes, self._database, self.max_parallelism
+            values = ColdKeyedValues(*of)
+            self._cold.append(values)
+            self.time.states.append(values)
+            return values
+
+        values = self._whole(name, "values", make)
+        assert isinstance(values, ColdKeyedValues)
+        values.check_asked(keys, kind, views, extremes)
+        return values
 
     def log(
         self,

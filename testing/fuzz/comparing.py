@@ -27,6 +27,8 @@ def plain(value: Any) -> Hashable:
         return _plain_float(float(value))
     if isinstance(value, (list, tuple)):
         return ("list", *map(plain, value))
+    if isinstance(value, dict):  # a struct, which is a Row elsewhere
+        return ("list", *map(plain, value.values()))
     if isinstance(value, datetime):
         return ("time", value.isoformat())
     return (type(value).__name__, value)

@@ -12,7 +12,7 @@ from ...api.aggregates import Aggregate
 from ...core.row_kind import ROW_KIND
 from .cases import Case, Table, Windows
 from .draw_operations import draw_arguments, draw_table, draw_windows, expressible
-from .values import KINDS, draw_values, pick, to_array
+from .values import KINDS, LIST_KEYS, NESTED, Kind, draw_values, pick, to_array
 
 
 def draw_case(seed: int) -> Case:
@@ -28,6 +28,7 @@ def draw_case(seed: int) -> Case:
     case.varied = rng.random() < 0.2
     case.tight = rng.random() < 0.4
     _draw_expiry(random.Random(f"expiry {seed}"), case)
+    _draw_nested(random.Random(f"nested {seed}"), case)
     return _renamed(rng, case) if rng.random() < 0.25 else case
 
 
@@ -53,6 +54,26 @@ def _draw_expiry(rng: random.Random, case: Case) -> None:
         if step[0] != "mark" or step[1] > mark:
             case.script.append(step)
             mark = step[1] if step[0] == "mark" else mark
+
+
+def _draw_nested(rng: random.Random, case: Case) -> None:
+    """Give some records a column of lists, structs or the like, and some tables such a key: those
+    that have no rows of Python's, where a list is no key."""
+    if rng.random() < 0.3:
+        _add_column(rng, case, "p0", NESTED[rng.choice(list(NESTED))])
+    of_columns = isinstance(case.operation, Table) and case.operation.what != "rolling"
+    if of_columns and not case.by_expression and rng.random() < 0.2:
+        _add_column(rng, case, "p1", NESTED[rng.choice(LIST_KEYS)])
+        case.key = (*case.key, "p1")
+
+
+def _add_column(rng: random.Random, case: Case, name: str, kind: Kind) -> None:
+    """In front of the kinds of rows; a record that is taken back has the same value."""
+    numbers = case.data.column("n").to_pylist()
+    drawn = draw_values(rng, kind, max(numbers) + 1, rng.choice([1, 2, 300]), 0.2)
+    column = pa.array([drawn[n] for n in numbers], kind.type)
+    at = case.data.num_columns - case.changelog
+    case.data = case.data.add_column(at, name, column)
 
 
 _ODD_NAMES = (

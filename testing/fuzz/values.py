@@ -82,6 +82,23 @@ KINDS: dict[str, Kind] = {
 KEYS = tuple(KINDS)
 """All of them may be keys."""
 
+_PAIR = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
+_LISTS: tuple[Any, ...] = ([], [0.0], [-0.0], [NAN], [None], [0.0, NAN], [1.5, -1.5])
+
+NESTED: dict[str, Kind] = {
+    "list": Kind(pa.list_(pa.float64()), _LISTS),
+    "large_list": Kind(pa.large_list(pa.string()), ([], ["a"], ["a", "b"], [None], ["ab"])),
+    "struct": Kind(_PAIR, ({"a": 1, "b": None}, {"a": None, "b": ["x"]}, {"a": 2, "b": []})),
+    "structs": Kind(pa.list_(_PAIR), ([], [{"a": 1, "b": ["y", None]}, None])),
+    "pairs": Kind(pa.list_(pa.int8(), 2), ([1, 2], [None, 3])),
+    "amounts": Kind(pa.list_(pa.decimal128(5, 2)), ([], [Decimal("1.50")], [Decimal("-1.50")])),
+    "nothing": Kind(pa.null(), (None,)),
+}
+"""Of columns that records have beside the others."""
+
+LIST_KEYS = ("list", "large_list", "amounts", "pairs")
+"""Of these keys may be, where no dict of Python has them."""
+
 
 def draw_values(
     rng: random.Random, kind: Kind, count: int, distinct: int, nulls: float

@@ -78,6 +78,12 @@ def test_sums_of_nulls_keep_the_type(env: Any) -> None:
     assert sums.execute_and_collect(limit=2) == [None, 5]
 
 
+def test_batches_of_nulls_alone_fit_every_float(env: Any) -> None:
+    rows = env.from_collection([("a", None), ("b", None)], rows_of(Types.FLOAT()))
+    sums = rows.key_by("k").sum("v").map(lambda row: row.v)
+    assert sums.execute_and_collect(limit=2) == [None, None]
+
+
 def test_objects_are_summed_as_python_sums_them(env: Any) -> None:
     """Integers of any size, as in PyFlink."""
     pairs = env.from_collection([("a", 2**63 - 1), ("a", 1), ("a", 10**30)])

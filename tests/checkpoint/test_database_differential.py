@@ -5,6 +5,7 @@ checkpoint both go back to, and whatever of it has expired."""
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum, StrEnum
 from pathlib import Path
@@ -33,7 +34,7 @@ from strom.state.descriptors import (
 from strom.state.key_groups import range_for
 from strom.state.keyed_state import KeyedStates
 from strom.state.memory import MemoryKeyedStateBackend
-from strom.state.rocks.values import elements
+from strom.state.rocks.values import elements, spaces
 
 OPERATOR, TASK = OperatorId("op"), TaskId(VertexId("op"), 0)
 MOST = 8
@@ -49,7 +50,28 @@ class Number(IntEnum):
     SEVEN = 7
 
 
-KEYS: list[Any] = [1, True, 1.0, "a", Word.A, None, (1, "a"), (1, Word.A), 7, Number.SEVEN, 8, 9]
+@dataclass(frozen=True)
+class Own:
+    """A key that nothing but memory can hold."""
+
+    n: int
+
+
+KEYS: list[Any] = [
+    Own(3),
+    1,
+    True,
+    1.0,
+    "a",
+    Word.A,
+    None,
+    (1, "a"),
+    (1, Word.A),
+    7,
+    Number.SEVEN,
+    8,
+    9,
+]
 SPACES: list[Any] = [None, None, 5, (0, 10)]
 OWN: list[Any] = [0, 1, 2, True, 1.0, 1 + 0j, "a", Word.A, None, Number.SEVEN, 7]
 
@@ -121,11 +143,16 @@ class Both:
             some.append(Number.SEVEN)
         base = self.watermark or 0
         self.stamp = draw.choice([None, base, base + draw.randrange(8), base + draw.randrange(80)])
-        match draw.randrange(21):
+        match draw.randrange(23):
             case 0 | 1:
                 self.both(self.value, key, space, lambda s: s.update(some))
             case 2 | 3:
                 self.both(self.value, key, space, lambda s: s.value())
+            case 21:
+                if not self.value.ttl_config:  # else reading may be writing
+                    self.both(self.value, key, space, lambda s: (s.value() or []).append(7))
+            case 22:
+                self.compare_whole()
             case 4:
                 self.both(self.sum, key, space, lambda s: (s.add(len(some)), s.get()))
             case 5 | 6:
@@ -158,6 +185,24 @@ class Both:
                 count = draw.choice([1, 100])
                 for one in (self.cold, self.plain):
                     one.time.begin(count)
+
+    def compare_whole(self) -> None:
+        """A snapshot of its own, as a savepoint has, amid those that continue each other."""
+        groups, backends = range_for(0, 1, MOST), []
+        for one in (self.cold, self.plain):
+            backends.append(MemoryKeyedStateBackend(groups, MOST, self.clock))
+            backends[-1].restore(list(one.snapshot().tables()))
+        for descriptor in (self.value, self.sum):
+            if descriptor.ttl_config is None:
+                found = []
+                for one in backends:
+                    state: Any = one.namespaced(descriptor)
+                    found.append([])
+                    for key in KEYS:
+                        one.current.key = held_key(findable([key])[0])
+                        get = "value" if descriptor is self.value else "get"
+                        found[-1] += [getattr(state.of(space), get)() for space in SPACES]
+                assert repr(found[0]) == repr(found[1])
 
     def checkpoint(self) -> None:
         self.n += 1
@@ -210,6 +255,9 @@ def test_files_hold_what_memory_would(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(elements, "SMALL", [0, 1 << 20][seed % 2])
+    monkeypatch.setattr(spaces, "SMALL", [0, 1 << 20][seed % 2])
+    monkeypatch.setattr(spaces, "HOT", [0, 3, 1 << 13][seed % 3])
+    monkeypatch.setattr(spaces, "WRITTEN", [2, 1 << 14][seed % 2])
     monkeypatch.setattr(elements, "UNWRITTEN", [0, 5, 1 << 15][seed % 3])
     draw = random.Random(seed)
     both = Both(draw, tmp_path)

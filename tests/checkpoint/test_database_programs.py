@@ -29,7 +29,8 @@ from strom import (
     Types,
     ValueStateDescriptor,
 )
-from strom.core.errors import StateError
+from strom.core.errors import StateError, UnfitStateError
+from strom.state.key_types import StoredKeyType
 from strom.state.rocks.database.layouts import VALUES, together
 from strom.state.rocks.database.plain_pickles import is_plain
 from strom.state.rocks.database.taken_over import FORMER, OWN, PLAIN, TYPE, goes_on, of_former
@@ -403,3 +404,33 @@ def test_types_are_told_with_the_marks_of_their_fields() -> None:
     assert texts[1] == texts[3]
     assert len(set(texts)) == len(texts) - 1
     assert declared_layout(ValueStateDescriptor("s", Own))[TYPE] == texts[0] == ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "other", "refused"),
+    [
+        ([None], "a", False),
+        ([None, *KEYS], "a", True),
+        ([*KEYS, *((n, "x") for n in KEYS)], "a", False),
+    ],
+)
+def test_types_of_keys_are_told_from_several_rows(
+    job: Subtasks, keys: list[Any], other: Any, refused: bool
+) -> None:
+    for key in keys:
+        job.of(key).get_state(ValueStateDescriptor("held")).update(1)
+        job.of(key).timers("due").register(1000, key)
+    job.flush()
+    job.checkpoint()
+    job.start(same_program=False)
+    (backend,) = job.backends
+    samples = backend.inherited_samples()
+    assert [one.name for one in samples] == ["held"]
+    for tables in (samples, job.tables()):  # also as pickles, of the timers
+        stored = StoredKeyType.of(tables)
+        if refused:
+            assert stored is not None
+            with pytest.raises(UnfitStateError, match="of type int and keys are of type str"):
+                stored.check([other])
+        else:
+            assert stored is None

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,13 @@ from strom.state.rocks.database.task_database import TaskDatabase
 from strom.state.rocks.values import elements
 from strom.testing.backends import spilling
 
-NAMES = ("value", "spaced", "list", "map", "lasting", "table", "timers")
+NAMES = ("value", "spaced", "list", "map", "lasting", "table", "typed", "timers")
 VALUE, SPACED = ValueStateDescriptor("value"), ValueStateDescriptor("spaced", int)
 LIST, MAP = ListStateDescriptor("list"), MapStateDescriptor("map")
 LASTING = ListStateDescriptor("lasting")
 LASTING.enable_time_to_live(StateTtlConfig.new_builder(timedelta(days=1)).build())
 SCHEMA = pa.schema([("k", pa.int64())])
+TYPED = pa.schema([("x", pa.float64()), ("d", pa.list_(pa.decimal128(6, 2)))])
 COLUMNS = (AccColumn("n", "int64"),)
 KEYS = range(80)
 SPACES = range(3)
@@ -102,6 +104,12 @@ class Model:
                 slots = table.slots(keys)
                 table.column("n")[slots] += 1
                 self._set("table", key, self.held["table"].get(key, 0) + 1)
+            case "typed":
+                backend = all_of.of(_typed(key))
+                typed = backend.table("typed", TYPED, COLUMNS, 1, cold=True).table()
+                slots = typed.slots(_typed_rows([key]))
+                typed.column("n")[slots] += 1
+                self._set("typed", key, self.held["typed"].get(key, 0) + 1)
             case "timers":
                 queue, time = backend.timers("timers"), rng.randrange(1000)
                 if rng.random() < 0.7:
@@ -126,6 +134,11 @@ def held_by(backends: list[Any]) -> Held:
     for backend in backends:
         table = backend.table("table", SCHEMA, COLUMNS, cold=True).table()
         queue = backend.timers("timers")
+        typed = backend.table("typed", TYPED, COLUMNS, 1, cold=True).table()
+        for key in KEYS:
+            (slot,) = typed.find(_typed_rows([key]))
+            if slot >= 0:
+                found["typed"][key] = int(typed.column("n")[slot])
         for key in KEYS:
             if _group(key) not in backend.key_groups:
                 continue
@@ -158,6 +171,17 @@ def _keys_of(backend: Any) -> list[int]:
     return [key for key in KEYS if _group(key) in backend.key_groups]
 
 
+def _typed(key: int) -> float:
+    """NaN and -0.0 are among them."""
+    return float("nan") if key == 1 else -0.0 if key == 2 else key / 4
+
+
+def _typed_rows(keys: list[int]) -> pa.RecordBatch:
+    lists = [None if key % 3 == 0 else [Decimal(key) / 4, None] for key in keys]
+    columns = [pa.array(map(_typed, keys)), pa.array(lists, TYPED.types[1])]
+    return pa.RecordBatch.from_arrays(columns, schema=TYPED)
+
+
 def _group(key: int) -> int:
     return key_group(key, MOST)
 
@@ -166,7 +190,7 @@ def check(all_of: Subtasks, model: Held) -> None:
     """Whoever reads the newest checkpoint finds what the state held."""
     assert all_of.manifest is not None
     stored = StoredStates(all_of.storage, all_of.manifest, "checkpoint")
-    for name in ("value", "spaced", "table", "timers"):
+    for name in ("value", "spaced", "table", "typed", "timers"):
         if model[name]:
             assert stored.keyed(OPERATOR, name).data.num_rows == len(model[name]), name
     assert held_by(all_of.in_memory(2)) == model

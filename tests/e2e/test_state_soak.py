@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from state_soak import ROW_BYTES, Plan, expected, soak
+from state_soak import ROW_BYTES, Plan, expected, rss_limit, soak
 
 
 @pytest.mark.slow
@@ -17,3 +17,4 @@ def test_state_of_many_times_its_memory_survives_being_killed(tmp_path: Path) ->
     measured = soak(plan, kills=1, limit_s=300)
     assert measured.found == expected(plan)
     assert (measured.killed, measured.left) == (1, [])
+    assert measured.rss_mb <= rss_limit(plan)

@@ -24,6 +24,20 @@ COLUMNS = (
 )
 KEYS = [(n if n % 7 else None, "t" * (n % 3) if n % 5 else None) for n in range(1, 90)]
 
+_NANS = np.array([0x7FF8000000000000, 0xFFF8000000000001], np.uint64).view(np.float64).tolist()
+NAN = _NANS[0]
+TYPED = pa.schema(
+    [("x", pa.float32()), ("at", pa.timestamp("us", "UTC")), ("d", pa.list_(pa.decimal128(5, 2)))]
+)
+"""Keys that only their types tell: some are equal, of other bits."""
+
+TYPED_KEYS = [
+    (x, dt.datetime(2020, 1, day, tzinfo=dt.UTC) if day else None, amounts)
+    for x in (0.0, -0.0, 1.5, *_NANS, None)
+    for day in (0, 1, 2)
+    for amounts in (None, (), (Decimal("1.5"), None), (Decimal("1.50"),), (Decimal("0"),))
+]
+
 CODED = (AccColumn("text", "int64", -1), AccColumn("list", "int64", -1))
 VALUES: dict[str, Any] = {
     "text": lambda: ValueStore(pa.string()),
@@ -54,7 +68,7 @@ OBJECTS += [Decimal("1.5"), Decimal("1.50"), dt.date(2020, 1, 1), np.int64(5), 5
 OBJECTS += [f"user {n}" for n in range(30)] + [(n % 5, "t" * n) for n in range(30)]
 OBJECTS += [Own(n) for n in range(6)]
 
-FORMS = ("columns", "valued", "objects", "valued objects")
+FORMS = ("columns", "valued", "objects", "valued objects", "typed", "valued typed")
 
 Held = dict[Any, list[tuple[int, int]]]
 """Key -> (due, n) of its entries, ascending."""
@@ -81,7 +95,7 @@ class Table:
 
     def __init__(self, backend: Any, form: str) -> None:
         self.objects = backend.object_keys("operator 'op'") if "objects" in form else None
-        self.schema = SCHEMA
+        self.schema = TYPED if "typed" in form else SCHEMA
         if self.objects is not None:
             self.schema = pa.schema([pa.field("k", self.objects.kind)])
         self.valued = "valued" in form
@@ -90,14 +104,14 @@ class Table:
 
     def batch_of(self, keys: list[Any]) -> pa.RecordBatch:
         if self.objects is None:
-            return batch_of(keys)
+            return batch_of(keys, self.schema)
         column = self.objects.column(held_keys(findable(keys)))
         return pa.RecordBatch.from_arrays([column], schema=self.schema)
 
     def keys_of(self, slots: Any) -> list[Any]:
         columns = self.entries.take_keys(slots)
         if self.objects is None:
-            return [*zip(*[column.to_pylist() for column in columns], strict=True)]
+            return [*map(plain, zip(*[c.to_pylist() for c in columns], strict=True))]
         return held_keys(self.objects.objects(columns[0]))
 
     def words(self) -> Any:
@@ -137,7 +151,20 @@ class Table:
         return {key: sorted(entries) for key, entries in found.items()}
 
 
-def batch_of(keys: list[Any]) -> pa.RecordBatch:
-    columns = list(zip(*keys, strict=True)) if keys else [(), ()]
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+def batch_of(keys: list[Any], schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+    columns = list(zip(*keys, strict=True)) if keys else [()] * len(schema)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def plain(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A key that a dict finds: lists as tuples, and all NaN as one."""
+    parts = [NAN if part != part else part for part in key]
+    return tuple([tuple(part) if isinstance(part, list) else part for part in parts])
+
+
+def keys_of(form: str) -> list[Any]:
+    """The keys of a form."""
+    if "objects" in form:
+        return OBJECTS
+    return [*map(plain, TYPED_KEYS)] if "typed" in form else KEYS

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from backends import TINY
 from golden_case import KEYS, MAX_PARALLELISM, NOW_MS, WRITTEN_BY, Restored
@@ -43,6 +44,7 @@ from strom.checkpoint.storage import CheckpointStorage
 from strom.connectors.datagen import DataGenSource, NumberSequenceSource
 from strom.core.config import JobConfig
 from strom.core.ids import CheckpointId, OperatorId, TaskId, VertexId
+from strom.core.keys import ExpressionKey
 from strom.core.state_config import StateConfig
 from strom.state.backend import KeyedSnapshot, StateTable
 from strom.state.encoding import PICKLE, decode
@@ -101,6 +103,14 @@ def _few_of(record: Any) -> tuple[str, str]:
     return (f"key {record.k % 5}", "of few")
 
 
+TYPED = (
+    pl.col("k").cast(pl.Float64).sqrt().alias("x"),
+    pl.col("t").cast(pl.Datetime("us")).alias("at"),
+    pl.col("v").cast(pl.Decimal(10, 2)).alias("d"),
+    pl.concat_list("v", pl.lit(None, pl.Int64)).alias("l"),
+)
+"""Keys that only their types tell; of half of the records the first part is NaN."""
+
 DATABASE_CASES: dict[str, State] = {
     "rocksdb_sessions": STATES["sessions"],
     "rocksdb_sessions_of_objects": State(
@@ -121,6 +131,19 @@ DATABASE_CASES: dict[str, State] = {
         numeric=False,
     ),
     "rocksdb_counted_windows": STATES["counted_windows"],
+    "rocksdb_groups_distinct": STATES["aggregate_distinct"],
+    "rocksdb_sessions_of_typed_keys": State(
+        lambda a: _session(a.key_by(*TYPED)).aggregate(n=count()), numeric=False
+    ),
+    "rocksdb_sessions_with_values_of_typed_keys": State(
+        lambda a: _session(a.key_by(*TYPED)).aggregate(n=count(), all=collect("v")), numeric=False
+    ),
+    "rocksdb_slices_of_typed_keys": State(
+        lambda a: _tumbling(a.key_by(*TYPED)).aggregate(n=count()), numeric=False
+    ),
+    "rocksdb_slices_distinct_of_typed_keys": State(
+        lambda a: _tumbling(a.key_by(*TYPED)).aggregate(values=count_distinct("v")), numeric=False
+    ),
 }
 """Operators whose state lies in RocksDB where they are written, all but what came last, and of
 which the checkpoint has the files. They are read into memory."""
@@ -154,6 +177,9 @@ def _push(harness: OperatorHarness, state: State, data: pa.RecordBatch, port: in
     if (key_of := OBJECTS.get(_name(state))) is not None:
         keys = [key_of(row) for row in ColumnBatch(data, data.column("t").to_numpy()).rows()]
         groups = np.array([stable_hash(key) % MAX_PARALLELISM for key in keys])
+    elif "typed" in _name(state):
+        batch = ColumnBatch(data, data.column("t").to_numpy())
+        groups = key_groups_of(ExpressionKey(TYPED).key_columns(batch), MAX_PARALLELISM)
     else:
         groups = key_groups_of(data.select(["k"]), MAX_PARALLELISM)
     own = harness.context.key_groups

@@ -8,7 +8,7 @@ that after all failures each key has come out each number of times once, with th
 
 The job runs in a process of its own, which is killed without warning when checkpoints are complete,
 and goes on from the newest one. Meanwhile its memory is measured. Prints a JSON line for the whole;
-exits with 1 if anything was wrong.
+exits with 1 if anything was wrong, or the process took more than `rss_limit` of memory.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ from strom.core.state_config import StateConfig
 SUMS = 12
 ROW_BYTES = 8 + 18 * (SUMS + 1)
 """Of a key: the key, and of each aggregate a sum, a count, and whether there are any."""
+
+BESIDE_MB = 700
+"""Of a process whose state has no memory at all: libraries, batches under way, checkpoints being
+written, what allocators keep. 570 were found."""
 
 STEP = 1_000_003
 """Keys of a round follow each other at this distance."""
@@ -171,6 +175,11 @@ def soak(plan: Plan, kills: int, limit_s: float) -> Measured:
     return Measured(json.loads(output.splitlines()[-1]), killed, most >> 20, seconds, left)
 
 
+def rss_limit(plan: Plan) -> int:
+    """In MB: what the process may take. The budget is of estimates, and allocators keep more."""
+    return BESIDE_MB + (plan.memory >> 20) * 3 // 2
+
+
 def newest(plan: Plan) -> Path:
     """The newest complete checkpoint of all jobs so far."""
     found = Path(plan.folder, "checkpoints").glob("*/chk-*/manifest.json")
@@ -207,8 +216,15 @@ def main() -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     right = measured.found == expected(plan) and measured.killed == given.kills
-    right = right and not measured.left
-    line = {"name": "soak-state", "right": right, "keys": keys, **vars(given), **vars(measured)}
+    right = right and not measured.left and measured.rss_mb <= rss_limit(plan)
+    line = {
+        "name": "soak-state",
+        "right": right,
+        "keys": keys,
+        "rss_limit_mb": rss_limit(plan),
+        **vars(given),
+        **vars(measured),
+    }
     line["visits_per_s"] = round(plan.records / measured.seconds)
     print(json.dumps(line))
     return 0 if right else 1

@@ -8,8 +8,10 @@ from typing import Any
 
 from strom.api.specs.records import OperatorSpec
 from strom.core.batch import ColumnBatch
+from strom.core.config import JobConfig
 from strom.core.ids import KeyGroupRange
 from strom.core.row_kind import ROW_KIND
+from strom.core.state_config import StateConfig
 from strom.state.key_groups import key_groups_of
 from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables, regroup
 
@@ -19,11 +21,16 @@ WHOLE = [KeyGroupRange(0, GROUPS - 1)]
 
 
 class Subtasks:
-    """One operator in one subtask, or in two of half the key groups each."""
+    """One operator in one subtask, or in two of half the key groups each. `states`: where its state
+    lies, from one restore to the next in turn; none: in memory."""
 
-    def __init__(self, spec: OperatorSpec, start_ms: int = 0) -> None:
+    def __init__(
+        self, spec: OperatorSpec, start_ms: int = 0, states: Sequence[StateConfig] = ()
+    ) -> None:
         self.spec = spec
         self.start_ms = start_ms
+        self.states = states or [StateConfig()]
+        self.starts = 0
         self.ranges = WHOLE
         self.output: list[ColumnBatch] = []
         self.late = 0
@@ -52,9 +59,15 @@ class Subtasks:
         """Snapshot and start anew, with these ranges of key groups."""
         snapshots = [task.snapshot() for task in self.tasks]
         self._take()
+        self.close()
         self.late += sum(task.metrics.get_count("numLateRecordsDropped") for task in self.tasks)
         self.ranges = list(ranges)
+        self.starts += 1
         self.tasks = [self._task(one, regroup(snapshots, one)) for one in self.ranges]
+
+    def close(self) -> None:
+        for task in self.tasks:
+            task.close()
 
     def freeze(self) -> Callable[[], list[OperatorSnapshotTables]]:
         """The synchronous part of a snapshot; the result encodes it, on any thread."""
@@ -81,8 +94,10 @@ class Subtasks:
     def _task(
         self, groups: KeyGroupRange, restored: OperatorSnapshotTables | None
     ) -> OperatorHarness:
+        state = self.states[self.starts % len(self.states)]
         return OperatorHarness(
             self.spec,
+            config=JobConfig(max_parallelism=GROUPS, state=state),
             max_parallelism=GROUPS,
             key_groups=groups,
             restored=restored,

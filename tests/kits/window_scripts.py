@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,9 @@ from columns_kit import HALVES, WHOLE
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from strom.core.batch import ColumnBatch
+from strom.core.config import JobConfig
 from strom.core.ids import KeyGroupRange
+from strom.core.state_config import StateConfig
 from strom.state.key_groups import key_groups_of
 from strom.testing.operator_harness import OperatorHarness, regroup
 
@@ -88,16 +91,22 @@ def run(
     batch: Callable[[Any], ColumnBatch],
     script: Sequence[Step],
     start: int = 0,
+    states: Sequence[StateConfig] = (StateConfig(),),
 ) -> tuple[list[Found], list[str]]:
     """Each step, also the input's end; and the names of the states that hold something after it.
 
-    `make` makes the operator, whose invariants hold after each step; `batch`, of records."""
-    harness, found, attempt = OperatorHarness(make(), start_ms=start), [], 0
+    `make` makes the operator, whose invariants hold after each step; `batch`, of records. `states`:
+    where its state lies, from one restart to the next in turn."""
+    configs = itertools.cycle([JobConfig(state=state) for state in states])
+    harness = OperatorHarness(make(), config=next(configs), start_ms=start)
+    found, attempt = [], 0
     for step in [*script, None]:
         if isinstance(step, Restart):
             attempt += 1
-            mark = harness.output.watermark
-            harness = OperatorHarness(make(), restored=harness.snapshot(), attempt=attempt)
+            mark, snapshot = harness.output.watermark, harness.snapshot()
+            harness.close()
+            of: Any = {"config": next(configs), "restored": snapshot, "attempt": attempt}
+            harness = OperatorHarness(make(), **of)
             harness.output.watermark = mark
         elif step is None:
             harness.finish()
@@ -115,6 +124,7 @@ def run(
         harness.output.elements.clear()
         harness.output.side.clear()
     held = [table for table in harness.snapshot().keyed if table.name != "progress"]
+    harness.close()
     return found, [table.name for table in held if len(table.data)]
 
 

@@ -3,14 +3,17 @@ that folds the records anew with plain Python."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from backends import TINY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_folds import to_function
@@ -47,8 +50,11 @@ from strom.core.config import JobConfig
 from strom.core.elements import MAX_TIMESTAMP
 from strom.core.ids import KeyGroupRange
 from strom.core.keys import ColumnKey, FunctionKey
+from strom.core.state_config import StateConfig
+from strom.operators.row_windows import leaving_slots
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.operators.window_choice import make_window_operator
+from strom.testing.backends import spilling
 from strom.testing.operator_harness import OperatorHarness, regroup
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("x", pa.float64()), ("t", pa.string())])
@@ -197,16 +203,23 @@ HALVES = [KeyGroupRange(0, 3), KeyGroupRange(4, 7)]
 
 
 def run(
-    spec: WindowSpec, events: list[Any], cuts: dict[int, Any], size: int, batch_size: int = 1024
+    spec: WindowSpec,
+    events: list[Any],
+    cuts: dict[int, Any],
+    size: int,
+    batch_size: int = 1024,
+    states: Sequence[StateConfig] = (StateConfig(),),
 ) -> list[Any]:
-    """As the model; records in batches of `size`, at the cuts by a snapshot into other subtasks."""
+    """As the model; records in batches of `size`, at the cuts by a snapshot into other subtasks,
+    whose state is where `states` say in turn."""
     from strom.state.hashing import stable_hash
 
-    config = JobConfig(max_parallelism=GROUPS, batch_size=batch_size)
     ranges, snapshots = WHOLE, None
+    turns = itertools.cycle(states)
     out: list[Any] = []
 
     def start() -> list[OperatorHarness]:
+        config = JobConfig(max_parallelism=GROUPS, batch_size=batch_size, state=next(turns))
         return [
             OperatorHarness(
                 make_window_operator(spec),
@@ -228,7 +241,10 @@ def run(
     def check(task: OperatorHarness) -> None:
         assert isinstance(task.operator, RowWindowOperator)
         if task.operator._progress.layout is not None:
-            task.operator._contents.validate()
+            contents = task.operator._contents
+            contents.validate()
+            if contents._leaving is not None:
+                contents._table.validate()
 
     def take() -> None:
         names = spec.function.aggregates if isinstance(spec.function, BuiltinWindow) else None
@@ -241,6 +257,10 @@ def run(
                     bounds = (values[0], values[4], values[5])
                     out.append((bounds, (*values[:4], *values[6:])))
 
+    def close() -> None:
+        for task in tasks:
+            task.close()
+
     tasks = start()
     pending: list[Record] = []
     for at, event in enumerate([*events, MAX_TIMESTAMP]):
@@ -249,6 +269,7 @@ def run(
             pending = []
             take()
             snapshots = [task.snapshot() for task in tasks]
+            close()
             ranges = cuts[at]
             tasks = start()
         if isinstance(event, int):
@@ -267,6 +288,7 @@ def run(
     for task in tasks:
         tables = {table.name: table.data.num_rows for table in task.snapshot().keyed}
         assert not tables.get("__window_slots"), "windows are over, and hold something still"
+    close()
     return out
 
 
@@ -350,6 +372,69 @@ def test_any_events_and_any_cuts(
     )
     ways = {at: (HALVES, WHOLE)[at % 2] for at in cuts}
     assert rounded(run(spec, events, ways, size, batch_size=2)) == rounded(model(spec, events))
+
+
+AWAY = st.sampled_from([[TINY], [StateConfig(), TINY], [TINY, StateConfig()], [spilling(1 << 20)]])
+"""Where windows that are not in use are, from one restart to the next."""
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    EVENTS,
+    st.integers(1, 9),
+    st.sets(st.integers(0, 29)),
+    st.sampled_from(list(FUNCTIONS)),
+    AWAY,
+    st.sampled_from([TumblingEventTimeWindows.of(10), EventTimeSessionWindows.with_gap(4)]),
+    st.sampled_from([0, 2, leaving_slots.COME]),
+)
+def test_windows_leave_memory_and_come_back(
+    events: list[Any],
+    size: int,
+    cuts: set[int],
+    function: str,
+    states: Any,
+    assigner: Any,
+    come: int,
+) -> None:
+    spec = WindowSpec(ColumnKey(("k",)), assigner, FUNCTIONS[function], Saying())
+    ways = {at: (HALVES, WHOLE)[at % 2] for at in cuts}
+    expected = run(spec, events, {}, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaving_slots, "COME", come)
+        found = run(spec, events, ways, size, batch_size=2, states=states)
+    assert rounded(found) == rounded(expected)
+
+
+def test_few_windows_are_in_memory() -> None:
+    """Of many keys with a window each, that a trigger of the user's fires by and by."""
+    spec = WindowSpec(
+        FunctionKey(lambda row: f"{row.k} {row.v}"),
+        SlidingEventTimeWindows.of(40, 20),
+        BuiltinWindow((("n", count()), ("t", max_("t")), ("all", collect("v")))),
+        Saying(),
+    )
+    config = JobConfig(state=spilling(256 << 10))
+    harness = OperatorHarness(spec, config=config)
+    contents: Any = harness.operator._contents  # type: ignore[attr-defined]
+    most = 0
+    for turn in range(20):
+        records: list[Any] = [("k", (turn * 700 + i) % 9000, None, "w", turn) for i in range(1000)]
+        harness.push(batch(records))
+        contents.validate()
+        most = max(most, len(contents._leaving._windows))
+        assert sum(map(len, contents._slots.values())) == 2 * len(contents._leaving._windows)
+    assert most < 3000
+    gauges: dict[str, float] = {}
+    harness.keyed_state.report(gauges.__setitem__)
+    assert gauges["state.entries.spilled"] > 10_000
+    harness.watermark(100)
+    found = harness.outputs()
+    assert len(found) == 2 * 9000
+    assert sum(row.n for row in found) == 2 * 20_000
+    contents.validate()
+    assert not contents._leaving._windows
+    harness.close()
 
 
 @settings(max_examples=60, deadline=None)

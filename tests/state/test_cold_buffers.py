@@ -27,6 +27,7 @@ from strom.state.rocks.kept.row_buffer import ColdBufferState
 from strom.testing.backends import spilling
 
 GROUPS = 8
+TEXTS = pa.dictionary(pa.int16(), pa.string())
 SCHEMA = pa.schema(
     {
         "k": pa.int64(),
@@ -37,6 +38,9 @@ SCHEMA = pa.schema(
         "m": pa.map_(pa.string(), pa.float64()),
         "b": BigDecimal(),
         "n": pa.null(),
+        "views": pa.list_(pa.string_view()),
+        "own": pa.struct({"v": pa.binary_view(), "d": TEXTS}),
+        "coded": pa.list_view(TEXTS),
     }
 )
 
@@ -46,6 +50,11 @@ def batch(keys: list[int], size: int = 1) -> pa.RecordBatch:
     keys = [0, *keys, 1]
     texts = [None if k % 5 == 4 else f"{k} " * size * (k % 3) for k in keys]
     lists = [None if k % 7 == 3 else [{"x": k % 9, "t": None}] * (k % 4) for k in keys]
+    own = pa.array([f"{k}" for k in keys]).dictionary_encode().cast(TEXTS)
+    ends = pa.array(range(len(keys) + 1), pa.int32())
+    ones = pa.array([k % 2 for k in keys], pa.int32())
+    views = pa.array(texts, pa.string_view())
+    parts = [pa.array([f"{k}".encode() * 9 for k in keys], pa.binary_view()), own]
     columns = [
         pa.array(keys),
         pa.array(texts, pa.string()),
@@ -55,6 +64,9 @@ def batch(keys: list[int], size: int = 1) -> pa.RecordBatch:
         pa.array([[(f"{k}", k / 2)] for k in keys], SCHEMA.field("m").type),
         BigDecimal().array([None if k % 6 == 2 else Decimal(k) / 4 for k in keys]),
         pa.nulls(len(keys)),
+        pa.ListArray.from_arrays(ends, views),
+        pa.StructArray.from_arrays(parts, fields=list(SCHEMA.field("own").type)),
+        pa.ListViewArray.from_arrays(ends[:-1], ones, own),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA).slice(1, len(keys) - 2)
 
@@ -228,8 +240,8 @@ def test_backends_take_up_where_the_other_left_off() -> None:
     buffer = state.buffer("r", SCHEMA, cold=True)
     assert isinstance(buffer, ColdBufferState)
     assert type(state.buffer("small", SCHEMA)) is MemoryBufferState
-    views = pa.schema({"l": pa.list_(pa.string_view())})
-    assert type(state.buffer("views", views, cold=True)) is MemoryBufferState
+    encoded = pa.schema({"r": pa.run_end_encoded(pa.int32(), pa.int64())})
+    assert type(state.buffer("encoded", encoded, cold=True)) is MemoryBufferState
     rows = batch(list(range(300)))
     for ns in (10, 20):
         buffer.append(ns, rows, (np.arange(300) % GROUPS).astype(np.int32))

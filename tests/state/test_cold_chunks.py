@@ -21,7 +21,14 @@ from strom.state.rows.chunks import RowChunks
 from strom.testing.backends import spilling
 
 GROUPS = 8
-SCHEMA = pa.schema({"k": pa.int64(), "s": pa.string(), "d": pa.dictionary(pa.int32(), pa.string())})
+SCHEMA = pa.schema(
+    {
+        "k": pa.int64(),
+        "s": pa.string(),
+        "d": pa.dictionary(pa.int32(), pa.string()),
+        "l": pa.struct({"a": pa.list_(pa.string()), "b": pa.null()}),
+    }
+)
 
 
 def keys_of(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -33,6 +40,9 @@ def batch(keys: list[int], size: int = 1) -> pa.RecordBatch:
         pa.array(keys),
         pa.array([None if k % 5 == 4 else f"{k} " * size * (k % 3) for k in keys], pa.string()),
         pa.array([None if k % 11 == 3 else f"d{k % 3}" for k in keys]).dictionary_encode(),
+        pa.array(
+            [None if k % 7 == 3 else {"a": [f"{k}"] * (k % 4)} for k in keys], SCHEMA.types[3]
+        ),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
@@ -146,8 +156,8 @@ def test_backends_take_up_where_the_other_left_off() -> None:
     state: MemoryKeyedStateBackend = rocks()
     chunks = state.chunks("left", SCHEMA, keys_of)
     assert isinstance(chunks, ColdRowChunks)
-    nested = pa.schema({"k": pa.int64(), "l": pa.list_(pa.int8())})
-    assert type(state.chunks("nested", nested, keys_of)) is RowChunks
+    encoded = pa.schema({"k": pa.int64(), "r": pa.run_end_encoded(pa.int32(), pa.int8())})
+    assert type(state.chunks("encoded", encoded, keys_of)) is RowChunks
     rows = batch(list(range(300)))
     chunks.append(rows, keys_of(rows), np.arange(300) % 50, np.arange(300) % 2 == 0)
     for make in (memory, rocks, rocks, memory):

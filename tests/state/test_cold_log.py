@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from strom.checkpoint.layers import flattened
 from strom.core.errors import StateError
 from strom.core.ids import KeyGroupRange
+from strom.core.value_types import BigDecimal
 from strom.state.backend import AccColumn, StateTable
 from strom.state.increments import Since
 from strom.state.key_groups import key_groups_of
@@ -34,8 +36,14 @@ SCHEMA = pa.schema(
         "d": pa.dictionary(pa.int32(), pa.string()),
         "w": pa.decimal128(25, 2),
         "v": pa.string_view(),
+        "l": pa.list_(pa.struct({"x": pa.int8(), "t": pa.string()})),
+        "m": pa.map_(pa.string(), pa.float64()),
+        "b": BigDecimal(),
     }
 )
+
+
+LISTS = SCHEMA.field("l").type
 
 
 def by_key(rows: pa.RecordBatch) -> np.ndarray:
@@ -50,6 +58,11 @@ def batch(keys: list[int], size: int = 1) -> pa.RecordBatch:
         pa.array([None if k % 11 == 3 else f"d{k % 3}" for k in keys]).dictionary_encode(),
         pa.array([None if k % 7 == 2 else k for k in keys]).cast(pa.decimal128(25, 2)),
         pa.array(texts, pa.string_view()),
+        pa.array(
+            [None if k % 7 == 3 else [{"x": k % 9, "t": None}] * (k % 4) for k in keys], LISTS
+        ),
+        pa.array([[(f"{k}", k / 2)] for k in keys], SCHEMA.field("m").type),
+        BigDecimal().array([None if k % 6 == 2 else Decimal(k) / 4 for k in keys]),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
@@ -285,7 +298,8 @@ def test_backends_take_up_where_the_other_left_off() -> None:
     state: MemoryKeyedStateBackend = rocks()
     log = state.log("left", SCHEMA, by_key, NUMBERS, MARKS)
     assert isinstance(log, ColdRowLog)
-    assert type(state.log("l", pa.schema({"l": pa.list_(pa.int8())}), by_key)) is RowLog
+    encoded = pa.schema({"r": pa.run_end_encoded(pa.int32(), pa.int8())})
+    assert type(state.log("encoded", encoded, by_key)) is RowLog
     log.append(batch(list(range(300))), {"seen": np.arange(300), "matches": np.arange(300)})
     log.remove(np.array([7, 8]))
     for make in (memory, rocks, rocks, memory):

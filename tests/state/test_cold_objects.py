@@ -21,6 +21,8 @@ from strom.core.keys import findable
 from strom.state import object_keys
 from strom.state.backend import KEY_GROUP, AccColumn, StateTable
 from strom.state.key_groups import key_group, range_for
+from strom.state.object_keys import ObjectKeys
+from strom.state.rocks.tables import table_state
 from strom.state.rocks.tables.table_state import ColdTableState
 from strom.state.value_store import ValueStore
 
@@ -164,3 +166,35 @@ def test_only_keys_that_have_bytes_leave() -> None:
         assert (part.table.live, part.state.spilled) == (50, 100)
     assert part.backend.snapshot().tables() is not None
     assert len(part.contents()) == 150
+
+
+def test_a_restore_learns_no_more_keys_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of keys that leave at once no code is left but one of each type, and of those that no bytes
+    tell."""
+    monkeypatch.setattr(table_state, "RESTORED", 100)
+    first = Part(0, 1, "memory", [])
+    keys = [*range(3000), *(("a", number) for number in range(2000)), *map(Own, range(7))]
+    slots = first.table.slots(first.coded(keys))
+    first.table.column("n")[slots] = np.arange(len(keys)) + 1
+    texts = pa.array([f"{key!r}" for key in keys], pa.large_string())
+    first.table.column("text")[slots] = first.table.stores["text"].append(texts)
+    want = first.contents()
+    tables = list(first.backend.snapshot().tables())
+    known: list[int] = []
+    restored = ObjectKeys.restored
+
+    def watched(self: ObjectKeys, column: pa.ChunkedArray, state: str) -> pa.Array:
+        known.append(len(self))
+        return restored(self, column, state)
+
+    monkeypatch.setattr(ObjectKeys, "restored", watched)
+    part = Part(0, 1, "rocksdb", tables)
+    assert len(part.keys) <= 7 + 3 * 60
+    assert max(known) <= 7 + 3 * 60
+    assert part.state.spilled == 5000
+    assert part.table.live == 7
+    part.backend.forget_object_keys()
+    assert len(part.keys) == 7
+    monkeypatch.setattr(ObjectKeys, "restored", restored)
+    assert part.contents() == want
+    part.table.validate()

@@ -20,11 +20,13 @@ from strom.state.backend import AccColumn, StateTable
 from strom.state.increments import Since
 from strom.state.key_groups import key_groups_of
 from strom.state.memory import MemoryKeyedStateBackend
+from strom.state.object_keys import ObjectKeyType
 from strom.state.rocks.backend import RocksKeyedStateBackend
 from strom.state.rocks.database.rows_database import RowsDatabase
 from strom.state.rocks.database.task_database import TaskDatabase
 from strom.state.rocks.kept import row_cache, row_table
-from strom.state.rocks.kept.row_bytes import RowBytes, rows_fit
+from strom.state.rocks.kept.nested_columns import rows_fit
+from strom.state.rocks.kept.row_bytes import RowBytes
 from strom.state.rocks.kept.row_table import ColdFrozenTable, ColdRowTable
 from strom.state.rows.slab import FrozenTable, RowTable
 from strom.testing.backends import spilling
@@ -137,8 +139,10 @@ def test_every_type_of_column_comes_back(database: RowsDatabase, seed: int) -> N
 
 def test_which_rows_have_bytes() -> None:
     assert rows_fit(SCHEMA)
-    for kind in (pa.list_(pa.int64()), pa.struct({"a": pa.int64()}), pa.null(), pa.uuid()):
-        assert not rows_fit(pa.schema({"k": pa.int64(), "v": kind}))
+    union = pa.dense_union([pa.field("a", pa.int64())])
+    for kind in (union, pa.run_end_encoded(pa.int32(), pa.int64()), ObjectKeyType()):
+        for one in (kind, pa.struct({"a": kind})):
+            assert not rows_fit(pa.schema({"k": pa.int64(), "v": one}))
 
 
 def test_bytes_that_are_no_rows_are_refused() -> None:
@@ -432,8 +436,8 @@ def test_backends_take_up_where_the_other_left_off() -> None:
     state: MemoryKeyedStateBackend = rocks()
     rows = state.rows("r", SMALL, [0], NUMBERS)
     assert isinstance(rows, ColdRowTable)
-    nested = pa.schema({"k": pa.int64(), "l": pa.list_(pa.int64())})
-    assert type(state.rows("nested", nested, [0])) is RowTable
+    encoded = pa.schema({"k": pa.int64(), "r": pa.run_end_encoded(pa.int32(), pa.int64())})
+    assert type(state.rows("encoded", encoded, [0])) is RowTable
     rows.add(small(list(range(300))), {"n": np.arange(300)})
     state.time.begin(1)
     for make in (memory, rocks, rocks, memory):

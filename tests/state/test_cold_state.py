@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from backends import close_all, make_backend
@@ -28,7 +29,7 @@ from strom.state.descriptors import (
 from strom.state.key_groups import key_group, range_for
 from strom.state.rocks.backend import RocksKeyedStateBackend
 from strom.state.rocks.database.folders import PREFIX
-from strom.state.rocks.database.key_bytes import alike_bytes, key_bytes
+from strom.state.rocks.database.key_bytes import alike_bytes, key_bytes, key_end
 from strom.state.rocks.database.task_database import TaskDatabase
 from strom.state.rocks.values.spaces import ColdState
 
@@ -337,8 +338,12 @@ def test_equal_keys_and_only_these_have_equal_bytes() -> None:
         (1.0,),
     ]
     keys += [2**64, -(2**64), float("inf"), "\ud800", dt.date(1970, 1, 1), dt.datetime(1970, 1, 1)]
+    keys += [Decimal("NaN"), Decimal("Infinity"), Decimal("-Infinity"), Decimal("1e400")]
+    keys += [pd.Timestamp(1001, unit="ns"), pd.Timestamp(1002, unit="ns"), pd.Timedelta(1001)]
+    keys += [pd.Timestamp(1001, unit="ns", tz="UTC"), pd.Timedelta(-1), (pd.Timedelta(1),)]
     held = [key_bytes(held_key(key)) for key in keys]
     assert None not in held
+    assert all(key_end(b"xx" + made + b"y", 2) == 2 + len(made) for made in held if made)
     assert len(set(held)) == len({held_key(key) for key in keys})
     assert key_bytes(0.0) == key_bytes(-0.0)
     assert key_bytes(Decimal("1.5")) == key_bytes(Decimal("1.50"))
@@ -347,6 +352,14 @@ def test_equal_keys_and_only_these_have_equal_bytes() -> None:
     assert None not in alike.values()
     assert len(set(alike.values())) == len(alike)
     assert all(alike_bytes(number) == alike[number] for number in numbers)
+    for finer, plain in (
+        (pd.Timestamp(5_000, unit="ns"), dt.datetime(1970, 1, 1, microsecond=5)),
+        (pd.Timestamp(0, unit="ns", tz="Asia/Tokyo"), dt.datetime(1970, 1, 1, tzinfo=dt.UTC)),
+        (pd.Timedelta(-5_000), dt.timedelta(microseconds=-5)),
+    ):
+        assert finer == plain
+        assert key_bytes(finer) == key_bytes(plain) is not None
+    assert key_bytes(pd.NaT) is None
     assert key_bytes(object()) is None
 
 

@@ -27,6 +27,7 @@ from strom.operators.aggregates.base import Accumulator, Use
 from strom.operators.aggregates.registry import window_accumulator
 from strom.state.backend import AccColumn, StateTable
 from strom.state.increments import REMOVED, Since
+from strom.state.rocks.database.layouts import shadowed
 from strom.state.rocks.database.layouts import tables_of as tables_in
 from strom.state.rocks.database.task_database import TaskDatabase
 from strom.state.rocks.tables.slot_layout import slots_layout
@@ -269,7 +270,10 @@ def test_what_is_hot_over_the_rows_in_rocksdb(
                 else:
                     hot[row["key.k"]] = row
             below: dict[int, Any] = {}
-            shown = set(pair.cold.shown()())
+            assert not pair.cold.shown()()
+            above = pa.Table.from_pylist([*hot.values()], schema_of(pair))
+            of = layout_of(pair.cold), pair.cold.rows.prefix, [StateTable("t", "table", above)]
+            shown = shadowed(*of, GROUPS)
             found = [one for one in database.scan(pair.cold.rows.prefix) if one[0] not in shown]
             for table in tables_in("t", "table", layout_of(pair.cold), found, GROUPS):
                 below |= {row["key.k"]: row for row in table.data.to_pylist()}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -413,6 +414,41 @@ def test_another_type_of_key_is_refused(before: Any, after: Any, told: str) -> N
     same = by(before, snapshot)
     same.push([3, 2])
     assert same.outputs() == [(3, None), (2, 2)]
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+BERN = timezone(timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("stored", "new", "refused"),
+    [
+        ([None], 7, False),  # None is a key of any type
+        ([None, "a"], 7, True),
+        ([None, (1, "x")], 7, True),
+        ([(1, "x"), 7], 8, False),  # of several types, whichever is first in the snapshot
+        ([7, (1, "x")], "a", False),
+        ([np.int64(1)], 2, False),  # equal keys of these have one hash
+        ([Level.LOW], 2, False),
+        ([2], Level.LOW, False),
+        ([datetime(2026, 1, 1)], datetime(2026, 1, 1, tzinfo=BERN), True),
+        ([datetime(2026, 1, 1, tzinfo=UTC)], datetime(2026, 1, 1, tzinfo=BERN), False),
+    ],
+)
+def test_what_counts_as_another_type_of_key(stored: list[Any], new: Any, refused: bool) -> None:
+    first = by(lambda key: key)
+    first.push(stored)
+    again = by(lambda key: key, first.snapshot())
+    if refused:
+        with pytest.raises((StateError, OperatorError), match="was stored under keys of type"):
+            again.push([new])
+    else:
+        again.push([new])
+        again.push([stored[0]])
+        assert again.outputs() == [(new, None), (stored[0], stored[0])]
 
 
 @pytest.mark.parametrize("gap", [None, 5])

@@ -162,3 +162,23 @@ def test_redistribute_refuses_one_name_with_two_modes() -> None:
     tables = [[OperatorStateTable("b", "broadcast", ())], [OperatorStateTable("b", "union", ())]]
     with pytest.raises(StateError, match="'broadcast' and is asked for as 'union'"):
         redistribute(tables, 2)
+
+
+def test_what_is_in_memory_is_told() -> None:
+    state, told = OperatorStateBackend(), dict[str, float]()
+    state.report(told.__setitem__)
+    assert told == {}
+    items = state.get_list_state(ListStateDescriptor("items"))
+    rules = state.get_broadcast_state(MapStateDescriptor("rules"))
+    state.report(told.__setitem__)
+    assert told == {}
+    items.add_all(["x" * 1000] * 50)
+    for key in range(20):
+        rules.put(key, ["y" * 500] * 2)
+    state.report(told.__setitem__)
+    assert told["state.entries.operator"] == 70
+    assert 50 * 1000 + 20 * 500 < told["state.bytes.operator"] < 3 * (50 * 1000 + 20 * 1000)
+    items.clear()
+    rules.clear()
+    state.report(told.__setitem__)
+    assert told == {"state.entries.operator": 0, "state.bytes.operator": 0}

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from backends import TINY
 from columns_kit import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,9 @@ from strom.api.aggregates import Aggregate, count_distinct, variance
 from strom.api.specs.tables import GroupAggregateSpec
 from strom.core.errors import ConfigurationError, StateError, TypeMismatchError
 from strom.core.keys import ColumnKey
+from strom.core.state_config import StateConfig
 from strom.state.key_groups import key_groups_of
+from strom.state.rocks.tables.keyed_values import ColdKeyedValues
 from strom.state.ttl import Lifetime
 from strom.testing.operator_harness import OperatorHarness
 from tables_kit import GROUPS, HALVES, WHOLE, Materialised, Subtasks, plain
@@ -40,6 +43,7 @@ VALUES: list[list[Any]] = [
     ["u", "vv", "", None],
 ]
 SMALL = pl.col("v") < 2
+IN_MEMORY = StateConfig()
 
 
 def present(rows: list[Row], at: int) -> list[Any]:
@@ -142,6 +146,41 @@ def test_against_the_model(run: Any, restores: Any, names: list[str]) -> None:
         assert table.apply(out) == model(seen, names)
         keys = [row[:2] for row in out if row[-1] in (0, 2, 3)]
         assert len(set(keys)) == len(keys), "more than one update of a key"
+
+
+AWAY = [TINY], [IN_MEMORY, TINY], [TINY, IN_MEMORY]
+"""Where state lies, from one restore to the next."""
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.booleans().flatmap(lambda r: st.tuples(st.just(r), changelogs(r))),
+    cuts,
+    some_names,
+    st.sampled_from(AWAY),
+)
+def test_against_the_model_where_nothing_stays_in_memory(
+    run: Any, restores: Any, names: list[str], states: Any
+) -> None:
+    retracting, batches = run
+    tasks, table, seen = Subtasks(spec(names), states=states), Materialised(), []
+    for changes, cut in zip(batches, restores, strict=False):
+        if cut:
+            tasks.restore(cut)
+        for row, kind in changes:
+            seen.append(row) if kind in (0, 2) else without(seen, row)
+        kinds = [kind for _, kind in changes] if retracting else None
+        out = tasks.push(batch(SCHEMA, [row for row, _ in changes], kinds))
+        assert table.apply(out) == model(seen, names)
+        validate(tasks)
+    tasks.close()
+
+
+def validate(tasks: Subtasks) -> None:
+    for task in tasks.tasks:
+        for state in getattr(task.keyed_state, "_cold", ()):
+            if isinstance(state, ColdKeyedValues):
+                state.validate()
 
 
 @settings(max_examples=25, deadline=None)
@@ -274,6 +313,26 @@ def test_ttl() -> None:
     tasks.time(5000)
     tasks.restore(HALVES)
     assert [len(task.operator._table) for task in tasks.tasks] == [0, 0]
+
+
+def test_values_of_groups_that_expire_elsewhere_go_with_them() -> None:
+    schema = pa.schema({"k": pa.int64(), "v": pa.int64()})
+    aggregates = (("n", count()), ("d", count_distinct("v")), ("text", max_("v")))
+    spec = GroupAggregateSpec(ColumnKey(("k",)), aggregates, ttl=Lifetime(100))
+    tasks = Subtasks(spec, states=[TINY])
+    tasks.push(batch(schema, [(k, v) for k in range(50) for v in range(3)], [0] * 150))
+    tasks.time(60)
+    tasks.push(batch(schema, [(k, 7) for k in range(10)], [0] * 10))
+    tasks.time(120)
+    for _ in range(3):  # each looks at some rows
+        tasks.push(batch(schema, [(100, v) for v in range(200)], [0] * 200))
+    (values,) = [s for s in tasks.tasks[0].keyed_state._cold if isinstance(s, ColdKeyedValues)]
+    tasks.tasks[0].keyed_state.time.begin(1)
+    places = list(values.under(values.rows.prefix))
+    assert len(places) == 10 * 5 + 201
+    out = tasks.push(batch(schema, [(k, 2) for k in (0, 20)], [0] * 2))
+    assert out == [(0, 4, 3 + 1, 7, 1), (0, 5, 4, 7, 2), (20, 1, 1, 2, 0)]
+    tasks.close()
 
 
 def test_groups_restored_expire_without_any_record() -> None:

@@ -11,7 +11,7 @@ from ....core.errors import CorruptCheckpointError, StateError
 from ....core.ids import KeyGroupRange
 from ...stored import StateTable
 from ...stored_files import StoredState
-from .layouts import Pair, tables_of
+from .layouts import Pair, shadowed, tables_of
 
 _UNNEEDED: Final = re.compile(r"LOG.*|LOCK|IDENTITY|OPTIONS-[0-9]+|[0-9]+[.]log")
 """What RocksDB makes anew, or of which nothing is kept: there is no log of writes."""
@@ -45,11 +45,13 @@ class DatabaseFiles:
         groups: KeyGroupRange,
         max_parallelism: int,
         hidden: frozenset[bytes] = frozenset(),
+        above: Iterable[StateTable] = (),
     ) -> Iterator[StateTable]:
-        """The rows of some key groups, but for `hidden` places. CorruptCheckpointError if the files
-        or the entries are not as they must be."""
-        pairs = (pair for pair in self.pairs(state.prefix, groups) if pair[0] not in hidden)
+        """The rows of some key groups, but for `hidden` places and those of keys that the tables
+        `above` hold. CorruptCheckpointError if the files or the entries are not as they must be."""
         try:
+            hidden |= shadowed(state.layout, state.prefix, above, max_parallelism)
+            pairs = (pair for pair in self.pairs(state.prefix, groups) if pair[0] not in hidden)
             yield from tables_of(state.name, state.kind, state.layout, pairs, max_parallelism)
         except StateError as error:
             raise CorruptCheckpointError(f"{self._where}: {error}") from error

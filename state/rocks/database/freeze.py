@@ -11,7 +11,7 @@ from ...stored import StateTable
 from ...stored_files import StoredFiles, StoredState
 from .files import is_needed
 from .held_files import HeldFiles
-from .layouts import tables_of
+from .layouts import shadowed, tables_of
 from .task_database import DatabaseView
 
 
@@ -30,13 +30,17 @@ class InheritedFreeze(PieceFreeze):
     state: StoredState
     hidden: frozenset[bytes]
     view: DatabaseView
+    above: tuple[StateTable, ...]
+    """What was restored of the state beside the files."""
 
     def table(self, max_parallelism: int) -> StateTable | None:
         raise AssertionError("asked for its tables")
 
     def tables(self, max_parallelism: int) -> Iterator[StateTable]:
         state = self.state
-        pairs = (pair for pair in self.view.scan(state.prefix) if pair[0] not in self.hidden)
+        more = shadowed(state.layout, state.prefix, self.above, max_parallelism)
+        hidden = self.hidden | more
+        pairs = (pair for pair in self.view.scan(state.prefix) if pair[0] not in hidden)
         yield from tables_of(state.name, state.kind, state.layout, pairs, max_parallelism)
 
 

@@ -64,6 +64,8 @@ def key_end(data: bytes, at: int) -> int:
         return at + _SIZES[letter]
     if letter == b"l":
         return key_end(data, at + 1)
+    if letter == b"N":
+        return key_end(data, at + 1) + 2
     _, count = _TEXT.unpack_from(data, at)
     at += _TEXT.size
     if letter != b"t":
@@ -98,9 +100,8 @@ def _bytes(key: bytes) -> bytes:
     return _TEXT.pack(b"y", len(key)) + key
 
 
-def _decimal(key: Decimal) -> bytes | None:
-    if not key.is_finite():
-        return None
+def _decimal(key: Decimal) -> bytes:
+    """NaN, of which keys have one, and infinities, too."""
     from ...hashing import _decimal_text
 
     data = _decimal_text(key).encode()
@@ -144,6 +145,25 @@ def _timedelta(key: dt.timedelta) -> bytes:
     return b"l" + _int(key // _MICROSECOND)
 
 
+def _finer(key: Any) -> bytes | None:
+    """Of times of pandas, which have nanoseconds: of none, as of the time that it equals."""
+    if isinstance(key, dt.timedelta):
+        rest = key.nanoseconds  # type: ignore[attr-defined]
+        same = dt.timedelta(key.days, key.seconds, key.microseconds)
+        made: bytes | None = _timedelta(same)
+    else:
+        rest = key.nanosecond
+        made = _datetime(key.to_pydatetime(warn=False))
+    return made if made is None or not rest else b"".join((b"N", made, rest.to_bytes(2, "big")))
+
+
+def _is_finer(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == "pandas" and kind.__name__ in (
+        "Timestamp",
+        "Timedelta",
+    )
+
+
 def _numpy(key: Any, each: Callable[[Any], bytes | None]) -> bytes | None:
     """Of values of numpy, which are equal to those of Python."""
     if isinstance(key, (np.bool_, np.integer, np.floating, np.str_, np.bytes_)):
@@ -166,6 +186,8 @@ def _sequence(key: tuple[Any, ...], each: Callable[[Any], bytes | None]) -> byte
 
 def _as_its_base(key: Any, kind: type, each: Callable[[Any], bytes | None]) -> bytes | None:
     """Of a key that is equal to just what its value of a type known here is equal to."""
+    if _is_finer(kind):
+        return _finer(key)
     for base, plain in _BASES:
         if isinstance(key, base):
             same = kind.__eq__ is base.__eq__ and kind.__hash__ is base.__hash__

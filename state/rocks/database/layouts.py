@@ -41,7 +41,11 @@ VALUES: Final = "values"
 PIECE: Final = 1 << 16
 """So many entries of RocksDB make a table."""
 
-EXACT: Final = ("slots", "valued", "owned", "owned_valued")
+EXACT: Final = (
+    *("slots", "valued", "typed", "typed_valued"),
+    *("owned", "owned_valued", "owned_typed", "owned_typed_valued"),
+    "keyed_values",
+)
 """Layouts that say all of what is stored: entries in the same one are the same to any program. In
 others are objects, which another program may have otherwise."""
 
@@ -56,29 +60,47 @@ _NUMBERS: Final = (GENERATION, VALUES)
 
 _READERS: Final[dict[str, str]] = {
     "entries": "database.layouts.entries_table",
+    "keyed_values": "tables.keyed_values.values_table",
     "lists": "values.element_layouts.lists_table",
     "maps": "values.element_layouts.maps_table",
     "objects": "tables.slot_layout.slots_table",
     "owned": "entries.entry_rows.owned_table",
     "owned_objects": "entries.entry_rows.owned_table",
+    "owned_typed": "entries.entry_rows.owned_table",
+    "owned_typed_valued": "entries.entry_rows.owned_table",
     "owned_valued": "entries.entry_rows.owned_table",
     "slots": "tables.slot_layout.slots_table",
     "stamped": "values.stamped_layout.stamped_table",
     "timers": "timers.timer_rows.timers_table",
+    "typed": "tables.slot_layout.slots_table",
+    "typed_valued": "tables.slot_layout.slots_table",
     "valued": "tables.slot_layout.slots_table",
 }
 """Short name of a layout -> module here, and function."""
 
 _CUTTERS: Final[dict[str, str]] = {
+    "keyed_values": "tables.keyed_values.pieces_of_values",
     "lists": "values.element_layouts.pieces",
     "maps": "values.element_layouts.pieces",
     "objects": "tables.slot_layout.valued_pieces",
     "owned_objects": "tables.slot_layout.valued_pieces",
+    "owned_typed_valued": "tables.slot_layout.valued_pieces",
     "owned_valued": "tables.slot_layout.valued_pieces",
+    "typed_valued": "tables.slot_layout.valued_pieces",
     "valued": "tables.slot_layout.valued_pieces",
 }
 """Likewise, what cuts entries into pieces, where not any of them may be in any piece, or some are
 large."""
+
+
+_SHADOWS: Final[dict[str, str]] = {
+    "slots": "tables.slot_layout.places_in",
+    "typed": "tables.slot_layout.places_in",
+    "typed_valued": "tables.slot_layout.places_in",
+    "valued": "tables.slot_layout.places_in",
+}
+"""Likewise, what tells where the rows of a table lie, of layouts whose entries do not count where
+the tables beside them hold the key. Entries of other layouts that do not count are listed."""
 
 
 def tables_of(
@@ -101,10 +123,31 @@ def tables_of(
         yield table
 
 
-def first_of(layout: Layout, pairs: Iterable[Pair]) -> list[Pair]:
-    """The first entry of a state, if there is one."""
-    found = _pieces(layout, islice(pairs, 2))  # one may be of the layout's own
-    return next(found, [])[:1]
+def shadowed(
+    layout: Layout, prefix: bytes, tables: Iterable[StateTable], max_parallelism: int
+) -> frozenset[bytes]:
+    """Places that do not count: these tables, of what was in memory, hold their keys. StateError
+    for tables that are not of the layout."""
+    place = _SHADOWS.get(layout.get(LAYOUT, ""))
+    if place is None:
+        return frozenset()
+    tell = _function(place)
+    found: list[bytes] = []
+    for table in tables:
+        try:
+            found += tell(layout, prefix, table, max_parallelism)
+        except (LookupError, TypeError, ValueError, pa.ArrowException) as error:
+            raise StateError(
+                f"state '{table.name}': its table has no keys as the layout {dict(layout)} of its "
+                f"entries in RocksDB says ({type(error).__name__}: {error})"
+            ) from error
+    return frozenset(found)
+
+
+def first_of(layout: Layout, pairs: Iterable[Pair], count: int) -> list[Pair]:
+    """The first entries of a state, about so many, if there are any."""
+    found = _pieces(layout, islice(pairs, count + 1))  # one may be of the layout's own
+    return next(found, [])
 
 
 def _pieces(layout: Layout, pairs: Iterator[Pair]) -> Iterator[list[Pair]]:

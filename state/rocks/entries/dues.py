@@ -72,6 +72,12 @@ class Dues:
         """All of them, in order; for tests."""
         return [(_due_of(place), place[_KEY_AT:]) for place in self._scan(self._prefix)]
 
+    def validate(self, rests: list[bytes], dues: Int64s) -> None:
+        """Assert that these, and no others, are here."""
+        expected = sorted(zip(dues.tolist(), rests, strict=True))
+        assert self.listed() == expected
+        assert not expected or self.soonest <= expected[0][0]
+
     def _scan(self, start: bytes) -> Iterator[bytes]:
         view = self._database.view()
         if view is None:
@@ -88,6 +94,27 @@ class Dues:
             b"".join((prefix, times[at : at + 8], rest))
             for at, rest in zip(range(0, len(times), 8), rests, strict=True)
         )
+
+
+class NoDues(Dues):
+    """Of entries that are asked for by their keys alone (`away.never`)."""
+
+    def __init__(self) -> None:
+        self.soonest = MAX_TIMESTAMP
+
+    def add(self, rests: list[bytes], dues: Int64s) -> None:
+        """Nothing is due."""
+
+    remove = add
+
+    def nth(self, number: int, after: int, until: int) -> int:
+        return until
+
+    def until(self, until: int) -> Iterator[list[bytes]]:
+        return iter(())
+
+    def validate(self, rests: list[bytes], dues: Int64s) -> None:
+        assert (dues == MAX_TIMESTAMP).all()
 
 
 def _time(due: int) -> bytes:

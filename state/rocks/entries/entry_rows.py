@@ -35,7 +35,13 @@ OBJECTS = "owned_objects"
 """The layouts' names: of entries that are numbers alone, of those with values, and of those (with
 values or not) whose keys are objects."""
 
-_NAMES = {"slots": OWNED, "valued": VALUED, "objects": OBJECTS}
+_NAMES = {
+    "slots": OWNED,
+    "valued": VALUED,
+    "objects": OBJECTS,
+    "typed": "owned_typed",
+    "typed_valued": "owned_typed_valued",
+}
 """By the name of a table's layout."""
 
 

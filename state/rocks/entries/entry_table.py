@@ -25,7 +25,7 @@ from ....core.arrays import Bools, Slots
 from ....core.elements import MAX_TIMESTAMP
 from ....core.errors import StateError
 from ....core.growing import Growing
-from ...away import AwayEntries, Brought, Due
+from ...away import AwayEntries, Brought, Due, never
 from ...change_bits import Bits
 from ...entry_table import MemoryEntryTable
 from ...increments import Since
@@ -38,7 +38,7 @@ from ..database.clock_hand import ClockHand
 from ..database.layouts import Pair, tables_of
 from ..database.rows_database import RowsDatabase
 from ..database.task_database import TaskDatabase
-from .dues import Dues
+from .dues import Dues, NoDues
 from .entry_forms import Owned
 from .entry_freeze import ColdEntryFreeze
 from .entry_rows import fill_entries, pieces_of
@@ -95,7 +95,7 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
         self._objects = kind.keys if isinstance(kind, ObjectKeyType) else None
         """What codes of keys stand for; None: keys are columns."""
         self._pickles = self._packing.pickles(self)
-        self._dues = Dues(name, beside)
+        self._dues = NoDues() if due is never else Dues(name, beside)
         self.spilled = self.loaded = 0
         """Keys written to RocksDB, and read from it, so far."""
         self._away = self._away_bytes = 0
@@ -273,18 +273,15 @@ class ColdEntryTable(MemoryEntryTable, AwayEntries):
         """Assert the invariants."""
         pairs = [pair for pair in self._stored() if pair[0] not in self._deletes]
         assert len(pairs) == self._away
-        assert sum(len(row) for _, row in pairs) == self._away_bytes
+        rows = [row for _, row in pairs]
+        assert sum(map(len, rows)) == self._away_bytes
         if pairs:
             of = self._name, "entries", self._packing.layout, pairs, self._max_parallelism
             parted = [self._packing.apart(table) for table in tables_of(*of)]
             here = np.concatenate([self._here(table) for table in parted])
             owners = self._owners()[: len(self)]
             assert not np.isin(here[here >= 0], owners).any()
-        dues = sorted(
-            zip(self._packing.dues_of([row for _, row in pairs]).tolist(), pairs, strict=True)
-        )
-        assert self._dues.listed() == [(due, place[2:]) for due, (place, _) in dues]
-        assert not dues or self.soonest <= dues[0][0]
+        self._dues.validate([place[2:] for place, _ in pairs], self._packing.dues_of(rows))
 
     def _adopt(self) -> None:
         """What came with files is away."""

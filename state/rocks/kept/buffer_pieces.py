@@ -19,6 +19,7 @@ from ....core.value_types import holds
 from ...column_index import storage_type
 from ...object_keys import ObjectKeyType, codes_of
 from ...rows.arena import as_kind
+from ..database.plain_columns import from_plain, has_plain, plain_type, to_plain
 
 _BESIDE = 400
 """Bytes that a piece takes beside its values, about."""
@@ -27,28 +28,28 @@ _GROUP = pa.field("__group", pa.int16(), nullable=False)
 
 
 def pieces_fit(schema: pa.Schema) -> bool:
-    """Whether rows of this schema can be cut into bytes of their own: all but those with
-    dictionaries or views within other values, and with types that Arrow cannot gather."""
-    return all(_fits(held_type(kind)) for kind in schema.types)
-
-
-def _fits(kind: pa.DataType) -> bool:
-    return not holds(
-        kind,
-        lambda one: (
-            pa.types.is_dictionary(one)
-            or pa.types.is_union(one)
-            or pa.types.is_run_end_encoded(one)
-            or pa.types.is_list_view(one)
-            or pa.types.is_large_list_view(one)
-            or one in (pa.string_view(), pa.binary_view())
-        ),
-    )
+    """Whether rows of this schema can be cut into bytes of their own: all but those with unions
+    and with what is encoded by runs."""
+    return all(isinstance(kind, ObjectKeyType) or has_plain(kind) for kind in schema.types)
 
 
 def held_type(kind: pa.DataType) -> pa.DataType:
-    """The type in which a piece has a column of this type."""
-    return kind if isinstance(kind, ObjectKeyType) else storage_type(kind)
+    """The type in which a piece has a column of this type: of dictionaries and views, also within
+    other values, and of what else Arrow cannot gather, the plain one."""
+    if isinstance(kind, ObjectKeyType):
+        return kind
+    return plain_type(kind) if _is_apart(kind) else storage_type(kind)
+
+
+def _is_apart(kind: pa.DataType) -> bool:
+    """Whether a column of this type is held as a plain one."""
+    return not isinstance(kind, ObjectKeyType) and holds(storage_type(kind), _is_not_gathered)
+
+
+def _is_not_gathered(kind: pa.DataType) -> bool:
+    views = kind in (pa.string_view(), pa.binary_view())
+    lists = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+    return bool(views or lists or pa.types.is_dictionary(kind))
 
 
 @dataclass(eq=False)
@@ -73,6 +74,7 @@ class Pieces:
         self._declared = schema
         fields = [field.with_type(held_type(field.type)) for field in schema]
         self.schema = pa.schema([*fields, _GROUP])
+        self._apart = [_is_apart(kind) for kind in schema.types]
         self._objects = [
             at for at, kind in enumerate(schema.types) if isinstance(kind, ObjectKeyType)
         ]
@@ -81,8 +83,11 @@ class Pieces:
         """A copy: what came with the rows is not held by them."""
         every = pa.array(np.arange(rows.num_rows))
         columns = []
-        for column, kind in zip(rows.columns, self.schema.types[:-1], strict=True):
-            if pa.types.is_dictionary(column.type):
+        for at, kind in enumerate(self.schema.types[:-1]):
+            column = rows.column(at)
+            if self._apart[at]:
+                column = to_plain(column)
+            elif pa.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
             plain = column if column.type == kind else column.cast(kind)
             columns.append(take_column(plain, every))
@@ -119,8 +124,11 @@ class Pieces:
 
     def shown(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Groups]:
         """Rows of a piece as they came, and their key groups."""
-        columns = zip(rows.columns[:-1], self._declared.types, strict=True)
-        plain = [as_kind(column, kind) for column, kind in columns]
+        columns = zip(rows.columns[:-1], self._declared.types, self._apart, strict=True)
+        plain = [
+            from_plain(column, kind) if apart else as_kind(column, kind)
+            for column, kind, apart in columns
+        ]
         groups = numpy_of(rows.column(rows.num_columns - 1)).astype(np.int32)
         return pa.RecordBatch.from_arrays(plain, schema=self._declared), groups
 

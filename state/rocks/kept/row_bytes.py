@@ -1,4 +1,4 @@
-"""Kept rows as bytes, and back, whole columns at once.
+"""Kept rows of columns of one width and of texts as bytes, and back, whole columns at once.
 
     bits of which values are not null | values of one width | size of each text | texts
 
@@ -16,18 +16,9 @@ import pyarrow as pa
 
 from ....core.arrays import Int64s
 from ....core.errors import StateError
-from ...column_index import storage_type
 from ...hash_columns import slices_of, validity_of
-from ...rows.columns import dtype_of, fixed_array, is_fixed, plain_values
+from ...rows.columns import dtype_of, fixed_array, plain_values
 from ...rows.texts import is_text, wide_text
-
-
-def rows_fit(schema: pa.Schema) -> bool:
-    """Whether rows of this schema have bytes: all but those with nested values and objects."""
-    if any(isinstance(kind, pa.BaseExtensionType) for kind in schema.types):
-        return False
-    kinds = [storage_type(kind) for kind in schema.types]
-    return bool(kinds) and all(is_fixed(kind) or is_text(kind) for kind in kinds)
 
 
 class RowBytes:

@@ -33,6 +33,7 @@ from ...rows.texts import is_text
 from ...turns import Turns
 from ..database.clock_hand import ClockHand
 from ..database.rows_database import RowsDatabase
+from .nested_columns import NestedColumns
 from .row_bytes import RowBytes, row_places
 
 READ = 1 << 14
@@ -58,7 +59,8 @@ GroupsOf = Callable[[Sequence[pa.Array]], Groups]
 
 
 class RowCache:
-    """A `Payload`. `kinds`: storage types, of which `RowBytes` can be made.
+    """A `Payload`. `kinds`: storage types, which have bytes (`nested_columns`). Nested columns are
+    held as bytes, and made from these where they are read.
 
     Invariants: a position in use has a frame, or a key group that is not -1, or both; the second
     says that RocksDB holds the row."""
@@ -72,7 +74,8 @@ class RowCache:
         database: RowsDatabase,
     ) -> None:
         self._name = name
-        self._kinds = list(kinds)
+        self._nested = NestedColumns(kinds)
+        self._kinds = kinds = self._nested.held
         self._groups_of = groups_of
         self._turns = turns
         self._database = database
@@ -131,13 +134,16 @@ class RowCache:
 
     def write(self, positions: Positions, arrays: Sequence[pa.Array]) -> None:
         self._look(len(positions))
-        self._take_in(positions, arrays)
+        self._take_in(positions, self._nested.packed(arrays))
 
     def read(self, indices: Sequence[int], positions: Positions) -> list[pa.Array]:
+        return self._nested.unpacked(indices, self._read_held(indices, positions))
+
+    def _read_held(self, indices: Sequence[int], positions: Positions) -> list[pa.Array]:
         most = self.portion(READ)
         if len(positions) > most and (self._frame.array[positions] < 0).sum() > most:
             parts = [
-                self.read(indices, positions[start : start + most])
+                self._read_held(indices, positions[start : start + most])
                 for start in range(0, len(positions), most)
             ]
             return [pa.concat_arrays(column) for column in zip(*parts, strict=True)]
@@ -158,6 +164,9 @@ class RowCache:
 
     def peek(self, indices: Sequence[int], positions: Positions) -> list[pa.Array]:
         """As `read`, on any thread, and nothing comes into a frame."""
+        return self._nested.unpacked(indices, self._peek_held(indices, positions))
+
+    def _peek_held(self, indices: Sequence[int], positions: Positions) -> list[pa.Array]:
         with self._turns.reading():
             frames = self._frame.array[positions]
             here = np.flatnonzero(frames >= 0)
@@ -345,7 +354,7 @@ class RowCache:
         if not len(positions):
             return
         arrays = self._rows.read(self._every, frames)
-        groups = self._groups_of(arrays)
+        groups = self._groups_of(self._nested.unpacked(self._every, arrays))
         order = np.lexsort((positions, groups))
         at = pa.array(order)
         rows = self._bytes.packed([take_column(array, at) for array in arrays])

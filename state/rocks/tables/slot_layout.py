@@ -1,5 +1,6 @@
 """The layouts of slot tables in RocksDB, and how rows are read by them: "slots" of numbers alone,
-"valued" where there are values under codes, "objects" (with values or not) where keys are objects.
+"valued" where there are values under codes, "objects" (with values or not) where keys are objects;
+"typed" and "typed_valued" where one has to know a key's type to read it (`key_columns`).
 """
 
 from __future__ import annotations
@@ -11,19 +12,26 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from ....core.arrays import numpy_of
+from ....core.batch import take_column
+from ...names import KEY_PREFIX, NAMESPACE
 from ...object_keys import ObjectKeyType
 from ...slot_encoding import encoded
-from ...stored import AccColumn, StateTable
+from ...stored import KEY_GROUP, AccColumn, StateTable
 from ...stored_keys import stored_type
 from ...table_state import encoded_rows
 from ..database.layouts import LAYOUT, Layout, Pair
 from ..database.task_database import TaskDatabase
+from .key_columns import is_typed, plain_column
 from .object_rows import ObjectRows
 from .slot_rows import GROUP_AT, SPACE_AT, SlotRows, pieces, space_bytes, space_of
 from .valued_rows import ValuedRows
 
 PIECE, PIECE_BYTES = 1 << 16, 16 << 20
 """So many rows with values make a table, or of so many bytes."""
+
+
+_TYPED = {"slots": "typed", "valued": "typed_valued"}
 
 
 def slots_layout(
@@ -35,8 +43,10 @@ def slots_layout(
     objects = any(isinstance(kind, ObjectKeyType) for kind in keys.types)
     kinds = [stored_type(kind) for kind in keys.types] if objects else keys.types
     pairs = zip(keys.names, kinds, strict=True)
+    typed = any(is_typed(kind) for kind in kinds)
+    plain = "valued" if len(values) else "slots"
     layout = {
-        LAYOUT: "objects" if objects else "valued" if len(values) else "slots",
+        LAYOUT: "objects" if objects else _TYPED[plain] if typed else plain,
         "keys": _text(pa.schema([pa.field(name, kind) for name, kind in pairs])),
         "columns": json.dumps(named),
         "width": str(width),
@@ -99,6 +109,25 @@ def slots_table(
     ]
     data = encoded_rows(rows.groups_of(places), spaces, keys, columns)
     return StateTable(name, kind, data)
+
+
+def places_in(
+    layout: Layout, prefix: bytes, table: StateTable, max_parallelism: int
+) -> list[bytes]:
+    """Where rows of the keys in a table lie, as `slots_table` makes it; the keys are columns."""
+    rows, data = slot_rows(layout, prefix, max_parallelism), table.data
+    if not data.num_rows:
+        return []
+    keys = stored_keys(layout)
+    columns = [pa.concat_arrays(data.column(KEY_PREFIX + name).chunks) for name in keys.names]
+    spaces, groups = numpy_of(data.column(NAMESPACE)), numpy_of(data.column(KEY_GROUP))
+    found: list[bytes] = []
+    for space in np.unique(spaces).tolist():
+        at = np.flatnonzero(spaces == space)
+        some = [take_column(column, pa.array(at)) for column in columns]
+        own = [plain_column(column, kind) for column, kind in zip(some, rows.kinds, strict=True)]
+        found += rows.places(own, space, groups[at])
+    return found
 
 
 def valued_pieces(layout: Layout, pairs: Iterator[Pair]) -> Iterator[list[Pair]]:

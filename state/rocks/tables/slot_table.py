@@ -17,13 +17,15 @@ in their stores goes when the table is made smaller.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ....core.arrays import Bools, Slots
+from ....core.batch import take_column
 from ....core.growing import Growing
 from ...object_keys import STORED
 from ...slot_encoding import DEAD
@@ -31,6 +33,7 @@ from ...slot_table import MemorySlotTable
 from ...stored import AccColumn
 from ...value_store import Stores, Values
 from ..database.clock_hand import ClockHand
+from .key_columns import plain_column
 from .object_rows import PICKLE
 from .slot_rows import SlotRows, pieces
 from .valued_rows import new_codes
@@ -139,15 +142,16 @@ class ColdSlotTable(MemorySlotTable):
         missing = np.flatnonzero(slots < 0)
         if not self.groups or not len(missing):
             return slots
-        columns = [column.take(pa.array(missing)) for column in self._columns(keys)]
-        pairs = zip(columns, self._state.rows.kinds, strict=True)
-        plain = [_plain(column, kind) for column, kind in pairs]
-        placed = self._state.rows.placed(plain)
+        pairs = zip(self._columns(keys), self._state.rows.kinds, strict=True)
+        columns = [
+            plain_column(take_column(column, pa.array(missing)), kind) for column, kind in pairs
+        ]
+        placed = self._state.rows.placed(columns)
         if placed is not None and not placed.all():
             rows_placed = np.flatnonzero(placed)
             missing, at = missing[rows_placed], pa.array(rows_placed)
-            columns, plain = ([column.take(at) for column in some] for some in (columns, plain))
-        data = self._state.get(self._state.rows.places(plain, self.namespace))
+            columns = [column.take(at) for column in columns]
+        data = self._state.get(self._state.rows.places(columns, self.namespace))
         there = np.flatnonzero([row is not None for row in data])
         if len(there):
             some = [column.take(pa.array(there)) for column in columns]
@@ -172,21 +176,51 @@ class ColdSlotTable(MemorySlotTable):
         self.load_all()
         return super().keys()
 
+    def holds(self, columns: list[pa.Array]) -> Bools:
+        """Which of these keys, of storage types, have rows in memory."""
+        here = self._index.find(columns)
+        held: Bools = here >= 0
+        if self._gone:
+            assert self._dead is not None
+            held &= ~self._dead.array(DEAD)[here]
+        return held
+
     def load_all(self) -> None:
         """Have all rows in memory."""
+        for columns, _, rows in self._elsewhere():
+            self._take_in(columns, rows)
+
+    def scan(self, *names: str) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+        yield from super().scan(*names)
+        for _, _, rows in self._elsewhere():
+            numbers = self._state.rows.unpacked(rows)
+            yield tuple(numbers[name] for name in names)
+
+    def bring(self, column: str, wanted: Callable[[npt.NDArray[Any]], Bools]) -> None:
+        for columns, _, rows in self._elsewhere():
+            at = np.flatnonzero(wanted(self._state.rows.unpacked(rows)[column]))
+            if len(at):
+                some = [one.take(pa.array(at)) for one in columns]
+                self._take_in(some, [rows[row] for row in at.tolist()])
+
+    def forget(self, column: str, gone: Callable[[npt.NDArray[Any]], Bools]) -> None:
+        for _, places, rows in self._elsewhere():
+            over = gone(self._state.rows.unpacked(rows)[column])
+            self._state.delete([places[row] for row in np.flatnonzero(over).tolist()])
+
+    def _elsewhere(self) -> Iterator[tuple[list[pa.Array], list[bytes], list[bytes]]]:
+        """Rows that have no slots: keys, places and rows, in parts. Rows of a part may come into
+        slots before the next."""
         for group in sorted(self.groups):
             found = self._state.stored(group, self.namespace)
             for piece in pieces(found, LOADED, PIECE_BYTES):
                 places, packed = [place for place, _ in piece], [row for _, row in piece]
                 columns = self._state.rows.keys_in(places, packed, self._name)
-                here = self._index.find(columns)
-                if self._gone:
-                    assert self._dead is not None
-                    here[self._dead.array(DEAD)[here] & (here >= 0)] = -1
-                missing = np.flatnonzero(here < 0)
+                missing = np.flatnonzero(~self.holds(columns))
                 if len(missing):
                     some = [column.take(pa.array(missing)) for column in columns]
-                    self._take_in(some, [piece[at][1] for at in missing.tolist()])
+                    at = missing.tolist()
+                    yield some, [places[row] for row in at], [packed[row] for row in at]
 
     def release(self, slots: Slots) -> None:
         older = slots[self._older.array[slots]]
@@ -197,42 +231,44 @@ class ColdSlotTable(MemorySlotTable):
 
     def idle(self, most: int) -> Slots:
         """Up to `most` rows that leave next."""
-        used, dead = self._used.array, None if self._dead is None else self._dead.array(DEAD)
+        return self._hand.take(most, len(self._index), self._used.array, self._may_leave)
 
-        stays = self._stays.array if self._state.rows.of_objects else None
-
-        def live(start: int, stop: int) -> Bools:
-            here = np.ones(stop - start, dtype=np.bool_)
-            if dead is not None:
-                here &= ~dead[start:stop]
-            if stays is not None:
-                here &= ~stays[start:stop]
-            return here
-
-        return self._hand.take(most, len(self._index), used, live)
+    def _may_leave(self, start: int, stop: int) -> Bools:
+        """Which of these slots have rows that may leave."""
+        may = np.ones(stop - start, dtype=np.bool_)
+        if self._dead is not None:
+            may &= ~self._dead.array(DEAD)[start:stop]
+        if self._state.rows.of_objects:
+            may &= ~self._stays.array[start:stop]
+        return may
 
     def evict(self, slots: Slots) -> tuple[list[bytes], list[bytes]]:
         """These rows leave: places and rows of those that are to be put into RocksDB."""
-        places: list[bytes] = []
-        packed: list[bytes] = []
         written, pickles = slots[self._written.array[slots]], dict[str, pa.Array]()
         if len(written) and self._state.rows.of_objects:
             written, pickles = self._movable(written)
             slots = slots[~self._stays.array[slots]]
-        if len(written):
-            rows, keys = self._state.rows, self._index.take(written)
-            groups = rows.groups(keys)
-            order = rows.order(keys, groups)
-            written, groups = written[order], groups[order]
-            keys = [key.take(order) for key in keys]
-            pickles = {name: array.take(pa.array(order)) for name, array in pickles.items()}
-            self.groups.update(np.unique(groups).tolist())
-            places = rows.places(keys, self.namespace, groups)
-            arrays = {c.name: self._numbers.array(c.name) for c in self._numbers.columns}
-            values = {name: store.stored(arrays[name][written]) for name, store in self._stores}
-            packed = rows.packed(arrays, written, values | pickles)
+        places, packed = self._packed(written, pickles)
         self._leave(slots)
         return places, packed
+
+    def _packed(
+        self, slots: Slots, pickles: Mapping[str, pa.Array]
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Places and rows of these slots, sorted as they lie in RocksDB, about."""
+        if not len(slots):
+            return [], []
+        rows, keys = self._state.rows, self._index.take(slots)
+        groups = rows.groups(keys)
+        order = rows.order(keys, groups)
+        slots, groups = slots[order], groups[order]
+        keys = [key.take(order) for key in keys]
+        self.groups.update(np.unique(groups).tolist())
+        places = rows.places(keys, self.namespace, groups)
+        arrays = {c.name: self._numbers.array(c.name) for c in self._numbers.columns}
+        values = {name: store.stored(arrays[name][slots]) for name, store in self._stores}
+        values |= {name: array.take(pa.array(order)) for name, array in pickles.items()}
+        return places, rows.packed(arrays, slots, values)
 
     def _movable(self, slots: Slots) -> tuple[Slots, dict[str, pa.Array]]:
         """Those of these slots whose keys, which are objects, have places and pickles, with these;
@@ -348,12 +384,3 @@ class ColdSlotTable(MemorySlotTable):
 
 
 _NONE: Slots = np.empty(0, dtype=np.int64)
-
-
-def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A key column as it is kept."""
-    if isinstance(column.type, pa.BaseExtensionType):
-        return column.storage
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    return column if column.type == kind else column.cast(kind)

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from ....core.arrays import Bools, Slots
 from ...increments import Since
+from ...key_index import as_declared
 from ...slot_table import MemorySlotTable
 from ...stored import AccColumn, StateTable
 from ...table_state import MemoryTableState, TableFreeze
@@ -24,8 +26,9 @@ from ...whole import Freeze
 from ..database.freeze import PieceFreeze
 from ..database.layouts import tables_of
 from ..database.task_database import DatabaseView, TaskDatabase
+from .passing_rows import PassingRows
 from .slot_layout import make_rows, slot_groups, slots_layout
-from .slot_rows import SlotRows
+from .slot_rows import SlotRows, space_of
 from .slot_table import ColdSlotTable
 from .valued_rows import values_schema
 
@@ -52,6 +55,11 @@ LIVE = 2 / 3
 class ColdTableState(MemoryTableState):
     """See the module. Slots are good until the next batch begins."""
 
+    leaves = True
+
+    stored_as: ClassVar[str] = "table"
+    """The kind of its tables in snapshots."""
+
     def __init__(
         self,
         name: str,
@@ -66,8 +74,8 @@ class ColdTableState(MemoryTableState):
         super().__init__(name, schema, accumulators, key_columns, values)
         self._database = database
         valued = values_schema(accumulators, self._values)
-        layout = slots_layout(schema, accumulators, self._key_columns, valued)
-        prefix, here = database.new_state(name, "table", layout)
+        self.layout = self._layout(slots_layout(schema, accumulators, self._key_columns, valued))
+        prefix, here = database.new_state(name, self.stored_as, self.layout)
         of = prefix, schema, accumulators, self._key_columns, max_parallelism
         self.rows = make_rows(*of, valued)
         self.spilled = self.loaded = 0
@@ -79,6 +87,8 @@ class ColdTableState(MemoryTableState):
         self._deletes: dict[bytes, None] = {}
         """Places that are to be deleted in RocksDB."""
         self._expires: tuple[str, Callable[[Slots], Bools]] | None = None
+        self._forgotten: Callable[[pa.RecordBatch], None] | None = None
+        """Who is told of the keys whose rows have expired there."""
         self._hand = prefix
         """Where in RocksDB to look next for what has expired."""
         database.budget.join(self)
@@ -88,12 +98,18 @@ class ColdTableState(MemoryTableState):
     def table(self, namespace: int = 0) -> ColdSlotTable:
         table = self._cold.get(namespace)
         if table is None:
-            columns, room = self._accumulators, self._room
-            stores = {name: make() for name, make in self._values.items()}
-            of = self._name, self._schema, columns, room, self, namespace
-            table = ColdSlotTable(*of, stores)
+            table = self._new_table(namespace)
             self._cold[namespace] = self._tables[namespace] = table
         return table
+
+    def _layout(self, layout: dict[str, str]) -> dict[str, str]:
+        """What it says of how its rows are to be read; `layout`: as rows of a slot table."""
+        return layout
+
+    def _new_table(self, namespace: int) -> ColdSlotTable:
+        stores = {name: make() for name, make in self._values.items()}
+        of = self._name, self._schema, self._accumulators, self._room, self, namespace
+        return ColdSlotTable(*of, stores)
 
     def drop(self, namespace: int) -> None:
         table = self._cold.pop(namespace, None)
@@ -104,8 +120,14 @@ class ColdTableState(MemoryTableState):
                     self._database.write(some, [])
         super().drop(namespace)
 
-    def expire(self, column: str, gone: Callable[[Slots], Bools]) -> None:
+    def expire(
+        self,
+        column: str,
+        gone: Callable[[Slots], Bools],
+        forgotten: Callable[[pa.RecordBatch], None] | None = None,
+    ) -> None:
         self._expires = column, gone
+        self._forgotten = forgotten
 
     @property
     def used(self) -> int:
@@ -135,9 +157,12 @@ class ColdTableState(MemoryTableState):
 
     def stored(self, group: int, namespace: int) -> Iterator[tuple[bytes, bytes]]:
         """What RocksDB holds of a namespace and a key group, and where."""
+        return self.under(self.rows.prefix_of(group, namespace))
+
+    def under(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """What RocksDB holds at places that begin so, and where."""
         gone = self._deletes
-        found = self._database.scan(self.rows.prefix_of(group, namespace))
-        return (pair for pair in found if pair[0] not in gone)
+        return (pair for pair in self._database.scan(prefix) if pair[0] not in gone)
 
     def delete(self, places: Iterable[bytes]) -> None:
         """In RocksDB; no later than the next batch begins."""
@@ -211,9 +236,9 @@ class ColdTableState(MemoryTableState):
         return super().freeze_since(name, since)
 
     def shown(self) -> Callable[[], Iterable[bytes]]:
-        """Places in RocksDB whose rows do not count, as it is now; to be called once, on any
-        thread."""
-        if not self.cold_groups:
+        """Places in RocksDB whose rows do not count, as it is now, but for those that the tables of
+        the snapshot tell (`slot_layout.places_in`); to be called once, on any thread."""
+        if not self.cold_groups or not self.rows.of_objects:
             return tuple
         rows, tables = (
             self.rows.frozen(),
@@ -231,8 +256,30 @@ class ColdTableState(MemoryTableState):
         if self._values:
             most = max(1, min(most, RESTORED_BYTES * rows.num_rows // max(rows.nbytes, 1)))
         for start in range(0, rows.num_rows, most):
-            super()._fill(table, rows.slice(start, most).combine_chunks())
-            self.make_room()
+            piece = rows.slice(start, most).combine_chunks()
+            if self.rows.of_objects:
+                assert isinstance(table, ColdSlotTable)
+                piece = self._fill_beside(table, piece)
+            if piece.num_rows:
+                super()._fill(table, piece)
+                self.make_room()
+
+    def _fill_beside(self, table: ColdSlotTable, rows: pa.Table) -> pa.Table:
+        """Put restored rows whose keys are objects into RocksDB, if there is no room for them: keys
+        that pass through are not to be known for longer. What is left of them, which has to be in
+        memory."""
+        more = table.bytes_for(rows.num_rows) + (rows.nbytes if self._values else 0)
+        if self.used + more <= LIVE * self._database.budget.limit(self):
+            return rows
+        (kind,) = self._schema.types
+        passing = PassingRows(rows, self._schema.names[0], kind.keys, self._name)
+        places, packed, groups = passing.packed(self.rows, table.namespace, self._accumulators)
+        for place in places if self._deletes else ():
+            self._deletes.pop(place, None)
+        table.adopt(groups)
+        self._database.write([], list(zip(places, packed, strict=True)))
+        self.spilled += len(places)
+        return passing.left
 
     def _view(self) -> DatabaseView | None:
         return None if self._database.by_files or not self.cold_groups else self._database.view()
@@ -263,7 +310,28 @@ class ColdTableState(MemoryTableState):
         found = list(islice(view.scan(self.rows.prefix, self._hand), count))
         self._hand = found[-1][0] + b"\x00" if len(found) == count else self.rows.prefix
         stamps = self.rows.unpacked([row for _, row in found])[column]
-        self._database.write([found[at][0] for at in np.flatnonzero(gone(stamps)).tolist()], [])
+        over = [found[at] for at in np.flatnonzero(gone(stamps)).tolist()]
+        if self._forgotten is not None and over:
+            self._tell(over, self._forgotten)
+        self._database.write([place for place, _ in over], [])
+
+    def _tell(
+        self, over: list[tuple[bytes, bytes]], forgotten: Callable[[pa.RecordBatch], None]
+    ) -> None:
+        """Of these rows, which have expired, but for those of keys that are in memory, too: such a
+        key is the operator's to forget."""
+        places, rows = [place for place, _ in over], [row for _, row in over]
+        columns = self.rows.keys_in(places, rows, self._name)
+        spaces = np.array([space_of(place) for place in places])
+        away = np.ones(len(over), dtype=np.bool_)
+        for namespace, table in self._cold.items():
+            at = np.flatnonzero(spaces == namespace)
+            away[at] = ~table.holds([column.take(pa.array(at)) for column in columns])
+        if away.any():
+            keys = [column.filter(pa.array(away)) for column in columns]
+            pairs = zip(keys, self._schema.types, strict=True)
+            named = [as_declared(column, kind) for column, kind in pairs]
+            forgotten(pa.RecordBatch.from_arrays(named, schema=self._schema))
 
     def _evict(self, excess: int) -> None:
         for table in self._tables_in_turn():

@@ -30,10 +30,9 @@ class ColdFreeze(PieceFreeze):
 
     @staticmethod
     def of(state: ColdState) -> ColdFreeze:
-        state.begin_snapshot()
-        spaces = {namespace: space.merged() for namespace, space in state.spaces.items()}
+        """After `ColdState.begin_snapshot`."""
         view = None if state.database.by_files else state.database.view()
-        return ColdFreeze(state, freeze(state.name, state.kind, spaces), view)
+        return ColdFreeze(state, freeze(state.name, state.kind, state.in_memory_alone()), view)
 
     def table(self, max_parallelism: int) -> StateTable | None:
         raise AssertionError("asked for its tables")

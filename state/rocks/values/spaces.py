@@ -10,6 +10,10 @@ Before a batch, when hot and old are more than the state may hold, the oldest of
 RocksDB in one go; if there are none, all that is hot becomes old. What was read from RocksDB is
 written there again when it is evicted, for it may have been changed in place. Entries whose key or
 namespace has no bytes (`key_bytes`) stay in memory (`kept`).
+
+From the first snapshot on that may hold RocksDB's files, what is hot is written before each, and
+whenever it is much (`HOT`), and becomes old. Then what is old is in RocksDB, too, and leaves memory
+unwritten; a snapshot has RocksDB's entries, and of memory what is kept alone.
 """
 
 from __future__ import annotations
@@ -47,6 +51,16 @@ LOADED = 1 << 14
 """After so many entries read, evict some: there may be no batch for long, when timers fire."""
 
 
+HOT = 1 << 13
+"""So many hot entries are written, where all that is old is in RocksDB: a snapshot writes no more
+while the task stands still."""
+
+SMALL = 1 << 20
+"""A state of fewer bytes is frozen whole, as long as nothing of its operator is in RocksDB."""
+
+WRITTEN = 1 << 14
+"""So many entries are written at once."""
+
 _SPACE_AT = 4
 """Where the namespace begins in a place."""
 
@@ -78,6 +92,9 @@ class Space(dict[Any, Any]):
         """What is stored under a key that is not hot, which it is from here on; ABSENT if
         nothing."""
         stored = self.old.pop(key, ABSENT)
+        if stored is not ABSENT and self.namespace is not None and self.state.through:
+            self.gone.add(key)  # RocksDB's entry does not count twice
+            self.cold -= 1
         if stored is ABSENT and self.kept:
             stored = self.kept.pop(key, ABSENT)
         if stored is ABSENT and self.cold and key not in self.gone:
@@ -118,6 +135,16 @@ class Space(dict[Any, Any]):
             self.clear()
             self.below = True
 
+    def wake(self) -> None:
+        """All that is old is hot again."""
+        if self.old:
+            for key in self:
+                self.old.pop(key, None)
+            self.old.update(self)
+            self.clear()
+            self.update(self.old)
+            self.old.clear()
+
 
 class ColdState:
     """All namespaces of one state."""
@@ -140,6 +167,8 @@ class ColdState:
         self._entries = 0
         """In memory, when last counted."""
         self._loads = 0
+        self.through = False
+        """Whether all that is old is in RocksDB, too."""
         self._to_delete: list[bytes] = []
         """In RocksDB, of namespaces that are gone."""
         self.spilled = 0
@@ -209,6 +238,10 @@ class ColdState:
         self._measure()
         most = int(self.database.budget.limit(self) // self._each)
         excess = self._entries - most
+        if self.through and (hot > HOT or excess > 0):
+            self._write_through(spaces)
+            self._forget(spaces, excess)
+            return
         if excess <= 0:
             self._write(spaces, [])
             return
@@ -241,9 +274,17 @@ class ColdState:
             space.gone.clear()
             del self.spaces[space.namespace]
 
-    def begin_snapshot(self) -> None:
-        """What is deleted is so in RocksDB, too."""
-        self._write(self.spaces.values(), [])
+    def begin_snapshot(self, continued: bool = False) -> None:
+        """What is deleted is so in RocksDB, too. `continued`: the snapshot may hold RocksDB's
+        files."""
+        if not self.through and continued and (self.database.open or self.used > SMALL):
+            for space in self.spaces.values():
+                space.wake()
+            self.through = True
+        if self.through:
+            self._write_through(list(self.spaces.values()))
+        else:
+            self._write(self.spaces.values(), [])
 
     def stored(self, source: TaskDatabase | DatabaseView) -> Iterator[tuple[Any, Any, Any]]:
         """(namespace, key, value) of all in RocksDB, in order of key groups; those that are in
@@ -259,9 +300,18 @@ class ColdState:
             if place is not None:
                 yield place
 
+    def in_memory_alone(self) -> dict[Any, dict[Any, Any]]:
+        """By namespace, what a snapshot does not find in RocksDB. After `begin_snapshot`."""
+        return {
+            namespace: space.kept if self.through else space.merged()
+            for namespace, space in self.spaces.items()
+        }
+
     def shown(self) -> Callable[[], Iterable[bytes]]:
         """Places in RocksDB whose entries do not count, as it is now: their keys are in memory. To
         be called once, on any thread."""
+        if self.through:
+            return tuple
         keys = [(space, [*space.merged()]) for space in self.spaces.values() if space.cold]
         return lambda: (
             place for space, some in keys for place in self.places(space.namespace, some)
@@ -288,6 +338,44 @@ class ColdState:
         for namespace, count in counts.items():
             space = self.spaces.space(loads(namespace, f"namespace of state '{self.name}'"))
             space.cold, space.below = space.cold + count, True
+
+    def _write_through(self, spaces: list[Space]) -> None:
+        """Have in RocksDB all but what is kept; what was hot is old. If something cannot be
+        written, it stays hot."""
+        for space in spaces:
+            hot = list(space)
+            for start in range(0, len(hot), WRITTEN):
+                self._put(space, hot[start : start + WRITTEN])
+        self._write(spaces, [])
+        for space in spaces:
+            if space.empty:
+                self.drop(space)
+
+    def _put(self, space: Space, keys: list[Any]) -> None:
+        """Write some of the hot entries; they are old from here on, and those without a place are
+        kept."""
+        places = [self._place(space, key) for key in keys]
+        puts = [
+            (place, self._written(space.namespace, key, space[key]))
+            for place, key in zip(places, keys, strict=True)
+            if place is not None
+        ]
+        self._write([space], puts)
+        for place, key in zip(places, keys, strict=True):
+            (space.kept if place is None else space.old)[key] = space.pop(key)
+        space.cold += len(puts)
+        space.below = True
+        self.spilled += len(puts)
+
+    def _forget(self, spaces: list[Space], excess: int) -> None:
+        """The oldest leave memory: RocksDB has them."""
+        for space in spaces:
+            if excess <= 0:
+                return
+            for key in list(islice(space.old, excess)):
+                del space.old[key]
+                excess -= 1
+                self._entries -= 1
 
     def _write(self, spaces: Iterable[Space], puts: list[tuple[bytes, bytes]]) -> None:
         """These, behind what is to be deleted."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from ...equivalence import (
     run_interrupted,
     run_on_host,
 )
-from ...probes import CollectProbe
+from ...probes import CollectProbe, Probe
 from ...scripted import ScriptedSource
 from ..raising import ERRORS, NAME, Fault, outcome_of
 from .cases import ConnectedCase, Record
@@ -55,24 +55,32 @@ def buckets(case: ConnectedCase) -> Counter[Bucket]:
     return found
 
 
-def job_results(case: ConnectedCase) -> Iterator[tuple[str, Counter[Bucket] | None]]:
-    """What each way gives; None: the job failed as it had to."""
+def job_ways(case: ConnectedCase) -> Iterator[tuple[str, Callable[[], Counter[Bucket] | None]]]:
+    """The name of each way, and what runs it; None comes out if the job failed as it had to."""
 
     def build(env: StreamExecutionEnvironment) -> DataStream:
         return program(case, None, env)
 
-    ways = Ways(seeds=[case.seed], batch_size=1 + case.seed % 7, insist=False)
-    config = JobConfig(auto_watermark_interval=WATERMARK_INTERVAL)
-    yield "alone", Counter(run_on_host(lambda: nullcontext(CollectProbe(build)), config))
-    probe = CollectProbe(build)
-    crashed, _ = run_crashing(lambda: nullcontext(probe), checkpointed(ways, 3), ways, case.seed)
-    yield "crashed", Counter(crashed)
-    probe = CollectProbe(build)
-    interrupted, _ = run_interrupted(lambda: nullcontext(probe), ways, case.seed)
-    yield "interrupted", Counter(interrupted)
-    for fault in draw_faults(case):
+    def probe() -> AbstractContextManager[Probe]:
+        return nullcontext(CollectProbe(build))
+
+    def raised(fault: Fault) -> Counter[Bucket] | None:
         after = outcome_of(fault, partial(program, case, fault), 1 + case.seed % 7)
-        yield f"raised, {fault}", None if after is None else Counter(after)
+        return None if after is None else Counter(after)
+
+    kinds = {type(record.k) for record in case.records} - {type(None)}
+    ways = Ways(
+        seeds=[case.seed],
+        batch_size=1 + case.seed % 7,
+        insist=False,
+        mixed_keys=len(kinds) > 1,
+    )
+    config, several = JobConfig(auto_watermark_interval=WATERMARK_INTERVAL), checkpointed(ways, 3)
+    yield "alone", lambda: Counter(run_on_host(probe, config))
+    yield "crashed", lambda: Counter(run_crashing(probe, several, ways, case.seed)[0])
+    yield "interrupted", lambda: Counter(run_interrupted(probe, ways, case.seed)[0])
+    for fault in draw_faults(case):
+        yield f"raised, {fault}", partial(raised, fault)
 
 
 def draw_faults(case: ConnectedCase) -> list[Fault]:

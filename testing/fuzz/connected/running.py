@@ -6,7 +6,7 @@ from typing import Any
 
 from ..running import Disagreement
 from .cases import ConnectedCase
-from .jobs import buckets, job_results
+from .jobs import buckets, job_ways
 from .model import Model
 from .operators import on_operator
 
@@ -21,9 +21,11 @@ def run_connected(case: ConnectedCase, jobs: bool = False) -> None:
         way = "jobs"
         if jobs:
             made = buckets(case)
-            for way, found in job_results(case):
+            for name, run in job_ways(case):
+                way = f"jobs, {name}"
+                found = run()
                 if found is not None:
-                    _compare(case, f"jobs, {way}", made, found)
+                    _compare(case, way, made, found)
     except Disagreement:
         raise
     except Exception as error:
