@@ -2,7 +2,8 @@
 
 The public face. Names load their modules on first use, so `import strom` itself costs next to
 nothing. This is also the composition root: it tells the API, which runs nothing, how a host is
-opened and which connector leads to Spark's frames, and `strom.state` where `open` and `write` are.
+opened, who serves a job's dashboard and which connector leads to Spark's frames, and `strom.state`
+where `open` and `write` are.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .api.jobs.host import register_host_opener
+from .api.jobs.host import register_host_opener, register_pages_opener
 from .api.streams.frames import register_frame_bridge
 from .state import register_open_state
 
@@ -329,6 +330,12 @@ def _open_host(name: str, options: Mapping[str, Any]) -> Host:
     return host
 
 
+def _open_pages(client: JobClient) -> Any:
+    from .rest.job_server import open_pages
+
+    return open_pages(client)
+
+
 def _frame_bridge() -> Any:
     from .connectors.spark import frames
 
@@ -342,6 +349,7 @@ def _open_state() -> Any:
 
 
 register_host_opener(_open_host)
+register_pages_opener(_open_pages)
 register_frame_bridge(_frame_bridge)
 register_open_state(_open_state)
 

@@ -32,6 +32,17 @@ _SIGNED: Final = re.compile(
 )
 """In the query of a URL."""
 
+_LOGIN: Final = re.compile(r"(?<=://)[^\s/:'\"]*:[^\s/'\"]+(?=@)")
+"""In a URL."""
+
+_ASSIGNED: Final = re.compile(
+    r"((?:password|passwd|passphrase|secret|token|api.?key|access.?key|credential)[\w.-]{0,40}"
+    r"(?:=|['\"]?\s{0,4}:\s{0,4}(?=['\"])))(\"[^\"]*\"|'[^']*'|[^\s,;&)\]}'\"]+)",
+    re.IGNORECASE,
+)
+"""`password=...`, and `"password": "..."` as in JSON and dicts. It looks at each character a few
+times, whatever the text: a user's error may be any."""
+
 _VENDORS: Final = ("AWS_", "AZURE_", "GOOGLE_", "GCS_", "OSS_", "FSSPEC_")
 _SHORTEST: Final = 4
 """A shorter value hides nothing, and would be found in any text."""
@@ -79,6 +90,22 @@ def _shown(part: str) -> str:
     )
     hidden = _SIGNED.sub(rf"\1{HIDDEN}", hidden)
     return f"{scheme}{mark}{place}{question}{hidden}"
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether what an option or variable of this name holds is not to be shown."""
+    return bool(_SECRET.search(name))
+
+
+def redacted(text: str) -> str:
+    """Any text as it may be shown: also what a user's own errors say. Hides the environment's
+    credentials, logins in URLs, signatures, and values of what is named like a secret.
+
+    >>> redacted("no connection: host=db password=hush, via http://me:hush@proxy:80")
+    'no connection: host=db password=***, via http://***@proxy:80'
+    """
+    text = _LOGIN.sub(HIDDEN, without_secrets(text))
+    return _ASSIGNED.sub(rf"\1{HIDDEN}", text)
 
 
 def without_secrets(text: str, filesystem: Any = None) -> str:

@@ -9,9 +9,11 @@ from typing import Any, get_args
 from .checks import check_count, check_duration, check_kind, check_number
 from .errors import ConfigurationError
 from .job_files import JobFiles
+from .logging_config import LoggingConfig
 from .metrics_config import MetricsConfig
 from .retention import ExternalizedCheckpointRetention
 from .state_config import StateConfig
+from .traces_config import TracesConfig
 
 
 class RestartStrategyConfiguration:
@@ -230,6 +232,8 @@ class JobConfig:
     cancellation_timeout: timedelta = timedelta(seconds=10)
     metrics_interval: timedelta = timedelta(milliseconds=500)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    traces: TracesConfig = field(default_factory=TracesConfig)
+    logging: LoggingConfig = field(default_factory=LoggingConfig)
     slot_cpus: float = 1.0
     slot_resources: dict[str, SlotResources] = field(default_factory=dict)
     """Of slot sharing groups whose slots take something else than `slot_cpus`."""
@@ -264,6 +268,8 @@ class JobConfig:
         check_duration("cancellation_timeout", self.cancellation_timeout)
         check_duration("metrics_interval", self.metrics_interval)
         check_kind("metrics", self.metrics, MetricsConfig)
+        check_kind("traces", self.traces, TracesConfig)
+        check_kind("logging", self.logging, LoggingConfig)
         check_number("slot_cpus", self.slot_cpus, 0.0)
         check_kind("slot_resources", self.slot_resources, dict)
         check_duration("slot_request_timeout", self.slot_request_timeout)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .batch import Batch
-from .ids import NO_CHECKPOINT, CheckpointId
+from .ids import NO_CHECKPOINT, CheckpointId, OperatorId
 
 MIN_TIMESTAMP: Final = -(2**63)
 """The watermark before any watermark."""
@@ -62,5 +62,16 @@ class EndOfData:
     """The last data element of a channel; only barriers may follow it."""
 
 
-Control = Watermark | StreamStatus | CheckpointBarrier | EndOfData
+@dataclass(frozen=True, slots=True)
+class LatencyMarker:
+    """Tells how long records are on their way: made by subtask `subtask` of the source `source` at
+    `marked_ms`, it goes where a record could go, behind those before it. Operators know nothing of
+    it but when it comes; none waits for it, no state has it, and a barrier may pass it."""
+
+    source: OperatorId
+    subtask: int
+    marked_ms: int
+
+
+Control = Watermark | StreamStatus | CheckpointBarrier | EndOfData | LatencyMarker
 Element = Batch | Control

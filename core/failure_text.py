@@ -7,6 +7,7 @@ its text may be unable to be had or as long as a file. What travels is what thes
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 import threading
 import traceback
@@ -27,6 +28,9 @@ TRACE_LINE_LIMIT = 2_000
 ADVICE = "next() found its iterator at the end: give it a default, as in next(found, None)"
 """What is said of a StopIteration, which mostly has no text."""
 
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in (?P<name>.*)')
+"""How Python shows a frame."""
+
 _NOTE = "\n\nThis error occurred in the following expression:\n"
 """What polars writes below the text of an error that a function of an expression raised."""
 
@@ -36,7 +40,10 @@ _TURNED = (("generator raised StopIteration",), ("coroutine raised StopIteration
 _ROOT = os.path.dirname(os.path.dirname(__file__))
 _OWN = tuple(
     os.path.join(_ROOT, folder, "")
-    for folder in ("api", "checkpoint", "connectors", "core", "engine", "operators", "state")
+    for folder in (
+        *("api", "checkpoint", "cluster", "connectors", "core", "engine", "logs", "operators"),
+        *("plan", "state"),
+    )
 )
 """Folders of the package's own code; what else is in its root uses it as users do."""
 
@@ -98,7 +105,9 @@ def raised(error: BaseException) -> BaseException:
 
 def traced(error: BaseException) -> str:
     """The traceback, cut, from the first line of the user's code on: what is above has been the
-    same for every error. Of an error without one, from the first that is not the package's own."""
+    same for every error. Of an error without one, from the first that is not the package's own.
+    Behind the user's lines, and in the errors that it was raised from, the package's calls are
+    one line, which says how many there are and where they lead."""
     error = raised(error)
     frames = list(_frames(error.__traceback__))
     start = next((frame for frame in frames if _is_users(frame.tb_frame)), None)
@@ -107,7 +116,31 @@ def traced(error: BaseException) -> str:
     trace = start or error.__traceback__
     pieces = traceback.format_exception(type(error), error, trace)
     pieces = ["".join(_without_note(piece)) for piece in pieces]
+    if start is not None and _is_users(start.tb_frame):
+        pieces = list(_folded(pieces))
     return cut("".join(cut(piece, TRACE_LINE_LIMIT) for piece in pieces), TRACE_LIMIT)
+
+
+def _folded(pieces: list[str]) -> Iterator[str]:
+    """The parts of a traceback, of which each frame is one, with the package's own put together."""
+    count, last = 0, ""
+    for piece in pieces:
+        frame = _FRAME.match(piece)
+        if frame is not None and frame["file"].startswith(_OWN):
+            file = os.path.relpath(frame["file"], _ROOT)
+            count, last = count + 1, f"strom/{file}:{frame['line']} in {frame['name']}"
+            continue
+        if count:
+            yield _fold(count, last)
+            count = 0
+        yield piece
+    if count:
+        yield _fold(count, last)
+
+
+def _fold(count: int, last: str) -> str:
+    calls = "1 call" if count == 1 else f"{count} calls"
+    return f"  [inside strom: {calls}, the last {last}]\n"
 
 
 def place_of(error: BaseException, libraries: bool = True) -> str | None:

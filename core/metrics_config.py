@@ -23,12 +23,14 @@ class MetricsConfig:
     prometheus_host: the address it is bound to. Others than loopback need a token.
     prometheus_token: what a reader has to send, as `Authorization: Bearer <token>`; not encrypted.
     ray_interval: how often a job on Ray hands its metrics to Ray's own (`ray.util.metrics`), which
-        Ray's dashboard and Prometheus endpoint show; None: never."""
+        Ray's dashboard and Prometheus endpoint show; None: never.
+    latency_interval: how often each source sends a latency marker; None: never."""
 
     prometheus_port: Port | None = None
     prometheus_host: str = "127.0.0.1"
     prometheus_token: str | None = field(default=None, repr=False)
     ray_interval: timedelta | None = timedelta(seconds=5)
+    latency_interval: timedelta | None = None
 
     def __post_init__(self) -> None:
         for port in self._ends():
@@ -43,6 +45,8 @@ class MetricsConfig:
             raise ConfigurationError("prometheus_token must not be empty: leave it away, or set it")
         if self.ray_interval is not None:
             check_duration("ray_interval", self.ray_interval, positive=True)
+        if self.latency_interval is not None:
+            check_duration("latency_interval", self.latency_interval, positive=True)
         if self.prometheus_token is None and not _is_loopback(self.prometheus_host):
             raise ConfigurationError(
                 f"prometheus_host '{self.prometheus_host}' can be reached from other machines: set "

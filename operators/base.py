@@ -75,6 +75,7 @@ from ..api.types.declared import Declared, as_declared
 from ..core.batch import Batch
 from ..core.clock import Clock
 from ..core.config import JobConfig
+from ..core.elements import LatencyMarker
 from ..core.ids import KeyGroupRange, OperatorId
 from ..state.backend import KeyedStateBackend
 from ..state.expiry import StateTime
@@ -179,6 +180,10 @@ class Output(Protocol):
         """This output turned idle or active."""
         ...
 
+    def emit_latency_marker(self, marker: LatencyMarker) -> None:
+        """Behind all that was emitted."""
+        ...
+
 
 class DeclaredSides:
     """An output whose side outputs become what they are declared as."""
@@ -189,6 +194,7 @@ class DeclaredSides:
         self.emit = out.emit
         self.emit_watermark = out.emit_watermark
         self.emit_status = out.emit_status
+        self.emit_latency_marker = out.emit_latency_marker
 
     def emit_side(self, tag: str, batch: Batch) -> None:
         declared = self._declared.get(tag)
@@ -285,6 +291,11 @@ class Operator(ABC):
     def process_status(self, active: bool) -> None:
         """All inputs together turned idle or active."""
         self.out.emit_status(active)
+
+    def process_latency_marker(self, marker: LatencyMarker) -> None:
+        """All records before it were handed over. Forward it, behind those that go out for them as
+        they come; records that wait for their time (in windows, say) it does not wait for."""
+        self.out.emit_latency_marker(marker)
 
     def end_input(self, port: int) -> Work:
         """No more records come on this port; called for each port, the last one before `finish`.

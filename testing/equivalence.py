@@ -35,6 +35,7 @@ from ..api.jobs.host import open_host
 from ..checkpoint.storage import CheckpointStorage, open_storage
 from ..core.config import CheckpointConfig, ExchangeConfig, ExponentialDelayRestart, JobConfig
 from ..core.job_status import JobStatus
+from ..core.metrics_config import MetricsConfig
 from ..core.state_config import StateConfig
 from ..engine.hosts.driver import new_job_id
 from ..engine.hosts.local_folder import LocalFolders, copies_roots, entered
@@ -79,6 +80,9 @@ class Ways:
     state: StateConfig | None = None
     """Where all ways but the first keep their state, but for jobs that go on in memory. None: in
     the simulator the seed says where, elsewhere it is in memory."""
+    mixed_keys: bool = False
+    """Whether keys are of several types: then a subtask of another job may first meet keys of one
+    that it restored none of."""
     mix: int | None = None
     """Which backends and storages meet which crashes and restores, seed by seed. None: the number
     of records that come out, so that a few seeds of many pipelines are all combinations; of one
@@ -260,7 +264,11 @@ def run_interrupted(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[An
             config = _resumed(ways, seed, 2, 3)
             if not itself:
                 point = Path(folder) / storage.job_id / f"chk-{first.last_checkpoint}"
-                config = replace(config, restore_from=first.halted_at or str(point))
+                config = replace(
+                    config,
+                    restore_from=first.halted_at or str(point),
+                    allow_unmatched_state=ways.mixed_keys,
+                )
             goes_on = storage if itself else others
             second = Simulation(probe.graph(config), late, goes_on).run()
         _require_finished(second, way)
@@ -361,8 +369,13 @@ def checkpointed(ways: Ways, parallelism: int) -> JobConfig:
     )
 
 
+MARKED = MetricsConfig(latency_interval=timedelta(milliseconds=2))
+
+
 def copying(config: JobConfig, ways: Ways, seed: int) -> JobConfig:
-    """The configuration, with copies for some seeds."""
+    """The configuration, with copies for some seeds, and latency markers for some."""
+    if ways.turn(seed) // 2 % 2 == 0:
+        config = replace(config, metrics=MARKED)
     if not ways.in_copies(seed):
         return config
     told = replace(config.checkpoint, local_recovery=True, local_dirs=fast_dirs())

@@ -36,7 +36,7 @@ from ..api.streams.data_stream import DataStream
 from ..core.batch import Batch, ObjectBatch
 from ..core.clock import VirtualClock
 from ..core.config import JobConfig
-from ..core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, StreamStatus, Watermark
+from ..core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, LatencyMarker, StreamStatus, Watermark
 from ..core.ids import KeyGroupRange, OperatorId
 from ..operators.base import (
     IN_STATE,
@@ -56,12 +56,14 @@ from ..state.keyed_state import KeyedStates
 from ..state.migration import StateMigration
 from ..state.operator_state import OperatorStateBackend, redistribute
 
+CONTROLS = (Watermark, StreamStatus, LatencyMarker)
+
 
 class CollectingOutput:
     """An operator's Output that keeps everything, in order. Empty batches are dropped."""
 
     def __init__(self) -> None:
-        self.elements: list[Batch | Watermark | StreamStatus] = []
+        self.elements: list[Batch | Watermark | StreamStatus | LatencyMarker] = []
         self.side: dict[str, list[Batch]] = {}
         self.watermark: int = MIN_TIMESTAMP
         """The last watermark; an operator must never send a smaller one."""
@@ -82,6 +84,9 @@ class CollectingOutput:
 
     def emit_status(self, active: bool) -> None:
         self.elements.append(StreamStatus(active))
+
+    def emit_latency_marker(self, marker: LatencyMarker) -> None:
+        self.elements.append(marker)
 
 
 class CountingMetrics:
@@ -376,11 +381,11 @@ class OperatorHarness:
 
     def batches(self) -> list[Batch]:
         """All batches of the main output."""
-        return [e for e in self.output.elements if not isinstance(e, (Watermark, StreamStatus))]
+        return [e for e in self.output.elements if not isinstance(e, CONTROLS)]
 
-    def controls(self) -> list[Watermark | StreamStatus]:
+    def controls(self) -> list[Watermark | StreamStatus | LatencyMarker]:
         """All watermarks and statuses that came out, in order."""
-        return [e for e in self.output.elements if isinstance(e, (Watermark, StreamStatus))]
+        return [e for e in self.output.elements if isinstance(e, CONTROLS)]
 
     def take_outputs(self) -> list[Any]:
         """`outputs()`, forgetting everything that came out so far."""

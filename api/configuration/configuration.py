@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...core.errors import ConfigurationError
+from ...core.redaction import redacted
 from .loading import from_arguments, from_yaml, read_file
 from .options import ConfigOption
 from .values import BOOLEAN, FLOAT, INTEGER, ValueType, read_list, to_text
@@ -224,10 +225,7 @@ class Configuration:
 
     def _shown(self) -> dict[str, str]:
         """Without secrets, as logs may have it."""
-        return {
-            key: "******" if any(part in key.lower() for part in _SECRET) else value
-            for key, value in self.to_dict().items()
-        }
+        return redacted(self.to_dict())
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -262,6 +260,3 @@ class Configuration:
 
 
 _NOTHING = object()
-
-_SECRET = ("password", "secret", "token", "apikey", "api-key", "credential")
-"""Parts of keys whose values are not shown."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 from ...core.checks import check_count, check_kind
@@ -13,7 +15,7 @@ from .values import read_map
 
 class ExecutionConfig:
     """What `env.get_config()` gives. Some switches of Flink have nothing to switch here, and are
-    only given back: closure cleaner, generic types, compression of snapshots, latency
+    only given back: closure cleaner, generic types, compression of snapshots,
     markers, the interval of attempts to cancel."""
 
     PARALLELISM_DEFAULT: Final = -1
@@ -133,12 +135,17 @@ class ExecutionConfig:
         return self._ignore(snapshot_compression=use_snapshot_compression)
 
     def get_latency_tracking_interval(self) -> int:
-        return self._ignored.latency_tracking_interval
+        """Milliseconds; 0: there are no latency markers."""
+        interval = self._settings.base.metrics.latency_interval
+        return 0 if interval is None else to_ms(interval)
 
     def set_latency_tracking_interval(self, interval: int) -> ExecutionConfig:
-        """There are no latency markers."""
+        """Milliseconds between two latency markers of a source; 0, or less: none."""
         check_kind("interval", interval, int)
-        return self._ignore(latency_tracking_interval=interval)
+        between = timedelta(milliseconds=interval) if interval > 0 else None
+        metrics = replace(self._settings.base.metrics, latency_interval=between)
+        self._settings.change(metrics=metrics)
+        return self
 
     def get_task_cancellation_interval(self) -> int:
         """Milliseconds."""

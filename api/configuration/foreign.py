@@ -64,7 +64,8 @@ FOREIGN: Final = tuple(
     cleanup client. cluster. collect-sink. compiler. deployment. env. events. external-resource
     fs. heartbeat. high-availability historyserver. internal. io. job- jobmanager jobstore.
     kubernetes. local-recovery metrics.fetcher. metrics.internal.
-    metrics.job. metrics.latency. metrics.partition. metrics.scope. metrics.system- metrics.task
+    metrics.job. metrics.latency.granularity metrics.latency.history metrics.partition.
+    metrics.scope. metrics.system- metrics.task
     minihadoopcluster. net-ssl. parallelism.overrides pekko.
     plugin. process. python.client. python.executable python.execution-mode python.fn-execution.
     python.map-state. python.metric. python.operator-chaining. python.profile. python.pythonpath

@@ -14,6 +14,7 @@ from ...core.errors import ConfigurationError
 from .checkpoint_options import CHECKPOINT_OPTIONS
 from .file_options import FILES
 from .groups import RESTART
+from .logging_options import LOGGING, TRACES
 from .memory import MemorySize
 from .modes import RuntimeExecutionMode
 from .registry import Apply, known, millis
@@ -76,6 +77,10 @@ def _set_claim_mode(settings: Settings, value: str) -> None:
 
 def _set_ray_interval(settings: Settings, value: timedelta) -> None:
     settings.change(metrics=replace(settings.base.metrics, ray_interval=value or None))
+
+
+def _set_latency_interval(settings: Settings, value: timedelta) -> None:
+    settings.change(metrics=replace(settings.base.metrics, latency_interval=value or None))
 
 
 _CLAIMS: Final = choice("String", {"no_claim": "no_claim", "claim": "claim", "legacy": "legacy"})
@@ -234,6 +239,15 @@ KNOWN: Final = (
         _set_ray_interval,
         "between two reports to Ray's own metrics; 0: none",
     ),
+    known(
+        "metrics.latency.interval",
+        DURATION,
+        timedelta(0),
+        _set_latency_interval,
+        "between two latency markers of a source; 0: none",
+    ),
+    *LOGGING,
+    *TRACES,
     known("strom.slot.cpus", FLOAT, 1.0, _setting("slot_cpus"), "logical CPUs of a slot, on Ray"),
     known(
         "strom.exchange.buffer-size",

@@ -31,7 +31,6 @@ class Ignored:
     closure_cleaner: bool = True
     generic_types: bool = True
     snapshot_compression: bool = False
-    latency_tracking_interval: int = 0
     cancellation_interval: timedelta = timedelta(seconds=30)
 
 

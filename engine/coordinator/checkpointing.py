@@ -27,6 +27,7 @@ from .actions import (
     StoreCheckpoint,
     Warn,
 )
+from .history import JobHistory
 from .plan import JobPlan
 
 
@@ -53,14 +54,19 @@ class _Triggered:
 class CheckpointTranslator:
     """Holds the enumerators' states of the pending checkpoint from its trigger to its manifest."""
 
-    def __init__(self, plan: JobPlan) -> None:
+    def __init__(self, plan: JobPlan, history: JobHistory) -> None:
+        """`history` is told of all that is translated."""
         self._plan = plan
+        self._history = history
         self._pending: _Triggered | None = None
 
-    def translate(self, actions: protocol.Actions, running: Attempt | None) -> Translated:
+    def translate(
+        self, actions: protocol.Actions, running: Attempt | None, now_ms: int
+    ) -> Translated:
         """`running`: the attempt, if all its tasks run; else mail goes to nobody."""
         result = Translated()
         for action in actions:
+            self._history.on_checkpoint(action, now_ms)
             match action:
                 case protocol.Trigger(checkpoint_id=n):
                     assert running is not None, "checkpoints are triggered while running only"

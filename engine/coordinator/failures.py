@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...core.failure_text import SUMMARY_LIMIT, TRACE_LIMIT, cut
+from ...core.ids import TaskId
 from ...core.job_status import JobStatus
 from .restart import RestartPolicy
 
@@ -12,11 +13,12 @@ from .restart import RestartPolicy
 @dataclass(frozen=True)
 class Failure:
     """Of an attempt. Not `recoverable`: another attempt would end the same way. `symptom`: it may
-    only be the consequence of another task's loss."""
+    only be the consequence of another task's loss. `task`: the one that failed, if it was one."""
 
     cause: str
     recoverable: bool = True
     symptom: bool = False
+    task: TaskId | None = None
 
 
 class Failures:

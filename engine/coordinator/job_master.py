@@ -54,6 +54,7 @@ from .actions import (
 )
 from .checkpointing import CheckpointTranslator
 from .failures import Failure, Failures
+from .history import JobHistory
 from .job_state import JobState
 from .lifecycle import Lifecycle, Step
 from .plan import make_plan
@@ -88,7 +89,8 @@ class JobMaster:
         self._checkpoints = CheckpointCoordinator(
             plan.tasks, plan.config.checkpoint, labels=plan.labels
         )
-        self._translator = CheckpointTranslator(plan)
+        self._history = JobHistory(plan.tasks)
+        self._translator = CheckpointTranslator(plan, self._history)
         self._first_attempt = first_attempt
         self._attempt = first_attempt - 1
         """Of the last PrepareSources, one less than the first before that; only grows."""
@@ -112,6 +114,7 @@ class JobMaster:
         if self._life.step is not Step.NEW:
             raise self._life.illegal("started twice")
         self._life.record("start")
+        self._history.on_status(JobStatus.CREATED, now_ms)
         return self._answer(self._load())
 
     def on_loaded(self, latest: Latest, now_ms: int) -> Actions:
@@ -140,7 +143,7 @@ class JobMaster:
         self._life.record(f"sources of {attempt} ready")
         if attempt != self._attempt or self._start is None:
             return self._answer()
-        return self._answer(self._deploy(self._start))
+        return self._answer(self._deploy(self._start, now_ms))
 
     def on_splits(
         self,
@@ -199,9 +202,11 @@ class JobMaster:
         if attempt != self._attempt:
             return self._answer()
         if self._running is not None and task not in self._running.progress.finished:
-            return self._answer(self._fail(Failure(cause), now_ms))
+            self._history.on_lost(task, now_ms)
+            return self._answer(self._fail(Failure(cause, task=task), now_ms))
         if self._life.step is Step.STOPPING:
             self._failures.on_loss(cause)
+            self._history.on_explained(self._failures.last_cause, task)
         return self._answer()
 
     def on_all_stopped(self, attempt: Attempt, now_ms: int) -> Actions:
@@ -209,6 +214,7 @@ class JobMaster:
         self._life.record(f"all stopped of {attempt}")
         if self._life.step is not Step.STOPPING or attempt != self._attempt:
             return self._answer()
+        self._history.on_stopped(now_ms)
         self._life.go(Step.WAITING)
         return self._answer(self._proceed(now_ms))
 
@@ -267,6 +273,11 @@ class JobMaster:
             raise self._life.illegal(f"{report.task} reports but is no task of this job")
         return self._answer(self._handle(report, now_ms))
 
+    @property
+    def labels(self) -> Mapping[TaskId, str]:
+        """What the tasks are called, as in `Map (1/2)`."""
+        return self._plan.labels
+
     def status(self) -> JobState:
         """The job at this moment."""
         return JobState(
@@ -280,6 +291,7 @@ class JobMaster:
             checkpoints=self._checkpoints.statistics(),
             last_failure=self._failures.last_cause,
             metrics=dict(self._metrics),
+            history=self._history.picture,
         )
 
     def validate(self) -> None:
@@ -305,6 +317,7 @@ class JobMaster:
                 self._metrics[task] = metrics
                 return ()
         self._life.record(f"{type(report).__name__} of {report.task}")
+        self._history.on_report(report, now_ms)
         if self._running is None:
             return ()
         return self._after(self._running.on_report(report, now_ms), now_ms)
@@ -314,13 +327,14 @@ class JobMaster:
         assert self._running is not None
         progress = self._running.progress
         if progress.all_running and self._life.step is Step.DEPLOYING:
-            self._life.move(JobStatus.RUNNING)
+            self._move(JobStatus.RUNNING, now_ms)
             self._life.go(Step.RUNNING)
             self._failures.on_stable(now_ms)
         if outcome.failure is not None:
             return (*outcome.actions, *self._fail(outcome.failure, now_ms))
         if outcome.go_back is not None:
             status = self._failures.on_setback(outcome.go_back, now_ms)
+            self._history.on_failure(outcome.go_back, None, Attempt(self._attempt), now_ms)
             return (*outcome.actions, *self._stop(status, now_ms))
         if progress.all_finished:
             return (*outcome.actions, *self._end(JobStatus.FINISHED, now_ms))
@@ -346,8 +360,12 @@ class JobMaster:
         self._life.go(Step.PREPARING)
         return (PrepareSources(Attempt(self._attempt), start.enumerators),)
 
-    def _deploy(self, start: Start) -> Actions:
+    def _deploy(self, start: Start, now_ms: int) -> Actions:
         attempt = Attempt(self._attempt)
+        self._history.on_deploying(attempt, now_ms)
+        if start.manifest is not None:
+            restored = start.manifest
+            self._history.on_restored(restored.checkpoint_id, restored.savepoint, now_ms)
         self._start = None
         halted_at = None
         if start.halted and start.manifest is not None:
@@ -362,14 +380,18 @@ class JobMaster:
         """The attempt failed; only its first cause counts."""
         if self._life.step in (Step.STOPPING, Step.WAITING, Step.ENDED):
             return ()
-        return self._stop(self._failures.on_failure(failure, now_ms), now_ms)
+        status = self._failures.on_failure(failure, now_ms)
+        cause = self._failures.last_cause or failure.cause
+        self._history.on_failure(cause, failure.task, Attempt(max(0, self._attempt)), now_ms)
+        return self._stop(status, now_ms)
 
     def _stop(self, status: JobStatus, now_ms: int) -> Actions:
         """Stop the attempt, if one is deployed, on the way to what `status` leads to."""
-        self._life.move(status)
+        self._move(status, now_ms)
         self._give_up_ms = now_ms + self._patience_ms
         cancel: Actions = ()
         if self._life.deployed:
+            self._history.on_stopping(now_ms)
             self._life.go(Step.STOPPING)
             cancel = (CancelAll(Attempt(self._attempt)),)
         elif self._life.step in (Step.NEW, Step.LOADING, Step.PREPARING):
@@ -390,8 +412,13 @@ class JobMaster:
                 return self._end(JobStatus.CANCELED, now_ms)
         return ()
 
+    def _move(self, status: JobStatus, now_ms: int) -> None:
+        if status is not self._life.status:
+            self._life.move(status)
+            self._history.on_status(status, now_ms)
+
     def _end(self, status: JobStatus, now_ms: int) -> Actions:
-        self._life.move(status)
+        self._move(status, now_ms)
         self._life.go(Step.ENDED)
         left = [*self._leave_attempt(now_ms)]
         left += self._carry_out(self._checkpoints.on_job_end(status), now_ms)
@@ -430,8 +457,8 @@ class JobMaster:
     def _carry_out(self, actions: protocol.Actions, now_ms: int) -> Actions:
         """Do what the checkpoint protocol asks for."""
         if self._running is not None:
-            return self._after(self._running.carry_out(actions), now_ms)
-        return tuple(self._translator.translate(actions, None).actions)
+            return self._after(self._running.carry_out(actions, now_ms), now_ms)
+        return tuple(self._translator.translate(actions, None, now_ms).actions)
 
     # --- bookkeeping -------------------------------------------------------------------------
 

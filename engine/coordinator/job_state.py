@@ -8,6 +8,7 @@ from typing import Any
 from ...checkpoint.coordinator_types import CheckpointStatistics
 from ...core.ids import Attempt, TaskId
 from ...core.job_status import JobStatus
+from .history import Picture
 
 
 @dataclass
@@ -54,3 +55,4 @@ class JobState:
     checkpoints: CheckpointStatistics
     last_failure: str | None
     metrics: dict[TaskId, dict[str, Any]]
+    history: Picture = field(default_factory=Picture)

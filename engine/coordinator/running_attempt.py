@@ -83,8 +83,8 @@ class RunningAttempt:
         match report:
             case TaskRunning() | TaskDrained() | TaskFinished():
                 return self._advance(report, now_ms)
-            case TaskFailed(error=error, recoverable=recoverable, symptom=symptom):
-                return Outcome(failure=Failure(error, recoverable, symptom))
+            case TaskFailed(task=task, error=error, recoverable=recoverable, symptom=symptom):
+                return Outcome(failure=Failure(error, recoverable, symptom, task))
             case TaskCancelled(task=task):
                 return self._broken(f"task {self._plan.labels[task]} stopped without being told to")
             case SplitsRequested(task=task, operator=operator):
@@ -97,9 +97,11 @@ class RunningAttempt:
                 if told is not None:
                     return _do([Send(task, AlignWatermarks(operator, *told))])
             case CheckpointAcknowledged(task=task, checkpoint_id=n, snapshot=snapshot):
-                return self.carry_out(self._checkpoints.on_acknowledge(task, n, snapshot, now_ms))
+                acknowledged = self._checkpoints.on_acknowledge(task, n, snapshot, now_ms)
+                return self.carry_out(acknowledged, now_ms)
             case CheckpointDeclined(task=task, checkpoint_id=n, reason=reason):
-                return self.carry_out(self._checkpoints.on_decline(task, n, reason, now_ms))
+                declined = self._checkpoints.on_decline(task, n, reason, now_ms)
+                return self.carry_out(declined, now_ms)
         return NOTHING
 
     def on_splits(
@@ -120,17 +122,17 @@ class RunningAttempt:
         asked = self._requests.retry(now_ms)
         if not self.progress.all_running:
             return _do(asked)
-        outcome = self.carry_out(self._checkpoints.on_tick(now_ms))
+        outcome = self.carry_out(self._checkpoints.on_tick(now_ms), now_ms)
         return Outcome((*outcome.actions, *asked), outcome.failure, outcome.go_back)
 
     def next_tick_ms(self) -> int | None:
         """When splits should be asked for again."""
         return self._requests.retry_at_ms
 
-    def carry_out(self, actions: protocol.Actions) -> Outcome:
+    def carry_out(self, actions: protocol.Actions, now_ms: int) -> Outcome:
         """Turn what the checkpoint protocol asks for into actions of the host."""
         running = self._attempt if self.progress.all_running else None
-        result = self._translator.translate(actions, running)
+        result = self._translator.translate(actions, running, now_ms)
         self.progress.committed |= result.committed
         failure = None if result.failure is None else Failure(result.failure)
         if result.halted:
@@ -155,7 +157,7 @@ class RunningAttempt:
             case TaskDrained() if task not in progress.drained:
                 progress.drained.add(task)
                 if progress.all_drained:
-                    return self.carry_out(self._checkpoints.trigger_terminal(now_ms))
+                    return self.carry_out(self._checkpoints.trigger_terminal(now_ms), now_ms)
             case TaskFinished() if not progress.committed:
                 label = self._plan.labels[task]
                 return self._broken(f"task {label} finished before the terminal checkpoint")
@@ -171,7 +173,7 @@ class RunningAttempt:
             self.progress.committed = True
             done = CheckpointCompleted(self._halted_at, terminal=True)
             return _do(Send(task, done) for task in self._plan.tasks)
-        outcome = self.carry_out(self._checkpoints.start(now_ms))
+        outcome = self.carry_out(self._checkpoints.start(now_ms), now_ms)
         return Outcome((*outcome.actions, *self._requests.start()), outcome.failure)
 
     def _broken(self, cause: str) -> Outcome:

@@ -17,6 +17,7 @@ from ...core.elements import (
     Control,
     Element,
     EndOfData,
+    LatencyMarker,
     StreamStatus,
     Watermark,
 )
@@ -171,7 +172,7 @@ class Gate:
 def _may_be_overtaken(element: Element) -> bool:
     """Whether a barrier may pass it: see `InputGate.poll_barrier`."""
     match element:
-        case StreamStatus() | EndOfData():
+        case StreamStatus() | EndOfData() | LatencyMarker():
             return True
         case Watermark(timestamp):
             return timestamp == MAX_TIMESTAMP

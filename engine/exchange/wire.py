@@ -18,11 +18,12 @@ from ...core.elements import (
     CheckpointBarrier,
     Control,
     EndOfData,
+    LatencyMarker,
     StreamStatus,
     Watermark,
 )
 from ...core.errors import TransportError
-from ...core.ids import CheckpointId
+from ...core.ids import CheckpointId, OperatorId
 
 HEADER: Final = struct.Struct("<HBBIIIQ")
 MAGIC: Final = 0x7357
@@ -116,6 +117,9 @@ _STATUS = struct.Struct("<B?")
 _BARRIER = struct.Struct("<Bqq?q?I")
 """And the bytes of a savepoint's location, as many as its last field says; 0: a checkpoint."""
 
+_MARKER = struct.Struct("<BIqI")
+"""And the bytes of the source's id, as many as its last field says."""
+
 
 def control_frame(channel: int, element: Control) -> bytes:
     return small_frame(Kind.CONTROL, _encode_control(element), channel)
@@ -133,6 +137,9 @@ def _encode_control(element: Control) -> bytes:
             return _BARRIER.pack(3, *fields) + place
         case EndOfData():
             return _TAG.pack(4)
+        case LatencyMarker(source, subtask, marked_ms):
+            name = source.encode()
+            return _MARKER.pack(5, subtask, marked_ms, len(name)) + name
 
 
 def decode_control(payload: Any) -> Control:
@@ -148,6 +155,10 @@ def decode_control(payload: Any) -> Control:
                 return _barrier(data)
             case 4:
                 return EndOfData()
+            case 5:
+                _, subtask, marked_ms, size = _MARKER.unpack_from(data)
+                name = data[_MARKER.size : _MARKER.size + size].decode()
+                return LatencyMarker(OperatorId(name), subtask, marked_ms)
             case other:
                 raise TransportError(f"unknown control element {other}")
     except (IndexError, struct.error) as error:

@@ -49,6 +49,7 @@ from ..coordinator.actions import (
     Warn,
 )
 from ..coordinator.job_master import JobMaster
+from ..coordinator.traces import TraceRecorder
 from ..exchange.pickling import opened
 from ..graph.execution import build_execution_graph
 from ..graph.model import JobGraph
@@ -56,9 +57,15 @@ from ..messages import Mail, TaskReport
 from ..task.deployment import TaskDeployment, deployment_of
 from .errands import Errands, MakeBackground
 from .job_metrics import accumulators_of, summarise
+from .job_view import JobView, view_of
 from .metric_samples import Sample, samples_of
+from .traces import open_traces
 
 log = logging.getLogger("strom")
+
+history = logging.getLogger("strom.job")
+"""What becomes of the job, for its log alone: programs get it as results and errors."""
+history.addHandler(logging.NullHandler())
 
 WIND_UP_S: Final = 2.0
 """How long a job that failed or was cancelled waits for what its workers still do (files being
@@ -182,6 +189,8 @@ class JobDriver:
         self._runtime_ms = 0.0
         self._restarts = 0
         """Those that have been logged."""
+        self._traces = open_traces(graph.config.traces, job_id, graph.name)
+        self._recorder = None if self._traces is None else TraceRecorder(self._master.labels)
         self._asked: dict[int, SavepointAnswer] = {}
         """Requests for savepoints that are not answered."""
         self._requests = 0
@@ -268,6 +277,11 @@ class JobDriver:
         """Let go of the workers; what they still do is dropped. The last call."""
         self.errands.close()
         self._answer_all()
+        if self._recorder is not None and self._traces is not None:
+            why = f"the job is {self.state.value}"
+            self._traces.export(self._recorder.close(self._clock.now_ms(), why))
+            self._traces.close()
+            self._traces = None
 
     def _answer_all(self) -> None:
         asked, self._asked = self._asked, {}
@@ -282,6 +296,13 @@ class JobDriver:
         broken = self._error is not None and not status.is_terminal
         return JobStatus.FAILED if broken else status
 
+    @property
+    def troubles(self) -> str:
+        """How often the job has restarted, and why the last time, as text."""
+        picture = self._picture
+        last = "" if picture.last_failure is None else f", the last time: {picture.last_failure}"
+        return f"{picture.restarts} restarts{last}"
+
     def checkpoints(self) -> CheckpointStatistics:
         """Figures of the job's checkpoints."""
         return self._picture.checkpoints
@@ -294,6 +315,12 @@ class JobDriver:
     def metrics(self) -> dict[str, Any]:
         """The figures of `JobClient.metrics()`."""
         return summarise(self._picture, self.graph.job, self._runtime_now_ms())
+
+    def view(self) -> JobView:
+        """All that is known of the job."""
+        state, now_ms = self._picture, self._clock.now_ms()
+        runtime_ms = self._runtime_now_ms()
+        return view_of(state, self.state.value, self._error, self.graph.job, runtime_ms, now_ms)
 
     def samples(self) -> list[Sample]:
         """The same, subtask by subtask, for a reporter."""
@@ -335,8 +362,13 @@ class JobDriver:
             self.ended = True
 
     def _event(self, event: Callable[..., Actions], *args: Any) -> Actions:
-        actions = event(*args, self._clock.now_ms())
+        now_ms, earlier = self._clock.now_ms(), self._picture
+        actions = event(*args, now_ms)
         self._picture = state = self._master.status()
+        if self._recorder is not None and self._traces is not None:
+            name = getattr(event, "__name__", "")
+            ended = self._recorder.observe(name, args, earlier, state, actions, now_ms)
+            self._traces.export(ended)
         if self._running_since is None and state.status is JobStatus.RUNNING:
             self._running_since = self._clock.monotonic()
         if state.status is JobStatus.RUNNING:
@@ -344,6 +376,8 @@ class JobDriver:
         if state.restarts > self._restarts:
             self._restarts = state.restarts
             log.warning("job %s: restart %s: %s", self.job_id, state.restarts, state.last_failure)
+        if state.status is not earlier.status:
+            history.info("job %s is %s", self.job_id, state.status.value)
         return actions
 
     def _carry_out(self, action: Action) -> Actions:
@@ -397,6 +431,8 @@ class JobDriver:
     def _end(self, status: JobStatus, error: str | None) -> None:
         self._runtime_ms = self._runtime_now_ms()
         self._error = error
+        if error is not None:
+            history.error("job %s failed: %s", self.job_id, error)
         limit = FINISH_S if status is JobStatus.FINISHED else WIND_UP_S
         self._over_at = self._in(limit)
 

@@ -3,7 +3,8 @@
     <operator>.numRecordsIn          of an operator, summed over its subtasks: records, rates,
     <operator>.<groups>.<name>       counters, meters (their rate) and distributions (a dict)
     <subtask>.<operator>.<name>      a gauge of one subtask, likewise
-    <subtask>.<task>.<name>          what one task does with its time
+    <operator>.latency.<source>      of markers from there (a dict)
+    <subtask>.<task>.<name>          of one task: its time, exchange, checkpoints and process
     <name>                           of the job: restarts and checkpoints
 
 Of operators (or tasks) that share a name each has its id behind it, as in `Map (3f2a...)`.
@@ -17,6 +18,9 @@ from typing import Any
 
 from ...core.ids import TaskId
 from ..graph.model import JobGraph
+
+PENDING = ("pending_records", "records_behind")
+"""What sources call the records that they have still to read."""
 
 RECORDS = ("numRecordsIn", "numRecordsOut", "numRecordsInPerSecond", "numRecordsOutPerSecond")
 
@@ -43,7 +47,7 @@ def flink_names(
         name = names[task.vertex]
         if shared[name] > 1:
             name = f"{name} ({task.vertex})"
-        for figure, value in report.get("times", {}).items():
+        for figure, value in task_figures(report).items():
             figures[f"{task.subtask}.{name}.{figure}"] = value
     return figures
 
@@ -53,9 +57,11 @@ def job_figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     checkpoints = summary["checkpoints"]
     return {
         "uptime": summary["runtime_ms"],
+        "numRunningTasks": sum(task["state"] == "running" for task in summary["tasks"]),
         "numRestarts": summary["restarts"],
         "numberOfCompletedCheckpoints": checkpoints["completed"],
         "numberOfFailedCheckpoints": checkpoints["failed"],
+        "numberOfInProgressCheckpoints": checkpoints["in_progress"],
         "lastCompletedCheckpointId": checkpoints["last_id"],
         "lastCheckpointDuration": checkpoints["last_duration_ms"],
         "lastCheckpointSize": checkpoints["last_size"],
@@ -64,7 +70,7 @@ def job_figures(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 def operator_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Those of one operator in one subtask that strom itself keeps."""
-    return {
+    known = {
         "numRecordsIn": figures["records_in"],
         "numRecordsOut": figures["records_out"],
         "numRecordsInPerSecond": figures["in_rate"],
@@ -72,6 +78,33 @@ def operator_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
         "currentInputWatermark": figures["input_watermark"],
         "currentOutputWatermark": figures["watermark"],
     }
+    gauges = figures["gauges"]
+    some = {
+        "watermarkLag": figures.get("watermark_lag"),
+        "stateSize": figures.get("state_size"),
+        "pendingRecords": next((gauges[name] for name in PENDING if name in gauges), None),
+    }
+    return known | {name: value for name, value in some.items() if value is not None}
+
+
+def task_figures(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of one task."""
+    figures = {**report.get("times", {}), **report.get("checkpoint", {})}
+    if (exchange := report.get("exchange")) is not None:
+        figures |= {
+            "numBytesIn": exchange.bytes_received,
+            "numBytesOut": exchange.bytes_sent,
+            "numBuffersIn": exchange.buffers_received,
+            "numBuffersOut": exchange.buffers_sent,
+            "bytesInFlight": exchange.in_flight_bytes,
+            "poolUsage": exchange.in_flight_bytes / max(1, exchange.bound_bytes),
+        }
+    if (process := report.get("process")) is not None:
+        figures |= {
+            "processCpuTime": 1000.0 * process["cpu_s"],
+            "processPeakMemory": process["peak_rss_bytes"],
+        }
+    return figures
 
 
 def _of_operator(
@@ -83,6 +116,11 @@ def _of_operator(
     for key in ("currentInputWatermark", "currentOutputWatermark"):
         marks = [one[key] for one in built_in]
         figures[f"{name}.{key}"] = min(marks) if whole and None not in marks else None
+    for key, together in (("watermarkLag", max), ("stateSize", sum), ("pendingRecords", sum)):
+        if values := [one[key] for one in built_in if key in one]:
+            figures[f"{name}.{key}"] = together(values)
+    for source, known in operator["latencies"].items():
+        figures[f"{name}.latency.{source}"] = known
     for counter, count in operator["counters"].items():
         figures[f"{name}.{counter}"] = count
     for meter, both in operator["meters"].items():

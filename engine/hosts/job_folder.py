@@ -24,21 +24,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from ...core.errors import ConfigurationError
 from ...core.job_files import CACHE, WORK, files_root, job_folder
+from ...core.private_folders import private_folder
 
 log = logging.getLogger("strom")
 
 _NAMES: Final = "names.json"
 """In the folder: what was put into the working directory, as far as it is the job's to remove."""
-
-
-def private_folder(root: Path, what: str) -> Path:
-    """The folder, made if need be, of this user alone. ConfigurationError if it is another's."""
-    root.mkdir(mode=0o700, exist_ok=True)
-    if root.is_symlink() or root.stat().st_uid != os.getuid():
-        raise ConfigurationError(f"{root} belongs to another user: {what} are not put there")
-    return root
 
 
 class JobFolder:

@@ -1,12 +1,13 @@
 """The figures of a running job as one plain dict: what `JobClient.metrics()` returns.
 
     state, attempt, restarts, runtime_ms, last_failure
-    checkpoints   completed, failed, last_id, last_duration_ms, last_size, restored_from, and what
-                  the tasks of the attempt read: restored_bytes, restored_local_bytes of copies on
-                  their machines
+    checkpoints   completed, failed, in_progress, last_id, last_duration_ms, last_size,
+                  restored_from, and what the tasks of the attempt read: restored_bytes,
+                  restored_local_bytes of copies on their machines
     operators     list of: id, name, parallelism, records_in, records_out, watermark, counters;
                   of the functions' metrics by name: gauges (by subtask), meters (count, rate) and
-                  distributions (count, sum, min, max, mean, p50, p75, p95, p99)
+                  distributions (count, sum, min, max, mean, p50, p75, p95, p99); latencies: the
+                  same in ms by source, of its markers
     exchange      in_flight_bytes, peak_in_flight_bytes, bound_bytes, bytes_sent
     tasks         list of: vertex, name, subtask, state, pid, peak_rss_bytes, cpu_s,
                   opened_cpu_s (of the process when the task was open), times (what it did with
@@ -19,7 +20,7 @@ over its subtasks, None while one of them has none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...core.ids import TaskId
@@ -49,6 +50,7 @@ def accumulators_of(state: JobState) -> list[tuple[str, str, Any]]:
 def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any]:
     checkpoints = state.checkpoints
     reports = dict(state.metrics)
+    sources = {o.operator_id: o.name for vertex in job.vertices for o in vertex.operators}
     names = {vertex.id: vertex.name for vertex in job.vertices}
     return {
         "state": state.status.value,
@@ -59,6 +61,7 @@ def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any
         "checkpoints": {
             "completed": checkpoints.completed,
             "failed": checkpoints.failed,
+            "in_progress": int(checkpoints.in_progress is not None),
             "last_id": checkpoints.latest_completed,
             "last_duration_ms": checkpoints.last_duration_ms,
             "last_size": checkpoints.last_size,
@@ -68,7 +71,7 @@ def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any
             **_restored(reports.values()),
         },
         "operators": [
-            _operator(reports.items(), operator.operator_id, operator.name, vertex.parallelism)
+            _operator(reports.items(), operator.operator_id, sources, vertex.parallelism)
             for vertex in job.vertices
             for operator in vertex.operators
         ],
@@ -95,7 +98,10 @@ def _restored(reports: Iterable[dict[str, Any]]) -> dict[str, int]:
 
 
 def _operator(
-    reports: Iterable[tuple[TaskId, dict[str, Any]]], operator_id: str, name: str, parallelism: int
+    reports: Iterable[tuple[TaskId, dict[str, Any]]],
+    operator_id: str,
+    names: Mapping[Any, str],
+    parallelism: int,
 ) -> dict[str, Any]:
     by_subtask = {
         task.subtask: report["operators"][operator_id]
@@ -111,7 +117,7 @@ def _operator(
             counters[counter] = counters.get(counter, 0) + n
     return {
         "id": operator_id,
-        "name": name,
+        "name": names[operator_id],
         "parallelism": parallelism,
         "records_in": sum(m["records_in"] for m in mine),
         "records_out": sum(m["records_out"] for m in mine),
@@ -122,6 +128,10 @@ def _operator(
         "distributions": {
             name: merged_distribution(parts)
             for name, parts in _named(mine, "distributions").items()
+        },
+        "latencies": {
+            names[source]: merged_distribution(parts)
+            for source, parts in _named(mine, "latencies").items()
         },
     }
 

@@ -37,6 +37,8 @@ class Submission:
     contents: Mapping[str, Content] = field(default_factory=dict)
     packages: Mapping[str, Any] | None = None
     """Ray's runtime environment with what the job requires, if it requires anything."""
+    claimed: str | None = None
+    """The savepoint that it starts from, whatever its graph says, and which is its own then."""
 
 
 def submission_of(graph: JobGraph, job_id: str) -> Submission:
@@ -69,7 +71,12 @@ def make_coordinator(submission: Submission, first_attempt: int = 0) -> Any:
         **packages,
     )
     return actor.remote(
-        submission.payload, submission.job_id, submission.code, submission.contents, first_attempt
+        submission.payload,
+        submission.job_id,
+        submission.code,
+        submission.contents,
+        first_attempt,
+        submission.claimed,
     )
 
 

@@ -27,12 +27,15 @@ from ...core.clock import SystemClock
 from ...core.errors import JobCancelledError
 from ...core.ids import OperatorId
 from ...core.job_status import JobStatus
+from ...logs.process import JobLog, close_log, open_log
+from ...logs.scope import LogScope, bind
 from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..task.background import ThreadBackground
 from .cooperative import CooperativeCluster
 from .driver import JobDriver, accumulator_results, new_job_id, result_of
 from .job_folder import JobFolder
+from .job_view import JobView
 from .lean import seldom_collecting
 from .loaded_modules import check_modules
 from .local_cache import LocalCache
@@ -80,6 +83,8 @@ class LocalJob(SavepointCalls):
         """Of savepoints; those that are not kept are broken when the job is over."""
         self._published = PublishedValues()
         self._graph = graph
+        self._log_scope = LogScope(self.job_id, graph.name)
+        self._log: JobLog | None = None
         clock = SystemClock()
         self._clock = clock
 
@@ -108,6 +113,9 @@ class LocalJob(SavepointCalls):
         except BaseException:
             self._leave_folder()
             raise
+        if graph.config.logging.directory is not None:
+            log_config = graph.config.logging
+            self._log = open_log(log_config, self._log_scope, "program", alone=False)
         self._thread = threading.Thread(target=self._run, name=f"strom-{graph.name}", daemon=True)
         self._thread.start()
 
@@ -115,6 +123,7 @@ class LocalJob(SavepointCalls):
 
     def _run(self) -> None:
         try:
+            bind(self._log_scope)
             self._enter_folder()
             with seldom_collecting:
                 self._driver.start()
@@ -131,6 +140,7 @@ class LocalJob(SavepointCalls):
             if self._prometheus is not None:
                 self._prometheus.close()
             self._leave_folder()
+            close_log(self._log)
             self._published.close()
             self._over.set()
             self._break_promises()
@@ -249,6 +259,10 @@ class LocalJob(SavepointCalls):
 
     def metrics(self) -> dict[str, Any]:
         return self._driver.metrics()
+
+    def view(self) -> JobView:
+        """All that is known of the job, while it runs and when it is over."""
+        return self._driver.view()
 
     def get_accumulators(self) -> AnsweredDict:
         return accumulator_results(self._driver.accumulators()).results()

@@ -22,7 +22,8 @@ from pathlib import Path
 
 from ...core.config import CheckpointConfig
 from ...core.errors import ConfigurationError
-from .job_folder import lock, private_folder, remove_unless_used, sweep
+from ...core.private_folders import private_folder
+from .job_folder import lock, remove_unless_used, sweep
 
 log = logging.getLogger("strom")
 

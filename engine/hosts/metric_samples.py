@@ -16,7 +16,7 @@ from typing import Any
 from ...operators.user_metrics import QUANTILES, merged_distribution
 from ..coordinator.job_state import JobState
 from ..graph.model import JobGraph
-from .flink_names import job_figures, operator_figures
+from .flink_names import job_figures, operator_figures, task_figures
 from .job_metrics import summarise
 
 _log = logging.getLogger("strom")
@@ -47,18 +47,18 @@ def _samples(state: JobState, job: JobGraph, runtime_ms: float) -> Iterator[Samp
     whole = {"job_id": state.job_id, "job_name": state.name}
     yield from _plain("job", job_figures(summarise(state, job, runtime_ms)), whole)
     vertices = {vertex.id: vertex for vertex in job.vertices}
+    operators = {o.operator_id: o.name for vertex in job.vertices for o in vertex.operators}
     for task, report in sorted(state.metrics.items()):
         vertex = vertices[task.vertex]
         place = whole | {"subtask_index": str(task.subtask)}
         labels = place | {"task_id": str(vertex.id), "task_name": vertex.name}
-        yield from _plain("task", report.get("times", {}), labels)
-        if "exchange" in report:
-            yield from _plain("task", {"numBytesOut": report["exchange"].bytes_sent}, labels)
+        yield from _plain("task", task_figures(report), labels)
         for operator in vertex.operators:
             figures = report.get("operators", {}).get(operator.operator_id)
             if figures is not None:
                 names = {"operator_id": str(operator.operator_id), "operator_name": operator.name}
                 yield from _of_operator(figures, place | names)
+                yield from _latencies(figures, place | names, operators)
 
 
 def _of_operator(figures: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Sample]:
@@ -71,12 +71,24 @@ def _of_operator(figures: Mapping[str, Any], labels: Mapping[str, str]) -> Itera
         yield from _plain("operator", {name: value}, own)
     for identifier, report in figures.get("distributions", {}).items():
         name, own = _scoped(identifier, scopes, labels)
-        known = merged_distribution([report])
-        for figure in ("count", "sum", "min", "max", "mean"):
-            yield from _plain("operator", {f"{name}_{figure}": known[figure]}, own)
-        for quantile in QUANTILES:
-            at = known[f"p{quantile * 100:g}"]
-            yield from _plain("operator", {name: at}, {**own, "quantile": str(quantile)})
+        yield from _distribution(name, report, own)
+
+
+def _latencies(
+    figures: Mapping[str, Any], labels: Mapping[str, str], names: Mapping[Any, str]
+) -> Iterator[Sample]:
+    for source, report in figures.get("latencies", {}).items():
+        own = {**labels, "source_id": str(source), "source_name": names[source]}
+        yield from _distribution("latency", report, own)
+
+
+def _distribution(name: str, report: dict[str, Any], labels: Mapping[str, str]) -> Iterator[Sample]:
+    known = merged_distribution([report])
+    for figure in ("count", "sum", "min", "max", "mean"):
+        yield from _plain("operator", {f"{name}_{figure}": known[figure]}, labels)
+    for quantile in QUANTILES:
+        at = known[f"p{quantile * 100:g}"]
+        yield from _plain("operator", {name: at}, {**labels, "quantile": str(quantile)})
 
 
 def _scoped(

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
@@ -213,7 +213,12 @@ class RayCluster:
                 self._create(d.task)
         prepared = [
             self._actors[d.task].prepare.remote(
-                d.task, self._config.exchange, self._secret, self._code, self._files
+                d.task,
+                self._config.exchange,
+                self._secret,
+                self._code,
+                self._files,
+                (self._config.logging, replace(d.log_scope, attempt=None)),
             )
             for d in deployments
         ]

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
@@ -30,16 +30,20 @@ from ...core.clock import SystemClock
 from ...core.failure_text import described
 from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
+from ...logs.process import close_log, open_log
+from ...logs.scope import LogScope
 from ..graph.model import JobGraph
+from ..graph.rescaling import rescaled
 from ..graph.shipping import unreadable
 from ..messages import TaskFailed, TaskReport
 from ..task.background import ThreadBackground
 from .driver import JobDriver, JobOutcome, SavepointAnswer
+from .job_view import JobView
 from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
 from .placed_files import Content
 from .published import PublishedValues
-from .ray_cluster import AllStopped, RayCluster, TaskLost
+from .ray_cluster import AllStopped, RayCluster, TaskLost, bundles_of
 from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
 from .reporters import serve_metrics
@@ -82,6 +86,23 @@ class Answered:
     """A worker of the driver has got something done."""
 
 
+@dataclass(frozen=True)
+class Rescaled:
+    """What a job is started from at another parallelism, and what its slots take."""
+
+    payload: bytes
+    """The pickled job graph."""
+    cpus: float
+    slots: int
+
+
+def _rescaled(job: JobGraph, parallelism: int) -> Rescaled:
+    graph = rescaled(job, parallelism)
+    bundles = bundles_of(graph)
+    cpus = sum(bundle.get("CPU", 0.0) for bundle in bundles)
+    return Rescaled(cloudpickle.dumps(graph), cpus, len(bundles))
+
+
 class JobCoordinator:
     """Made into a Ray actor by `RayHost`. All methods are coroutines and return at once."""
 
@@ -92,9 +113,12 @@ class JobCoordinator:
         code: Sequence[PackedCode] = (),
         contents: Mapping[str, Content] | None = None,
         first_attempt: int = 0,
+        claimed: str | None = None,
     ) -> None:
-        """`first_attempt`: greater than any that the job had under coordinators before this."""
+        """`first_attempt`: greater than any that the job had under coordinators before this.
+        `claimed`: as of `launch.Submission`."""
         use_one_thread()
+        self._claimed = claimed
         self._first_attempt = first_attempt
         self._payload = payload
         """The pickled job graph."""
@@ -134,6 +158,11 @@ class JobCoordinator:
             graph: JobGraph = cloudpickle.loads(self._payload)
         except BaseException as error:
             raise unreadable(error) from None
+        job = LogScope(self._job_id, graph.name)
+        self._log = open_log(graph.config.logging, job, "coordinator", alone=True)
+        if self._claimed is not None:
+            config = replace(graph.config, restore_from=self._claimed, claim_restored=True)
+            graph = replace(graph, config=config)
         secret, name = secrets.token_bytes(32), coordinator_name(self._job_id)
         files = SentFiles.of(self._job_id, graph.config.job_files, self._contents)
         self._contents = {}
@@ -178,6 +207,7 @@ class JobCoordinator:
             driver.crashed(error)
         self._release()
         self._outcome = driver.outcome()
+        close_log(self._log)
         self._refuse_savepoints()
         self._published.close()
         self._news.ring()
@@ -293,9 +323,25 @@ class JobCoordinator:
         self._touch()
         return self._driver.state
 
-    async def ended(self, timeout: float) -> JobOutcome | None:
-        """As `outcome`, for who is no client of the job: nothing depends on whether it was told."""
-        return await self._outcome_within(timeout)
+    async def ended(self, timeout: float) -> tuple[JobOutcome, JobView | None] | None:
+        """As `outcome`, with the last view of the job, for who is no client of it: nothing depends
+        on whether it was told."""
+        outcome = await self._outcome_within(timeout)
+        return None if outcome is None else (outcome, self._last_view())
+
+    def _last_view(self) -> JobView | None:
+        """That there is none is no reason not to say how the job ended."""
+        try:
+            return self._driver.view()
+        except Exception:
+            log.exception("job %s: its last view cannot be made", self._job_id)
+            return None
+
+    async def view(self) -> JobView:
+        """All that is known of the job. Who looks is no client of it: it stays no longer for
+        that."""
+        await self._started.wait()
+        return self._driver.view()
 
     async def outcome(self, timeout: float) -> JobOutcome | None:
         """How the job ended; None if it still runs after `timeout` seconds."""
@@ -345,6 +391,11 @@ class JobCoordinator:
         await self._started.wait()
         self._touch()
         return self._driver.metrics()
+
+    async def rescaled(self, parallelism: int) -> Rescaled:
+        """The job at another parallelism. GraphError."""
+        await self._started.wait()
+        return await asyncio.to_thread(_rescaled, self._driver.graph.job, parallelism)
 
     async def accumulators(self) -> list[Part]:
         await self._started.wait()

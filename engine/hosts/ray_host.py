@@ -33,6 +33,7 @@ from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from .attachment import Attachment
 from .driver import JobOutcome, accumulator_results, new_job_id, result_of
+from .job_view import JobView
 from .last_words import how_it_died
 from .launch import make_coordinator, submission_of, withdraw
 from .ray_cache import RayCache
@@ -130,6 +131,11 @@ class RayJobClient(SavepointCalls):
             return self._outcome.metrics
         metrics: dict[str, Any] = self._ask(self._coordinator.metrics.remote())
         return metrics
+
+    def view(self) -> JobView:
+        """All that is known of the job; JobFailedError once its coordinator is gone."""
+        view: JobView = self._ask(self._coordinator.view.remote())
+        return view
 
     def get_accumulators(self) -> AnsweredDict:
         if self._outcome is not None:

@@ -23,6 +23,9 @@ from ...core.clock import SystemClock
 from ...core.config import ExchangeConfig
 from ...core.failure_text import described
 from ...core.ids import Attempt, TaskId
+from ...core.logging_config import LoggingConfig
+from ...logs.process import JobLog, close_log, flush_logs, open_log
+from ...logs.scope import LogScope, set_process_scope
 from ..exchange.endpoint import Address, Wiring
 from ..exchange.sockets import SocketEndpoint
 from ..graph.shipping import unreadable
@@ -104,6 +107,7 @@ class TaskRunner:
         try:
             self._run()
         finally:
+            flush_logs()
             self.ended.set_result(None)
 
     def _run(self) -> None:
@@ -148,6 +152,7 @@ class TaskActor:
         self._preparing = asyncio.Lock()
         self._folder: JobFolder | None = None
         """Where the job's files are; None: it has none."""
+        self._log: JobLog | None = None
         self._copies: LocalFolders | None = None
         """Where this machine's tasks of the job keep copies of what they write for checkpoints;
         None: they keep none, or there was no task yet."""
@@ -161,11 +166,14 @@ class TaskActor:
         secret: bytes,
         code: Sequence[PackedCode] = (),
         files: SentFiles | None = None,
+        log: tuple[LoggingConfig, LogScope] | None = None,
     ) -> tuple[Address, Whereabouts]:
-        """Open the endpoint, make the program's `code` importable and have its `files` here;
-        returns where peers reach it, and where this process is."""
+        """Open the endpoint, make the program's `code` importable, have its `files` here and keep a
+        log of what is said; returns where peers reach it, and where this process is."""
         async with self._preparing:
             if self._endpoint is None:
+                if log is not None:
+                    self._log = open_log(*log, "task", alone=True)
                 unpack(code)
                 if files is not None and self._folder is None:
                     self._folder = await asyncio.to_thread(files.arrive)
@@ -183,6 +191,7 @@ class TaskActor:
         except BaseException as error:
             raise unreadable(error) from None
         deployment = await self._with_copies(deployment)
+        set_process_scope(deployment.log_scope)
         if deployment.attempt <= self._stopped:
             return
         self._runner = TaskRunner(deployment, self._endpoint, coordinator)
@@ -225,6 +234,7 @@ class TaskActor:
 
     async def leave(self) -> None:
         """The job is over: its files are needed here no more. The last call."""
+        close_log(self._log)
         if self._copies is not None:
             await asyncio.to_thread(self._copies.leave)
         if self._folder is not None:

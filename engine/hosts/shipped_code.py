@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from ...core.errors import ConfigurationError
-from .job_folder import private_folder
+from ...core.private_folders import private_folder
 
 ARCHIVES: Final = (".zip", ".whl", ".egg")
 """Files that Python imports from as they are."""

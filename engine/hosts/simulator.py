@@ -285,7 +285,8 @@ class Simulation:
 
     def _picture(self) -> str:
         tasks = self._cluster.tasks.values()
-        return "\n".join(f"  {r.task.deployment.label}: {r.task.state.value}" for r in tasks)
+        lines = (f"  {r.task.deployment.label}: {r.task.state.value}" for r in tasks)
+        return "\n".join([f"  {self._driver.troubles}", *lines])
 
     # --- savepoints ------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import copy_context
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
@@ -63,7 +64,9 @@ class ThreadBackground:
         """Start its thread, if it has none yet: what a thread begins with (its working directory)
         it has from the one that starts it."""
         if self._thread is None:
-            self._thread = Thread(target=self._run, name=f"strom-{self._name}-writer", daemon=True)
+            speaking = copy_context()  # for the same job, in logs
+            name = f"strom-{self._name}-writer"
+            self._thread = Thread(target=speaking.run, args=(self._run,), name=name, daemon=True)
             self._thread.start()
 
     def _run(self) -> None:

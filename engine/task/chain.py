@@ -12,6 +12,7 @@ waits anywhere in the chain.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -87,7 +88,7 @@ class OperatorChain:
         threads: bool,
     ) -> None:
         d = self.deployment
-        metrics = OperatorMetrics(chained.name, clock.monotonic())
+        metrics = OperatorMetrics(chained.name, clock.monotonic(), clock.now_ms)
         operator = build_operator(chained.spec, chained.implementation)
         node = ChainNode(operator, metrics, d.task.subtask, self._slice, d.config.object_reuse)
         groups = range_for(d.task.subtask, d.vertex.parallelism, d.vertex.max_parallelism)
@@ -118,6 +119,8 @@ class OperatorChain:
             threads=threads,
         )
         node.time = context.keyed_state.time
+        name, operator_id = chained.name, str(chained.operator_id)
+        node.log_scope = replace(d.log_scope, operator=name, operator_id=operator_id)
         self.contexts.append(context)
         self.nodes.append(node)
 
@@ -259,6 +262,7 @@ class OperatorChain:
         those of functions on threads of their own as of now, too; this may wait."""
         for ctx, node in zip(self.contexts, self.nodes, strict=True):
             ctx.keyed_state.report(node.metrics.gauge)
+            ctx.operator_state.report(node.metrics.gauge)
         return {
             ctx.operator_id: node.metrics.snapshot(now_s)
             | (ctx.user_metrics.told("metrics", partial(_report, ctx, now_s), exact) or {})

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core.batch import Batch
 from ...core.codes import CodeWidener
-from ...core.elements import Control, StreamStatus, Watermark
+from ...core.elements import Control, LatencyMarker, StreamStatus, Watermark
 from ...core.errors import OperatorError, StromError
 from ...core.failure_text import (
     described,
@@ -22,6 +22,7 @@ from ...core.failure_text import (
     users_place,
     with_place,
 )
+from ...logs.scope import LogScope, tells_scope
 from ...operators.base import (
     IN_STATE,
     WAITING,
@@ -88,9 +89,12 @@ class ChainNode:
         self._widen = CodeWidener()
         self.time: StateTime | None = None
         """Of the operator's keyed state; set by the chain."""
+        self.log_scope: LogScope | None = None
+        """Who says what is logged while the operator is called; set by the chain."""
 
     # --- called by the task or the node before ------------------------------------------
 
+    @tells_scope
     def process(self, batch: Batch, port: int) -> None:
         if self.busy and not self._hears:
             self._calls.append((self.operator.process, (batch, port), len(batch)))
@@ -116,6 +120,13 @@ class ChainNode:
 
     def process_status(self, active: bool) -> None:
         self._call(self.operator.process_status, active)
+
+    def process_latency_marker(self, marker: LatencyMarker) -> None:
+        self._call(self._pass_marker, marker)
+
+    def _pass_marker(self, marker: LatencyMarker) -> None:
+        self.metrics.passed(marker)
+        self.operator.process_latency_marker(marker)
 
     def end_input(self, port: int) -> None:
         self._call(self.operator.end_input, port)
@@ -220,6 +231,7 @@ class ChainNode:
             self._hold(work)
             self._advance(work)
 
+    @tells_scope
     def _advance(self, work: Steps) -> None:
         self._in_state = self._waiting = False
         try:
@@ -235,6 +247,7 @@ class ChainNode:
         except BaseException as error:
             raise self.attribute(error) from error
 
+    @tells_scope
     def close(self) -> None:
         """End parked work, then the operator, also if ending the work fails. Raises what they
         raise; nothing that waits is done any more."""
@@ -249,6 +262,7 @@ class ChainNode:
 
     # --- errors --------------------------------------------------------------------------
 
+    @tells_scope
     def guard(self, call: Callable[..., Any], *args: Any) -> Any:
         """Run one of the operator's methods; errors come out as OperatorError, also SystemExit and
         what else user code can raise that is no Exception. Ctrl-C stays what it is."""
@@ -267,7 +281,9 @@ class ChainNode:
             raise error
         if isinstance(error, StromError):
             text = described(error) + users_place(error)
-            return OperatorError(self.metrics.name, self.subtask, text)
+            made = OperatorError(self.metrics.name, self.subtask, text)
+            made.recoverable = error.recoverable
+            return made
         return OperatorError(self.metrics.name, self.subtask, with_place(error), traced(error))
 
     # --- Output, called by the operator -------------------------------------------------
@@ -322,6 +338,15 @@ class ChainNode:
         for node in self.consumers():
             node.process_status(active)
         self._broadcast(StreamStatus(active))
+
+    def emit_latency_marker(self, marker: LatencyMarker) -> None:
+        for node in self.consumers():
+            node.process_latency_marker(marker)
+        for writer in self.outer:
+            writer.send_to_one(marker)
+        for tagged in self.outer_tagged.values():
+            for writer in tagged:
+                writer.send_to_one(marker)
 
     def consumers(self) -> list[ChainNode]:
         """The nodes that this one feeds, each once."""

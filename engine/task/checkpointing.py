@@ -75,6 +75,10 @@ class TaskCheckpoints:
         self.local = LocalRecovery(deployment, background)
         self._writing: dict[CheckpointId, Cancellation] = {}
         """What may be in the background's hands."""
+        self.figures: dict[str, float] = {}
+        """Of the last checkpoint that was written, by the names that reporters have for them."""
+        self._delay_ms = 0.0
+        """From the trigger of the last checkpoint until its first barrier came."""
         self._waiting: deque[tuple[CheckpointBarrier, float]] = deque()
         """Barriers that are here, all records before them handed to the chain, and how long they
         were aligned (ms); the chain was not settled yet."""
@@ -127,6 +131,7 @@ class TaskCheckpoints:
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
         """The coordinator wants one."""
+        self._delay_ms = max(0.0, self._clock.now_ms() - barrier.timestamp_ms)
         self._waiting.append((barrier, 0.0))
         self.take_waiting()
 
@@ -148,6 +153,7 @@ class TaskCheckpoints:
         assert self._aligner is not None
         if not self._aligner.aligning:
             self._alignment_started = self._clock.monotonic()
+            self._delay_ms = max(0.0, self._clock.now_ms() - barrier.timestamp_ms)
         for action in self._aligner.on_barrier(index, barrier):
             match action:
                 case Block(channel):
@@ -251,7 +257,23 @@ class TaskCheckpoints:
 
     def _written(self, answer: CheckpointAcknowledged | CheckpointDeclined) -> None:
         self._writing.pop(answer.checkpoint_id, None)
+        if isinstance(answer, CheckpointAcknowledged):
+            self._told(answer)
         self._report(answer)
+
+    def _told(self, written: CheckpointAcknowledged) -> None:
+        """Figures of a checkpoint; `stateSize` is all that it needs of an operator's files."""
+        sizes = {one.operator: sum(f.size for f in one.files) for one in written.snapshot.operators}
+        for node, context in zip(self._chain.nodes, self._chain.contexts, strict=True):
+            if context.operator_id in sizes:
+                node.metrics.state_size = sizes[context.operator_id]
+        self.figures = {
+            "checkpointStartDelayNanos": self._delay_ms * 1e6,
+            "checkpointAlignmentTime": written.alignment_ms * 1e6,
+            "checkpointSyncDuration": written.sync_ms,
+            "checkpointAsyncDuration": written.async_ms,
+            "checkpointSize": sum(sizes.values()),
+        }
 
     def _answer(
         self,

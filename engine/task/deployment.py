@@ -9,6 +9,7 @@ from ...checkpoint.manifest import Manifest
 from ...checkpoint.storage import CheckpointStorage
 from ...core.config import JobConfig
 from ...core.ids import Attempt, TaskId
+from ...logs.scope import LogScope
 from ..graph.model import Channel, ExecutionGraph, JobEdge, JobVertex
 
 
@@ -46,6 +47,21 @@ class TaskDeployment:
     def label(self) -> str:
         """`name (2/4)`, as in logs."""
         return f"{self.vertex.name} ({self.task.subtask + 1}/{self.vertex.parallelism})"
+
+    @property
+    def log_scope(self) -> LogScope:
+        """Who says what the task's code logs; of a chain of one, its operator."""
+        operators = self.vertex.operators
+        alone = operators[0] if len(operators) == 1 else None
+        return LogScope(
+            self.job_id,
+            self.job_name,
+            self.vertex.name,
+            None if alone is None else alone.name,
+            None if alone is None else str(alone.operator_id),
+            int(self.task.subtask),
+            int(self.attempt),
+        )
 
 
 def deployment_of(

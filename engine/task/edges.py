@@ -22,6 +22,8 @@ class EdgeWriter:
     def __init__(self, edge: JobEdge, channels: Sequence[OutputChannel], d: TaskDeployment) -> None:
         self.edge = edge
         self._channels = list(channels)
+        self._next = d.task.subtask
+        """The channel that got the last element of `send_to_one`."""
         self._to_all = isinstance(edge.partitioner, Broadcast) and not d.config.object_reuse
         """Whether each channel gets records of its own, equal to the others'."""
         self._selector = make_selector(
@@ -43,6 +45,11 @@ class EdgeWriter:
     def broadcast(self, element: Control) -> None:
         for channel in self._channels:
             channel.write_control(element)
+
+    def send_to_one(self, element: Control) -> None:
+        """To one channel, in turn: what all would get is as many times as many at each exchange."""
+        self._next = (self._next + 1) % len(self._channels)
+        self._channels[self._next].write_control(element)
 
     @property
     def available(self) -> bool:

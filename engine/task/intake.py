@@ -16,6 +16,7 @@ from ...core.elements import (
     Control,
     Element,
     EndOfData,
+    LatencyMarker,
     StreamStatus,
     Watermark,
 )
@@ -170,6 +171,8 @@ class GateIntake:
                 self._apply(self._valve.on_status(index, active))
             case CheckpointBarrier():
                 self._on_barrier(index, element)
+            case LatencyMarker():
+                self._chain.head.process_latency_marker(element)
             case EndOfData():
                 self._apply(self._valve.on_end(index))
                 self._end_channel(self._ports[index])

@@ -20,10 +20,11 @@ from enum import Enum
 from typing import Any
 
 from ...core.clock import Clock
-from ...core.elements import CheckpointBarrier
+from ...core.elements import CheckpointBarrier, LatencyMarker
 from ...core.errors import OperatorError, SerializationError, StromError, TransportError
 from ...core.failure_text import SUMMARY_LIMIT, TRACE_LIMIT, cut, described, is_for_the_program
 from ...core.ids import OperatorId
+from ...logs.scope import tells_scope
 from ..exchange.endpoint import Endpoint
 from ..exchange.pickling import opened, parcel
 from ..messages import (
@@ -89,6 +90,7 @@ class Task:
         background: Background,
     ) -> None:
         self.deployment = deployment
+        self.log_scope = deployment.log_scope
         self.state = TaskState.CREATED
         self._endpoint = endpoint
         self._clock = clock
@@ -97,6 +99,9 @@ class Task:
         self._mailbox: deque[Mail | Callable[[], None]] = deque()
         self._wakeups = Wakeups()
         self._wake_metrics = self._wakeups.register(self._on_metrics_due)
+        self._wake_marker = self._wakeups.register(self._on_marker_due)
+        self._marker_due = False
+        """Whether a source is to send a latency marker as soon as its outputs take something."""
         self._times = TaskTimes(clock.monotonic)
         self._opened_cpu_s = 0.0
         """CPU time of this process when the task was open: what its start cost."""
@@ -166,6 +171,7 @@ class Task:
 
         self.post(wake)
 
+    @tells_scope
     def step(self) -> bool:
         """Do one round of work; returns whether anything happened. Never raises, except for Ctrl-C
         in the main thread: an error ends the task and is reported."""
@@ -261,6 +267,8 @@ class Task:
         if checkpoints.waiting or self._halted:
             return busy
         if not chain.busy and chain.available:
+            if self._marker_due:
+                self._send_marker()
             busy |= self._intake.take()
         elif chain.settled:
             busy |= self._intake.take_barriers()
@@ -274,6 +282,8 @@ class Task:
         self._opened_cpu_s = time.process_time()
         self.state = TaskState.RUNNING
         self._on_metrics_due(self._clock.now_ms())
+        if self._source is not None:
+            self._next_marker(self._clock.now_ms())
         self._report(TaskRunning(self.deployment.task, self.deployment.attempt))
 
     def _handle_mail(self) -> bool:
@@ -361,8 +371,9 @@ class Task:
             raise error
         d = self.deployment
         self._end(TaskState.FAILED)
+        recoverable = not isinstance(error, StromError) or error.recoverable
         symptom = isinstance(error, TransportError)
-        self._report(TaskFailed(d.task, d.attempt, self._failure(error), symptom=symptom))
+        self._report(TaskFailed(d.task, d.attempt, self._failure(error), recoverable, symptom))
 
     def _failure(self, error: BaseException) -> str:
         """What is reported: of whatever length the error is, it is a message."""
@@ -396,6 +407,24 @@ class Task:
         interval = self.deployment.config.metrics_interval.total_seconds() * 1000
         self._wake_metrics(now_ms + max(1, round(interval)))
 
+    def _next_marker(self, now_ms: int) -> None:
+        interval = self.deployment.config.metrics.latency_interval
+        if interval is not None:
+            self._wake_marker(now_ms + max(1, round(interval.total_seconds() * 1000)))
+
+    def _on_marker_due(self, now_ms: int) -> None:
+        self._marker_due = True
+        self._next_marker(now_ms)
+
+    def _send_marker(self) -> None:
+        """None behind the end of the source: nothing comes there."""
+        self._marker_due = False
+        if not self._intake.ended:
+            d, head = self.deployment, self._chain.head
+            source = d.vertex.operators[0].operator_id
+            marker = LatencyMarker(source, d.task.subtask, self._clock.now_ms())
+            head.guard(head.emit_latency_marker, marker)
+
     def _report_metrics(self) -> None:
         self._send_metrics(self._figures())
 
@@ -410,6 +439,7 @@ class Task:
             "times": self._times.report(),
             "process": {**process_figures(), "opened_cpu_s": self._opened_cpu_s},
             "restore": self._checkpoints.local.figures(),
+            "checkpoint": self._checkpoints.figures,
         }
 
     def _send_metrics(self, figures: dict[str, Any]) -> None:

@@ -13,7 +13,18 @@ class TaskTimes:
     """`begin` and `end` around each step, `report` now and then. Seconds; used on the task's
     thread."""
 
-    __slots__ = ("_backpressured", "_began", "_blocked", "_busy", "_ended", "_now", "_reported")
+    __slots__ = (
+        "_all_backpressured",
+        "_all_busy",
+        "_all_idle",
+        "_backpressured",
+        "_began",
+        "_blocked",
+        "_busy",
+        "_ended",
+        "_now",
+        "_reported",
+    )
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -21,6 +32,8 @@ class TaskTimes:
         self._busy = 0.0
         """Since `_reported`; so is `_backpressured`. Together they are at most the time since."""
         self._backpressured = 0.0
+        self._all_busy = self._all_backpressured = self._all_idle = 0.0
+        """Milliseconds up to the last report."""
         self._blocked = False
         """Whether the last step found nothing that its outputs would take."""
 
@@ -41,23 +54,25 @@ class TaskTimes:
         self._blocked = blocked
 
     def report(self) -> dict[str, float]:
-        """Milliseconds per second since the last report, by Flink's names. Within a step: its time
-        so far is work."""
+        """Milliseconds per second since the last report, and since the beginning, by Flink's names.
+        Within a step: its time so far is work."""
         now = self._now()
         span = now - self._reported
         busy, held = self._busy + now - self._began, self._backpressured
         self._busy = self._backpressured = 0.0
         self._began = self._reported = now
-        if span <= 0:
-            return {
-                "busyTimeMsPerSecond": 0.0,
-                "backPressuredTimeMsPerSecond": 0.0,
-                "idleTimeMsPerSecond": 1000.0,
-            }
-        busy_ms = min(1000.0, 1000.0 * busy / span)
-        held_ms = min(1000.0 - busy_ms, 1000.0 * held / span)
+        busy_ms = held_ms = 0.0
+        if span > 0:
+            busy_ms = min(1000.0, 1000.0 * busy / span)
+            held_ms = min(1000.0 - busy_ms, 1000.0 * held / span)
+            self._all_busy += busy_ms * span
+            self._all_backpressured += held_ms * span
+            self._all_idle += (1000.0 - busy_ms - held_ms) * span
         return {
             "busyTimeMsPerSecond": busy_ms,
             "backPressuredTimeMsPerSecond": held_ms,
             "idleTimeMsPerSecond": 1000.0 - busy_ms - held_ms,
+            "accumulateBusyTimeMs": self._all_busy,
+            "accumulateBackPressuredTimeMs": self._all_backpressured,
+            "accumulateIdleTimeMs": self._all_idle,
         }

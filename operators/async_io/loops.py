@@ -15,9 +15,11 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any
 
 from ...core.clock import Clock
+from ...logs.scope import bind, current_scope
 from ..base import OperatorContext
 from .helpers import Helpers
 
@@ -58,6 +60,9 @@ class ThreadLoop(Loop):
     def __init__(self, name: str, failed: Callable[[BaseException], None]) -> None:
         """`failed`, on the thread: a task of the user's own ended the loop with this."""
         self._failed = failed
+        self._context = copy_context()
+        """Of all that runs on the loop: its lines in the log are the operator's."""
+        self._context.run(bind, current_scope())
         self.loop = _SharedTimersLoop()
         self._helpers = _use_helpers(self.loop, name)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -76,7 +81,7 @@ class ThreadLoop(Loop):
 
     def soon(self, call: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(call)
+            self.loop.call_soon_threadsafe(call, context=self._context)
 
     def run(self, made: Callable[[], Coroutine[Any, Any, None]], limit_s: float | None) -> bool:
         over = threading.Event()

@@ -26,7 +26,13 @@ from typing import Any
 
 from ...api.specs.async_io import AsyncSpec
 from ...core.batch import Batch
-from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, StreamStatus, Watermark
+from ...core.elements import (
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    LatencyMarker,
+    StreamStatus,
+    Watermark,
+)
 from ...state.descriptors import ListStateDescriptor
 from ...state.pickling import dumps, loads
 from ..base import IN_STATE, WAITING, Operator, Steps, Work
@@ -169,6 +175,13 @@ class AsyncOperator(Operator):
         else:
             self._requests.mark(StreamStatus(active))
 
+    def process_latency_marker(self, marker: LatencyMarker) -> None:
+        """Where results go out as they come a marker holds up none of them."""
+        if self._requests.ordered and not self._requests.empty:
+            self._requests.mark(marker)
+        else:
+            self.out.emit_latency_marker(marker)
+
     def on_processing_time(self, now_ms: int) -> Work:
         return self._work(self._over_capacity, woken=True)
 
@@ -225,6 +238,8 @@ class AsyncOperator(Operator):
                 return True
             if isinstance(next_, Watermark):
                 self.out.emit_watermark(next_.timestamp)
+            elif isinstance(next_, LatencyMarker):
+                self.out.emit_latency_marker(next_)
             else:
                 self.out.emit_status(next_.active)
         return False

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ...core.elements import StreamStatus, Watermark
+from ...core.elements import LatencyMarker, StreamStatus, Watermark
 
-Marker = Watermark | StreamStatus
+Marker = Watermark | StreamStatus | LatencyMarker
 """What no result goes past."""
 
 
@@ -102,6 +102,11 @@ class Requests(ABC):
         self._begun += len(begun)
         return begun
 
+    @property
+    @abstractmethod
+    def ordered(self) -> bool:
+        """Whether results go out in the order of their records."""
+
     @abstractmethod
     def _place(self, requests: list[Request]) -> None:
         """Give new requests their place in the order."""
@@ -131,6 +136,8 @@ class Requests(ABC):
 
 class OrderedRequests(Requests):
     """See the module."""
+
+    ordered = True
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
@@ -184,6 +191,8 @@ class _Segment:
 
 class UnorderedRequests(Requests):
     """See the module. Invariant: there is a last segment, and only that has no marker."""
+
+    ordered = False
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)

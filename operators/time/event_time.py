@@ -17,6 +17,7 @@ from ...core.arrays import holds_event_times, numpy_of
 from ...core.batch import Batch, ColumnBatch, Timestamps, to_columns
 from ...core.elements import GREATEST_EVENT_TIME, LEAST_EVENT_TIME, MIN_TIMESTAMP
 from ...core.errors import ConfigurationError, TypeMismatchError
+from ...core.frames import frame_of
 from .watermark_generators import make_generator
 
 _PER_MILLI = {"us": 1_000, "ns": 1_000_000}
@@ -72,9 +73,7 @@ def extract_timestamps(batch: Batch, assigner: Any) -> Timestamps:
         name = f"timestamp assigner {type(assigner).__name__}"
         return _by_record(batch, assigner.extract_timestamp, name)
     if _is_expression(assigner):
-        import polars as pl
-
-        series = pl.DataFrame(to_columns(batch).data).select(assigner).to_series()
+        series = frame_of(to_columns(batch).data).select(assigner).to_series()
         if len(series) != len(batch):
             raise TypeMismatchError(
                 f"timestamp expression {assigner} gave {len(series)} values for {len(batch)} "

@@ -10,9 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.batch import Batch, ColumnBatch, ObjectBatch
-from strom.core.elements import CheckpointBarrier, EndOfData, StreamStatus, Watermark
+from strom.core.elements import (
+    CheckpointBarrier,
+    EndOfData,
+    LatencyMarker,
+    StreamStatus,
+    Watermark,
+)
 from strom.core.errors import SerializationError, TransportError
-from strom.core.ids import CheckpointId
+from strom.core.ids import CheckpointId, OperatorId
 from strom.engine.exchange.codec import ChannelDecoder, ChannelEncoder, decode
 from strom.engine.exchange.partitioners import reordered
 from strom.engine.exchange.wire import (
@@ -167,6 +173,7 @@ def test_an_unpicklable_record_is_named_by_its_type() -> None:
         StreamStatus(False),
         CheckpointBarrier(CheckpointId(7), 123, terminal=True),
         EndOfData(),
+        LatencyMarker(OperatorId("120e93d2a77112cf"), 3, 1_900_000_000_000),
     ],
 )
 def test_control_elements_round_trip(element: Any) -> None:

@@ -16,11 +16,12 @@ from strom.core.elements import (
     MAX_TIMESTAMP,
     CheckpointBarrier,
     EndOfData,
+    LatencyMarker,
     StreamStatus,
     Watermark,
 )
 from strom.core.errors import TransportError
-from strom.core.ids import ChannelId, CheckpointId
+from strom.core.ids import ChannelId, CheckpointId, OperatorId
 
 A, B, C = task("a"), task("b"), task("c")
 EAGER = ExchangeConfig(buffer_timeout=timedelta(0))
@@ -344,6 +345,7 @@ def test_a_barrier_is_taken_before_what_says_nothing_of_records(make: Any) -> No
     out.write_control(Watermark(3))
     out.write_control(barriers[1])
     out.write_control(StreamStatus(False))
+    out.write_control(LatencyMarker(OperatorId("s"), 0, 1))
     out.write_control(Watermark(MAX_TIMESTAMP))
     out.write_control(EndOfData())
     out.write_control(barriers[2])
@@ -364,6 +366,7 @@ def test_a_barrier_is_taken_before_what_says_nothing_of_records(make: Any) -> No
     validate(b)
     assert take_all(b) == [
         (0, StreamStatus(False)),
+        (0, LatencyMarker(OperatorId("s"), 0, 1)),
         (0, Watermark(MAX_TIMESTAMP)),
         (0, EndOfData()),
         (0, terminal),

@@ -222,10 +222,15 @@ def test_how_a_task_spends_its_time() -> None:
         "busyTimeMsPerSecond": 300.0,
         "backPressuredTimeMsPerSecond": 200.0,
         "idleTimeMsPerSecond": 500.0,
+        "accumulateBusyTimeMs": 300.0,
+        "accumulateBackPressuredTimeMs": 200.0,
+        "accumulateIdleTimeMs": 500.0,
     }
     assert times.report() == pytest.approx(expected)
     clock.advance_ms(100)
     times.end(True, False)
     clock.advance_ms(100)
     times.begin()
-    assert times.report()["busyTimeMsPerSecond"] == pytest.approx(500.0)
+    later = times.report()
+    assert later["busyTimeMsPerSecond"] == pytest.approx(500.0)
+    assert later["accumulateBusyTimeMs"] == pytest.approx(400.0)

@@ -34,6 +34,9 @@ class Recorder:
     def emit_status(self, active: bool) -> None:
         self.events.append(("status", active))
 
+    def emit_latency_marker(self, marker: Any) -> None:
+        self.events.append(marker)
+
     def count(self, name: str, n: int = 1) -> None:
         self.counts[name] = self.counts.get(name, 0) + n
 

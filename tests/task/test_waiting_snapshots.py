@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from strom.core.clock import VirtualClock
 from strom.core.config import JobConfig
 from strom.core.elements import CheckpointBarrier
 from strom.core.ids import CheckpointId
@@ -26,7 +27,7 @@ class Recording(TaskCheckpoints):
             restore=None,
             restore_storage=None,
         )
-        super().__init__(deployment, self.chain, *[nothing] * 5)
+        super().__init__(deployment, self.chain, nothing, VirtualClock(), *[nothing] * 3)
 
     def _snapshot(self, barrier: CheckpointBarrier, alignment_ms: float) -> None:
         self.taken.append(barrier.checkpoint_id)

@@ -1,0 +1,281 @@
+"""What has become of a job, for people who look at it: its statuses, tasks, checkpoints, failures.
+
+Pure and bounded. The job master tells it what happens; nothing of the job depends on it. What is in
+a `Picture` is replaced, never changed, so that other threads read it while the job goes on; but for
+the acknowledgements of a checkpoint that is on, which only become more: whoever reads these copies
+them in one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from ...checkpoint.coordinator_types import Abort, Complete, Saved, Trigger
+from ...checkpoint.coordinator_types import Action as CheckpointAction
+from ...checkpoint.handles import FileHandle, SubtaskSnapshot
+from ...core.ids import Attempt, CheckpointId, TaskId
+from ...core.job_status import JobStatus
+from ..messages import CheckpointAcknowledged, TaskFailed, TaskFinished, TaskReport, TaskRunning
+
+MOST_CHECKPOINTS: Final = 100
+"""So many of the last checkpoints are known."""
+
+MOST_PARTS: Final = 10_000
+"""So many subtasks' parts of checkpoints are known; of older checkpoints only sums."""
+
+MOST_FAILURES: Final = 20
+
+FIRST: Final = Attempt(0)
+
+TaskStatus = Literal[
+    "CREATED", "DEPLOYING", "RUNNING", "FINISHED", "CANCELING", "CANCELED", "FAILED"
+]
+"""Flink's names. DEPLOYING lasts until the task is open, restored and wired."""
+
+CheckpointStatus = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
+
+OVER: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """A task in its current attempt, or the last. `since`: when it came to each status (ms)."""
+
+    status: TaskStatus = "CREATED"
+    attempt: Attempt = FIRST
+    since: Mapping[TaskStatus, int] = field(default_factory=dict)
+
+    def became(self, status: TaskStatus, now_ms: int) -> TaskRecord:
+        return replace(self, status=status, since={**self.since, status: now_ms})
+
+
+@dataclass(frozen=True)
+class Part:
+    """One subtask's part of a checkpoint. `size`: bytes of all its files; `new_size`: of those that
+    no checkpoint before had."""
+
+    acknowledged_ms: int
+    size: int
+    new_size: int
+    sync_ms: float
+    async_ms: float
+    alignment_ms: float
+
+
+@dataclass(frozen=True)
+class CheckpointRecord:
+    """A checkpoint, or savepoint (`location`: its folder). `parts`: None when they are no longer
+    known. `ended_ms`: when it was complete, or given up."""
+
+    id: CheckpointId
+    triggered_ms: int
+    subtasks: int
+    location: str | None = None
+    terminal: bool = False
+    status: CheckpointStatus = "IN_PROGRESS"
+    ended_ms: int | None = None
+    reason: str | None = None
+    acknowledged: int = 0
+    last_acknowledged_ms: int | None = None
+    size: int = 0
+    new_size: int = 0
+    parts: Mapping[TaskId, Part] | None = field(default_factory=dict)
+
+    @property
+    def is_savepoint(self) -> bool:
+        return self.location is not None
+
+    def summed(self) -> CheckpointRecord:
+        """With the sums of its parts so far."""
+        if self.parts is None or self.status != "IN_PROGRESS":
+            return self
+        parts = list(self.parts.copy().values()) if isinstance(self.parts, dict) else []
+        return replace(
+            self,
+            acknowledged=len(parts),
+            last_acknowledged_ms=max((part.acknowledged_ms for part in parts), default=None),
+            size=sum(part.size for part in parts),
+            new_size=sum(part.new_size for part in parts),
+        )
+
+
+@dataclass(frozen=True)
+class FailureRecord:
+    """Why an attempt ended. `task`: the one that failed, if it was one."""
+
+    cause: str
+    time_ms: int
+    attempt: Attempt
+    task: TaskId | None = None
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The checkpoint that the current attempt, or the last, began with."""
+
+    id: CheckpointId
+    time_ms: int
+    savepoint: bool
+
+
+@dataclass(frozen=True)
+class Picture:
+    """All of it at one moment. `checkpoints` and `failures`: the oldest first."""
+
+    since: Mapping[JobStatus, int] = field(default_factory=dict)
+    tasks: Mapping[TaskId, TaskRecord] = field(default_factory=dict)
+    checkpoints: tuple[CheckpointRecord, ...] = ()
+    completed: CheckpointRecord | None = None
+    savepoint: CheckpointRecord | None = None
+    failed: CheckpointRecord | None = None
+    restored: Restored | None = None
+    restores: int = 0
+    failures: tuple[FailureRecord, ...] = ()
+
+
+class JobHistory:
+    """Of one job, over all its attempts."""
+
+    def __init__(self, tasks: Iterable[TaskId]) -> None:
+        self._tasks = tuple(tasks)
+        self._picture = Picture(tasks={task: TaskRecord() for task in self._tasks})
+        self._parts: dict[TaskId, Part] = {}
+        """Of the checkpoint that is on: what its record holds."""
+        self._shared: dict[TaskId, frozenset[str]] = {}
+        """The shared files of the last part of each task."""
+
+    @property
+    def picture(self) -> Picture:
+        return self._picture
+
+    # --- the job and its tasks -------------------------------------------------------------------
+
+    def on_status(self, status: JobStatus, now_ms: int) -> None:
+        """The job came to it."""
+        self._change(since={**self._picture.since, status: now_ms})
+
+    def on_deploying(self, attempt: Attempt, now_ms: int) -> None:
+        """All tasks are about to be started."""
+        record = TaskRecord("CREATED", attempt, {"CREATED": now_ms}).became("DEPLOYING", now_ms)
+        self._change(tasks=dict.fromkeys(self._tasks, record))
+
+    def on_restored(self, checkpoint_id: CheckpointId, savepoint: bool, now_ms: int) -> None:
+        """An attempt begins with it."""
+        restored = Restored(checkpoint_id, now_ms, savepoint)
+        self._change(restored=restored, restores=self._picture.restores + 1)
+
+    def on_report(self, report: TaskReport, now_ms: int) -> None:
+        """Of the current attempt."""
+        match report:
+            case TaskRunning(task=task):
+                self._became("RUNNING", (task,), now_ms)
+            case TaskFinished(task=task):
+                self._became("FINISHED", (task,), now_ms)
+            case TaskFailed(task=task):
+                self._became("FAILED", (task,), now_ms)
+            case CheckpointAcknowledged():
+                self._on_acknowledged(report, now_ms)
+
+    def on_lost(self, task: TaskId, now_ms: int) -> None:
+        """Its process is gone."""
+        self._became("FAILED", (task,), now_ms)
+
+    def on_stopping(self, now_ms: int) -> None:
+        """All tasks are told to stop."""
+        self._became("CANCELING", self._tasks, now_ms)
+
+    def on_stopped(self, now_ms: int) -> None:
+        """None runs any more."""
+        self._became("CANCELED", self._tasks, now_ms)
+
+    def on_failure(self, cause: str, task: TaskId | None, attempt: Attempt, now_ms: int) -> None:
+        """The attempt ends for that."""
+        failure = FailureRecord(cause, now_ms, attempt, task)
+        self._change(failures=(*self._picture.failures, failure)[-MOST_FAILURES:])
+
+    def on_explained(self, cause: str | None, task: TaskId) -> None:
+        """The loss of a task turned out to be behind the last failure, if that is its cause now."""
+        failures = self._picture.failures
+        if failures and cause is not None and failures[-1].cause != cause:
+            self._change(failures=(*failures[:-1], replace(failures[-1], cause=cause, task=task)))
+
+    def _became(self, status: TaskStatus, tasks: Iterable[TaskId], now_ms: int) -> None:
+        known = dict(self._picture.tasks)
+        for task in tasks:
+            record = known[task]
+            if record.status != status and record.status not in OVER and record.since:
+                known[task] = record.became(status, now_ms)
+        self._change(tasks=known)
+
+    # --- checkpoints -----------------------------------------------------------------------------
+
+    def on_checkpoint(self, action: CheckpointAction, now_ms: int) -> None:
+        """What the checkpoint protocol decided."""
+        match action:
+            case Trigger(checkpoint_id=n, timestamp_ms=time_ms, savepoint=savepoint):
+                self._parts = {}
+                location = None if savepoint is None else savepoint.location
+                record = CheckpointRecord(
+                    n, time_ms, len(self._tasks), location, action.terminal, parts=self._parts
+                )
+                self._keep(record)
+            case Complete() | Saved():
+                self._ended("COMPLETED", None, now_ms)
+            case Abort(reason=reason):
+                self._ended("FAILED", reason, now_ms)
+
+    def _on_acknowledged(self, report: CheckpointAcknowledged, now_ms: int) -> None:
+        """Late and repeated ones are passed over."""
+        record = self._on
+        if record is None or record.id != report.checkpoint_id or report.task in self._parts:
+            return
+        self._parts[report.task] = Part(
+            now_ms,
+            report.snapshot.size,
+            self._new_size(report.snapshot),
+            report.sync_ms,
+            report.async_ms,
+            report.alignment_ms,
+        )
+
+    def _new_size(self, snapshot: SubtaskSnapshot) -> int:
+        files = [file for operator in snapshot.operators for file in operator.files]
+        before = self._shared.get(snapshot.task, frozenset())
+        self._shared[snapshot.task] = frozenset(file.path for file in files if file.shared)
+        return sum(file.size for file in files if _is_new(file, before))
+
+    def _ended(self, status: CheckpointStatus, reason: str | None, now_ms: int) -> None:
+        record = self._on
+        if record is None:
+            return
+        record = replace(record.summed(), status=status, reason=reason, ended_ms=now_ms)
+        self._keep(record)
+        if status == "FAILED":
+            self._change(failed=record)
+        elif record.is_savepoint:
+            self._change(savepoint=record)
+        else:
+            self._change(completed=record)
+
+    @property
+    def _on(self) -> CheckpointRecord | None:
+        """The checkpoint that is on: there is at most one, which is the last."""
+        last = self._picture.checkpoints[-1:]
+        return last[0] if last and last[0].status == "IN_PROGRESS" else None
+
+    def _keep(self, record: CheckpointRecord) -> None:
+        kept = [one for one in self._picture.checkpoints if one.id != record.id]
+        kept = [*kept, record][-MOST_CHECKPOINTS:]
+        room = MOST_PARTS // max(1, len(self._tasks))
+        for i, old in enumerate(kept[: -max(1, room)]):
+            kept[i] = old if old.parts is None else replace(old, parts=None)
+        self._change(checkpoints=tuple(kept))
+
+    def _change(self, **changes: object) -> None:
+        self._picture = replace(self._picture, **changes)  # type: ignore[arg-type]
+
+
+def _is_new(file: FileHandle, before: frozenset[str]) -> bool:
+    return not (file.shared and file.path in before)
