@@ -1,6 +1,6 @@
 # Every target sets up what it needs by itself.
 
-.PHONY: demo demo-kafka kafka test seeds test-fast check format bench soak-state wheel wheel-pure clean
+.PHONY: demo demo-kafka kafka test seeds fuzz-rest test-fast check format bench soak-state wheel wheel-pure clean
 
 demo: .venv/.installed
 	.venv/bin/python examples/flight_delays.py
@@ -14,12 +14,19 @@ kafka: .venv/.installed
 test: .venv/.installed
 	scripts/test
 
+test-browser: .venv/.installed
+	.venv/bin/python -m pytest -m browser tests/dashboard
+
 # The schedules of the simulator, of which `make test` runs 80.
 seeds: .venv/.installed
 	STROM_SEEDS=1000 .venv/bin/python -m pytest -n auto -k test_every_schedule tests/e2e/test_simulator_seeds.py
 
+# Random requests to each path of the REST API, of which `make test` makes ten.
+fuzz-rest: .venv/.installed
+	PYTHONPATH=tests/kits .venv/bin/python tests/kits/rest_fuzz.py 1000 $${SEED:-0}
+
 test-fast: .venv/.installed
-	.venv/bin/python -m pytest -m "not (ray or spark or kafka or postgres or s3 or slow)"
+	.venv/bin/python -m pytest -m "not (ray or spark or kafka or postgres or s3 or browser or slow)"
 
 check: .venv/.installed
 	scripts/check
@@ -36,6 +43,14 @@ bench: .venv/.installed
 
 soak-state: .venv/.installed
 	.venv/bin/python tests/kits/state_soak.py $(SOAK)
+
+# The libraries of the dashboard, from npm into dashboard/static/vendor, as they are committed.
+vendor: .venv/.installed
+	.venv/bin/python scripts/vendor_dashboard.py
+
+# The pictures of the dashboard in docs/images, taken by a test in a browser.
+pictures: .venv/.installed
+	STROM_PICTURES=docs/images .venv/bin/python -m pytest -q -m browser tests/dashboard/test_pictures.py
 
 # Into dist/: for this platform, with compiled kernels; for any, which leaves them to numba.
 wheel: .venv/.installed

@@ -107,6 +107,7 @@ def parser() -> argparse.ArgumentParser:
     _manifest(names.add_parser("manifest", help="of a checkpoint of many subtasks and states"))
     _async(names.add_parser("async", help="asynchronous requests of 10 ms, thousands at once"))
     _ttl(names.add_parser("ttl", help="what a time to live costs; memory while keys come for ever"))
+    _observe(names.add_parser("observe", help="what metrics, readers and latency markers cost"))
     _pyflink(names.add_parser("pyflink", help="the same programs in PyFlink and here"))
     return main
 
@@ -264,6 +265,20 @@ def _ttl(command: argparse.ArgumentParser) -> None:
     command.add_argument("--rounds", type=count, default=3, help="runs with and without, in turns")
     command.add_argument("--cases", default="all", help="all, or names with commas")
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+    _told(command)
+
+
+def _observe(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.observe)
+    command.add_argument(
+        "--workloads", default="kstate,wordcount_columns", help="names with commas"
+    )
+    command.add_argument("--events", type=count, help="default: as many as workloads have")
+    command.add_argument("--rounds", type=count, default=5, help="each way in each, in turns")
+    command.add_argument(
+        "--start", action="store_true", help="instead: how long a job takes to start in a session"
+    )
+    _common(command)
     _told(command)
 
 

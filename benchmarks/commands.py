@@ -254,6 +254,21 @@ def async_io(options: Namespace) -> Iterator[Line]:
         )
 
 
+def observe(options: Namespace) -> Iterator[Line]:
+    """A line per workload."""
+    from . import observe
+
+    names = options.workloads.split(",")
+    unknown = [name for name in names if name not in WORKLOADS]
+    if unknown:
+        raise SystemExit(f"no workload {unknown}: there are {', '.join(WORKLOADS)}")
+    for name in names:
+        events = options.events or SLOW.get(name, EVENTS)
+        setting = Setting(name, events, options.parallelism, options.host)
+        how = observe.starts if options.start else observe.measure
+        yield how(setting, options.rounds)
+
+
 def ttl(options: Namespace) -> Iterator[Line]:
     """A line per case. Ends the program if one broke."""
     from .ttl import CASES, measure

@@ -9,6 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from . import answers
+from .rest_options import (
+    RestHost,
+    RestName,
+    RestPort,
+    RestPrograms,
+    RestTokenFile,
+    RestTokens,
+    serving_of,
+)
 
 app = typer.Typer(help="The dispatcher of a Ray cluster.", no_args_is_help=True)
 
@@ -28,6 +37,13 @@ def start(
             "all nodes reach. Else a folder of your home, which serves a cluster of one machine."
         ),
     ] = None,
+    rest: Annotated[bool, typer.Option(help="Serve the REST API, on this machine.")] = True,
+    rest_host: RestHost = "127.0.0.1",
+    rest_port: RestPort = None,
+    rest_tokens: RestTokens = None,
+    rest_token_file: RestTokenFile = None,
+    rest_name: RestName = None,
+    rest_programs: RestPrograms = None,
     address: Address = None,
     as_json: Json = False,
 ) -> None:
@@ -36,15 +52,28 @@ def start(
         from ..cluster import clusters
 
         place = registry or str(Path.home() / ".strom" / "registry")
+        serving = None
+        if rest:
+            serving = serving_of(
+                rest_host, rest_port, rest_tokens, rest_token_file, rest_name, rest_programs
+            )
         client, new = clusters.start(place, address)
-        _say(client.about() | {"new": new}, as_json, "started" if new else "runs")
+        known = client.about() | {"new": new}
+        if serving is not None:
+            from ..rest import session_server
+
+            known |= session_server.start(serving)
+        _say(known, as_json, "started" if new else "runs")
 
 
 @app.command()
 def status(address: Address = None, as_json: Json = False) -> None:
     """What the dispatcher says of itself."""
     with answers.answering(as_json):
-        _say(_session(address, as_json).about(), as_json, "runs")
+        known = _session(address, as_json).about()
+        from ..rest import session_server
+
+        _say(known | (session_server.about() or {}), as_json, "runs")
 
 
 @app.command()
@@ -53,7 +82,11 @@ def stop(address: Address = None, as_json: Json = False) -> None:
     with answers.answering(as_json):
         from ..cluster import clusters
 
-        if not clusters.stop(address):
+        stopped = clusters.stop(address)
+        from ..rest import session_server
+
+        session_server.stop()
+        if not stopped:
             answers.fail("the cluster has no dispatcher", as_json, answers.USAGE)
         if as_json:
             answers.say_json({"stopped": True})
@@ -78,4 +111,7 @@ def _say(about: dict[str, Any], as_json: bool, how: str) -> None:
         return
     since = datetime.fromtimestamp(about["since_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     answers.say(f"the dispatcher {how}, since {since} UTC; its registry: {about['registry']}")
+    if "rest" in about:
+        tokens = f"; its tokens: {about['rest_tokens']}" if about["rest_tokens"] else ""
+        answers.say(f"its REST API: {about['rest']}/v1{tokens}")
     answers.say(f"{about['running']} jobs run, {about['queued']} wait, {about['ended']} are over")

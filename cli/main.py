@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import cluster, doctor, jobs, savepoints, state, top
+from . import cluster, dashboard, doctor, history, jobs, logs, savepoints, state, top
 
 app = typer.Typer(
     name="strom",
@@ -18,10 +18,13 @@ app.command(context_settings=jobs.PROGRAM)(jobs.run)
 app.command(name="list")(jobs.list_jobs)
 app.command()(jobs.info)
 app.command()(top.top)
+app.command()(logs.logs)
+app.command()(dashboard.dashboard)
 app.command()(jobs.cancel)
 app.add_typer(state.app, name="state")
 app.command()(savepoints.savepoint)
 app.command()(savepoints.stop)
+app.command(name="history-server")(history.history_server)
 app.command()(doctor.doctor)
 
 

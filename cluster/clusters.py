@@ -58,6 +58,11 @@ class DispatcherClient:
         found: dict[str, Any] | None = self._ask("archived", job_id)
         return found
 
+    def last_lines(self, job_id: str) -> list[dict[str, Any]]:
+        """As of `Dispatcher`."""
+        found: list[dict[str, Any]] = self._ask("last_lines", job_id)
+        return found
+
     def about(self) -> dict[str, Any]:
         """As of `Dispatcher`."""
         found: dict[str, Any] = self._ask("about")

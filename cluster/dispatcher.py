@@ -9,12 +9,15 @@ coordinators that live are followed, jobs whose coordinator is gone run again.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import pickle
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import ray
@@ -24,6 +27,8 @@ from ..core.errors import ConfigurationError, StromError
 from ..core.failure_text import described
 from ..core.job_status import JobStatus
 from ..engine.hosts.driver import JobOutcome
+from ..engine.hosts.job_logs import JobLogs
+from ..engine.hosts.job_view import JobView
 from ..engine.hosts.launch import Submission, make_coordinator, withdraw
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import coordinator_name
@@ -49,6 +54,10 @@ RETRY_S: Final = 5.0
 MOST_HISTORY: Final = 1_000
 """So many jobs that are over are in memory."""
 
+MOST_LINES: Final = 500
+MOST_LINE_BYTES: Final = 256 << 10
+"""Of the last lines of a job's log, that are archived."""
+
 T = TypeVar("T")
 
 
@@ -65,7 +74,7 @@ class Dispatcher:
         self._ending: dict[str, JobRecord] = {}
         """Those of which that is still to be archived."""
         self._coordinators: dict[str, Any] = {}
-        self._last_words: dict[str, JobOutcome] = {}
+        self._last_words: dict[str, tuple[JobOutcome, JobView | None]] = {}
         """What coordinators said in the end, until that is archived."""
         self._closed = False
         self._changed = asyncio.Condition()
@@ -127,6 +136,10 @@ class Dispatcher:
         """What the registry keeps of a job that is over."""
         return await self._in_io(lambda: self._registry.ended(job_id))
 
+    async def last_lines(self, job_id: str) -> list[dict[str, Any]]:
+        """What the registry keeps of the log of a job that is over; none: it keeps none."""
+        return await self._in_io(lambda: self._registry.lines(job_id))
+
     async def about(self) -> dict[str, Any]:
         """Of itself: registry, since when, and how many jobs."""
         jobs = self._session.jobs
@@ -175,11 +188,14 @@ class Dispatcher:
     async def _store(self, record: JobRecord) -> None:
         """Try until it is done: what comes behind relies on it."""
         over = record.phase is Phase.ENDED
-        more = _last_figures(self._last_words.pop(record.job_id, None)) if over else {}
+        outcome, view = self._last_words.pop(record.job_id, (None, None)) if over else (None, None)
+        more = _last_figures(outcome)
+        if view is not None:
+            record = replace(record, tasks=dict(Counter(task["status"] for task in view["tasks"])))
 
         def write() -> None:
             if over:
-                self._registry.archive(record, more)
+                self._registry.archive(record, more, view)
             else:
                 self._registry.store(record)
 
@@ -196,6 +212,14 @@ class Dispatcher:
             del self._ending[record.job_id]
             self._remember(record)
             await self._tell()
+            self._spawn(self._keep_lines(record.job_id))
+
+    async def _keep_lines(self, job_id: str) -> None:
+        """The last lines of its log, too: files of nodes go with these. Nobody waits for it."""
+        lines = await asyncio.to_thread(_last_lines, job_id)
+        if lines:
+            with suppress(StromError):
+                await self._in_io(lambda: self._registry.keep_lines(job_id, lines))
 
     async def _start(self, record: JobRecord) -> None:
         job_id, run = record.job_id, record.run
@@ -233,7 +257,7 @@ class Dispatcher:
         job_id, run = record.job_id, record.run
         while True:
             try:
-                outcome = await self._coordinators[job_id].ended.remote(ASK_S)
+                said = await self._coordinators[job_id].ended.remote(ASK_S)
             except ActorUnavailableError:
                 await asyncio.sleep(TICK_S)
             except ActorDiedError as error:
@@ -241,8 +265,9 @@ class Dispatcher:
                 self._do(self._session.lost(job_id, run, why, _now_ms()))
                 return
             else:
-                if outcome is not None:
-                    self._last_words[job_id] = outcome
+                if said is not None:
+                    self._last_words[job_id] = said
+                    outcome, _ = said
                     status, error_text = JobStatus(outcome.status), outcome.error
                     self._do(self._session.ended(job_id, run, status, error_text, _now_ms()))
                     return
@@ -333,6 +358,19 @@ def _last_figures(outcome: JobOutcome | None) -> dict[str, Any]:
         "checkpoints": outcome.checkpoints,
         "restarts": outcome.restarts,
     }
+
+
+def _last_lines(job_id: str) -> list[dict[str, Any]]:
+    """Of what the job said; less if nodes do not answer, or it said much."""
+    try:
+        lines = JobLogs(job_id).tail(MOST_LINES).entries
+    except Exception as error:  # the job has ended all the same
+        log.warning("job %s: its last lines are not archived: %s", job_id, described(error))
+        return []
+    room, kept = MOST_LINE_BYTES, len(lines)
+    while kept and (room := room - len(json.dumps(lines[kept - 1]))) >= 0:
+        kept -= 1
+    return lines[kept:]
 
 
 def _now_ms() -> int:

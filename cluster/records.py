@@ -11,7 +11,7 @@ CREATED.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -52,6 +52,8 @@ class JobRecord:
     error: str | None = None
     cancelling: bool = False
     """Whether somebody wants it cancelled, whatever run it is in."""
+    tasks: dict[str, int] = field(default_factory=dict, hash=False)
+    """Of a job that is over: how many subtasks ended how."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

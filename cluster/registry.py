@@ -3,6 +3,8 @@
     jobs/<job id>/record.json     a job that is not over
     jobs/<job id>/submission      what it is started from, however often
     history/<job id>.json         a job that is over
+    views/<job id>.json           all that was known of it in the end, for whoever looks at it
+    logs/<job id>.json            the last lines of its log
 
 Each file is there whole or not at all, and a job's submission before its record. Whoever can write
 there decides what runs on the cluster: submissions hold pickles.
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..checkpoint.storage import located
@@ -26,14 +28,24 @@ RECORD, SUBMISSION = "record.json", "submission"
 class Registry(WholeFiles):
     """Used by one thread at a time. What fails raises CheckpointError, naming the file."""
 
-    def __init__(self, location: str) -> None:
-        """`location`: an fsspec URL or path. ConfigurationError for one nobody understands;
-        CheckpointError for one that cannot be used."""
+    def __init__(self, location: str, write: bool = True) -> None:
+        """`location`: an fsspec URL or path. Not `write`: it is only read, and may be missing.
+        ConfigurationError for one nobody understands; CheckpointError for one that cannot be
+        used."""
         filesystem, self._root = located(location, "registry")
         super().__init__(filesystem, SLEEP, None)
-        folder = posixpath.join(self._root, "history")
+        for name in ("history", "views") if write else ():
+            self._make(posixpath.join(self._root, name))
+
+    def _make(self, folder: str) -> None:
         with self._failing("make", folder):
             self._retried(lambda: self._make_folder(folder))
+
+    def exists(self) -> bool:
+        """Whether there is one."""
+        folder = posixpath.join(self._root, "history")
+        with self._failing("read", folder):
+            return bool(self._retried(lambda: self._exists(folder)))
 
     def submit(self, record: JobRecord, submission: bytes) -> None:
         """Keep a new job."""
@@ -44,10 +56,27 @@ class Registry(WholeFiles):
         """Keep what is known of a job now; of one that is not over."""
         self._put_json(self._of_job(record.job_id, RECORD), record.to_json())
 
-    def archive(self, record: JobRecord, more: dict[str, Any]) -> None:
-        """Keep how a job ended, with what else is known of it, and nothing else of it."""
+    def archive(
+        self, record: JobRecord, more: dict[str, Any], view: Mapping[str, Any] | None = None
+    ) -> None:
+        """Keep how a job ended, with what else is known of it, and nothing else of it. `view`: the
+        last one of the job, which may be large; whoever lists jobs does not read it."""
+        if view is not None:
+            self._put_json(self._of_view(record.job_id), dict(view))
         self._put_json(self._of_history(record.job_id), {"record": record.to_json(), **more})
         self._drop(record.job_id)
+
+    def keep_lines(self, job_id: str, lines: list[dict[str, Any]]) -> None:
+        """Keep the last lines of the log of a job that is over."""
+        self._put_json(self._of_lines(job_id), {"lines": lines})
+
+    def lines(self, job_id: str) -> list[dict[str, Any]]:
+        """What `keep_lines` kept; nothing if it did not."""
+        try:
+            found: list[dict[str, Any]] = self._json(self._of_lines(job_id))["lines"]
+        except MissingCheckpointError:
+            return []
+        return found
 
     def submission(self, job_id: str) -> bytes:
         """Of a job that is not over."""
@@ -76,6 +105,13 @@ class Registry(WholeFiles):
         except MissingCheckpointError:
             return None
 
+    def view(self, job_id: str) -> dict[str, Any] | None:
+        """The last one of a job that is over. None: there is none, as when it never ran."""
+        try:
+            return self._json(self._of_view(job_id))
+        except MissingCheckpointError:
+            return None
+
     def _record(self, job_id: str) -> JobRecord | None:
         try:
             return JobRecord.from_json(self._json(self._of_job(job_id, RECORD)))
@@ -87,6 +123,12 @@ class Registry(WholeFiles):
 
     def _of_history(self, job_id: str) -> str:
         return posixpath.join(self._root, "history", f"{job_id}.json")
+
+    def _of_lines(self, job_id: str) -> str:
+        return posixpath.join(self._root, "logs", f"{job_id}.json")
+
+    def _of_view(self, job_id: str) -> str:
+        return posixpath.join(self._root, "views", f"{job_id}.json")
 
     def _put_json(self, path: str, document: dict[str, Any]) -> None:
         self._put(path, json.dumps(document, sort_keys=True, default=str).encode())

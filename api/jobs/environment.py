@@ -8,6 +8,7 @@ new job; streams made before may still be read by it.
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -45,7 +46,15 @@ from ..specs.records import OperatorSpec
 from ..types.declared import Declared
 from ..types.durations import Interval
 from .caches import Caches
-from .host import DetachedJobExecutionResult, Host, JobClient, JobExecutionResult, open_host
+from .host import (
+    DetachedJobExecutionResult,
+    Host,
+    JobClient,
+    JobExecutionResult,
+    JobPages,
+    open_host,
+    open_pages,
+)
 from .refused import Refused
 from .state_backends import with_backends
 
@@ -76,6 +85,8 @@ class Environment(Refused):
         self._host_options = host_options
         self._opened: Host | None = None
         """The host, once opened."""
+        self._pages: JobPages | None = None
+        """The dashboard of the last job that was to have one."""
         self._caches = Caches(self._open)
 
     # --- settings ----------------------------------------------------------------------------
@@ -338,17 +349,24 @@ class Environment(Refused):
 
     # --- running -----------------------------------------------------------------------------
 
-    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+    def execute(
+        self, job_name: str | None = None, *, dashboard: bool = False
+    ) -> JobExecutionResult:
         """Run the job to its end. An interrupt (Ctrl-C, on Ray also SIGTERM) cancels it and waits
         for that as long as its tasks may take, unless it is detached (`set_attached`). On Ray it
-        may be told not to wait (`JobConfig.wait`): a DetachedJobExecutionResult."""
+        may be told not to wait (`JobConfig.wait`): a DetachedJobExecutionResult.
+
+        `dashboard`: print a link to pages that show the job, in a browser on this machine. They
+        stay, also when it is over, until the next such job, `close`, or the end of the program."""
         graph = self.get_job_graph(job_name)
         if not graph.config.wait and self._host_now() == "ray":
             client = self._submit(graph)
+            self._show(client, dashboard)
             return DetachedJobExecutionResult(str(client.get_job_id()), 0.0)
         graph = self._waited_for(graph)
         client = self._submit(graph)
         try:
+            self._show(client, dashboard)
             return client.get_job_execution_result()
         except StromError:
             raise
@@ -358,15 +376,18 @@ class Environment(Refused):
                     client.cancel(graph.config.cancellation_timeout)
             raise
 
-    def execute_async(self, job_name: str | None = None) -> JobClient:
+    def execute_async(self, job_name: str | None = None, *, dashboard: bool = False) -> JobClient:
         """Start the job and return at once. On Ray it outlives this program, unless it is attached
-        (`set_attached`)."""
-        return self._submit(self.get_job_graph(job_name))
+        (`set_attached`). `dashboard`: as of `execute`."""
+        client = self._submit(self.get_job_graph(job_name))
+        self._show(client, dashboard)
+        return client
 
     def close(self) -> None:
-        """Close the host if it was opened here by name, and free what is cached. The environment
-        stays usable."""
+        """Close the host if it was opened here by name, and the dashboard, and free what is cached.
+        The environment stays usable."""
         self._caches.close()
+        self._close_pages()
         opened, self._opened = self._opened, None
         if opened is not None and not isinstance(self._host, Host):
             close = getattr(opened, "close", None)
@@ -416,6 +437,24 @@ class Environment(Refused):
         if graph.config.attached is not None:
             return graph
         return replace(graph, config=replace(graph.config, attached=True))
+
+    def _show(self, client: JobClient, wanted: bool) -> None:
+        """Open the job's dashboard and say where it is, or why there is none: the job goes on
+        without. The one before is closed."""
+        if not wanted:
+            return
+        self._close_pages()
+        try:
+            self._pages = open_pages(client)
+        except StromError as error:
+            print(f"strom: no dashboard: {error}", file=sys.stderr)
+            return
+        print(f"strom: dashboard of job {client.get_job_id()}: {self._pages.url}", flush=True)
+
+    def _close_pages(self) -> None:
+        opened, self._pages = self._pages, None
+        if opened is not None:
+            opened.close()
 
     def _submit(self, graph: JobGraph) -> JobClient:
         check_serialisable(graph)

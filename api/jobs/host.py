@@ -144,6 +144,34 @@ class Host(Protocol):
         ...
 
 
+class JobPages(Protocol):
+    """The dashboard of one job, from when it was opened until it is closed."""
+
+    @property
+    def url(self) -> str:
+        """For the user's browser alone: it may hold a token."""
+        ...
+
+    def close(self) -> None: ...
+
+
+PagesOpener = Callable[[JobClient], JobPages]
+
+_pages_openers: list[PagesOpener] = []
+
+
+def register_pages_opener(opener: PagesOpener) -> None:
+    """Make `opener(client)` the way to a job's dashboard; replaces an earlier one."""
+    _pages_openers[:] = [opener]
+
+
+def open_pages(client: JobClient) -> JobPages:
+    """The dashboard of this job."""
+    if not _pages_openers:
+        raise ConfigurationError("dashboard: nothing is registered that serves it; import strom")
+    return _pages_openers[0](client)
+
+
 HostOpener = Callable[[str, Mapping[str, Any]], Host]
 
 _openers: list[HostOpener] = []

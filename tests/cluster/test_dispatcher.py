@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError
@@ -21,8 +22,9 @@ from strom.engine.hosts.launch import Submission
 RECORD = JobRecord("a1", "one", 2.0, 2, False, 60_000, 1, checkpoints="memory://x")
 
 
-def outcome(status: JobStatus, error: str | None = None) -> JobOutcome:
-    return JobOutcome("a1", "one", status, error, 17.0, 3, 1, {"state": status.value})
+def outcome(status: JobStatus, error: str | None = None) -> tuple[JobOutcome, dict[str, Any]]:
+    last = JobOutcome("a1", "one", status, error, 17.0, 3, 1, {"state": status.value})
+    return last, {"id": "a1", "status": status.value, "tasks": [{"status": "FAILED"}]}
 
 
 class Coordinator:
@@ -30,7 +32,9 @@ class Coordinator:
 
     def __init__(self, first_attempt: int, failure: Exception | None) -> None:
         self.first_attempt, self.failure = first_attempt, failure
-        self.ends: asyncio.Future[JobOutcome] = asyncio.get_running_loop().create_future()
+        self.ends: asyncio.Future[tuple[JobOutcome, dict[str, Any] | None]] = (
+            asyncio.get_running_loop().create_future()
+        )
         self.told: list[str] = []
         for name in ("start", "detach", "ended", "cancel"):
             setattr(self, name, SimpleNamespace(remote=getattr(self, f"_{name}")))
@@ -42,7 +46,7 @@ class Coordinator:
     async def _detach(self) -> None:
         self.told.append("detach")
 
-    async def _ended(self, timeout: float) -> JobOutcome:
+    async def _ended(self, timeout: float) -> tuple[JobOutcome, dict[str, Any] | None]:
         return await asyncio.shield(self.ends)
 
     async def _cancel(self) -> None:
@@ -123,12 +127,32 @@ def test_from_its_submission_to_the_archive(world: World) -> None:
         kept = await d.archived("a1")
         assert kept is not None
         assert (kept["metrics"], kept["checkpoints"]) == ({"state": "FAILED"}, 3)
+        assert kept["record"]["tasks"] == {"FAILED": 1}
+        view = d._registry.view("a1")
+        assert view is not None
+        assert (view["id"], view["status"]) == ("a1", "FAILED")
         await d.submit(RECORD, b"again")
         await d.cancel("a1")
         assert [one.job_id for one, _ in await d.jobs()] == ["a1"]
         assert len(world.made) == 1
         with pytest.raises(ConfigurationError, match="no job 'b2'"):
             await d.cancel("b2")
+
+    run(world, test)
+
+
+def test_a_job_without_a_last_view_is_archived_all_the_same(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        await d.waiting("a1", 30.0, None)
+        last, _ = outcome(JobStatus.FINISHED)
+        world.made[0].ends.set_result((last, None))
+        while (await d.about())["ended"] != 1:
+            await asyncio.sleep(0.001)
+        kept = await d.archived("a1")
+        assert kept is not None
+        assert (kept["record"]["status"], kept["record"]["tasks"]) == ("FINISHED", {})
+        assert d._registry.view("a1") is None
 
     run(world, test)
 

@@ -73,7 +73,6 @@ def test_what_changes_nothing_is_given_back() -> None:
     assert config.enable_object_reuse().is_object_reuse_enabled()
     assert not config.disable_object_reuse().is_object_reuse_enabled()
     assert config.set_use_snapshot_compression(True).is_use_snapshot_compression()
-    assert config.set_latency_tracking_interval(20).get_latency_tracking_interval() == 20
     assert config.get_task_cancellation_interval() == 30_000
     assert config.set_task_cancellation_interval(9).get_task_cancellation_interval() == 9
     assert config.has_auto_generated_uids_enabled()

@@ -1,0 +1,59 @@
+"""`strom dashboard`: the session's pages, in a browser."""
+
+from __future__ import annotations
+
+import html
+import os
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import answers
+from .cluster import Address, Json
+
+
+def dashboard(
+    job: Annotated[str | None, typer.Argument(help="The id of a job; else all of them.")] = None,
+    open_: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open a browser; else only say where it is.")
+    ] = True,
+    address: Address = None,
+    as_json: Json = False,
+) -> None:
+    """The dashboard of the session: its jobs in a browser."""
+    with answers.answering(as_json):
+        from ..engine.hosts.ray_connect import join_ray
+        from ..rest import session_server
+        from ..rest.job_server import link
+
+        join_ray(address)
+        found = session_server.about()
+        if found is None:
+            answers.fail(
+                "the cluster has no dashboard: `strom cluster start`", as_json, answers.USAGE
+            )
+        page = "/jobs" if job is None else f"/jobs/{job}"
+        url, tokens = found["rest"], found["rest_tokens"]
+        opened = open_ and not as_json and _open(link(url, tokens, page))
+        if as_json:
+            answers.say_json({"url": f"{url}/#{page}", "tokens": tokens})
+            return
+        answers.say(f"{'opened' if opened else 'the dashboard'}: {url}/#{page}")
+        if tokens is not None and not opened:
+            answers.say(f"it asks for a token: {tokens}")
+
+
+def _open(url: str) -> bool:
+    """Whether a browser was found. It is given a file of this user's that leads to `url`: who else
+    is on this machine may see what programs are called with, and `url` may hold a token."""
+    if "#token=" not in url:
+        return webbrowser.open(url)
+    leading = Path.home() / ".strom" / "dashboard.html"
+    leading.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    leading.unlink(missing_ok=True)
+    with open(os.open(leading, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        told = html.escape(url, quote=True)
+        file.write(f'<meta http-equiv="refresh" content="0;url={told}"><a href="{told}">strom</a>')
+    return webbrowser.open(leading.as_uri())

@@ -1,0 +1,64 @@
+"""A headless Chromium, a played cluster behind the real API, and pages that may not complain."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from dashboard_kit import PlayedCluster, Visit, serve
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    assert found is not None, "no Chromium: run scripts/setup"
+    with sync_playwright() as driver:
+        # Without a sandbox of its own: tests also run as root, in containers.
+        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def cluster() -> PlayedCluster:
+    return PlayedCluster()
+
+
+@pytest.fixture
+def server(cluster: PlayedCluster) -> Iterator[Any]:
+    server = serve(cluster)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def visit(chromium: Any, server: Any) -> Iterator[Callable[..., Visit]]:
+    """`visit(url, path, **context)`: a page of a new visitor. None may complain in its console, but
+    of what the test expects (`Visit.expected`). They are closed before
+    `server`, which would wait for them."""
+    opened: list[tuple[Any, Visit]] = []
+
+    def visit(url: str, path: str = "#/jobs", **context: Any) -> Visit:
+        made = chromium.new_context(
+            viewport=context.pop("viewport", {"width": 1440, "height": 900}),
+            timezone_id="UTC",
+            locale="en-GB",
+            reduced_motion="reduce",
+            **context,
+        )
+        made.set_default_timeout(10_000)
+        one = Visit(made.new_page(), url)
+        opened.append((made, one))
+        one.go(path)
+        return one
+
+    yield visit
+    complaints = [complaint for _, one in opened for complaint in one.complaints()]
+    for made, _ in opened:
+        made.close()
+    assert not complaints
