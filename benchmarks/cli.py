@@ -107,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
     _manifest(names.add_parser("manifest", help="of a checkpoint of many subtasks and states"))
     _async(names.add_parser("async", help="asynchronous requests of 10 ms, thousands at once"))
     _ttl(names.add_parser("ttl", help="what a time to live costs; memory while keys come for ever"))
-    _observe(names.add_parser("observe", help="what metrics, readers and latency markers cost"))
+    _observe(names.add_parser("observe", help="what metrics, a dashboard and latency markers cost"))
     _pyflink(names.add_parser("pyflink", help="the same programs in PyFlink and here"))
     return main
 
@@ -275,9 +275,16 @@ def _observe(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--events", type=count, help="default: as many as workloads have")
     command.add_argument("--rounds", type=count, default=5, help="each way in each, in turns")
-    command.add_argument(
+    instead = command.add_mutually_exclusive_group()
+    instead.add_argument(
         "--start", action="store_true", help="instead: how long a job takes to start in a session"
     )
+    instead.add_argument(
+        "--rest", action="store_true", help="instead: how long the REST API takes to answer"
+    )
+    command.add_argument("--ended", type=count, default=1000, help="of --rest: jobs that are over")
+    command.add_argument("--running", type=count, default=20, help="of --rest: jobs that run")
+    command.add_argument("--requests", type=count, default=200, help="of --rest: of each path")
     _common(command)
     _told(command)
 

@@ -255,9 +255,14 @@ def async_io(options: Namespace) -> Iterator[Line]:
 
 
 def observe(options: Namespace) -> Iterator[Line]:
-    """A line per workload."""
+    """A line per workload; of `--rest` one."""
     from . import observe
 
+    if options.rest:
+        from .rest_answers import answers
+
+        yield answers(options.ended, options.running, options.requests)
+        return
     names = options.workloads.split(",")
     unknown = [name for name in names if name not in WORKLOADS]
     if unknown:

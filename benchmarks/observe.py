@@ -1,9 +1,10 @@
-"""What it costs to watch a job: the same job with its metrics off, on, read and with latency
-markers, in turns, as ratios to off.
+"""What it costs to watch a job: the same job with its metrics off, on, read, with an open dashboard
+and with latency markers, in turns, as ratios to off.
 
     off       tasks report only at their end, and nobody reads anything
     on        as a job is by default: a report of each task every 500 ms, Ray told every 5 s
     read      the same with a Prometheus endpoint that is read every second
+    dashboard the same with a page of the job open in a dashboard, which asks every second
     markers   the same with a latency marker of each source every 200 ms
 
 Which way begins changes with each round. A ratio is of one round, and the line has the median of
@@ -30,6 +31,8 @@ from strom import DiscardSink, JobStatus, MetricsConfig, StreamExecutionEnvironm
 from strom.engine.hosts.driver import JobDriver
 from strom.engine.task.chain_node import ChainNode
 from strom.engine.task.task import Task
+from strom.rest.one_job import OneJob
+from strom.rest.serving import Serving, serve
 
 from .accounted import accounted
 from .measure import Run, Setting, environment, run_of
@@ -37,18 +40,23 @@ from .measure import Run, Setting, environment, run_of
 NEVER = timedelta(days=1)
 READ_S = 1.0
 
+OPEN_PAGE = ("", "/figures", "/checkpoints")
+"""What the dashboard asks for of a job, below its path."""
+
 DONE_FOR_METRICS: list[tuple[type, str]] = [
     (Task, "_on_metrics_due"),
     (Task, "_send_marker"),
     (ChainNode, "_pass_marker"),
     (JobDriver, "metrics"),
     (JobDriver, "samples"),
+    (JobDriver, "view"),
 ]
 
 WAYS = {
     "off": (NEVER, MetricsConfig(ray_interval=None)),
     "on": (timedelta(milliseconds=500), MetricsConfig()),
     "read": (timedelta(milliseconds=500), MetricsConfig(prometheus_port=0)),
+    "dashboard": (timedelta(milliseconds=500), MetricsConfig()),
     "markers": (
         timedelta(milliseconds=500),
         MetricsConfig(latency_interval=timedelta(milliseconds=200)),
@@ -86,23 +94,39 @@ def run(setting: Setting, way: str) -> Run:
         env = StreamExecutionEnvironment.get_execution_environment(told, setting.host, **quiet)
         setting.query.build(env, setting.events).sink_to(DiscardSink()).name("benchmark sink")
         client = env.execute_async(f"benchmark {setting.name}")
-        with reading(client.prometheus_address if way == "read" else None):
+        with watched(client, way):
             return run_of(setting, client.get_job_execution_result())
 
 
 @contextmanager
-def reading(address: str | None) -> Iterator[None]:
-    """Somebody reads the endpoint, until the job is over."""
-    if address is None:
+def watched(client: Any, way: str) -> Iterator[None]:
+    """Somebody looks at the job meanwhile, as the way says."""
+    if way == "read":
+        with reading([f"http://{client.prometheus_address}/metrics"]):
+            yield
+    elif way == "dashboard":
+        server = serve(OneJob(client), Serving(port=0))
+        job = f"{server.url}/v1/jobs/{client.get_job_id()}"
+        try:
+            with reading([f"{job}{page}" for page in OPEN_PAGE]):
+                yield
+        finally:
+            server.close()
+    else:
         yield
-        return
+
+
+@contextmanager
+def reading(urls: list[str]) -> Iterator[None]:
+    """Somebody asks for all of them every `READ_S`, until the job is over."""
     over = threading.Event()
 
     def read() -> None:
         while not over.wait(READ_S):
             try:
-                with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
-                    answer.read()
+                for url in urls:
+                    with urllib.request.urlopen(url, timeout=10) as answer:
+                        answer.read()
             except OSError:  # the job is over
                 return
 

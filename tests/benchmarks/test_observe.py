@@ -56,7 +56,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     words += ["--host", "local", "--parallelism", "1", "--json"]
     (line,) = cli.run(cli.parser().parse_args(words))
     assert (line["name"], line["workload"], line["rounds"]) == ("observe", "kstate", 1)
-    for way in ("on", "read", "markers"):
+    for way in ("on", "read", "dashboard", "markers"):
         told: dict[str, Any] = line[way]
         assert told["speed"] > 0
         assert told["worst_round"] == told["speed"]
