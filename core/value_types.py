@@ -131,10 +131,10 @@ class Pickled(ValueType):
                 return data
         except Exception:
             pass
-        import cloudpickle
+        from . import code_pickles
 
         try:
-            return bytes(cloudpickle.dumps(value, protocol=5))
+            return code_pickles.dumps(value)
         except Exception as error:
             raise TypeMismatchError(f"it cannot be pickled: {error}") from error
 

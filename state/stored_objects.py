@@ -56,9 +56,9 @@ def pickled(value: Any) -> bytes:
 
 def pickled_by_value(value: Any) -> bytes:
     """The same, with the classes that have no importable name."""
-    import cloudpickle
+    from ..core.code_pickles import CodePickler
 
-    class ByValue(cloudpickle.Pickler):  # type: ignore[misc]
+    class ByValue(CodePickler):
         def reducer_override(self, obj: Any) -> Any:
             made = NotImplemented if isinstance(obj, type) else described(obj)
             return super().reducer_override(obj) if made is NotImplemented else made

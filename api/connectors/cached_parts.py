@@ -9,12 +9,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
-import cloudpickle
 import pyarrow as pa
 
+from ...core import code_pickles
 from ...core.batch import Batch
 from ...core.batch_data import BatchData, batch_data, batch_of
 from .base import Sink, Source
@@ -106,7 +105,7 @@ class CacheStore(Protocol):
 
 def sealed_batch(batch: Batch) -> BatchData:
     """As plain data, which shares nothing with the records. Raises what pickling them raises."""
-    return batch_data(batch, partial(cloudpickle.dumps, protocol=5))
+    return batch_data(batch, code_pickles.dumps)
 
 
 def opened_batch(data: BatchData) -> Batch:

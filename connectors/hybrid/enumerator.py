@@ -91,7 +91,7 @@ class HybridEnumerator(SplitEnumerator):
         former.close()
 
     def _make(self, number: int, stage: Stage) -> Source:
-        import cloudpickle
+        from ...core import code_pickles
 
         assert not isinstance(stage.source, Source)
         source = stage.source(self._inner)
@@ -105,7 +105,7 @@ class HybridEnumerator(SplitEnumerator):
                 f"HybridSource: the factory of source {number + 1}, which was said to be bounded, "
                 f"made a {type(source).__name__} that never ends"
             )
-        self._made[number] = cloudpickle.dumps(source)
+        self._made[number] = code_pickles.dumps(source)
         return source
 
     def _known(self, number: int) -> Source:

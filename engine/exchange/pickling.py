@@ -164,10 +164,10 @@ def _pickle(value: Any, what: str, receiver: str) -> bytes:
             return data
     except Exception:
         pass  # cloudpickle can do more, and says what it cannot
-    import cloudpickle
+    from ...core import code_pickles
 
     try:
-        return bytes(cloudpickle.dumps(value, protocol=5))
+        return code_pickles.dumps(value)
     except Exception as error:
         culprit = _first_unpicklable(value)
         raise SerializationError(

@@ -13,6 +13,7 @@ from typing import Any
 import cloudpickle
 
 from ...api.specs.records import SinkSpec, SourceSpec
+from ...core import code_pickles
 from ...core.clock import Clock
 from ...core.config import ExchangeConfig
 from ...core.failure_text import described
@@ -71,8 +72,7 @@ class FreshFunctions:
 def _pickle(spec: Any) -> bytes | None:
     if isinstance(spec, (SourceSpec, SinkSpec)):
         return None
-    data: bytes = cloudpickle.dumps(spec)
-    return data
+    return code_pickles.dumps(spec)
 
 
 class CooperativeCluster:

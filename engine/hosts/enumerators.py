@@ -57,12 +57,12 @@ class Enumerators:
 
     def snapshot(self) -> dict[OperatorId, bytes]:
         """What every enumerator has not assigned yet, pickled at once: it may be changed later."""
-        import cloudpickle
+        from ...core import code_pickles
 
         states: dict[OperatorId, bytes] = {}
         for operator, enumerator in self._made.items():
             try:
-                states[operator] = cloudpickle.dumps(enumerator.snapshot())
+                states[operator] = code_pickles.dumps(enumerator.snapshot())
             except BaseException as error:
                 raise CheckpointError(
                     f"operator '{self._sources[operator][0]}': the snapshot of its enumerator "

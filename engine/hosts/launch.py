@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import cloudpickle
 import ray
 from ray.util.placement_group import get_placement_group, remove_placement_group
 
+from ...core import code_pickles
 from ..graph.model import JobGraph
 from .placed_files import Content, contents_of
 from .ray_connect import NAMESPACE
@@ -51,7 +51,7 @@ def submission_of(graph: JobGraph, job_id: str) -> Submission:
         packages = runtime_env(requirements, ray.get_runtime_context().runtime_env)
     return Submission(
         job_id,
-        cloudpickle.dumps(graph),
+        code_pickles.dumps(graph),
         pack(graph.config.python_files),
         contents_of(graph.config.job_files),
         packages,

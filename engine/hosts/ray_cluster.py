@@ -16,11 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cloudpickle
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from ...core import code_pickles
 from ...core.config import JobConfig, SlotResources
 from ...core.errors import JobCancelledError, ResourceError, SerializationError, StromError
 from ...core.ids import Attempt, TaskId
@@ -230,7 +230,7 @@ class RayCluster:
         for d in deployments:
             peers = {c.target: by_task[c.target] for c in d.outputs}
             call = self._actors[d.task].deploy
-            started.append(call.remote(cloudpickle.dumps(d), peers, self._coordinator))
+            started.append(call.remote(code_pickles.dumps(d), peers, self._coordinator))
         self._wait(started)
 
     def _wait(self, refs: Sequence[Any]) -> list[Any]:

@@ -26,6 +26,7 @@ import ray
 
 from ...api.jobs.accumulator_results import Part
 from ...checkpoint.savepoints import Stop
+from ...core import code_pickles
 from ...core.clock import SystemClock
 from ...core.failure_text import described
 from ...core.ids import Attempt, OperatorId, TaskId
@@ -100,7 +101,7 @@ def _rescaled(job: JobGraph, parallelism: int) -> Rescaled:
     graph = rescaled(job, parallelism)
     bundles = bundles_of(graph)
     cpus = sum(bundle.get("CPU", 0.0) for bundle in bundles)
-    return Rescaled(cloudpickle.dumps(graph), cpus, len(bundles))
+    return Rescaled(code_pickles.dumps(graph), cpus, len(bundles))
 
 
 class JobCoordinator:

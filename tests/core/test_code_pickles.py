@@ -1,0 +1,62 @@
+"""Code that travels by value says where it stands, as it does at home."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from typing import Any
+
+from strom.core import code_pickles
+from strom.core.code_pickles import dumps
+
+
+def by_value(source: str, file: str) -> dict[str, Any]:
+    """What a program in this file defines."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(source, file, "exec"), names)
+    return names
+
+
+def files_of(error: BaseException) -> list[str]:
+    return [frame.filename for frame in traceback.extract_tb(error.__traceback__)][1:]
+
+
+def test_functions_in_functions_and_methods_keep_their_files() -> None:
+    source = """
+def outer(n):
+    return [inner(i) for i in range(n)]
+inner = lambda i: 1 // (i - 1)
+class Counter:
+    def count(self, n):
+        return outer(n)
+"""
+    names = by_value(source, "somewhere/program.py")
+    for value in (names["outer"], names["Counter"]().count):
+        travelled = pickle.loads(dumps(value))
+        assert travelled(1) == [-1]
+        try:
+            travelled(2)
+        except ZeroDivisionError as error:
+            assert set(files_of(error)) == {"somewhere/program.py"}
+        else:
+            raise AssertionError("it divides by nothing")
+
+
+def test_a_version_that_leaves_the_file_out(monkeypatch: Any) -> None:
+    kind = type(dumps.__code__)
+    plain = code_pickles._PLAIN[kind]
+
+    def without(code: Any) -> tuple[Any, ...]:
+        made, arguments, *more = plain(code)
+        hidden = ("<dynamic-code>" if a == code.co_filename else a for a in arguments)
+        return (made, tuple(hidden), *more)
+
+    monkeypatch.setattr(code_pickles, "_PLAIN", {kind: without})
+    function = by_value("def f():\n    return 7", "far/away.py")["f"]
+    travelled = pickle.loads(dumps(function))
+    assert (travelled(), travelled.__code__.co_filename) == (7, "far/away.py")
+
+
+def test_what_a_program_names_is_read_as_before() -> None:
+    value = {"a": [1, 2.5, None], "b": (pickle.dumps, dict)}
+    assert pickle.loads(dumps(value)) == value
