@@ -148,6 +148,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def free_port(host: str, port: int) -> int:
+    """The port, if somebody may listen there now, of 0 one that is chosen; 0: it is taken."""
+    try:
+        with _listening(host, port) as found:
+            return int(found.getsockname()[1])
+    except ResourceError:
+        return 0
+
+
 def _listening(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise ConfigurationError(f"a port is in 0..65535, is {port}")

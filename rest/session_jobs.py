@@ -60,12 +60,18 @@ class SessionJobs:
     kind: Literal["session", "job", "archive"] = "session"
 
     def __init__(self) -> None:
-        """Unavailable if the cluster has no dispatcher."""
-        self._kept = KeptJobs(self._ask_dispatcher("about")["registry"])
+        self._registry: KeptJobs | None = None
         self._views = KeptViews()
         self._listed: Listed = []
         self._listed_at: float | None = None
         self._listing = threading.Lock()
+
+    @property
+    def _kept(self) -> KeptJobs:
+        """Unavailable while the cluster has no dispatcher, which says where that is."""
+        if self._registry is None:
+            self._registry = KeptJobs(self._ask_dispatcher("about")["registry"])
+        return self._registry
 
     # --- what there is ---------------------------------------------------------------------------
 

@@ -2,12 +2,19 @@
 
 It is a process of its own: no client, slow or greedy, takes anything from the dispatcher, which
 starts and follows jobs. It runs on the machine of whoever starts it, where its address is meant.
-Ray starts it again when it dies; the session goes on meanwhile.
+Ray starts it again when it dies, at the same address; the session goes on meanwhile. Ray does not
+try a constructor again that fails, so nothing may keep this one from being made: what it needs may
+be away for a while.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import threading
 from contextlib import suppress
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, Final
 
 import ray
@@ -16,36 +23,71 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ..core.errors import ConfigurationError, ResourceError, StromError, TransportError
 from ..engine.hosts.ray_connect import NAMESPACE
-from .server import is_loopback
-from .serving import Serving, serve
+from .server import RestServer, free_port
+from .serving import USUAL_PORT, Serving, serve
 from .session_jobs import SessionJobs
+from .tokens import tokens_in
+
+log = logging.getLogger("strom")
 
 SERVER: Final = "strom-rest"
 """The actor's name."""
 
 START_S: Final = 60.0
+RETRY_S: Final = 2.0
+"""Until a server that could not listen is tried again."""
 
 
 class SessionServer:
     """Made into a Ray actor by `start`."""
 
-    def __init__(self, serving: Serving) -> None:
-        self._serving = serving
-        cluster = ray.get_runtime_context().gcs_address
-        self._server = serve(SessionJobs(), serving, cluster=cluster)
+    def __init__(self, wanted: Serving, serving: Serving) -> None:
+        """`wanted`: what was asked for. `serving`: the same at the port that was chosen for it."""
+        self._wanted, self._serving = wanted, serving
+        self._cluster = ray.get_runtime_context().gcs_address
+        self._tokens = _mark(serving)
+        self._server: RestServer | None = None
+        self._opening = threading.Lock()
+        self._close = threading.Event()
+        threading.Thread(target=self._keep_trying, name="strom-rest-start", daemon=True).start()
 
-    async def about(self) -> dict[str, Any]:
-        """Where it serves."""
+    def about(self) -> dict[str, Any]:
+        """Where it serves. ResourceError while it cannot listen there."""
+        server = self._open()
         return {
-            "rest": self._server.url,
+            "rest": server.url,
             "rest_tokens": self._serving.tokens,
             "rest_programs": self._serving.programs,
         }
 
+    def serves(self) -> tuple[Serving, str]:
+        """What it was asked for, and the mark of the tokens that it knows."""
+        return self._wanted, self._tokens
+
+    def _open(self) -> RestServer:
+        with self._opening:
+            if self._server is None:
+                self._server = serve(SessionJobs(), self._serving, cluster=self._cluster)
+            return self._server
+
+    def _keep_trying(self) -> None:
+        while not self._close.is_set():
+            try:
+                self._open()
+            except StromError as error:
+                log.warning("the REST API of the session does not serve yet: %s", error)
+                self._close.wait(RETRY_S)
+            else:
+                return
+
 
 def start(serving: Serving) -> dict[str, Any]:
     """Serve the session of the cluster that this process is connected to, on this machine; or find
-    who does: what it says of itself. ResourceError if the port is taken."""
+    who does: what it says of itself. ResourceError if the port is taken; ConfigurationError if it
+    is served otherwise already."""
+    found = _served(serving)
+    if found is not None:
+        return found
     here = ray.get_runtime_context().get_node_id()
     actor = ray.remote(SessionServer).options(
         name=SERVER,
@@ -53,35 +95,75 @@ def start(serving: Serving) -> dict[str, Any]:
         lifetime="detached",
         num_cpus=0,
         max_restarts=-1,
-        get_if_exists=True,
         scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False),
     )
-    made = actor.remote(serving)
     try:
-        found: dict[str, Any] = ray.get(made.about.remote(), timeout=START_S)
+        made = actor.remote(serving, replace(serving, port=_port(serving)))
+    except ValueError:  # somebody else has just made it
+        found = _served(serving)
+        if found is None:
+            raise ResourceError("the REST API of the session is being stopped: try again") from None
+        return found
+    try:
+        about: dict[str, Any] = ray.get(made.about.remote(), timeout=START_S)
     except RayError as error:
         cause = error.cause if isinstance(error, RayTaskError) else None
         with suppress(RayError):
             ray.kill(made, no_restart=True)
         raise ResourceError(f"the REST API could not start: {_why(cause or error)}") from None
-    _check(serving, found)
-    return found
+    return about
 
 
-def _check(wanted: Serving, found: dict[str, Any]) -> None:
-    """ConfigurationError if who serves already does not serve as it is wanted."""
-    host, _, port = str(found["rest"]).removeprefix("http://").rpartition(":")
-    other = [
-        wanted.tokens is not None and found["rest_tokens"] != wanted.tokens,
-        bool(wanted.port) and port != str(wanted.port),
-        not is_loopback(wanted.host) and host != wanted.host,
-        wanted.programs is not None and found["rest_programs"] != wanted.programs,
+def _served(wanted: Serving) -> dict[str, Any] | None:
+    """What the one that serves already says of itself; None: there is none. ConfigurationError if
+    it is not what is wanted, ResourceError if it does not answer."""
+    try:
+        server = ray.get_actor(SERVER, namespace=NAMESPACE)
+    except ValueError:
+        return None
+    try:
+        about: dict[str, Any] = ray.get(server.about.remote(), timeout=START_S)
+        served, tokens = ray.get(server.serves.remote(), timeout=START_S)
+    except RayError as error:
+        cause = error.cause if isinstance(error, RayTaskError) else None
+        raise ResourceError(
+            f"the REST API of the session is there and does not answer ({_why(cause or error)}): "
+            "try again, or `strom cluster stop` first; its jobs go on"
+        ) from None
+    others = [
+        field.name
+        for field in fields(Serving)
+        if field.name != "port" and getattr(served, field.name) != getattr(wanted, field.name)
     ]
-    if any(other):
+    if wanted.port and not about["rest"].endswith(f":{wanted.port}"):
+        others.append("port")
+    if not others and tokens != _mark(wanted):
+        others.append("tokens, which have changed")
+    if others:
         raise ConfigurationError(
-            f"the session is served already, at {found['rest']} and with other options: `strom "
-            "cluster stop` first; its jobs go on"
+            f"the session is served already, at {about['rest']} and with other options (its "
+            f"{', '.join(others)}): `strom cluster stop` first; its jobs go on"
         )
+    return about
+
+
+def _port(serving: Serving) -> int:
+    """One that is chosen once: who comes back after a death is where its clients look."""
+    if serving.port:
+        return serving.port
+    usual = free_port(serving.host, USUAL_PORT) if serving.port is None else 0
+    return usual or free_port(serving.host, 0)
+
+
+def _mark(serving: Serving) -> str:
+    """Of the tokens in its file: the same for the same, and nobody has them from it."""
+    if serving.tokens is None:
+        return ""
+    try:
+        tokens = tokens_in(Path(serving.tokens))
+    except (OSError, StromError) as error:
+        return f"none: {error}"
+    return hashlib.sha256(f"{tokens.read}\n{tokens.operate}".encode()).hexdigest()
 
 
 def about() -> dict[str, Any] | None:
