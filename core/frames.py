@@ -29,17 +29,17 @@ def frame_of(data: pa.RecordBatch | pa.Table) -> pl.DataFrame:
             data = data.set_column(at, field, data.column(at).take(rows))
     try:
         return pl.DataFrame(data)
-    except pl.exceptions.PanicException as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise _unfit(data, error) from error
 
 
 def _unfit(data: pa.RecordBatch | pa.Table, error: BaseException) -> TypeMismatchError:
     import polars as pl
 
-    for field in data.schema:
+    for at, field in enumerate(data.schema):
         try:
-            pl.DataFrame(pa.schema([field]).empty_table())
-        except pl.exceptions.PanicException:
+            pl.DataFrame(data.slice(0, 1).select([at]))
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
             return TypeMismatchError(
                 f"polars has no type for the column '{field.name}' of {field.type} ({error}): cast "
                 "it, or leave it out, where expressions or frames of polars are asked for"
