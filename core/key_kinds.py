@@ -100,7 +100,8 @@ def _kind_of(key: Any) -> Any:
     if kind in _ALIKE:
         return None
     if isinstance(key, datetime):
-        return _set_clock(key) if kind.__eq__ is datetime.__eq__ else None
+        compares: Any = kind.__eq__  # those of pandas go by the instant
+        return _set_clock(key) if compares is datetime.__eq__ else None
     for base, told in _KINDS:
         if isinstance(key, base):
             return told
