@@ -117,8 +117,8 @@ def _set_clock(key: datetime) -> timedelta | None:
     zone = key.tzinfo
     if zone is None or zone.utcoffset(None) is not None:
         return None
-    first, second = (key.replace(fold=fold).utcoffset() for fold in (0, 1))
-    return None if first == second else key.utcoffset()
+    offset = key.utcoffset()
+    return None if key.replace(fold=1 - key.fold).utcoffset() == offset else offset
 
 
 def _kinds_of(parts: Iterable[Any]) -> tuple[Any, ...] | None:
