@@ -12,19 +12,39 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from .errors import TypeMismatchError
+
 if TYPE_CHECKING:
     import polars as pl
 
 
 def frame_of(data: pa.RecordBatch | pa.Table) -> pl.DataFrame:
-    """The columns, copied only where polars could not take them."""
+    """The columns, copied only where polars could not take them. TypeMismatchError names a column
+    of a type that polars does not have: it panics of these, which is no Exception."""
     import polars as pl
 
     for at, field in enumerate(data.schema):
         if _has_fixed_lists(field.type) and _may_be_part(data.column(at)):
             rows = pa.array(np.arange(data.num_rows))
             data = data.set_column(at, field, data.column(at).take(rows))
-    return pl.DataFrame(data)
+    try:
+        return pl.DataFrame(data)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise _unfit(data, error) from error
+
+
+def _unfit(data: pa.RecordBatch | pa.Table, error: BaseException) -> TypeMismatchError:
+    import polars as pl
+
+    for at, field in enumerate(data.schema):
+        try:
+            pl.DataFrame(data.slice(0, 1).select([at]))
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            return TypeMismatchError(
+                f"polars has no type for the column '{field.name}' of {field.type} ({error}): cast "
+                "it, or leave it out, where expressions or frames of polars are asked for"
+            )
+    return TypeMismatchError(f"polars cannot take columns of {data.schema.types} ({error})")
 
 
 def _has_fixed_lists(kind: pa.DataType) -> bool:

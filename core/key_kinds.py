@@ -5,7 +5,8 @@ not depend on whether it does: keys that are equal but of another kind are other
 Texts, whole numbers, times and most else are unlike all that is of another kind, and are held as
 they are. Others (truth values, floats, decimals, and what has such in it) are held as a `HeldKey`,
 which is equal to one of the same kind only. Equal keys of one kind have one hash: 0.0 and -0.0,
-Decimal("1.5") and Decimal("1.50"), a named tuple and the plain one.
+Decimal("1.5") and Decimal("1.50"), a named tuple and the plain one. Where a zone's clock is set
+back, two instants of one zone are equal to Python: their kind is how far they are from UTC.
 
 Dicts, timers and codes have held keys. Users are given the keys themselves (`given`), and so are
 snapshots.
@@ -44,6 +45,8 @@ def held_keys(keys: list[Any]) -> list[Any]:
     kinds = set(map(type, keys))
     if kinds <= _ALIKE:
         return keys
+    if kinds == {datetime} and not any(key.tzinfo for key in keys):
+        return keys
     if kinds == {float}:
         return [HeldKey((_MARK, float, key)) for key in keys]
     if kinds == {tuple} and set(map(type, chain.from_iterable(keys))) <= _ALIKE:
@@ -74,7 +77,7 @@ class _Mark:
 
 _MARK = _Mark()
 
-_ALIKE = frozenset({type(None), int, str, bytes, date, datetime, time, timedelta, UUID, HeldKey})
+_ALIKE = frozenset({type(None), int, str, bytes, date, time, timedelta, UUID, HeldKey})
 """Types of keys that are held as they are, and of held keys."""
 
 _KINDS: tuple[tuple[type, Any], ...] = (
@@ -96,6 +99,9 @@ def _kind_of(key: Any) -> Any:
     kind = type(key)
     if kind in _ALIKE:
         return None
+    if isinstance(key, datetime):
+        compares: Any = kind.__eq__  # those of pandas go by the instant
+        return _set_clock(key) if compares is datetime.__eq__ else None
     for base, told in _KINDS:
         if isinstance(key, base):
             return told
@@ -104,6 +110,15 @@ def _kind_of(key: Any) -> Any:
     if dataclasses.is_dataclass(key):
         return _kinds_of([getattr(key, f.name) for f in dataclasses.fields(key) if f.compare])
     return kind if isinstance(key, Number) else None
+
+
+def _set_clock(key: datetime) -> timedelta | None:
+    """Of a time that a zone's clock shows twice, or never, how far it is from UTC."""
+    zone = key.tzinfo
+    if zone is None or zone.utcoffset(None) is not None:
+        return None
+    offset = key.utcoffset()
+    return None if key.replace(fold=1 - key.fold).utcoffset() == offset else offset
 
 
 def _kinds_of(parts: Iterable[Any]) -> tuple[Any, ...] | None:

@@ -188,7 +188,7 @@ def _usable(keys: list[Any], selector: KeySelector, held: bool) -> list[Any]:
     not hashable."""
     kinds = _kinds(keys)
     if kinds <= _EQUAL_TO_THEMSELVES:
-        return held_keys(keys) if held and bool in kinds else keys
+        return held_keys(keys) if held and kinds & _OF_KINDS else keys
     keys = [_findable(key) for key in keys]
     if not kinds <= _HASHABLE:
         for key in keys:
@@ -226,6 +226,9 @@ _NAN = float("nan")
 _DECIMAL_NAN = Decimal("NaN")
 _EQUAL_TO_THEMSELVES = frozenset({type(None), bool, int, str, bytes, date, datetime})
 """Common kinds of keys of which no value is unlike itself. All are hashable."""
+
+_OF_KINDS = frozenset({bool, datetime})
+"""Those of them that state may hold otherwise than as they are."""
 
 _HASHABLE = _EQUAL_TO_THEMSELVES | {float, complex, time, timedelta, UUID}
 """Common kinds of keys that are hashable, whatever the value."""

@@ -2,17 +2,19 @@
 
 A pickle is a program: `pickle.loads` of a file that somebody else could write is running their
 code. This reads the same opcodes and builds a description (`descriptions`). Nothing is imported and
-nothing is called, but for constructors of dates, decimals and UUIDs.
+nothing is called, but for constructors of dates, zones, decimals and UUIDs.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import pickletools
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from .descriptions import Elements, Mapped, Name, Thing, UnreadableError, text
 
@@ -213,7 +215,7 @@ def _plainly(kind: Callable[..., Any]) -> Callable[[tuple[Any, ...]], Any]:
     """A constructor, for arguments that are plain."""
 
     def made(args: tuple[Any, ...]) -> Any:
-        if all(type(arg) in (int, str, bytes, dt.timezone) for arg in args):
+        if all(type(arg) in (int, str, bytes, dt.timezone, ZoneInfo) for arg in args):
             return kind(*args)
         return None
 
@@ -226,7 +228,26 @@ def _timezone(args: tuple[Any, ...]) -> Any:
     )
 
 
+def _attribute(args: tuple[Any, ...]) -> Any:
+    """The one function that zones are pickled with; no other attribute is looked for."""
+    known = len(args) == 2 and args[0] == Name("zoneinfo.ZoneInfo") and args[1] == "_unpickle"
+    return Name(_ZONE_MADE) if known else None
+
+
+def _zone(args: tuple[Any, ...]) -> Any:
+    """A zone, by its name, if this machine knows it."""
+    if not args or type(args[0]) is not str or not _ZONE_NAME.fullmatch(args[0]):
+        return None
+    try:
+        return ZoneInfo(args[0])
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
 ROW: Final = "strom.Row"
+
+_ZONE_MADE: Final = "zoneinfo.ZoneInfo._unpickle"
+_ZONE_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,3}")
 
 _KNOWN: Final[dict[str, Callable[[tuple[Any, ...]], Any]]] = {
     "datetime.date": _plainly(dt.date),
@@ -235,11 +256,13 @@ _KNOWN: Final[dict[str, Callable[[tuple[Any, ...]], Any]]] = {
     "datetime.timedelta": _plainly(dt.timedelta),
     "datetime.timezone": _timezone,
     "decimal.Decimal": _plainly(Decimal),
+    "builtins.getattr": _attribute,
     "builtins.set": _sets("set"),
     "builtins.frozenset": _sets("frozenset"),
     "strom.core.row.make_row": _row,
     "strom.state.stored_objects.named_tuple": _named_tuple,
     "strom.state.stored_objects.set_fields": _with_fields,
+    _ZONE_MADE: _zone,
 }
 
 _MARK: Final = object()

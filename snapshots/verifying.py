@@ -18,6 +18,7 @@ from ..state.key_groups import range_for
 from ..state.stored import KEY_GROUP, StateTable
 from .keys import LIKELY, Candidate, candidates, groups_in
 from .per_group import is_per_group
+from .pickles import are_pickles
 from .snapshot import Snapshot
 from .stored import KeyedPart, StoredStates
 
@@ -88,9 +89,13 @@ def _verify_keys(table: StateTable, max_parallelism: int, place: str, found: Ver
         return
     groups = groups_in(table)
     best: tuple[float, Candidate, int] | None = None
+    hidden: tuple[str, ...] = ()
+    """Columns of pickles of which no one can be hashed."""
     for one in candidates(table):
         known = int(one.known.sum())
         if not known:
+            if are_pickles(table.data.column(one.columns[0]).to_pylist()):
+                hidden = one.columns
             continue
         wrong = one.wrong(groups, max_parallelism)
         if not len(wrong):
@@ -101,7 +106,7 @@ def _verify_keys(table: StateTable, max_parallelism: int, place: str, found: Ver
         share = 1 - len(wrong) / known
         if best is None or share > best[0]:
             best = share, one, int(wrong[0])
-    if best is None:
+    if best is None or (best[1].columns == hidden and not best[1].pickled):
         found.unchecked.append(f"{place}: keys need their classes to be hashed")
         return
     share, one, row = best

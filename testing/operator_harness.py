@@ -55,6 +55,7 @@ from ..state.key_types import StoredKeyType
 from ..state.keyed_state import KeyedStates
 from ..state.migration import StateMigration
 from ..state.operator_state import OperatorStateBackend, redistribute
+from ..state.stored_files import InheritedFiles
 
 CONTROLS = (Watermark, StreamStatus, LatencyMarker)
 
@@ -155,7 +156,8 @@ class OperatorHarness:
     config: where its state lies (`JobConfig.state`), and all else that a job is told. restored:
     what `snapshot` gave, with whichever state backend; the operator starts from it. state_backend:
     the operator's own. of_another_job: whether `restored` is, so that keys of another type are
-    refused. `close` ends what lies outside of memory; so does the end of the program.
+    refused. inherited: files of local databases that `restored` lies over (`checkpoint.databases`).
+    `close` ends what lies outside of memory; so does the end of the program.
     """
 
     def __init__(
@@ -171,6 +173,7 @@ class OperatorHarness:
         migrations: Mapping[str | None, StateMigration] | None = None,
         state_backend: str | None = None,
         of_another_job: bool = False,
+        inherited: InheritedFiles | None = None,
     ) -> None:
         groups = key_groups or KeyGroupRange(0, max_parallelism - 1)
         config = config or JobConfig(max_parallelism=max_parallelism)
@@ -201,6 +204,8 @@ class OperatorHarness:
         if restored is not None:
             keyed = migrated(restored.keyed, migrations or {}, "operator")
             self.keyed_state.of_another_job = of_another_job
+            if inherited is not None:
+                self.keyed_state.inherit(inherited)
             self.keyed_state.stored_keys = StoredKeyType.of(keyed) if of_another_job else None
             self.keyed_state.restore(keyed)
             self.operator_state.restore(restored.operator, migrations)

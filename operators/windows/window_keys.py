@@ -156,7 +156,10 @@ def key_array(keys: Sequence[Any], kind: pa.DataType | None) -> pa.Array:
     """Keys as they are emitted; `kind` None: of the type they have. TypeMismatchError if they do
     not fit one column, each as what it is: Arrow would cut the time off a datetime among dates."""
     try:
-        array = pa.array(keys, type=kind)
+        if kind is not None and pa.types.is_dictionary(kind):  # of any values, as columns are
+            array = pa.array(keys, kind.value_type).dictionary_encode().cast(kind)
+        else:
+            array = pa.array(keys, type=kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise _misfit(keys[0], str(error)) from error
     kinds = set(map(type, keys)) - {type(None)}

@@ -12,7 +12,7 @@ from ...api.aggregates import Aggregate
 from ...core.row_kind import ROW_KIND
 from .cases import Case, Table, Windows
 from .draw_operations import draw_arguments, draw_table, draw_windows, expressible
-from .values import KINDS, LIST_KEYS, NESTED, Kind, draw_values, pick, to_array
+from .values import KINDS, LIST_KEYS, NESTED, RARE, Kind, draw_values, pick, to_array
 
 
 def draw_case(seed: int) -> Case:
@@ -28,6 +28,7 @@ def draw_case(seed: int) -> Case:
     case.varied = rng.random() < 0.2
     case.tight = rng.random() < 0.4
     _draw_expiry(random.Random(f"expiry {seed}"), case)
+    _draw_rare(random.Random(f"rare {seed}"), case)
     _draw_nested(random.Random(f"nested {seed}"), case)
     return _renamed(rng, case) if rng.random() < 0.25 else case
 
@@ -67,11 +68,18 @@ def _draw_nested(rng: random.Random, case: Case) -> None:
         case.key = (*case.key, "p1")
 
 
+def _draw_rare(rng: random.Random, case: Case) -> None:
+    """Give some records a key more, of a type that is seldom one."""
+    if case.key and not case.by_expression and rng.random() < 0.12:
+        _add_column(rng, case, "r", RARE[rng.choice(list(RARE))])
+        case.key = (*case.key, "r")
+
+
 def _add_column(rng: random.Random, case: Case, name: str, kind: Kind) -> None:
     """In front of the kinds of rows; a record that is taken back has the same value."""
     numbers = case.data.column("n").to_pylist()
     drawn = draw_values(rng, kind, max(numbers) + 1, rng.choice([1, 2, 300]), 0.2)
-    column = pa.array([drawn[n] for n in numbers], kind.type)
+    column = to_array([drawn[n] for n in numbers], kind.type)
     at = case.data.num_columns - case.changelog
     case.data = case.data.add_column(at, name, column)
 

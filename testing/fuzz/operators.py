@@ -21,6 +21,7 @@ from ...core.keys import FunctionKey, KeySelector
 from ...core.partials import PartialKey
 from ...core.row_kind import ROW_KIND
 from ...engine.graph.implementation import Implementation
+from ...operators.base import Operator
 from ...operators.registry import build_operator
 from ...operators.row_windows.operator import RowWindowOperator
 from ...plan.local_combining import LocalCombineSpec, combinable
@@ -32,6 +33,7 @@ from .comparing import PlainRow, plain_rows
 from .model import chosen_rows
 from .programs import program, strategy
 from .results import Result, comparable
+from .stored import Step, StoredSubtasks, by_column
 from .subtasks import HALVES, WHOLE, Subtasks
 from .window_model import END_OF_TIME
 
@@ -71,8 +73,7 @@ def by_function(case: Case) -> Result | None:
     spec = columnar(case).spec
     if not isinstance(spec, WindowSpec) or not spec.keyed or case.by_expression:
         return None
-    kinds = [case.data.schema.field(name).type for name in case.key]
-    if case.operation.what == "aggregate" and (len(kinds) > 1 or pa.types.is_decimal(kinds[0])):
+    if not _shows_keys(case):
         return None
     made = replace(spec, key=FunctionKey(partial(_key_of, case.key)))
     built = partial(build_operator, made)
@@ -80,6 +81,13 @@ def by_function(case: Case) -> Result | None:
     if result is not None:
         result.schemas = set()
     return result
+
+
+def _shows_keys(case: Case) -> bool:
+    """Whether results show a key that a function makes as they show its columns."""
+    kinds = [case.data.schema.field(name).type for name in case.key]
+    several = len(kinds) > 1 or pa.types.is_decimal(kinds[0])
+    return not (several and case.operation.what == "aggregate")
 
 
 def _key_of(names: tuple[str, ...], row: Any) -> Any:
@@ -128,6 +136,50 @@ def on_operator(
         for operator in tasks.operators():
             check_claim(built.claimed, operator)
     return _result(case, tasks, built.known)
+
+
+def stored(case: Case) -> Result | None:
+    """Through checkpoints of files, with crashes after which what came since comes again; windows
+    row by row, too, and with keys that a Python function makes."""
+    if not comparable(case):
+        return None
+    built, rng = columnar(case), random.Random(f"stored {case.seed}")
+    spec = built.spec
+    make: Callable[[], Operator] = partial(build_operator, spec, built.implementation)
+    groups_of, shown = by_column(spec.key), built.known
+    if isinstance(spec, WindowSpec) and not case.by_expression and rng.random() < 0.5:
+        if not spec.keyed:
+            make = partial(RowWindowOperator, spec)
+        elif _shows_keys(case) and rng.random() < 0.6:
+            made = replace(spec, key=FunctionKey(partial(_key_of, case.key)))
+            make, shown = partial(build_operator, made), None
+        else:
+            make = partial(RowWindowOperator, spec)
+    keyed = not isinstance(case.operation, Windows) or case.operation.keyed
+    expires = isinstance(case.operation, Table) and case.operation.event_ttl is not None
+    of = make, groups_of if keyed else None, _batch_size(case), rng, expires
+    tasks = StoredSubtasks(*of)
+    chosen = set(chosen_rows(case))
+    steps: list[Step | None] = []
+    for kind, *rest in case.script:
+        if kind == "mark":
+            steps.append(partial(StoredSubtasks.watermark, timestamp=rest[0]))
+        elif kind == "cut":
+            steps.append(None)
+        else:
+            rows = np.array([i for i in range(*rest) if i in chosen], dtype=np.int64)
+            if len(rows):
+                steps.append(partial(StoredSubtasks.push, records=_batch(case, rows)))
+    try:
+        tasks.go_through(steps)
+        tasks.watermark(END_OF_TIME)
+        tasks.end_input()
+        result = _result(case, tasks, shown)
+    finally:
+        tasks.close()
+    if shown is None:
+        result.schemas = set()
+    return result
 
 
 def _batch_size(case: Case) -> int:

@@ -9,7 +9,7 @@ from .comparing import difference
 from .jobs import job_results
 from .limits import small_limits
 from .model import model_result
-from .operators import by_function, columnar, combined, on_operator, on_rows
+from .operators import by_function, columnar, combined, on_operator, on_rows, stored
 from .results import Result, settled
 
 
@@ -29,6 +29,7 @@ def _run_case(case: Case, jobs: bool) -> None:
         ways: dict[str, Callable[[], Result | None]] = {
             "columns": lambda: on_operator(case, columnar(case), cuts=False),
             "cut": lambda: on_operator(case, columnar(case), cuts=True),
+            "stored": lambda: stored(case),
             "combined": lambda: combined(case),
             "rows": lambda: on_rows(case, cuts=False),
             "rows, cut": lambda: on_rows(case, cuts=True),

@@ -85,11 +85,15 @@ class Subtasks:
         self._tasks = [self._task(one, regroup(snapshots, one)) for one in self._ranges]
 
     def finish(self) -> None:
+        self.end_input()
+        for task in self._tasks:
+            task.close()
+
+    def end_input(self) -> None:
+        """All input has ended."""
         for task in self._tasks:
             task.finish()
         self._take()
-        for task in self._tasks:
-            task.close()
 
     def operators(self) -> list[Operator]:
         """Those that run now."""

@@ -96,6 +96,22 @@ NESTED: dict[str, Kind] = {
 }
 """Of columns that records have beside the others."""
 
+_SET_BACK = tuple(dt.datetime(2024, 11, 3, hour, 30, tzinfo=dt.UTC) for hour in (5, 6, 7))
+"""In New York the first two are half past one."""
+
+RARE: dict[str, Kind] = {
+    "set_back": Kind(pa.timestamp("s", "America/New_York"), _SET_BACK),
+    "beyond_63": Kind(pa.uint64(), (0, 1, 2**63 - 1, 2**63, 2**64 - 1)),
+    "wide": Kind(pa.decimal128(38, 0), (Decimal(0), Decimal(10**37), Decimal(-(10**37)))),
+    "amount_codes": Kind(
+        pa.dictionary(pa.int8(), pa.decimal128(5, 2)), (Decimal("1.50"), Decimal(0))
+    ),
+    "float_codes": Kind(pa.dictionary(pa.int16(), pa.float64()), (0.0, -0.0, NAN, 1.5)),
+    "microseconds": Kind(pa.duration("us"), (dt.timedelta(0), dt.timedelta(microseconds=1))),
+    "long": Kind(pa.string(), ("x" * 99_999, "x" * 99_998 + "y", "")),
+}
+"""Of keys that some cases have beside the others."""
+
 LIST_KEYS = ("list", "large_list", "amounts", "pairs")
 """Of these keys may be, where no dict of Python has them."""
 

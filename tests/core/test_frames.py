@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from strom.api.specs.records import MapBatchesSpec
 from strom.core.batch import ColumnBatch
+from strom.core.errors import TypeMismatchError
 from strom.core.frames import frame_of
 from strom.core.keys import ExpressionKey
 from strom.testing import OperatorHarness
@@ -42,6 +43,13 @@ def test_fixed_size_lists_in_fixed_size_lists() -> None:
     for start in range(3):
         data = pa.record_batch({"p": column.slice(start, 1)})
         assert frame_of(data)["p"].to_arrow().to_pylist() == rows[start : start + 1]
+
+
+@pytest.mark.parametrize("kind", [pa.decimal256(60, 4), pa.list_view(pa.int8())])
+def test_a_column_that_polars_has_no_type_for_is_named(kind: pa.DataType) -> None:
+    data = pa.record_batch({"n": pa.array([1]), "odd": pa.nulls(1, kind)})
+    with pytest.raises(TypeMismatchError, match="the column 'odd' of"):
+        frame_of(data)
 
 
 def test_whole_lists_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:

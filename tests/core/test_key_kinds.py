@@ -10,14 +10,18 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given as given_
 from hypothesis import strategies as st
 from strom import Row
+from strom.core.batch import ColumnBatch
 from strom.core.key_kinds import HeldKey, all_given, given, held_key, held_keys
-from strom.core.keys import findable
+from strom.core.keys import ExpressionKey, FunctionKey, findable
 from strom.state.hashing import stable_hash
 
 Pair = namedtuple("Pair", "a b")
@@ -37,12 +41,16 @@ class Place:
     note: Any = field(default=0, compare=False)
 
 
+BERLIN = ZoneInfo("Europe/Berlin")
+
 SCALARS: list[Any] = [
     *(None, 0, 1, -1, False, True, 0.0, -0.0, 1.0, -1.0, 1.5, 2**70, float(2**70), "", "1", b"1"),
     *(Number.ONE, Word.ONE, Decimal(1), Decimal("1.0"), Decimal("1.50"), Decimal("-0"), Decimal(0)),
     *(np.int32(1), np.uint8(0), np.float32(1.5), np.float64(1.0), np.bool_(True)),
     *(float("nan"), Decimal("NaN"), float("inf"), Decimal("Infinity"), dt.timedelta(0)),
     *(dt.date(2026, 1, 1), dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 1, tzinfo=dt.UTC)),
+    *(dt.datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=fold) for fold in (0, 1)),
+    *(dt.datetime(2026, 7, 1, 2, tzinfo=BERLIN), dt.datetime(2026, 7, 1, tzinfo=dt.UTC)),
 ]
 KEYS = st.recursive(
     st.sampled_from(SCALARS),
@@ -77,6 +85,22 @@ def test_one_key_is_what_is_equal_and_goes_to_one_place(first: Any, second: Any)
     shown = all_given(held)
     assert shown[0] is one
     assert given(held[1]) is two
+
+
+def test_instants_are_apart_where_a_clock_is_set_back() -> None:
+    """Both show half past two; and so they do in keys of several parts."""
+    twice = [dt.datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=fold) for fold in (0, 1)]
+    assert len({*held_keys(twice)}) == 2
+    assert len({*held_keys([(1, at) for at in twice])}) == 2
+    assert len({*ExpressionKey((pl.col("at"),)).held_keys(_columns(at=twice))}) == 2
+    assert len({*FunctionKey(lambda row: row.at).held_keys(_columns(at=twice))}) == 2
+    others = [dt.datetime(2026, 7, 1, 2, tzinfo=BERLIN), dt.datetime(2026, 7, 1, tzinfo=dt.UTC)]
+    assert len({*held_keys(others)}) == 1
+    assert held_keys(others) == others
+
+
+def _columns(**columns: Any) -> ColumnBatch:
+    return ColumnBatch(pa.RecordBatch.from_pydict(columns))
 
 
 @pytest.mark.parametrize("keys", [[1, 2], ["a", None], [("a", 1)], [Number.ONE], [Pair(1, "a")]])

@@ -36,8 +36,10 @@ from strom.core.config import JobConfig
 from strom.core.errors import TypeMismatchError
 from strom.core.ids import KeyGroupRange
 from strom.core.keys import ColumnKey, FunctionKey
+from strom.core.value_types import empty_array
 from strom.operators.window_choice import make_window_operator
 from strom.operators.windows.operator import WindowOperator
+from strom.operators.windows.window_keys import key_array
 from strom.state.hashing import stable_hash
 from strom.testing.operator_harness import OperatorHarness, regroup
 
@@ -306,3 +308,12 @@ def test_equal_numbers_of_two_types_are_two_keys() -> None:
     harness.push([(n,) for n in range(4)], [1, 2, 3, 4])
     harness.watermark(10)
     assert sorted(harness.outputs()) == [(1, 0, 10, 1), (1, 0, 10, 2), (2, 0, 10, 1)]
+
+
+def test_keys_in_codes_of_decimals_are_shown_in_them() -> None:
+    """Of which pyarrow makes no column of values."""
+    codes = pa.dictionary(pa.int8(), pa.decimal128(5, 2))
+    made = key_array([Decimal("1.50"), None, Decimal("1.50")], codes)
+    assert made.type == codes
+    assert made.to_pylist() == [Decimal("1.50"), None, Decimal("1.50")]
+    assert empty_array(pa.list_(codes)).type == pa.list_(codes)

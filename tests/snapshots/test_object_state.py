@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -18,6 +21,7 @@ from strom.cli.answers import say_json
 from strom.core.errors import StateError
 from strom.core.ids import CheckpointId, KeyGroupRange, OperatorId, TaskId, VertexId
 from strom.snapshots.pickles import described, text_of
+from strom.state.backend import AccColumn
 from strom.state.memory import MemoryKeyedStateBackend
 from strom.state.pickling import dumps
 
@@ -37,6 +41,11 @@ def taken(values: dict[Any, Any], folder: Path) -> str:
     for key, value in values.items():
         backend.set_current_key(key)
         state.update(value)
+    return written(backend, folder)
+
+
+def written(backend: MemoryKeyedStateBackend, folder: Path) -> str:
+    """A checkpoint of this state."""
     storage = open_storage(str(folder), "job")
     n = CheckpointId(1)
     part = write_subtask(
@@ -68,6 +77,49 @@ def test_sound_keys_are_no_damage(kind: str, tmp_path: Path) -> None:
     found = strom.state.open(taken(dict.fromkeys(KEYS[kind], 1), tmp_path)).verify()
     assert found.ok, found.problems
     assert found.unchecked
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_sound_keys_of_tables_are_no_damage(kind: str, tmp_path: Path) -> None:
+    """Where the column may be of bytes as well as of pickles."""
+    backend = MemoryKeyedStateBackend(KeyGroupRange(0, 127), 128)
+    keys = backend.object_keys("op")
+    table = backend.table("t", pa.schema([("k", keys.kind)]), [AccColumn("n", "int64")]).table()
+    table.slots(pa.RecordBatch.from_arrays([keys.column(KEYS[kind])], names=["k"]))
+    found = strom.state.open(written(backend, tmp_path)).verify()
+    assert found.ok, found.problems
+    assert found.unchecked
+
+
+def test_times_of_a_zone_are_read(tmp_path: Path) -> None:
+    times = [dt.datetime(2026, 7, 1, hour, tzinfo=ZoneInfo("Europe/Berlin")) for hour in (2, 3)]
+    assert "ZoneInfo(key=" in text_of(dumps(times[0], "a key"))
+    snapshot = strom.state.open(taken({time: time for time in times}, tmp_path))
+    found = snapshot.table("op", "s")
+    for column in ("key", "value"):
+        assert found.schema.field(column).type == pa.timestamp("us", "UTC")
+        assert sorted(found.column(column).to_pylist()) == times
+    verified = snapshot.verify()
+    assert (verified.problems, verified.unchecked) == ([], [])
+    edits = snapshot.edit().set("op", "s", times[0], 7).max_parallelism(7)
+    edited = strom.state.open(edits.save(str(tmp_path / "edited")))
+    assert edited.verify().unchecked == []
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "No/Such", "a/../b", "", 7])
+def test_other_zones_are_named_and_not_looked_for(name: Any) -> None:
+    zone = Zone(name)
+    assert "ZoneInfo" in text_of(pickle.dumps(zone))
+
+
+class Zone:
+    """Pickled as a zone of that name."""
+
+    def __init__(self, name: Any) -> None:
+        self._name = name
+
+    def __reduce__(self) -> Any:
+        return ZoneInfo._unpickle, (self._name, True)  # type: ignore[attr-defined]
 
 
 def test_a_new_operator_has_the_max_parallelism_of_the_others(tmp_path: Path) -> None:

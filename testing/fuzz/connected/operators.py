@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,12 @@ from ....core.config import JobConfig
 from ....core.ids import KeyGroupRange
 from ....core.keys import ColumnKey, FunctionKey, KeySelector
 from ....core.row import Row
+from ....operators.base import Operator
+from ....operators.registry import build_operator
 from ....state.key_groups import key_group
 from ...backends import state_of_step
 from ...operator_harness import OperatorHarness, OperatorSnapshotTables, regroup
+from ..stored import Step, StoredSubtasks
 from ..subtasks import GROUPS, HALVES, WHOLE
 from .cases import LAST, ConnectedCase, Record
 from .functions import RULES, SIDE, DrawnBroadcast, DrawnCo
@@ -45,10 +49,43 @@ def on_operator(case: ConnectedCase, cuts: bool) -> Results:
     return tasks.results
 
 
+def stored(case: ConnectedCase) -> Results:
+    """Through checkpoints of files, with crashes after which what came since comes again."""
+    key = _key(case)
+
+    def make() -> Operator:
+        return build_operator(_spec(case, key))
+
+    def groups_of(records: Batch, port: int) -> Any:
+        if case.broadcast and port == 1:
+            return None
+        return np.array([key_group(k, GROUPS) for k in key.keys(records)])
+
+    tasks = StoredSubtasks(make, groups_of, case.batch_size, random.Random(f"stored {case.seed}"))
+    steps: list[Step | None] = []
+    for kind, *rest in case.script:
+        if kind == "rows":
+            records = _batch(case, rest[1])
+            steps.append(partial(StoredSubtasks.push, records=records, port=rest[0]))
+        elif kind == "mark":
+            steps.append(partial(StoredSubtasks.watermark, timestamp=rest[0]))
+        else:
+            steps.append(None)
+    try:
+        tasks.go_through(steps)
+    finally:
+        tasks.close()
+    results: Results = {}
+    for side, batches in ((False, tasks.batches), (True, tasks.late)):
+        for result in (row for batch in batches for row in batch.rows()):
+            results.setdefault((result[0], side), []).append(result)
+    return results
+
+
 class _Tasks:
     def __init__(self, case: ConnectedCase) -> None:
         self._case = case
-        self._key: KeySelector = ColumnKey(("k",)) if case.columns else FunctionKey(_key_of)
+        self._key = _key(case)
         self._ranges: Sequence[KeyGroupRange] = WHOLE
         self._restores = 0
         self._tasks = [self._task(one, None) for one in self._ranges]
@@ -59,7 +96,7 @@ class _Tasks:
             everywhere = self._case.broadcast and port == 1
             mine = [r for r in records if everywhere or key_group(r.k, GROUPS) in own]
             if mine:
-                task.push(self._batch(mine), port=port)
+                task.push(_batch(self._case, mine), port=port)
 
     def watermark(self, timestamp: int) -> None:
         for task in self._tasks:
@@ -95,23 +132,15 @@ class _Tasks:
         self, groups: KeyGroupRange, restored: OperatorSnapshotTables | None
     ) -> OperatorHarness:
         case = self._case
-        spec: OperatorSpec
-        if case.broadcast:
-            spec = KeyedBroadcastProcessSpec(self._key, DrawnBroadcast(case), (RULES,))
-        else:
-            spec = KeyedCoProcessSpec(self._key, self._key, DrawnCo(case))
         state = state_of_step(case.seed, self._restores)
         config = JobConfig(max_parallelism=GROUPS, batch_size=case.batch_size, state=state)
         return OperatorHarness(
-            spec, config=config, max_parallelism=GROUPS, key_groups=groups, restored=restored
+            _spec(case, self._key),
+            config=config,
+            max_parallelism=GROUPS,
+            key_groups=groups,
+            restored=restored,
         )
-
-    def _batch(self, records: list[Record]) -> Batch:
-        stamps = np.array([record.ts for record in records], dtype=np.int64)
-        if not self._case.columns:
-            return ObjectBatch([Row("n", "k", "ts")(r.n, r.k, r.ts) for r in records], stamps)
-        columns = {name: [getattr(r, name) for r in records] for name in ("n", "k", "ts")}
-        return ColumnBatch(pa.RecordBatch.from_pydict(columns), stamps)
 
     def _take(self) -> None:
         for task in self._tasks:
@@ -119,6 +148,24 @@ class _Tasks:
                 self.results.setdefault((result[0], False), []).append(result)
             for result in task.side_outputs(SIDE.tag_id):
                 self.results.setdefault((result[0], True), []).append(result)
+
+
+def _key(case: ConnectedCase) -> KeySelector:
+    return ColumnKey(("k",)) if case.columns else FunctionKey(_key_of)
+
+
+def _spec(case: ConnectedCase, key: KeySelector) -> OperatorSpec:
+    if case.broadcast:
+        return KeyedBroadcastProcessSpec(key, DrawnBroadcast(case), (RULES,))
+    return KeyedCoProcessSpec(key, key, DrawnCo(case))
+
+
+def _batch(case: ConnectedCase, records: list[Record]) -> Batch:
+    stamps = np.array([record.ts for record in records], dtype=np.int64)
+    if not case.columns:
+        return ObjectBatch([Row("n", "k", "ts")(r.n, r.k, r.ts) for r in records], stamps)
+    columns = {name: [getattr(r, name) for r in records] for name in ("n", "k", "ts")}
+    return ColumnBatch(pa.RecordBatch.from_pydict(columns), stamps)
 
 
 def _key_of(row: Any) -> Any:
