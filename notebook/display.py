@@ -83,8 +83,8 @@ class Cell:
 class Terminal:
     """A place on standard output: redrawn if that is a terminal, else written once, at the end."""
 
-    def __init__(self) -> None:
-        console = Console(file=sys.stdout)
+    def __init__(self, console: Console | None = None) -> None:
+        console = console or Console(file=sys.stdout)
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         self._last: RenderableType | None = None
 
@@ -106,6 +106,9 @@ class Terminal:
 
 
 def as_text(shown: RenderableType) -> str:
+    """Without colours, and as wide as it is."""
     out = io.StringIO()
-    Console(file=out, width=UNLIMITED, highlight=False, no_color=True).print(shown, soft_wrap=False)
+    # In a notebook rich would by itself show what is printed, wherever it is printed to.
+    console = Console(file=out, width=UNLIMITED, force_terminal=False, force_jupyter=False)
+    console.print(shown, highlight=False)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n"))

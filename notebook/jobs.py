@@ -142,4 +142,4 @@ def _vertex(one: Mapping[str, Any]) -> list[Cell]:
 
 
 def _below(found: Mapping[str, Any]) -> str:
-    return "<br>".join(safe(line) for line in str(top.line(found)).split("\n"))
+    return "<br/>".join(safe(line) for line in str(top.line(found)).split("\n"))

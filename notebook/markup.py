@@ -41,7 +41,7 @@ def element(tag: str, inside: str = "", /, **attributes: object) -> str:
 
 def message(text: str) -> str:
     lines = text.splitlines() or [""]
-    inside = "<br>".join(safe(line) for line in lines)
+    inside = "<br/>".join(safe(line) for line in lines)
     return element("div", inside, style="font-size:13px;opacity:0.8")
 
 
