@@ -17,7 +17,7 @@ from ..core.errors import ConfigurationError
 from ..core.shown import Plotted
 from .display import Output, in_notebook
 from .incoming import Incoming
-from .series import MOST_SERIES, Points
+from .series import MOST_SERIES, Points, in_order
 from .showing import gather
 
 SIZE = (8.0, 3.6)
@@ -121,9 +121,7 @@ class Drawing:
 
     def _bars(self, series: dict[Any, tuple[list[Any], list[float]]]) -> None:
         """Those of one x beside each other, with equal room for each x."""
-        xs = list(dict.fromkeys(x for one, _ in series.values() for x in one))
-        if not any(isinstance(x, str) for x in xs):
-            xs.sort()
+        xs = in_order(x for one, _ in series.values() for x in one)
         place = {x: at for at, x in enumerate(xs)}
         width = 0.8 / max(1, len(series))
         for at, (name, (own, ys)) in enumerate(series.items()):

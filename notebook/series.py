@@ -7,7 +7,7 @@ retracts goes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -61,7 +61,7 @@ class Points:
         """Name (None: there is only one) to x and y, by x where it has an order."""
         found = {}
         for key, points in self._series.items():
-            xs = _in_order(points)
+            xs = in_order(points)
             found[key] = (xs, [points[x] for x in xs])
         return found
 
@@ -81,12 +81,12 @@ class Points:
         """None: nowhere, as a window without bounds."""
         column = self.plotted.x
         x = self._value(fields, column)
+        if isinstance(x, Decimal):
+            x = float(x)
         if x is None or (isinstance(x, float) and not math.isfinite(x)):
             return None
         if column in TIMES and is_number(x):
             return _time(column, x)
-        if isinstance(x, Decimal):
-            return float(x)
         if is_number(x) or isinstance(x, (str, date)):
             return x
         return shown_value(x, NAME)
@@ -96,7 +96,10 @@ class Points:
         if y is None:
             return math.nan
         if isinstance(y, (int, float, Decimal)):
-            return float(y)
+            try:
+                return float(y)
+            except OverflowError:
+                return math.nan
         raise ConfigurationError(
             f"plot: y must be a column of numbers, and '{self.plotted.y}' holds "
             f"{shown_value(y, NAME)!r} ({type(y).__name__})"
@@ -105,7 +108,7 @@ class Points:
 
 def _forget(points: dict[Any, float], last: int) -> None:
     if len(points) > last:
-        for x in _in_order(points)[:-last]:
+        for x in in_order(points)[:-last]:
             del points[x]
 
 
@@ -118,9 +121,9 @@ def _time(column: str, ms: float) -> datetime:
         ) from None
 
 
-def _in_order(points: dict[Any, float]) -> list[Any]:
-    """Numbers and times by themselves; texts, and what is of several types, as it came."""
-    xs = list(points)
+def in_order(points: Iterable[Any]) -> list[Any]:
+    """Each x: numbers and times by themselves; texts, and what is of several types, as it came."""
+    xs = list(dict.fromkeys(points))
     if any(isinstance(x, str) for x in xs):
         return xs
     try:

@@ -95,6 +95,18 @@ def test_a_stream_is_drawn_up_to_where_it_is(env: Env) -> None:
     assert "the end" in cards(sink._repr_html_())[0]
 
 
+def test_a_stream_that_is_kept_is_a_source(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    with env:
+        kept = env.from_collection([1]).map(abs).name("dear").cache()
+        assert "dear" in cards(kept._repr_html_())[0]
+        kept.sink_to(DiscardSink())
+        env.execute()
+        (card,) = cards(kept._repr_html_())
+        assert "dear" not in card
+        kept.show()
+        assert "│     1 │" in capsys.readouterr().out
+
+
 def test_side_outputs_are_told_apart(env: Env) -> None:
     late = OutputTag("late", Types.INT())
     main = env.from_collection([1]).process(Sides()).set_parallelism(1)

@@ -1,4 +1,4 @@
-"""What notebooks show, in a real browser on light and on dark: nothing is cut off, nothing complains.
+"""What notebooks show, in a browser, on light and on dark: nothing is cut off, nothing complains.
 `make pictures` writes the picture of the docs; as a test it goes to a folder of its own."""
 
 from __future__ import annotations

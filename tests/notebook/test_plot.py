@@ -6,7 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -158,13 +158,20 @@ def test_a_changelog_replaces_and_removes() -> None:
 
 
 def test_what_has_no_place_and_what_has_no_height() -> None:
-    (xs, ys) = points([{"x": None, "y": 1}, {"x": math.nan, "y": 1}, {"x": 1, "y": None}])[None]
-    assert xs == [1]
-    assert math.isnan(ys[0])
+    nowhere = [{"x": x, "y": 1} for x in (None, math.nan, math.inf, Decimal("nan"))]
+    (xs, ys) = points([*nowhere, {"x": 1, "y": None}, {"x": 2, "y": 10**400}])[None]
+    assert xs == [1, 2]
+    assert all(math.isnan(y) for y in ys)
 
 
 def test_texts_stand_as_they_came() -> None:
     assert points([{"x": "b", "y": 1}, {"x": "a", "y": 2}])[None][0] == ["b", "a"]
+    days = [date(2026, 1, 2), datetime(2026, 1, 1)]
+    drawing = Drawing(Points(Plotted("x", "y", kind="bar")))
+    drawing._points.add([{"x": x, "y": 1} for x in days])
+    drawing.show()
+    shown = [text.get_text() for text in drawing.figure.axes[0].get_xticklabels()]
+    assert shown == ["2026-01-02", "2026-01-01 00:00:00"], "of types that have no common order"
 
 
 def test_the_last_of_each_series() -> None:
