@@ -11,6 +11,9 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
+MOST_WAITING = 50_000
+"""Records that are read ahead of who shows them, so that the end is near when time is up."""
+
 JOIN_S = 5.0
 """How long a thread may take to see that its job is cancelled, before it is left to itself."""
 
@@ -33,6 +36,8 @@ class Incoming:
         self._changed = threading.Condition()
         self._fresh: list[Any] = []
         self._read_all = False
+        self._closed = False
+        """Whether nobody wants more."""
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._read, name="strom-results", daemon=True)
         self._thread.start()
@@ -42,13 +47,19 @@ class Incoming:
             for record in itertools.islice(self._results, self._limit):
                 with self._changed:
                     self._fresh.append(record)
-                    self._changed.notify()
+                    self._changed.notify_all()
+                    self._changed.wait_for(self._has_room)
+                    if self._closed:
+                        return
         except BaseException as error:
             self._error = error
         finally:
             with self._changed:
                 self._read_all = True
-                self._changed.notify()
+                self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        return self._closed or len(self._fresh) < MOST_WAITING
 
     def take(self, timeout_s: float | None = None) -> list[Any]:
         """What has come since the last call; waits for something, for the end or for so long."""
@@ -59,6 +70,7 @@ class Incoming:
                 lambda: self._fresh or self._read_all, min(waits) if waits else None
             )
             fresh, self._fresh = self._fresh, []
+            self._changed.notify_all()
             return fresh
 
     @property
@@ -91,6 +103,8 @@ class Incoming:
     ) -> None:
         with self._changed:
             reading = not self._read_all
+            self._closed = True
+            self._changed.notify_all()
         if reading:
             # What waits for the next record hears of it by the end of the job.
             self._results.client.cancel()

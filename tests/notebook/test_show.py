@@ -28,7 +28,7 @@ from strom import (
 from strom.connectors.datagen import NumberSequenceSource
 from strom.core.config import CheckpointConfig
 from strom.notebook.display import REDRAW_S, Terminal
-from strom.notebook.incoming import Incoming
+from strom.notebook.incoming import MOST_WAITING, Incoming
 from strom.notebook.records import Records
 from strom.notebook.showing import gather
 
@@ -228,6 +228,25 @@ def test_an_interrupt_cancels_the_job() -> None:
     assert played.closed
     assert isinstance(played._end, JobCancelledError)
     incoming.check()  # its own cancelling is no error
+
+
+def test_no_more_is_read_ahead_than_there_is_room_for() -> None:
+    class Endless(Played):
+        read = 0
+
+        def __next__(self) -> int:
+            self.read += 1
+            return self.read
+
+    endless = Endless()
+    with Incoming(endless) as incoming:
+        while len(incoming._fresh) < MOST_WAITING:
+            incoming._thread.join(0.01)
+        assert len(incoming.take()) == MOST_WAITING
+        while len(incoming._fresh) < MOST_WAITING:
+            incoming._thread.join(0.01)
+    assert endless.read == 2 * MOST_WAITING
+    assert endless.closed
 
 
 def test_a_job_that_another_cancels_is_an_error() -> None:
