@@ -14,14 +14,13 @@ from typing import Any
 from ..engine.graph.explain import describe
 from ..engine.graph.model import JobGraph, StreamGraph
 from .layout import Layout, Point, Rectangle, Spacing, lay_out
-from .markup import FONT, element, safe
+from .markup import FONT, element, fit, safe
 
 CARD = 284.0
 SPACING = Spacing(width=CARD, across=136.0)
 
-HEAD, ROW, DETAIL, PAD = 20.0, 18.0, 15.0, 9.0
-"""Heights in px: of a card's first line, of an operator's name, of a line about it, of what is
-around all."""
+ROW, DETAIL, PAD = 18.0, 15.0, 9.0
+"""Heights in px: of an operator's name, of any other line, of what is around all."""
 
 NAME, SMALL = 12.0, 10.5
 """Sizes of type."""
@@ -140,7 +139,7 @@ def _card(node: Mapping[str, Any], lines: list[Line], box: Rectangle) -> str:
         most = int((box.width - 24 - indent) / (size * WIDE))
         place = {"x": f"{box.x + 10 + indent:.1f}", "y": f"{y - 5:.1f}", "font_size": size}
         weight = "600" if size == NAME else None
-        shown = safe(text, most)
+        shown = safe(fit(text, most))
         parts.append(element("text", shown, **place, font_weight=weight, fill_opacity=opacity))
     return element("g", "".join(parts), class_="vertex")
 
@@ -178,7 +177,7 @@ def _edge(path: list[Point], edge: Mapping[str, Any]) -> str:
         element("title", safe(told)),
         element("path", d=_curve(path), fill="none", stroke_dasharray=dashes, **stroke),
         element("path", d=tip, fill_opacity=0.7),
-        element("text", safe(shown, most), **label, fill_opacity=0.8),
+        element("text", safe(fit(shown, most)), **label, fill_opacity=0.8),
     ]
     return element("g", "".join(parts), class_="edge")
 

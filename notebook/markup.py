@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from rich.cells import cell_len
+
 LINE = "rgba(128,128,128,0.4)"
 """Of rules and borders: seen on light and on dark. Text has the colour of the page."""
 
@@ -22,6 +24,21 @@ def plain(text: str) -> str:
 def cut(text: str, most: int) -> str:
     """At most so many characters; 0: all of them."""
     return text if most == 0 or len(text) <= most else text[: most - 1] + "…"
+
+
+def fit(text: str, most: int) -> str:
+    """Plain, and at most so many columns of a font with one width, of which some characters take
+    two."""
+    text = plain(text[: most + 1])
+    if cell_len(text) <= most:
+        return text
+    width, shown = 0, ""
+    for one in text:
+        width += cell_len(one)
+        if width >= most:
+            break
+        shown += one
+    return f"{shown}…"
 
 
 def safe(text: str, most: int = 0) -> str:

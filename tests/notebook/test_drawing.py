@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from rich.cells import cell_len
 from strom import (
     DiscardSink,
     OutputTag,
@@ -134,11 +135,12 @@ def test_names_are_text(env: Env) -> None:
 
 
 def test_nothing_is_wider_than_its_card(env: Env) -> None:
-    env.from_collection([1]).map(abs).name("m" * 300).set_description("d" * 300).print()
-    for card in cards(env._repr_html_()):
-        for text in card:
-            size = NAME if text.startswith("m") else SMALL
-            assert len(text) * size * WIDE <= CARD - 20
+    env.from_collection([1]).map(abs).name("m" * 300).set_description("d水" * 300).print()
+    texts = [text for card in cards(env._repr_html_()) for text in card]
+    assert sum(text.endswith("…") for text in texts) == 2
+    for text in texts:
+        size = NAME if text.startswith("m") else SMALL
+        assert cell_len(text) * size * WIDE <= CARD - 20
 
 
 def test_a_long_chain_is_cut(env: Env) -> None:
