@@ -48,9 +48,9 @@ soak-state: .venv/.installed
 vendor: .venv/.installed
 	.venv/bin/python scripts/vendor_dashboard.py
 
-# The pictures of the dashboard in docs/images, taken by a test in a browser.
+# The pictures of the dashboard and of a notebook in docs/images, taken by tests in a browser.
 pictures: .venv/.installed
-	STROM_PICTURES=docs/images .venv/bin/python -m pytest -q -m browser tests/dashboard/test_pictures.py
+	STROM_PICTURES=docs/images .venv/bin/python -m pytest -q -m browser tests/dashboard/test_pictures.py tests/notebook/test_pictures.py
 
 # Into dist/: for this platform, with compiled kernels; for any, which leaves them to numba.
 wheel: .venv/.installed

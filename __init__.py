@@ -2,8 +2,8 @@
 
 The public face. Names load their modules on first use, so `import strom` itself costs next to
 nothing. This is also the composition root: it tells the API, which runs nothing, how a host is
-opened, who serves a job's dashboard and which connector leads to Spark's frames, and `strom.state`
-where `open` and `write` are.
+opened, who serves a job's dashboard, who draws what notebooks show and which connector leads to
+Spark's frames, and `strom.state` where `open` and `write` are.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .api.jobs.host import register_host_opener, register_pages_opener
 from .api.streams.frames import register_frame_bridge
+from .core.shown import Shows, register_shows
 from .state import register_open_state
 
 # fmt: off
@@ -342,6 +343,12 @@ def _frame_bridge() -> Any:
     return frames
 
 
+def _shows() -> Shows:
+    from .notebook import views
+
+    return views
+
+
 def _open_state() -> Any:
     from . import snapshots
 
@@ -351,6 +358,7 @@ def _open_state() -> Any:
 register_host_opener(_open_host)
 register_pages_opener(_open_pages)
 register_frame_bridge(_frame_bridge)
+register_shows(_shows)
 register_open_state(_open_state)
 
 if not TYPE_CHECKING:

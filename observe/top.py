@@ -40,6 +40,8 @@ def figures(metrics: Mapping[str, Any], rates: Rates, now_s: float, wall_ms: int
             {
                 "name": operator["name"],
                 "parallelism": operator["parallelism"],
+                "records_in": operator["records_in"],
+                "records_out": operator["records_out"],
                 "in_per_s": rates.update(f"{operator['id']} in", operator["records_in"], now_s),
                 "out_per_s": rates.update(f"{operator['id']} out", operator["records_out"], now_s),
                 "watermark": operator["watermark"],
@@ -89,7 +91,7 @@ def render(found: Mapping[str, Any], title: str) -> Group:
             f"{one['in_per_s']:,.0f}",
             f"{one['out_per_s']:,.0f}",
             format_watermark(one["watermark"]),
-            "-" if one["lag_ms"] is None else _duration(one["lag_ms"]),
+            "-" if one["lag_ms"] is None else duration(one["lag_ms"]),
         )
     vertices = Table(header_style="bold")
     vertices.add_column("task", overflow="fold")
@@ -100,21 +102,22 @@ def render(found: Mapping[str, Any], title: str) -> Group:
         vertices.add_row(
             Text(one["name"]),
             str(one["tasks"]),
-            *(_share(one, share) for share in SHARES),
+            *(share(one, name) for name in SHARES),
             f"{one['rss_bytes'] / 1e6:,.0f} MB",
             ", ".join(one["states"]),
         )
-    return Group(operators, vertices, _line(found))
+    return Group(operators, vertices, line(found))
 
 
-def _share(vertex: Mapping[str, Any], share: str) -> Text:
-    mean, most = vertex[share], vertex[f"{share}_most"]
-    style = "" if share == "idle" else "red" if most >= HOT else "yellow" if most >= WARM else ""
+def share(vertex: Mapping[str, Any], name: str) -> Text:
+    """One of `SHARES`, with that of the busiest subtask."""
+    mean, most = vertex[name], vertex[f"{name}_most"]
+    style = "" if name == "idle" else "red" if most >= HOT else "yellow" if most >= WARM else ""
     busiest = "" if vertex["tasks"] == 1 else f" ({most:.0%})"
     return Text(f"{mean:.0%}{busiest}", style=style)
 
 
-def _duration(ms: int) -> str:
+def duration(ms: int) -> str:
     if abs(ms) < 10_000:
         return f"{ms / 1000:.1f} s"
     minutes, seconds = divmod(abs(ms) // 1000, 60)
@@ -123,7 +126,8 @@ def _duration(ms: int) -> str:
     return f"{sign}{hours}:{minutes:02}:{seconds:02}"
 
 
-def _line(found: Mapping[str, Any]) -> Text:
+def line(found: Mapping[str, Any]) -> Text:
+    """What is said of the job as a whole."""
     checkpoints = found["checkpoints"]
     took = checkpoints["last_duration_ms"]
     size = checkpoints["last_size"]
@@ -136,8 +140,8 @@ def _line(found: Mapping[str, Any]) -> Text:
         ("   bytes ", "-" if size is None else f"{size:,}"),
         ("   in flight ", f"{found['in_flight_bytes'] / 1e6:.2f} MB"),
     ]
-    line = Text.assemble(*[part for name, value in parts for part in ((name, "dim"), str(value))])
+    said = Text.assemble(*[part for name, value in parts for part in ((name, "dim"), str(value))])
     if found["last_failure"]:
         first = str(found["last_failure"]).splitlines()[0]
-        line.append(f"\nlast failure: {first}", style="red")
-    return line
+        said.append(f"\nlast failure: {first}", style="red")
+    return said

@@ -88,6 +88,12 @@ class Caches:
                 found.append(self._sink(entry, None if restored else uuid.uuid4().hex))
         return found
 
+    def seen(self, operators: Iterable[Transformation]) -> list[Transformation]:
+        """The operators as they are, of which cached streams that are kept are sources."""
+        found = list(operators)
+        self._reached(found)
+        return found
+
     def submitted(self, specs: Iterable[Any], client: JobClient) -> None:
         """The job of these operators runs: what it keeps is known once it has finished."""
         tokens = {}

@@ -20,7 +20,7 @@ def collect(
     """Run the job that ends in `sink`, a CollectSink: CollectedResults, or with limit a list."""
     try:
         graph = env.get_job_graph(job_name)
-        operator_id = _sink_operator(graph, sink.spec)
+        operator_id = sink_operator(graph, sink.spec)
         client = env._submit(env._waited_for(graph))
     except BaseException:
         env._withdraw(sink)
@@ -32,7 +32,8 @@ def collect(
         return list(itertools.islice(results, limit))
 
 
-def _sink_operator(graph: JobGraph, spec: Any) -> OperatorId:
+def sink_operator(graph: JobGraph, spec: Any) -> OperatorId:
+    """The operator of this very spec."""
     return next(o.operator_id for v in graph.vertices for o in v.operators if o.spec is spec)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -308,11 +309,10 @@ class Environment(Refused):
 
     def get_stream_graph(self, job_name: str | None = None) -> StreamGraph:
         """What has been written so far; GraphError if it is not runnable."""
-        name = job_name or self._settings.job_name or DEFAULT_JOB_NAME
         config = self.get_job_config()
         restored = config.restore_from is not None
         operators = self._caches.resolve(self._transformations, restored)
-        graph = build_stream_graph(operators, name, config)
+        graph = build_stream_graph(operators, self._name_of(job_name), config)
         if not self._settings.auto_uids:
             check_uids(graph)
         return plan(with_backends(graph))
@@ -421,6 +421,12 @@ class Environment(Refused):
         """Take back an operator nobody reads."""
         self._transformations.remove(operator)
 
+    def _leave(self, operators: Iterable[Transformation]) -> None:
+        """Of operators that a job of their own has run, the job being written keeps those that
+        something else of it reads."""
+        ran = {id(one) for one in operators}
+        self._transformations[:] = [one for one in self._transformations if id(one) not in ran]
+
     def _open(self) -> Host:
         """The host, opened if it is not."""
         if self._opened is None:
@@ -457,9 +463,18 @@ class Environment(Refused):
             opened.close()
 
     def _submit(self, graph: JobGraph) -> JobClient:
-        check_serialisable(graph)
-        client = self._open().submit(graph, graph.name)
-        self._caches.submitted((o.spec for v in graph.vertices for o in v.operators), client)
+        client = self._start(graph)
         self._transformations.clear()
         self._settings.change(restore_from=None)
         return client
+
+    def _start(self, graph: JobGraph) -> JobClient:
+        """Run the job, and leave the one that is being written as it is."""
+        check_serialisable(graph)
+        client = self._open().submit(graph, graph.name)
+        self._caches.submitted((o.spec for v in graph.vertices for o in v.operators), client)
+        return client
+
+    def _name_of(self, job_name: str | None) -> str:
+        """Of the next job, which may have been given one."""
+        return job_name or self._settings.job_name or DEFAULT_JOB_NAME

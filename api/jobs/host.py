@@ -129,6 +129,13 @@ class JobClient(Protocol):
         savepoint fails, the job goes on."""
         ...
 
+    def show(self, interval: timedelta = ..., *, wait: bool = True) -> None:
+        """Show the job's figures, as `strom top` does, anew every `interval` until it is over,
+        however it ends: of a notebook in one output of the cell, else in the terminal. An interrupt
+        ends the showing, not the job. `wait` False: return at once; in a notebook the figures go on
+        changing, in a terminal they are shown once."""
+        ...
+
     def published(self, operator_id: OperatorId) -> Iterator[Any]:
         """Values published by this operator, from the first; blocks for more until the job ends,
         however it ends."""

@@ -25,7 +25,7 @@ from ..configuration.applying import ambient_configuration, merged
 from ..configuration.configuration import Configuration
 from ..configuration.execution_config import ExecutionConfig
 from ..connectors.base import Sink, Source
-from ..connectors.builtin_sinks import CollectSink, PrintSink
+from ..connectors.builtin_sinks import PrintSink
 from ..connectors.collection import collection_source
 from ..functions.user_functions import (
     AllWindowFunction,
@@ -38,6 +38,7 @@ from ..functions.validation import require_positive
 from ..jobs.collected import CollectedResults, collect
 from ..jobs.environment import Environment
 from ..jobs.host import Host
+from ..jobs.previews import sketched
 from ..specs.columns import to_key_selector
 from ..specs.known_columns import check_key_columns
 from ..specs.known_types import check_union
@@ -58,6 +59,7 @@ from .keyed_tables import KeyedTables
 from .projection import Projection
 from .records import Records
 from .settings import DataStreamSink
+from .shown import Shown
 from .stream import known_records, type_of_records
 from .table_joins import TableJoins
 from .windowed import Windows
@@ -130,12 +132,17 @@ class StreamExecutionEnvironment(Environment):
         operator = self._add_operator(spec, name, (), is_source=True)
         return DataStream(self, (Input(operator),), operator)
 
+    def _repr_html_(self) -> str:
+        """The job graph of what has been written so far."""
+        return sketched(self, self._transformations)
+
 
 class DataStream(
     Records["DataStream"],
     Projection["DataStream"],
     AsyncBatches["DataStream"],
     TableJoins["DataStream"],
+    Shown["DataStream"],
     SparkFrames,
 ):
     """A stream of records.
@@ -241,7 +248,7 @@ class DataStream(
         if not isinstance(sink, Sink):
             raise ConfigurationError(f"sink_to: expected a Sink, got {sink!r}")
         name = f"Sink: {type(sink).__name__}"
-        return DataStreamSink(self._add(SinkSpec(sink), name, is_sink=True))
+        return DataStreamSink(self._add(SinkSpec(sink), name, is_sink=True), self._env)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print every record; see `PrintSink` for the prefix."""
@@ -271,10 +278,7 @@ class DataStream(
         """
         if limit is not None:
             require_positive("execute_and_collect", "limit", limit)
-        sink = self.sink_to(CollectSink()).name("Sink: Collect").operator
-        if len(self._inputs) == 1 and self._inputs[0].partitioner is None:
-            sink.parallelism = self._inputs[0].source.parallelism
-        return collect(self._env, sink, job_execution_name, limit)
+        return collect(self._env, self._collecting_sink(), job_execution_name, limit)
 
     # --- inside ------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from ..configuration.slots import SlotSharingGroup
 from ..configuration.state_backends import operators_backend
 from ..configuration.storage import StateBackend
 from ..functions.validation import require_positive, require_text
+from ..jobs.environment import Environment
+from ..jobs.previews import sketched
 from ..types.durations import Interval
 
 _HASH: Final = re.compile(r"[0-9a-fA-F]{16}|[0-9a-fA-F]{32}")
@@ -166,6 +168,11 @@ class OperatorSettings:
 class DataStreamSink(OperatorSettings):
     """A sink operator."""
 
-    def __init__(self, operator: Transformation) -> None:
+    def __init__(self, operator: Transformation, env: Environment) -> None:
         super().__init__(operator)
         self.operator = operator
+        self._env = env
+
+    def _repr_html_(self) -> str:
+        """The job graph up to this sink."""
+        return sketched(self._env, [self.operator])

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from ...core.config import JobConfig
 from ...core.ids import ChannelId, OperatorId, TaskId, VertexId
 from ...core.keys import KeySelector
+from ...core.shown import shows
 from .implementation import Implementation
 
 
@@ -118,6 +119,9 @@ class StreamGraph:
     edges: tuple[StreamEdge, ...]
     config: JobConfig
 
+    def _repr_html_(self) -> str:
+        return shows().graph_html(self)
+
 
 @dataclass(frozen=True)
 class InnerEdge:
@@ -194,6 +198,9 @@ class JobGraph:
 
     def edge(self, edge_id: int) -> JobEdge:
         return next(e for e in self.edges if e.id == edge_id)
+
+    def _repr_html_(self) -> str:
+        return shows().graph_html(self)
 
 
 @dataclass(frozen=True)

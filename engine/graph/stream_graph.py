@@ -16,15 +16,22 @@ DEFAULT_SLOT_SHARING_GROUP = "default"
 
 
 def build_stream_graph(
-    transformations: Iterable[Transformation], name: str, config: JobConfig
+    transformations: Iterable[Transformation],
+    name: str,
+    config: JobConfig,
+    *,
+    complete: bool = True,
 ) -> StreamGraph:
     """The graph of these transformations and everything they read.
 
     Nodes are numbered 0.. in the order of creation, which is topological. Raises GraphError naming
-    the operators when the program describes no runnable graph.
+    the operators when the program describes no runnable graph; one that is not `complete` needs no
+    sink to be looked at.
     """
-    found = _collect(transformations)
-    _require_sink(found, name)
+    found = reached(transformations)
+    _require_operators(found, name)
+    if complete:
+        _require_sink(found, name)
     ids = assign_operator_ids(found)
     groups = _slot_sharing_groups(found)
     index = {node.id: i for i, node in enumerate(found)}
@@ -47,8 +54,8 @@ def check_uids(graph: StreamGraph) -> None:
         )
 
 
-def _collect(transformations: Iterable[Transformation]) -> list[Transformation]:
-    """All reachable transformations in the order of creation."""
+def reached(transformations: Iterable[Transformation]) -> list[Transformation]:
+    """These and all that they read, in the order of creation."""
     found: dict[int, Transformation] = {}
     pending = list(transformations)
     while pending:
@@ -70,12 +77,15 @@ def _collect(transformations: Iterable[Transformation]) -> list[Transformation]:
     return [found[i] for i in sorted(found)]
 
 
-def _require_sink(nodes: list[Transformation], name: str) -> None:
+def _require_operators(nodes: list[Transformation], name: str) -> None:
     if not nodes:
         raise GraphError(
             f"job '{name}' has no operators: create a stream with from_source(...) or "
             "from_collection(...) and end it with sink_to(...) or print()"
         )
+
+
+def _require_sink(nodes: list[Transformation], name: str) -> None:
     if not any(node.is_sink for node in nodes):
         read = {i.source.id for node in nodes for i in node.inputs}
         ends = ", ".join(f"'{node.name}'" for node in nodes if node.id not in read)

@@ -45,6 +45,7 @@ from .published import PublishedValues
 from .reporters import serve_metrics
 from .savepoint_calls import SavepointCalls, absolute, answer
 from .shipped_code import importable, put_behind_path, put_on_path
+from .shown_job import ShownJob
 from .thread_folder import go_home, work_in
 
 log = logging.getLogger("strom")
@@ -57,7 +58,7 @@ class _Interrupted(BaseException):
     """Raised inside a user function that does not return after a cancel."""
 
 
-class LocalJob(SavepointCalls):
+class LocalJob(SavepointCalls, ShownJob):
     """A running job; also its client."""
 
     ends_with_program = True

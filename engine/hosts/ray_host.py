@@ -42,6 +42,7 @@ from .ray_connect import NAMESPACE, connect_to_ray, join_ray, on_own_cluster
 from .ray_coordinator import LINGER_S, coordinator_name
 from .requirements import not_installed
 from .savepoint_calls import SavepointCalls, answer, refused
+from .shown_job import ShownJob
 
 POLL_S = 1.0
 
@@ -54,7 +55,7 @@ def attach(job_id: str, address: str | None = None) -> RayJobClient:
     return RayJobClient.attach(job_id)
 
 
-class RayJobClient(SavepointCalls):
+class RayJobClient(SavepointCalls, ShownJob):
     """Follows one job through its coordinator; works from any process of the cluster. Needs the
     coordinator no more once it knows how the job ended."""
 

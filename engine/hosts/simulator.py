@@ -33,6 +33,7 @@ from .driver import JobDriver, JobOutcome, accumulator_results, new_job_id, resu
 from .local_folder import LocalFolders, entered
 from .placed_files import files_at_hand
 from .savepoint_calls import SavepointCalls, refused
+from .shown_job import ShownJob
 
 
 class SimulationError(StromError):
@@ -385,7 +386,7 @@ class Simulation:
             )
 
 
-class SimulatedJob(SavepointCalls):
+class SimulatedJob(SavepointCalls, ShownJob):
     """The client of a simulated job, which is over before anybody can ask."""
 
     ends_with_program = True

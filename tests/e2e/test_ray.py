@@ -330,3 +330,21 @@ def test_asynchronous_requests(readings: Any) -> None:
     each = [(r.k, r.v) for r in readings.all]
     want = [(name, r) for name in ("ordered", "unordered") for r in each for _ in range(r[1] % 3)]
     assert_equivalent(program, [*want, *(("batches", r) for r in each)], RAY)
+
+
+def test_what_notebooks_show(capsys: pytest.CaptureFixture[str]) -> None:
+    """`show`, `plot` and a client's figures, of jobs whose records come from other processes."""
+    with StreamExecutionEnvironment.get_execution_environment(host="ray") as env:
+        numbers = env.from_collection([{"n": n, "square": n * n} for n in range(100)])
+        numbers.show(2)
+        assert capsys.readouterr().out.endswith("the first 2 records\n")
+        figure = numbers.plot("n", "square")
+        (line,) = figure.axes[0].get_lines()
+        assert list(line.get_ydata()) == [n * n for n in range(100)]
+        with pytest.raises(JobFailedError, match="ZeroDivisionError"):
+            numbers.map(lambda row: 1 // row["n"]).show()
+        numbers.sink_to(DiscardSink()).name("the end")
+        client = env.execute_async()
+        client.show(timedelta(milliseconds=100))
+        assert "state FINISHED" in capsys.readouterr().out
+        assert "the end" in client._repr_html_()
