@@ -74,7 +74,7 @@ def _planned(program: str, module: bool, arguments: list[str], as_json: bool) ->
         place = Path(folder, "plan.json")
         how = ["--module"] if module else []
         words = [sys.executable, "-m", "strom.cli.planning", str(place), *how, program, *arguments]
-        code = subprocess.run(words, stdout=sys.stderr.fileno(), check=False).returncode
+        code = subprocess.run(words, stdout=answers.STDERR, check=False).returncode
         if place.exists():
             found: dict[str, Any] = json.loads(place.read_text())
             return found

@@ -65,12 +65,12 @@ def _listened(command: list[str], environment: dict[str, str]) -> tuple[list[str
     from ..rest.program_runs import JOB_LINE
 
     jobs = []
-    errors = sys.stderr.fileno()
-    process = subprocess.Popen(command, env=environment, stdout=errors, stderr=subprocess.PIPE)
-    with process:
+    with subprocess.Popen(
+        command, env=environment, stdout=answers.STDERR, stderr=subprocess.PIPE
+    ) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            os.write(errors, line)
+            os.write(answers.STDERR, line)
             if (found := JOB_LINE.match(line)) is not None:
                 jobs.append(found[1].decode())
     return jobs, process.returncode
