@@ -24,7 +24,7 @@ from strom.cluster import clusters
 from strom.connectors.files import ParquetSink
 from strom.core.errors import ConfigurationError, TransportError
 from strom.engine.hosts.ray_host import connect_to_ray
-from strom.rest.session_jobs import SessionJobs
+from strom.rest.session_jobs import SessionJobs, jobs_there
 from typer.testing import CliRunner
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -254,6 +254,8 @@ def test_jobs_that_no_dispatcher_knows_of(tmp_path: Path) -> None:
     assert job_id in answer_of("info", job_id)
     assert "watermark" in answer_of("top", job_id, "--once", "--interval", "0.1")
     assert "RUNNING" in answer_of("logs", job_id)
+    (seen,) = [one for one in jobs_there().jobs() if one.end_ms is None]  # as REST would have it
+    assert (seen.id, seen.status, seen.tasks) == (job_id, "RUNNING", {"RUNNING": 4})
     planned = json.loads(answer_of("plan", job_id, "--json"))
     assert [node["parallelism"] for node in planned["nodes"]] == [2, 2]
     assert planned["nodes"][1]["inputs"][0]["ship"].startswith("HASH(")
@@ -270,9 +272,10 @@ def test_jobs_that_no_dispatcher_knows_of(tmp_path: Path) -> None:
     try:
         other = Counting(tmp_path / "other")
         other_id = str(other.submit().get_job_id())
-        both = json.loads(answer_of("list", "--json"))
+        both = json.loads(answer_of("list", "--ended", "0", "--json"))
         assert [one["job_id"] for one in both] == [other_id, job_id]
-        assert {one.id for one in SessionJobs().jobs()} == {other_id, job_id}
+        alive = {one.id for one in SessionJobs().jobs() if one.end_ms is None}
+        assert alive == {other_id, job_id}
         assert SessionJobs().view(job_id)["name"] == "job"
         assert "only a session" in answer_of("rescale", job_id, "1", code=2)
     finally:
