@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayError
@@ -22,7 +22,7 @@ from ..core.job_status import JobStatus
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import LINGER_S, coordinator_name
-from .clusters import DispatcherClient, find
+from .clusters import find
 from .records import JobRecord, Phase
 
 ANSWER_S: Final = 5.0
@@ -119,12 +119,24 @@ class Coordinators:
             ) from None
 
 
-class Account:
-    """The jobs of a cluster for who asks now and then: those of its session, if it has one, and
-    those that no dispatcher knows of, as they were there before it. All as of `DispatcherClient`,
-    or `Coordinators`."""
+class Dispatching(Protocol):
+    """What is asked of a dispatcher: `DispatcherClient`, or who answers sooner. ConfigurationError
+    if it has no such job."""
 
-    def __init__(self, dispatcher: DispatcherClient | None) -> None:
+    def jobs(self, ended: int) -> Listed: ...
+
+    def job(self, job_id: str) -> tuple[JobRecord, str]: ...
+
+    def cancel(self, job_id: str) -> None: ...
+
+    def archived(self, job_id: str) -> dict[str, Any] | None: ...
+
+
+class Account:
+    """The jobs of a cluster: those of its session, if it has one, and those that no dispatcher
+    knows of, as they were there before it. All as of `DispatcherClient`, or `Coordinators`."""
+
+    def __init__(self, dispatcher: Dispatching | None) -> None:
         self._dispatcher = dispatcher
         self._coordinators = Coordinators()
 
@@ -136,24 +148,33 @@ class Account:
         return [*listed, *self._coordinators.jobs(0, known)]
 
     def job(self, job_id: str) -> tuple[JobRecord, str]:
-        return self._of(job_id).job(job_id)
+        found: tuple[JobRecord, str] = self._ask("job", job_id)
+        return found
 
     def cancel(self, job_id: str) -> None:
-        self._of(job_id).cancel(job_id)
+        self._ask("cancel", job_id)
 
     def archived(self, job_id: str) -> dict[str, Any] | None:
         """None without a session: nobody archives then."""
         return None if self._dispatcher is None else self._dispatcher.archived(job_id)
 
-    def _of(self, job_id: str) -> DispatcherClient | Coordinators:
+    def is_dispatched(self, job_id: str) -> bool:
+        """Whether a session looks after the job."""
         if self._dispatcher is None:
-            return self._coordinators
-        try:
+            return False
+        with suppress(ConfigurationError):
             self._dispatcher.job(job_id)
-        except ConfigurationError:
-            if job_id in job_ids():
-                return self._coordinators
-        return self._dispatcher
+            return True
+        return False
+
+    def _ask(self, call: str, job_id: str) -> Any:
+        if self._dispatcher is not None:
+            try:
+                return getattr(self._dispatcher, call)(job_id)
+            except ConfigurationError:
+                if job_id not in job_ids():
+                    raise
+        return getattr(self._coordinators, call)(job_id)
 
 
 def account() -> Account:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from ..checkpoint.secrets import redacted
-from ..core.errors import StromError
+from ..core.errors import ConfigurationError, StromError
 from ..engine.hosts.job_view import VERSION, JobView
 
 Stop = Literal["halt", "drain"]
@@ -20,7 +20,7 @@ NO_SESSION: Final = (
 """Why a job is not rescaled."""
 
 
-class NoSuchJob(StromError):
+class NoSuchJob(ConfigurationError):
     """Nobody knows a job of this id."""
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import ray
 from ray.exceptions import RayError
 
 from ..cluster.clusters import find
-from ..cluster.coordinators import LIST_S, Coordinators, job_ids, views_of
+from ..cluster.coordinators import LIST_S, Account, Listed, views_of
 from ..cluster.dispatcher import DISPATCHER
 from ..cluster.records import JobRecord, Phase
 from ..core.errors import ConfigurationError, GraphError, StromError, TransportError
@@ -47,7 +47,7 @@ FRESH_S: Final = 0.5
 MOST_ENDED: Final = 1000
 """So many jobs that are over are listed."""
 
-Listed = list[tuple[JobRecord, str]]
+T = TypeVar("T")
 
 
 class SessionJobs:
@@ -56,8 +56,8 @@ class SessionJobs:
     def __init__(self, session: bool = True) -> None:
         """`session`: whether the cluster has a dispatcher; Unavailable if it has not."""
         self.kind: Literal["session", "job", "archive"] = "session" if session else "job"
-        self._kept = KeptJobs(_ask_dispatcher("about")["registry"]) if session else None
-        self._coordinators = Coordinators()
+        self._kept = KeptJobs(_ask("about")["registry"]) if session else None
+        self._account = Account(_Dispatcher() if session else None)
         self._views = KeptViews()
         self._listed: Listed = []
         self._listed_at: float | None = None
@@ -102,7 +102,7 @@ class SessionJobs:
 
     def cancel(self, job_id: str) -> None:
         self._found(job_id)
-        self._ask("cancel", job_id)
+        _told(lambda: self._account.cancel(job_id))
         self._views.forget(job_id)
 
     def savepoint(self, job_id: str, directory: str | None, stop: Stop | None) -> str:
@@ -124,7 +124,7 @@ class SessionJobs:
 
     def rescale(self, job_id: str, parallelism: int, directory: str | None) -> Moved:
         record, _ = self._found(job_id)
-        if self._kept is None or not _is_dispatched(job_id):
+        if self._kept is None or not self._account.is_dispatched(job_id):
             raise Refused(f"job '{job_id}': {NO_SESSION}")
         if record.attached:
             raise Refused(f"job '{job_id}' ends with its program, which waits for it: detach it")
@@ -147,7 +147,7 @@ class SessionJobs:
             checkpoints=record.checkpoints,
         )
         try:
-            _ask_dispatcher("submit", account, pickle.dumps(submission))
+            _ask("submit", account, pickle.dumps(submission))
         except StromError as error:
             raise Refused(
                 f"job '{job_id}' is stopped, and could not be started again: {error}; run its "
@@ -197,20 +197,12 @@ class SessionJobs:
         with self._listing:
             now = time.monotonic()
             if self._listed_at is None or now - self._listed_at > FRESH_S:
-                self._listed = self._look()
+                self._listed = self._account.jobs(MOST_ENDED)
                 self._listed_at = time.monotonic()
             return self._listed
 
-    def _look(self) -> Listed:
-        if self._kept is None:
-            return self._coordinators.jobs(MOST_ENDED)
-        listed: Listed = _ask_dispatcher("jobs", MOST_ENDED)
-        known = {record.job_id for record, _ in listed}
-        return [*listed, *self._coordinators.jobs(0, known)]
-
     def _found(self, job_id: str) -> tuple[JobRecord, str]:
-        found: tuple[JobRecord, str] = self._ask("job", job_id)
-        return found
+        return _told(lambda: self._account.job(job_id))
 
     def _fetch(self, record: JobRecord, why: str) -> JobView:
         if record.phase is Phase.ENDED:
@@ -248,21 +240,6 @@ class SessionJobs:
         for job_id, view in views_of(wanted, LIST_S).items():
             self._views.keep(job_id, False, view)
 
-    def _ask(self, call: str, job_id: str) -> Any:
-        """Who keeps account of the job."""
-        try:
-            if self._kept is not None:
-                return _ask_dispatcher(call, job_id)
-        except NoSuchJob:
-            if job_id not in job_ids():
-                raise
-        try:
-            return getattr(self._coordinators, call)(job_id)
-        except ConfigurationError as error:
-            raise NoSuchJob(str(error)) from None
-        except TransportError as error:
-            raise Unavailable(str(error)) from None
-
 
 def jobs_there() -> SessionJobs:
     """Those of the cluster that this process is connected to, with a dispatcher or without."""
@@ -278,18 +255,41 @@ def _summary(record: JobRecord, why: str, view: JobView | None) -> JobSummary:
     return replace(found, status=status, tasks=task_counts(view))
 
 
-def _ask_dispatcher(call: str, *arguments: Any) -> Any:
+def _told(ask: Callable[[], T]) -> T:
+    """What an account tells, in the words of catalogs if it does not."""
+    try:
+        return ask()
+    except NoSuchJob:
+        raise
+    except ConfigurationError as error:
+        raise NoSuchJob(str(error)) from None
+    except TransportError as error:
+        raise Unavailable(str(error)) from None
+
+
+class _Dispatcher:
+    """As `DispatcherClient`, but Unavailable within seconds, and from any thread."""
+
+    def jobs(self, ended: int) -> Listed:
+        found: Listed = _ask("jobs", ended)
+        return found
+
+    def job(self, job_id: str) -> tuple[JobRecord, str]:
+        found: tuple[JobRecord, str] = _ask("job", job_id)
+        return found
+
+    def cancel(self, job_id: str) -> None:
+        _ask("cancel", job_id)
+
+    def archived(self, job_id: str) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = _ask("archived", job_id)
+        return found
+
+
+def _ask(call: str, *arguments: Any) -> Any:
+    """The dispatcher."""
     try:
         dispatcher = ray.get_actor(DISPATCHER, namespace=NAMESPACE)
     except ValueError:
         raise Unavailable("the cluster has no dispatcher: `strom cluster start`") from None
     return answer(getattr(dispatcher, call).remote(*arguments), "the dispatcher")
-
-
-def _is_dispatched(job_id: str) -> bool:
-    """Whether the job was given to the dispatcher; else it was there before."""
-    try:
-        _ask_dispatcher("job", job_id)
-    except NoSuchJob:
-        return False
-    return True
