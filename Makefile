@@ -1,6 +1,6 @@
 # Every target sets up what it needs by itself.
 
-.PHONY: demo demo-kafka kafka test seeds fuzz-rest test-fast check format bench soak-state wheel wheel-pure clean
+.PHONY: demo demo-kafka kafka test test-browser seeds fuzz-rest test-fast check format reference bench soak-state vendor pictures tour wheel wheel-pure clean
 
 demo: .venv/.installed
 	.venv/bin/python examples/flight_delays.py
@@ -48,9 +48,19 @@ soak-state: .venv/.installed
 vendor: .venv/.installed
 	.venv/bin/python scripts/vendor_dashboard.py
 
-# The pictures of the dashboard and of a notebook in docs/images, taken by tests in a browser.
+# The pictures in docs/images, made by tests: of the dashboard and a notebook, in a browser, and of
+# `strom top`.
 pictures: .venv/.installed
+	STROM_PICTURES=docs/images .venv/bin/python -m pytest -q tests/observe/test_top_picture.py
 	STROM_PICTURES=docs/images .venv/bin/python -m pytest -q -m browser tests/dashboard/test_pictures.py tests/notebook/test_pictures.py
+
+# The commands in docs/cli.md, from their help.
+reference: .venv/.installed
+	.venv/bin/python tests/cli/test_reference.py
+
+# A session as a new user meets it, from an empty folder: a wheel, three jobs, all commands, pictures.
+tour: .venv/.installed
+	.venv/bin/python scripts/session_tour.py $(TOUR)
 
 # Into dist/: for this platform, with compiled kernels; for any, which leaves them to numba.
 wheel: .venv/.installed

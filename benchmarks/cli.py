@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks COMMAND [options]`."""
+"""The command line: `python -m benchmarks COMMAND [options]`, `strom bench COMMAND [options]`."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def backends(text: str) -> list[str]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def parser() -> argparse.ArgumentParser:
-    main = argparse.ArgumentParser(prog=HELP, description=__doc__)
+def parser(prog: str = HELP) -> argparse.ArgumentParser:
+    main = argparse.ArgumentParser(prog=prog, description=f"{prog} COMMAND [options]")
     names = main.add_subparsers(dest="name", required=True)
     for name, query in WORKLOADS.items():
         command = names.add_parser(name, help=query.summary)
@@ -340,8 +340,9 @@ def _compare(command: argparse.ArgumentParser) -> None:
     _common(command)
 
 
-def main() -> None:
-    options = parser().parse_args()
+def main(prog: str = HELP) -> None:
+    """`prog`: what it is called as."""
+    options = parser(prog).parse_args()
     columns = getattr(options, "columns", ())
     if columns and not options.json:
         show_row({name: name for name in columns}, columns)

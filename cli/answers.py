@@ -29,6 +29,9 @@ DIFFERENT: Final = 1
 USAGE: Final = 2
 BROKEN: Final = 3
 
+STDERR: Final = 2
+"""Where processes of commands write what is no answer."""
+
 MOST_WIDTH: Final = 60
 """Characters of a value in a table for people."""
 

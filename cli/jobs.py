@@ -1,52 +1,18 @@
-"""`strom run`, `list`, `info` and `cancel`: the jobs of a session."""
+"""`strom list`, `info` and `cancel`: the jobs of a cluster, with a dispatcher or without."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from dataclasses import asdict
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from . import answers
-from .cluster import Address, Json, _session
-
-PROGRAM: Final = {
-    "allow_extra_args": True,
-    "allow_interspersed_args": False,
-    "ignore_unknown_options": True,
-}
-"""What a program is given is not looked at."""
+from .asking import account
+from .cluster import Address, Json
 
 Job = Annotated[str, typer.Argument(help="The id of the job, as `strom list` shows it.")]
-
-
-def run(
-    context: typer.Context,
-    program: Annotated[str, typer.Argument(help="A Python file; or, with --module, a module.")],
-    module: Annotated[bool, typer.Option("--module", "-m", help="As `python -m` does.")] = False,
-    detached: Annotated[
-        bool, typer.Option("--detached", "-d", help="Do not wait for its jobs: they outlive it.")
-    ] = False,
-    address: Address = None,
-) -> None:
-    """Run a program here, and its jobs on the cluster. What stands behind PROGRAM is its own.
-
-    What the program sets itself counts more. The exit code is the program's."""
-    environment = os.environ | {"STROM_CONF__STROM__HOST": "ray"}
-    if detached:
-        environment["STROM_CONF__STROM__ATTACHED"] = "false"
-        environment["STROM_CONF__STROM__WAIT"] = "false"
-    if address is not None:
-        environment["RAY_ADDRESS"] = address
-    words = ["-m", program] if module else [program]
-    if not module and not os.path.exists(program):
-        answers.fail(f"there is no file '{program}'", False, answers.USAGE)
-    done = subprocess.run([sys.executable, *words, *context.args], env=environment, check=False)
-    raise typer.Exit(done.returncode)
 
 
 def list_jobs(
@@ -54,9 +20,11 @@ def list_jobs(
     ended: Annotated[int, typer.Option(help="So many of those that are over.", min=0)] = 20,
     as_json: Json = False,
 ) -> None:
-    """The jobs of the session: those that run or wait, and the last that are over."""
+    """The jobs of the cluster: those that run or wait, and the last that are over.
+
+    Without a dispatcher: those that ended within the last minutes."""
     with answers.answering(as_json):
-        found = _session(address, as_json).jobs(ended)
+        found = account(address).jobs(ended)
         if as_json:
             answers.say_json([_document(record, why) for record, why in found])
             return
@@ -70,10 +38,10 @@ def list_jobs(
 def info(job: Job, address: Address = None, as_json: Json = False) -> None:
     """One job: what is known of it, while it runs and when it is over."""
     with answers.answering(as_json):
-        session = _session(address, as_json)
-        record, why = session.job(job)
+        jobs = account(address)
+        record, why = jobs.job(job)
         known = _document(record, why)
-        known |= session.archived(job) or {}
+        known |= jobs.archived(job) or {}
         known.pop("record", None)
         if as_json:
             answers.say_json(known)
@@ -85,9 +53,9 @@ def info(job: Job, address: Address = None, as_json: Json = False) -> None:
 def cancel(job: Job, address: Address = None, as_json: Json = False) -> None:
     """Have JOB cancelled, whether it runs or waits."""
     with answers.answering(as_json):
-        session = _session(address, as_json)
-        session.cancel(job)
-        record, _ = session.job(job)
+        jobs = account(address)
+        jobs.cancel(job)
+        record, _ = jobs.job(job)
         if as_json:
             answers.say_json(_document(record, ""))
         else:

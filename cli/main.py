@@ -4,28 +4,46 @@ from __future__ import annotations
 
 import typer
 
-from . import cluster, dashboard, doctor, history, jobs, logs, savepoints, state, top
+from . import (
+    bench,
+    checkpoints,
+    cluster,
+    dashboard,
+    doctor,
+    history,
+    jobs,
+    logs,
+    plan,
+    rescale,
+    run,
+    savepoints,
+    state,
+    top,
+)
 
 app = typer.Typer(
     name="strom",
     help="Stateful stream processing: what a person or a script asks of strom.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(cluster.app, name="cluster")
-app.command(context_settings=jobs.PROGRAM)(jobs.run)
+app.command(context_settings=run.PROGRAM)(run.run)
 app.command(name="list")(jobs.list_jobs)
 app.command()(jobs.info)
+app.command(context_settings=plan.ARGUMENTS)(plan.plan)
 app.command()(top.top)
 app.command()(logs.logs)
 app.command()(dashboard.dashboard)
-app.command()(jobs.cancel)
-app.add_typer(state.app, name="state")
+app.command()(checkpoints.checkpoints)
 app.command()(savepoints.savepoint)
 app.command()(savepoints.stop)
+app.command()(jobs.cancel)
+app.command()(rescale.rescale)
+app.add_typer(state.app, name="state")
 app.command(name="history-server")(history.history_server)
 app.command()(doctor.doctor)
+app.command(context_settings=bench.OPTIONS, add_help_option=False)(bench.bench)
 
 
 @app.callback()

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from ..checkpoint.secrets import redacted
-from ..core.errors import StromError
+from ..core.errors import ConfigurationError, StromError
 from ..engine.hosts.job_view import VERSION, JobView
 
 Stop = Literal["halt", "drain"]
 """As `checkpoint.savepoints.Stop`."""
 
+NO_SESSION: Final = (
+    "only a session (`strom cluster start`) starts jobs again: stop this one with a savepoint, and "
+    "run its program from that at another parallelism"
+)
+"""Why a job is not rescaled."""
 
-class NoSuchJob(StromError):
+
+class NoSuchJob(ConfigurationError):
     """Nobody knows a job of this id."""
 
 
@@ -73,6 +79,7 @@ class JobCatalog(Protocol):
     for savepoints; those of jobs raise NoSuchJob."""
 
     kind: Literal["session", "job", "archive"]
+    """"job": it has jobs that nobody starts again."""
 
     def jobs(self) -> list[JobSummary]:
         """Those that are not over, and the last that are, the latest first."""

@@ -14,6 +14,7 @@ from ..core.errors import JobFailedError, StromError, TransportError
 from ..engine.hosts.job_view import JobView
 from .catalog import (
     ENDED,
+    NO_SESSION,
     JobSummary,
     Moved,
     Node,
@@ -98,10 +99,7 @@ class OneJob:
 
     def rescale(self, job_id: str, parallelism: int, directory: str | None) -> Moved:
         self.view(job_id)
-        raise Refused(
-            "only a session (`strom cluster start`) starts jobs again: stop this one with a "
-            "savepoint, and run its program from that at another parallelism"
-        )
+        raise Refused(NO_SESSION)
 
     def _view(self) -> JobView:
         if self._last is not None:

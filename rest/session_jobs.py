@@ -1,4 +1,4 @@
-"""The catalog of a session: its dispatcher's jobs, their coordinators, and its registry.
+"""The catalog of a cluster: the jobs of its session, and those that no dispatcher knows of.
 
 The dispatcher is asked for its list only. What is known of a job its coordinator tells, and the
 registry once it is over.
@@ -9,24 +9,27 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeVar
 
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayError
+from ray.exceptions import RayError
 
+from ..cluster.clusters import find
+from ..cluster.coordinators import LIST_S, Account, Listed, views_of
 from ..cluster.dispatcher import DISPATCHER
 from ..cluster.records import JobRecord, Phase
-from ..core.errors import ConfigurationError, GraphError, StromError
+from ..core.errors import ConfigurationError, GraphError, StromError, TransportError
 from ..engine.hosts.driver import new_job_id
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.launch import Submission
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import Rescaled, coordinator_name
+from .answers import answer
 from .archive import KeptJobs, summary_of_record
 from .catalog import (
+    NO_SESSION,
     JobSummary,
     Moved,
     Node,
@@ -40,26 +43,20 @@ from .catalog import (
 )
 from .kept_views import KeptViews
 
-ANSWER_S: Final = 5.0
-"""How long a dispatcher or coordinator may take to answer."""
-
-LIST_S: Final = 1.0
-"""The same, where many are asked: of one that does not, the dispatcher's word is shown."""
-
 FRESH_S: Final = 0.5
 MOST_ENDED: Final = 1000
 """So many jobs that are over are listed."""
 
 T = TypeVar("T")
-Listed = list[tuple[JobRecord, str]]
 
 
 class SessionJobs:
     """A `JobCatalog`, in a process that is connected to the cluster."""
 
-    kind: Literal["session", "job", "archive"] = "session"
-
-    def __init__(self) -> None:
+    def __init__(self, session: bool = True) -> None:
+        """`session`: whether the cluster has a dispatcher, which may be away for a while."""
+        self.kind: Literal["session", "job", "archive"] = "session" if session else "job"
+        self._account = Account(_Dispatcher() if session else None)
         self._registry: KeptJobs | None = None
         self._views = KeptViews()
         self._listed: Listed = []
@@ -67,10 +64,11 @@ class SessionJobs:
         self._listing = threading.Lock()
 
     @property
-    def _kept(self) -> KeptJobs:
-        """Unavailable while the cluster has no dispatcher, which says where that is."""
-        if self._registry is None:
-            self._registry = KeptJobs(self._ask_dispatcher("about")["registry"])
+    def _kept(self) -> KeptJobs | None:
+        """None without a session; Unavailable while its dispatcher, which says where that is, is
+        away."""
+        if self._registry is None and self.kind == "session":
+            self._registry = KeptJobs(_ask("about")["registry"])
         return self._registry
 
     # --- what there is ---------------------------------------------------------------------------
@@ -112,7 +110,7 @@ class SessionJobs:
 
     def cancel(self, job_id: str) -> None:
         self._found(job_id)
-        self._ask_dispatcher("cancel", job_id)
+        _told(lambda: self._account.cancel(job_id))
         self._views.forget(job_id)
 
     def savepoint(self, job_id: str, directory: str | None, stop: Stop | None) -> str:
@@ -134,13 +132,16 @@ class SessionJobs:
 
     def rescale(self, job_id: str, parallelism: int, directory: str | None) -> Moved:
         record, _ = self._found(job_id)
+        kept = self._kept
+        if kept is None or not self._account.is_dispatched(job_id):
+            raise Refused(f"job '{job_id}': {NO_SESSION}")
         if record.attached:
             raise Refused(f"job '{job_id}' ends with its program, which waits for it: detach it")
         if record.phase is not Phase.RUNNING:
             raise Refused(f"job '{job_id}' does not run: only a job that runs is rescaled")
         made = self._rescaled(record, parallelism)
         self._check_room(record, made)
-        before: Submission = pickle.loads(self._kept.submission(job_id))  # as the dispatcher does
+        before: Submission = pickle.loads(kept.submission(job_id))  # as the dispatcher does
         savepoint = self.savepoint(job_id, directory, "halt")
         new = new_job_id()
         submission = replace(before, job_id=new, payload=made.payload, claimed=savepoint)
@@ -155,7 +156,7 @@ class SessionJobs:
             checkpoints=record.checkpoints,
         )
         try:
-            self._ask_dispatcher("submit", account, pickle.dumps(submission))
+            _ask("submit", account, pickle.dumps(submission))
         except StromError as error:
             raise Refused(
                 f"job '{job_id}' is stopped, and could not be started again: {error}; run its "
@@ -166,7 +167,7 @@ class SessionJobs:
     def _rescaled(self, record: JobRecord, parallelism: int) -> Rescaled:
         call = self._coordinator(record).rescaled.remote(parallelism)
         try:
-            made: Rescaled = _answer(call, f"the coordinator of job '{record.job_id}'")
+            made: Rescaled = answer(call, f"the coordinator of job '{record.job_id}'")
         except GraphError as error:
             raise Refused(str(error)) from None
         return made
@@ -205,13 +206,12 @@ class SessionJobs:
         with self._listing:
             now = time.monotonic()
             if self._listed_at is None or now - self._listed_at > FRESH_S:
-                self._listed = self._ask_dispatcher("jobs", MOST_ENDED)
+                self._listed = self._account.jobs(MOST_ENDED)
                 self._listed_at = time.monotonic()
             return self._listed
 
     def _found(self, job_id: str) -> tuple[JobRecord, str]:
-        found: tuple[JobRecord, str] = self._ask_dispatcher("job", job_id)
-        return found
+        return _told(lambda: self._account.job(job_id))
 
     def _fetch(self, record: JobRecord, why: str) -> JobView:
         if record.phase is Phase.ENDED:
@@ -223,14 +223,15 @@ class SessionJobs:
 
     def _running_view(self, record: JobRecord) -> JobView:
         call = self._coordinator(record).view.remote()
-        view: JobView = _answer(call, f"the coordinator of job '{record.job_id}'")
+        view: JobView = answer(call, f"the coordinator of job '{record.job_id}'")
         return view
 
     def _last_view(self, record: JobRecord) -> JobView:
         """A job is over before that is archived, which may take a while: its coordinator stays
         longer."""
-        if self._kept.record(record.job_id) is not None:
-            return self._kept.view(record)
+        kept = self._kept
+        if kept is not None and kept.record(record.job_id) is not None:
+            return kept.view(record)
         return self._running_view(record)
 
     def _coordinator(self, record: JobRecord) -> Any:
@@ -238,30 +239,21 @@ class SessionJobs:
             return ray.get_actor(coordinator_name(record.job_id), namespace=NAMESPACE)
         except ValueError:
             raise Unavailable(
-                f"the coordinator of job '{record.job_id}' is gone; the session looks after it: "
-                "ask again"
+                f"the coordinator of job '{record.job_id}' is gone; its session, if it has one, "
+                "looks after it: ask again"
             ) from None
 
     def _ask_all(self, records: Sequence[JobRecord]) -> None:
-        """The coordinators of jobs that run, at once: one that hangs holds up no list."""
-        calls: dict[Any, str] = {}
-        for record in records:
-            if self._views.known(record.job_id) is None:
-                with suppress(Unavailable):
-                    calls[self._coordinator(record).view.remote()] = record.job_id
-        if not calls:
-            return
-        ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=LIST_S)
-        for call in ready:
-            with suppress(RayError):
-                self._views.keep(calls[call], False, ray.get(call))
+        """The coordinators of jobs that run. Of one that does not answer, the account's word is
+        shown."""
+        wanted = [r.job_id for r in records if self._views.known(r.job_id) is None]
+        for job_id, view in views_of(wanted, LIST_S).items():
+            self._views.keep(job_id, False, view)
 
-    def _ask_dispatcher(self, call: str, *arguments: Any) -> Any:
-        try:
-            dispatcher = ray.get_actor(DISPATCHER, namespace=NAMESPACE)
-        except ValueError:
-            raise Unavailable("the cluster has no dispatcher: `strom cluster start`") from None
-        return _answer(getattr(dispatcher, call).remote(*arguments), "the dispatcher")
+
+def jobs_there() -> SessionJobs:
+    """Those of the cluster that this process is connected to, with a dispatcher or without."""
+    return SessionJobs(session=find() is not None)
 
 
 def _summary(record: JobRecord, why: str, view: JobView | None) -> JobSummary:
@@ -273,24 +265,41 @@ def _summary(record: JobRecord, why: str, view: JobView | None) -> JobSummary:
     return replace(found, status=status, tasks=task_counts(view))
 
 
-def _answer(call: Any, whose: str) -> Any:
+def _told(ask: Callable[[], T]) -> T:
+    """What an account tells, in the words of catalogs if it does not."""
     try:
-        return ray.get(call, timeout=ANSWER_S)
-    except GetTimeoutError:
-        raise Unavailable(f"{whose} does not answer within {ANSWER_S:g} s: ask again") from None
-    except (ActorDiedError, ActorUnavailableError) as error:
-        raise Unavailable(f"{whose} cannot be reached now: ask again ({_line(error)})") from None
-    except ray.exceptions.RayTaskError as error:
-        cause = error.cause
-        if isinstance(cause, ConfigurationError):
-            raise NoSuchJob(str(cause)) from None
-        if isinstance(cause, GraphError):
-            raise cause from None
-        if isinstance(cause, StromError):
-            raise Unavailable(str(cause)) from None
+        return ask()
+    except NoSuchJob:
         raise
+    except ConfigurationError as error:
+        raise NoSuchJob(str(error)) from None
+    except TransportError as error:
+        raise Unavailable(str(error)) from None
 
 
-def _line(error: Exception) -> str:
-    lines: Sequence[str] = str(error).strip().splitlines()
-    return lines[-1][:300] if lines else type(error).__name__
+class _Dispatcher:
+    """As `DispatcherClient`, but Unavailable within seconds, and from any thread."""
+
+    def jobs(self, ended: int) -> Listed:
+        found: Listed = _ask("jobs", ended)
+        return found
+
+    def job(self, job_id: str) -> tuple[JobRecord, str]:
+        found: tuple[JobRecord, str] = _ask("job", job_id)
+        return found
+
+    def cancel(self, job_id: str) -> None:
+        _ask("cancel", job_id)
+
+    def archived(self, job_id: str) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = _ask("archived", job_id)
+        return found
+
+
+def _ask(call: str, *arguments: Any) -> Any:
+    """The dispatcher."""
+    try:
+        dispatcher = ray.get_actor(DISPATCHER, namespace=NAMESPACE)
+    except ValueError:
+        raise Unavailable("the cluster has no dispatcher: `strom cluster start`") from None
+    return answer(getattr(dispatcher, call).remote(*arguments), "the dispatcher")

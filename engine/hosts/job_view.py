@@ -7,7 +7,7 @@ durations ms. Nothing in it is a secret: configuration and failures are redacted
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NotRequired, TypedDict
 
 from ...checkpoint.secrets import redacted
 from ...core.ids import TaskId
@@ -26,12 +26,19 @@ VERSION: Final = 1
 
 
 class OperatorView(TypedDict):
+    """`implementation`: what it runs as; `kind`, `why_not`, `remarks` as of
+    `graph.implementation.Implementation`. Views of earlier versions have no such, nor
+    `state_backend` (None: the job's)."""
+
     id: str
     name: str
     description: str
     uid: str | None
     implementation: str | None
-    """What it runs as."""
+    kind: NotRequired[str | None]
+    why_not: NotRequired[str | None]
+    remarks: NotRequired[list[str]]
+    state_backend: NotRequired[str | None]
 
 
 class InputView(TypedDict):
@@ -204,16 +211,7 @@ def _vertex(vertex: JobVertex, job: JobGraph) -> VertexView:
         "parallelism": vertex.parallelism,
         "max_parallelism": vertex.max_parallelism,
         "slot_sharing_group": vertex.slot_sharing_group,
-        "operators": [
-            {
-                "id": str(operator.operator_id),
-                "name": operator.name,
-                "description": operator.description,
-                "uid": operator.uid,
-                "implementation": _implementation(operator),
-            }
-            for operator in vertex.operators
-        ],
+        "operators": [_operator(operator) for operator in vertex.operators],
         "inputs": [
             {
                 "source": str(edge.source),
@@ -227,8 +225,19 @@ def _vertex(vertex: JobVertex, job: JobGraph) -> VertexView:
     }
 
 
-def _implementation(operator: ChainedOperator) -> str | None:
-    return None if operator.implementation is None else operator.implementation.name
+def _operator(operator: ChainedOperator) -> OperatorView:
+    made = operator.implementation
+    return {
+        "id": str(operator.operator_id),
+        "name": operator.name,
+        "description": operator.description,
+        "uid": operator.uid,
+        "implementation": None if made is None else made.name,
+        "kind": None if made is None else made.kind,
+        "why_not": None if made is None else made.why_not,
+        "remarks": [] if made is None else list(made.remarks),
+        "state_backend": operator.state_backend,
+    }
 
 
 def _task(

@@ -24,6 +24,7 @@ from strom.cluster import clusters
 from strom.connectors.files import ParquetSink
 from strom.core.errors import ConfigurationError, TransportError
 from strom.engine.hosts.ray_host import connect_to_ray
+from strom.rest.session_jobs import SessionJobs, jobs_there
 from typer.testing import CliRunner
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -213,7 +214,7 @@ def test_what_waits_is_cancelled_and_told(
 
 
 def test_the_command_line(tmp_path: Path, session: clusters.DispatcherClient) -> None:
-    job = Counting(tmp_path / "job")
+    job = Counting(tmp_path / "job", attached=False)
     job_id = str(job.submit().get_job_id())
     completed(job.client, 1)
     (listed,) = json.loads(answer_of("list", "--json"))
@@ -225,9 +226,67 @@ def test_the_command_line(tmp_path: Path, session: clusters.DispatcherClient) ->
     assert [vertex["tasks"] for vertex in looked["vertices"]] == [2, 2]
     assert looked["operators"][0]["out_per_s"] > 0
     assert "watermark" in answer_of("top", job_id, "--once", "--interval", "0.1")
+    moved = json.loads(
+        answer_of("rescale", job_id, "1", "--directory", f"{tmp_path}/moved", "--json")
+    )
+    assert moved["savepoint"].startswith(f"{tmp_path}/moved/")
+    job_id = moved["job_id"]
+    until(lambda: json.loads(answer_of("info", job_id, "--json"))["status"] == "RUNNING", "it")
+    known = json.loads(answer_of("checkpoints", job_id, "--json"))
+    assert known["restored"]["savepoint"]
+    assert "parallelism 1" in answer_of("plan", job_id)
     answer_of("cancel", job_id)
     until(lambda: json.loads(answer_of("info", job_id, "--json"))["status"] == "CANCELED", "it")
     assert "this session has no job 'nix'" in answer_of("info", "nix", code=2)
+    until(lambda: session.archived(job_id), "its account")
+    for name in ("plan", "checkpoints"):  # of the registry
+        assert json.loads(answer_of(name, job_id, "--json"))["status"] == "CANCELED"
+
+
+def test_jobs_that_no_dispatcher_knows_of(tmp_path: Path) -> None:
+    job = Counting(tmp_path / "job", attached=False)
+    job_id = str(job.submit().get_job_id())
+    completed(job.client, 1)
+    (listed,) = [one for one in json.loads(answer_of("list", "--json")) if one["phase"] != "ENDED"]
+    assert (listed["job_id"], listed["name"], listed["status"]) == (job_id, "job", "RUNNING")
+    assert (listed["cpus"], listed["slots"], listed["attached"]) == (2.0, 2, False)
+    assert "RUNNING" in answer_of("list")
+    assert job_id in answer_of("info", job_id)
+    assert "watermark" in answer_of("top", job_id, "--once", "--interval", "0.1")
+    assert "RUNNING" in answer_of("logs", job_id)
+    (seen,) = [one for one in jobs_there().jobs() if one.end_ms is None]  # as REST would have it
+    assert (seen.id, seen.status, seen.tasks) == (job_id, "RUNNING", {"RUNNING": 4})
+    planned = json.loads(answer_of("plan", job_id, "--json"))
+    assert [node["parallelism"] for node in planned["nodes"]] == [2, 2]
+    assert planned["nodes"][1]["inputs"][0]["ship"].startswith("HASH(")
+    kinds = [o["implementation"]["kind"] for node in planned["nodes"] for o in node["operators"]]
+    assert "kernel" in kinds
+    taken = answer_of("savepoint", job_id, f"{tmp_path}/savepoints").strip()
+    known = json.loads(answer_of("checkpoints", job_id, "--json"))
+    assert known["latest_savepoint"]["path"] == taken
+    assert known["completed"] >= 1
+    assert "only a session" in answer_of("rescale", job_id, "1", code=2)
+    assert "this cluster has no job 'nix'" in answer_of("cancel", "nix", code=2)
+
+    clusters.start(str(tmp_path / "registry"))  # a session takes in what was there before it
+    try:
+        other = Counting(tmp_path / "other")
+        other_id = str(other.submit().get_job_id())
+        both = json.loads(answer_of("list", "--ended", "0", "--json"))
+        assert [one["job_id"] for one in both] == [other_id, job_id]
+        alive = {one.id for one in SessionJobs().jobs() if one.end_ms is None}
+        assert alive == {other_id, job_id}
+        assert SessionJobs().view(job_id)["name"] == "job"
+        assert "only a session" in answer_of("rescale", job_id, "1", code=2)
+    finally:
+        clusters.stop()
+
+    assert "CANCELLING" in answer_of("cancel", other_id)
+    until(lambda: json.loads(answer_of("info", other_id, "--json"))["status"] == "CANCELED", "it")
+    assert json.loads(answer_of("checkpoints", other_id, "--json"))["status"] == "CANCELED"
+    assert "savepoints" in answer_of("stop", job_id, "-p", f"{tmp_path}/savepoints")
+    ended = {one["job_id"]: one for one in json.loads(answer_of("list", "--json"))}
+    assert (ended[job_id]["phase"], ended[job_id]["status"]) == ("ENDED", "FINISHED")
 
 
 def test_execute_need_not_wait(tmp_path: Path, session: clusters.DispatcherClient) -> None:

@@ -11,12 +11,17 @@ import strom
 from markdown_blocks import blocks_of
 from strom import DataStream, JobClient, KeyedStream, StreamExecutionEnvironment, WindowedStream
 from strom.benchmarks.cli import parser
+from strom.cli.main import app
+from typer.main import get_command
 
 ROOT = Path(strom.__file__).parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 DOCUMENTS += sorted((ROOT / "docs").glob("*.md"))
 THERE = re.compile(r"\([^)]*(is|are) there\)")
 """What a row of the table of missing things adds: "(`union` is there)"."""
+
+PROGRAMS = {"run", "bench"}
+"""What stands behind these is told by somebody else."""
 
 TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
@@ -54,6 +59,21 @@ def test_benchmark_commands_parse() -> None:
             parser().parse_args(arguments)
         except SystemExit:
             pytest.fail(f"{document}: {line}")
+
+
+def test_commands_of_strom_exist() -> None:
+    found = [one for one in commands("strom ") if re.match(r"strom [a-z-]", one[1])]
+    assert len(found) > 50
+    for document, line in found:
+        command, words = get_command(app), line.replace("|", " | ").split()[1:]
+        while words and hasattr(command, "commands") and not words[0].startswith(("-", ".")):
+            assert words[0] in command.commands, f"{document}: {line}"
+            command = command.commands[words.pop(0)]
+        known = {one for param in command.params for one in (*param.opts, *param.secondary_opts)}
+        if command.name in PROGRAMS:
+            continue
+        for word in re.findall(r"(?<!\S)--[a-z-]+", " ".join(words).partition(" -- ")[0]):
+            assert word in known, f"{document}: {line}: there is no {word}"
 
 
 def test_ray_jobs_are_submitted_as_ray_wants_it() -> None:

@@ -37,6 +37,21 @@ def test_it_is_told_where_and_exits_as_it_does(
     assert json.loads(Path(out).read_text()) == [[out, "--detached", "x"], *told]
 
 
+def test_the_ids_of_its_jobs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As RayHost says them: tests/rest/test_rest_on_ray.py finds those of its programs so."""
+    said = "strom: job 'x' has the id {} and outlives this program; from another: ..."
+    ids = ["0123456789abcdef", "fedcba9876543210"]
+    lines = [said.format(one) for one in ids]
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"import sys\nprint('mine')\nprint(*{lines}, sep='\\n', file=sys.stderr)\nsys.exit(4)\n"
+    )
+    done = CliRunner().invoke(app, ["run", "--json", str(program)])
+    assert done.exit_code == 4
+    assert json.loads(done.stdout) == {"jobs": ids, "exit_code": 4}
+    assert sorted(capfd.readouterr().err.splitlines()) == sorted(["mine", *lines])
+
+
 def test_a_program_that_is_not_there() -> None:
     done = CliRunner().invoke(app, ["run", "nix.py"])
     assert done.exit_code == 2

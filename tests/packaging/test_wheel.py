@@ -131,3 +131,5 @@ def test_the_wheel_of_all_platforms(tmp_path: Path) -> None:
     assert Path(where) == installed.site / "strom"
     assert (loaded, numba) == ("None", "True")
     assert said.count("no compiled kernels are there") == 1
+    printed, _ = installed.run("strom", "bench", "--help")
+    assert "nexmark" in printed

@@ -1,0 +1,94 @@
+"""What `strom plan`, `checkpoints` and `rescale` make of what a catalog tells."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from rest_kit import PlayedJobs, view_of_a_job
+from strom.cli import checkpoints, plan, rescale
+from strom.cli.main import app
+from strom.rest.catalog import Refused
+from typer.testing import CliRunner
+
+JOB = "0123456789abcdef"
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> PlayedJobs:
+    played = PlayedJobs()
+    for module in (checkpoints, plan, rescale):
+        monkeypatch.setattr(module, "catalog", lambda address: played)
+    return played
+
+
+def said(*words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == code, done.output
+    return done.stdout if code == 0 else done.output
+
+
+@pytest.mark.usefixtures("jobs")
+def test_checkpoints() -> None:
+    text = said("checkpoints", JOB)
+    lines = [line.replace("│", "").split() for line in text.splitlines()]
+    (done,) = [line for line in lines if line[:2] == ["2", "checkpoint"]]
+    assert done[2:] == [
+        *("COMPLETED", "1970-01-01", "00:00:02", "200", "ms", "400", "4,000", "3", "of", "3"),
+        "s3://bucket/chk-2",
+    ]
+    assert "declined by sums (2/2)" in text
+    assert "1 complete, 1 failed; 1 savepoints, 0 failed; restored 1 times" in text
+    assert "latest savepoint: 3, s3://bucket/savepoint-3" in text
+    assert "restored from: checkpoint 2, 1970-01-01 00:00:03 UTC" in text
+    known = json.loads(said("checkpoints", JOB, "--json"))
+    assert [(one["id"], one["kind"], one["status"]) for one in known["history"]] == [
+        (4, "checkpoint", "IN_PROGRESS"),
+        (3, "savepoint", "COMPLETED"),
+        (2, "checkpoint", "COMPLETED"),
+        (1, "checkpoint", "FAILED"),
+    ]
+    assert (known["job_id"], known["restored"]["id"]) == (JOB, 2)
+    assert known["history"][0]["duration_ms"] == 1_000  # until now
+    assert "parts" not in known["latest_completed"]
+    assert len(json.loads(said("checkpoints", JOB, "--json", "--limit", "1"))["history"]) == 1
+
+
+def test_plans_of_jobs(jobs: PlayedJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    view: Any = view_of_a_job(JOB)
+    told = {"kind": "rows", "why_not": "it is Python", "remarks": ["odd"], "state_backend": "x"}
+    view["vertices"][1]["operators"][0].update(told)
+    monkeypatch.setattr(jobs, "view", lambda job: view)
+    assert said("plan", JOB).splitlines() == [
+        "job graph 'sums': 2 nodes",
+        "1  Source: numbers  [source, parallelism 1]",
+        "2  sums  [sink, parallelism 2]",
+        "   ├─ from 1 by HASH(k)",
+        "   ├─ rows: kernel",
+        "   │     not faster: it is Python",
+        "   │     odd",
+        "   └─ keyed state: x",
+    ]
+    assert "HASH(k)" in said("plan", JOB, "--format", "mermaid")
+    found = json.loads(said("plan", JOB, "--json"))
+    assert (found["job_id"], found["status"], found["nodes"][1]["kind"]) == (JOB, "RUNNING", "sink")
+    made = found["nodes"][1]["operators"][0]["implementation"]
+    assert made == {"kind": "rows", "name": "kernel", "why_not": "it is Python", "remarks": ["odd"]}
+
+
+def test_rescaling(jobs: PlayedJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = json.loads(said("rescale", JOB, "3", "--directory", "s3://b/s", "--json"))
+    assert moved["was"] == JOB
+    assert moved["job_id"] in said("rescale", JOB, "3")
+    assert [one for one in jobs.asked if one[0] == "rescale"] == [
+        ("rescale", JOB, 3, "s3://b/s"),
+        ("rescale", JOB, 3, None),
+    ]
+
+    def no(*arguments: Any) -> Any:
+        raise Refused("not now")
+
+    monkeypatch.setattr(jobs, "rescale", no)
+    assert said("rescale", JOB, "3", code=2) == "strom: not now\n"
+    assert said("rescale", JOB, "0", code=2)
