@@ -210,7 +210,8 @@ def photograph(rest: str, job: str, folder: Path) -> None:
 
 
 def _rate(tour: Tour, job: str) -> float:
-    return max(one["out_per_s"] for one in tour.strom("top", job, "--once")["operators"])
+    operators = tour.strom("top", job, "--once")["operators"]
+    return max(float(one["out_per_s"]) for one in operators)
 
 
 def _upload(rest: str, program: Path) -> None:
@@ -236,7 +237,7 @@ def _is_dispatcher(process: psutil.Process, tour: Tour) -> bool:
     """Of this cluster, not of another on the machine."""
     if "Dispatcher" not in " ".join(process.info["cmdline"] or []):
         return False
-    return process.environ().get("HOME") == str(tour.folder)
+    return bool(process.environ().get("HOME") == str(tour.folder))
 
 
 def _run(words: list[str]) -> None:

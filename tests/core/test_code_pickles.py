@@ -6,6 +6,7 @@ import pickle
 import traceback
 from typing import Any
 
+import pytest
 from strom.core import code_pickles
 from strom.core.code_pickles import dumps
 
@@ -34,12 +35,9 @@ class Counter:
     for value in (names["outer"], names["Counter"]().count):
         travelled = pickle.loads(dumps(value))
         assert travelled(1) == [-1]
-        try:
+        with pytest.raises(ZeroDivisionError) as raised:
             travelled(2)
-        except ZeroDivisionError as error:
-            assert set(files_of(error)) == {"somewhere/program.py"}
-        else:
-            raise AssertionError("it divides by nothing")
+        assert set(files_of(raised.value)) == {"somewhere/program.py"}
 
 
 def test_a_version_that_leaves_the_file_out(monkeypatch: Any) -> None:
