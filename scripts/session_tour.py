@@ -94,6 +94,16 @@ class Tour:
             raise SystemExit(f"{program} {' '.join(words)}: {done.returncode}\n{done.stdout}")
         return done.stdout
 
+    def submits(self, code: str) -> bool:
+        words = ["job", "submit", "--no-wait", "--address", self.submissions]
+        done = subprocess.run(
+            [str(self.bin / "ray"), *words, "--", str(self.bin / "python"), "-c", code],
+            env=self.environment,
+            capture_output=True,
+            check=False,
+        )
+        return done.returncode == 0
+
     def program(self, name: str) -> Path:
         file = self.folder / f"{name}.py"
         file.write_text(JOB.format(storage=str(self.folder / "state"), name=name))
@@ -122,6 +132,8 @@ class Tour:
         self.submissions = f"http://127.0.0.1:{dashboard}"
         try:
             _until(lambda: _answers(f"{self.submissions}/api/version"), "the Ray cluster")
+            # Of the agent that starts submitted programs, which is there some time later.
+            _until(lambda: self.submits("print('hello')"), "a Ray that takes programs")
             yield
         finally:
             of_it = psutil.Process(head.pid).children(recursive=True)
