@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Literal, TypeVar, cast
 
-from ..checkpoint.secrets import redacted, shown_url
+from ..checkpoint.secrets import shown_url
 from ..cluster.records import JobRecord
 from ..cluster.registry import Registry
 from ..core.errors import ConfigurationError, CorruptCheckpointError, StromError
 from ..core.failure_text import described
+from ..core.redaction import redacted
 from ..engine.hosts.job_view import VERSION, JobView
 from .catalog import (
     JobSummary,

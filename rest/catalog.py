@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from ..checkpoint.secrets import redacted
 from ..core.errors import StromError
+from ..core.redaction import redacted
 from ..engine.hosts.job_view import VERSION, JobView
 
 Stop = Literal["halt", "drain"]

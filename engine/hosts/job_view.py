@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypedDict
 
-from ...checkpoint.secrets import redacted
 from ...core.ids import TaskId
+from ...core.redaction import redacted
 from ..coordinator.history import CheckpointRecord, FailureRecord, Part, Picture, TaskRecord
 from ..coordinator.job_state import JobState
 from ..graph.explain import ship_name

@@ -8,8 +8,8 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Final
 
-from ...checkpoint.secrets import HIDDEN, is_secret_name, redacted
 from ...core.config import JobConfig
+from ...core.redaction import HIDDEN, is_secret, redacted
 
 MOST_TEXT: Final = 2_000
 """Characters of one value."""
@@ -42,7 +42,7 @@ def _into(found: dict[str, str], name: str, value: Any) -> None:
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return ""
-    if is_secret_name(name):
+    if is_secret(name):
         return HIDDEN
     match value:
         case timedelta():
@@ -53,4 +53,4 @@ def _shown(name: str, value: Any) -> str:
             return str(value).lower()
         case tuple() | list():
             return ", ".join(_shown(name, one) for one in value)[:MOST_TEXT]
-    return redacted(str(value))[:MOST_TEXT]
+    return redacted(str(value), MOST_TEXT)

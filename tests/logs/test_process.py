@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from strom.core.logging_config import LoggingConfig
-from strom.core.redaction import redacted_text
 from strom.logs import files, process
 from strom.logs.process import JobLog, close_log, flush_logs, open_log
 from strom.logs.records import encoded, entry_of, said_by
@@ -85,7 +84,7 @@ def test_a_line_says_who_where_and_when(root: Path) -> None:
             "subtask": 1,
             "attempt": 3,
             "process": "program",
-            "extra": {"shop": "b", "token": "******"},
+            "extra": {"shop": "b", "token": "***"},
         }
 
 
@@ -199,36 +198,9 @@ def test_secrets_are_hidden(root: Path) -> None:
         say(lambda: logger.info("login password=%s", "hunter2"))
         say(lambda: print('{"api_key": "abc def", "n": 1}'))
         assert [line["message"] for line in lines(root)] == [
-            "login password=******",
-            '{"api_key": "******", "n": 1}',
+            "login password=***",
+            '{"api_key": "***", "n": 1}',
         ]
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("Authorization: Bearer abcdefgh", "Authorization: Bearer ******"),
-        ("s3://key:word@host/x", "s3://key:******@host/x"),
-        ("sasl.password = 'a b' next", "sasl.password = '******' next"),
-        ("12 tokens: 5", "12 tokens: 5"),
-        ("password: 1234", "password: ******"),
-        ("password='unclosed and more", "password='******' and more"),
-        ("nothing here", "nothing here"),
-        ("the secret of it", "the secret of it"),
-    ],
-)
-def test_what_a_secret_is(text: str, shown: str) -> None:
-    assert redacted_text(text) == shown
-
-
-@pytest.mark.parametrize(
-    "piece", ["a", "a.", "token", "token=", 'token="', "://", "a://", "x:", "Bearer ", "password "]
-)
-def test_looking_for_secrets_is_linear(piece: str) -> None:
-    """Quadratic it would take minutes."""
-    began = time.process_time()
-    redacted_text(piece * (200_000 // len(piece)) + " token=x ://@")
-    assert time.process_time() - began < 5
 
 
 def test_odd_lines_do_no_harm(root: Path) -> None:
@@ -248,7 +220,7 @@ def test_odd_lines_do_no_harm(root: Path) -> None:
         assert messages[1] == "\x1b[31m \u20ac"
         assert len(messages[2]) < 20_000
     torn = entry_of(logging.makeLogRecord({"msg": "\udc80"}), SCOPE, "task")
-    assert json.loads(encoded(torn))["message"] == "\udc80"
+    assert json.loads(encoded(torn))["message"] == "\\udc80"
     unable = logging.makeLogRecord({"msg": "%d", "args": ("no number",)})
     assert said_by(unable).startswith("'%d' % ('no number',) (TypeError")
 
