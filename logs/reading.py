@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from .files import ID, files_of
+from .files import files_of, name_of
 from .filters import LogFilter
 from .records import Entry
 
@@ -97,18 +97,13 @@ def ends_of(folder: Path, before: int) -> Places:
     for files in of_process.values():
         left = before
         for file in reversed(files):
-            size = file.stat().st_size
-            places[file.name] = _line_start(file, max(0, size - left))
+            try:
+                size = file.stat().st_size
+                places[file.name] = _line_start(file, max(0, size - left))
+            except FileNotFoundError:  # it was the oldest
+                continue
             left = max(0, left - size)
     return places
-
-
-def name_of(folder: Path) -> str | None:
-    """Its name for readers; None if it is not there."""
-    try:
-        return (folder / ID).read_text()
-    except OSError:
-        return None
 
 
 @dataclass(frozen=True, order=True)

@@ -23,9 +23,9 @@ from typing import Any, Final
 
 from ...core.errors import ConfigurationError
 from ...core.failure_text import described
-from ...logs.files import log_folder
+from ...logs.files import log_folder, name_of
 from ...logs.filters import LogFilter
-from ...logs.reading import Cursor, FolderPage, Places, ends_of, merged, name_of, read_folder
+from ...logs.reading import Cursor, FolderPage, Places, ends_of, merged, read_folder
 from ...logs.records import Entry
 
 PAGE: Final = 1_000

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -235,6 +238,41 @@ def test_a_handler_of_ones_own_that_prints_does_not_double(root: Path) -> None:
         finally:
             logger.removeHandler(handler)
         assert [line["message"] for line in lines(root)] == ["once"]
+
+
+def test_children_that_are_forked_say_their_lines_too(root: Path) -> None:
+    with opened():
+        logger, stop = logging.getLogger("forked"), threading.Event()
+        logger.propagate = False  # pytest's handlers do not take forks
+        logger.addHandler(process._process._handler)
+
+        def busy() -> None:
+            while not stop.is_set():
+                say(lambda: logger.info("busy"))
+
+        thread = threading.Thread(target=busy)
+        thread.start()
+        try:
+            children = []
+            for _ in range(5):
+                pid = os.fork()
+                if pid == 0:
+                    say(lambda: logger.info("child"))
+                    os._exit(0)
+                children.append(pid)
+            deadline = time.monotonic() + 60
+            for pid in children:
+                while os.waitpid(pid, os.WNOHANG) == (0, 0):
+                    if time.monotonic() > deadline:
+                        for one in children:
+                            os.kill(one, signal.SIGKILL)
+                        raise AssertionError("a child hangs")
+                    time.sleep(0.01)
+        finally:
+            stop.set()
+            thread.join()
+            logger.removeHandler(process._process._handler)
+        assert sum(line["message"] == "child" for line in lines(root)) == 5
 
 
 def test_a_disk_that_is_full_is_said_once(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ def line(second: int, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     monkeypatch.setattr(files, "logs_root", lambda: tmp_path)
-    folder = files.make_log_folder(JOB, None, timedelta(days=1))
+    folder = files.LogFolder(JOB, None).path
     said = [line(n, operator="even" if n % 2 == 0 else "odd", subtask=n % 3) for n in range(10)]
     text = "".join(json.dumps(one) + "\n" for one in said)
     (folder / "task-1-1.000001.jsonl").write_text(text)
