@@ -7,9 +7,9 @@
 
 Each file has its number for good, so that whoever has read up to a place of it finds that place
 again. Files outlive their processes, and the job: who begins another job removes those of jobs that
-are over. A folder that some process of its job has locked stays, however long nothing was said there
-(systemd cleans no temporary folder that is locked, either); what was cleaned away all the same, a
-process that goes on writing makes anew.
+are over. A folder that some process of its job has locked stays, however long nothing was said
+there (systemd cleans no temporary folder that is locked, either); what was cleaned away all the
+same, a process that goes on writing makes anew.
 """
 
 from __future__ import annotations

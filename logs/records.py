@@ -27,9 +27,13 @@ from typing import Any, Final
 
 from ..core.failure_text import TEXT_LIMIT, cut, traced
 from ..core.redaction import HIDDEN, is_secret, redacted
+from ..core.texts import all_encodable
 from .scope import LogScope
 
 Entry = dict[str, Any]
+
+SURROGATE: Final = "\\ud"
+"""What stands in JSON for what is not in the first plane of Unicode."""
 
 MESSAGE_LIMIT: Final = 16_000
 """The most characters of a message."""
@@ -83,7 +87,10 @@ def left_out(first: Entry, count: int, now: float) -> Entry:
 
 def encoded(entry: Entry) -> bytes:
     """As a line of a file."""
-    return json.dumps(entry, separators=(",", ":")).encode("ascii") + b"\n"
+    line = json.dumps(entry, separators=(",", ":"))
+    if SURROGATE in line:  # halves of pairs, which nobody could pass on, may be among them
+        line = json.dumps(all_encodable(entry), separators=(",", ":"))
+    return line.encode("ascii") + b"\n"
 
 
 def said_by(record: logging.LogRecord) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from ..core.errors import StromError
 from ..core.redaction import redacted
 from ..engine.hosts.job_view import VERSION, JobView
+from ..logs.records import Entry
 
 Stop = Literal["halt", "drain"]
 """As `checkpoint.savepoints.Stop`."""
@@ -91,6 +92,10 @@ class JobCatalog(Protocol):
     def slots(self) -> Slots: ...
 
     def nodes(self) -> list[Node]: ...
+
+    def lines(self, job_id: str) -> list[Entry]:
+        """The last of the log that are kept of a job that is over, for when its files are gone."""
+        ...
 
     def cancel(self, job_id: str) -> None:
         """Have it cancelled, and do not wait. Of one that is over this changes nothing."""

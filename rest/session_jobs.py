@@ -25,6 +25,7 @@ from ..engine.hosts.job_view import JobView
 from ..engine.hosts.launch import Submission
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import Rescaled, coordinator_name
+from ..logs.records import Entry
 from .archive import KeptJobs, summary_of_record
 from .catalog import (
     JobSummary,
@@ -101,6 +102,9 @@ class SessionJobs:
             )
             for node in ray.nodes()
         ]
+
+    def lines(self, job_id: str) -> list[Entry]:
+        return self._kept.lines(job_id)
 
     # --- what may be done ------------------------------------------------------------------------
 
