@@ -21,13 +21,15 @@ from strom.engine.hosts.shown_config import shown_config
 
 class Raising(MapFunction):
     def map(self, value: Any) -> Any:
-        raise ValueError("no way: token=hush")
+        raise ValueError("no way: token=hush caf\udce9")
 
 
-def job_of(folder: Path, function: MapFunction | None = None, **settings: Any) -> Any:
+def job_of(
+    folder: Path, function: MapFunction | None = None, name: str = "viewed", **settings: Any
+) -> Any:
     env = environment(config(folder / "state", interval_ms=20, batch_size=20, **settings))
     windows_of(env, Leashed(folder / "release", 400), function).sink_to(DiscardSink())
-    return env._submit(env.get_job_graph("viewed"))
+    return env._submit(env.get_job_graph(name))
 
 
 def test_a_job_that_runs_and_ends(tmp_path: Path) -> None:
@@ -57,7 +59,13 @@ def test_a_job_that_runs_and_ends(tmp_path: Path) -> None:
 
 
 def test_a_job_that_fails(tmp_path: Path) -> None:
-    client = job_of(tmp_path, Raising(), restart=FixedDelayRestart(1, timedelta(0)))
+    client = job_of(
+        tmp_path,
+        Raising(),
+        "caf\udce9",
+        restart=FixedDelayRestart(1, timedelta(0)),
+        job_parameters={"caf\udce9": "caf\udce9"},
+    )
     with pytest.raises(JobFailedError):
         client.get_job_execution_result()
     view = client.view()
@@ -69,6 +77,7 @@ def test_a_job_that_fails(tmp_path: Path) -> None:
     assert "behind the source" in str(newest["task"])
     assert "token=***" in str(view["error"])
     assert "hush" not in json.dumps(view)
+    assert json.dumps(view, ensure_ascii=False).encode().count(b"caf\\\\udce9") >= 5
 
 
 def test_configuration_without_secrets(tmp_path: Path) -> None:
