@@ -1,67 +1,288 @@
-"""Secrets out of what people and logs are shown."""
+"""Secrets out of all that people, logs and other systems are shown.
+
+There is one list of names and one rule for texts; configuration, logs, failures, traces and the
+answers of servers go by them. Each character of a text is looked at a bounded number of times: it
+may be any text, and whoever logs it waits.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
-HIDDEN: Final = "******"
+from .failure_text import cut
+from .texts import encodable
 
-_PARTS: Final = (
-    *("password", "secret", "token", "apikey", "api-key", "credential", "authorization"),
+HIDDEN: Final = "***"
+
+_SECRET: Final = re.compile(
+    r"password|passwd|passphrase|passcode|secret|credential|authorization|signature|cookie|jaas"
+    r"|tokens?\d*(?:_|$)|(?:^|_)(?:pwd|jwt|sig|sas)(?:_|$)|_(?:pass|auth)$"
+    r"|(?:api|access|account|private|signing|encryption)_?key|connection_?string"
+    r"|otlp_headers?"
 )
-"""Parts of names whose values are not shown."""
+"""In names, of which the words are joined by `_`."""
 
-_KINDS: Final = "password|passwd|secret|token|api[_-]?key|credential|authorization"
+_DATA_KEYS: Final = frozenset(
+    (
+        *("partition", "primary", "foreign", "sort", "group", "row", "record", "message", "event"),
+        *("cache", "public", "routing", "order", "join", "shard", "map", "state", "user"),
+        *("natural", "surrogate"),
+    )
+)
+"""What has keys that are data: `partition_key` is no secret, any other `..._key` is."""
 
-_SAID: Final = re.compile(
-    rf"""(?P<name>(?:{_KINDS})[\w.\-]{{0,64}}+)(?P<sign>["']?\s{{0,8}}[=:]\s{{0,8}})"""
-    r"""(?P<value>"[^"\n]{0,1000}"|'[^'\n]{0,1000}'|["']?[^\s"',;&)}\]]+)""",
+_STEMS: Final = (
+    *("pass", "secret", "token", "credential", "auth", "sig", "cookie", "jaas", "pwd", "jwt"),
+    *("sas", "key", "connection", "otlp"),
+)
+"""Of these at least one is in the name of a secret."""
+
+_MARKS: Final = (*_STEMS, "bearer", "basic", "://", "-----begin")
+"""Of these at least one is in a text that is changed."""
+
+_NAMED: Final = re.compile(
+    rf"(?:{'|'.join(_STEMS)})[\w.\-]{{0,128}}+(?P<close>\\{{0,16}}[\"']?\]?)"
+    r"(?P<sign>[ \t]{0,8}(?::=|=>|==|[=:>]|%3[ad])[ \t]{0,8}|[ \t]{1,8})",
     re.IGNORECASE,
 )
-"""`name=value`, `name: value`, `"name": "value"`, from the part on that tells. All repeats, here
-and below, are bounded: looking takes time in proportion to the text."""
+"""`name=`, `"name": `, `['name'] = `, `<name>`, `--name `, from the stem on."""
 
-_BEARER: Final = re.compile(r"\b(Bearer|Basic)\s{1,8}[\w.~+/=\-]{6,}", re.IGNORECASE)
-
-_LOGIN: Final = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.\-]{0,32}://)(?P<user>[^\s/:@]{0,256}):[^\s/@]{1,512}@", re.I
+_WORD: Final = re.compile(r"[\w.\-]*")
+_OPENING: Final = re.compile(r"(?:[bru]{1,2}(?=\\{0,16}[\"']))?(\\{0,16})(\"{3}|'{3}|[\"'])", re.I)
+_CLOSING: Final = {quote: re.compile(rf"{quote}|\n") for quote in ('"', "'", '"""', "'''")}
+_BRACKET: Final = re.compile(r"[\[\](){}\n]")
+_BARE: Final = re.compile(r"[^\s,;&]*")
+_LINE: Final = re.compile(r"[^\n\"']*")
+_FIRST: Final = re.compile(r"[^\s,;&\"']*")
+_ELEMENT: Final = re.compile(r"[^<\n]*")
+_SCHEME: Final = re.compile(
+    r"(?:Bearer|Basic|Token|Digest|Negotiate|ApiKey|AWS4-HMAC-SHA256) {1,8}(?=\S)", re.IGNORECASE
 )
-"""Of a URL that has a password in it."""
+"""Of what an Authorization header holds: this may be seen."""
 
-_MAY_HOLD: Final = re.compile(rf"{_KINDS}|bearer|basic|://[^\s/]{{0,800}}@", re.IGNORECASE)
+_NO_SECRETS: Final = frozenset(("none", "null", "true", "false", "undefined", HIDDEN))
+
+_BEARER: Final = re.compile(r"\b(Bearer|Basic)([ \t]{1,8})([\w.~+/=\-]{6,})", re.IGNORECASE)
+_PROSE: Final = frozenset(
+    ("token", "tokens", "scheme", "authentication", "authorization", "header")
+)
+
+_URL: Final = re.compile(r"://[^\s\"'<>]*")
+_WEB: Final = ("http", "https")
+_PORT: Final = re.compile(r"[^:/]*:\d{1,5}/")
+
+_PEM: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----")
+_PEM_END: Final = "-----END "
+
+_VENDORS: Final = ("AWS_", "AZURE_", "GOOGLE_", "GCS_", "OSS_", "FSSPEC_")
+SHORTEST: Final = 4
+"""A shorter value hides nothing, and would be found in any text."""
 
 
+@lru_cache(4096)
 def is_secret(name: str) -> bool:
-    """Whether values under this name are not to be shown."""
-    small = name.lower()
-    return any(part in small for part in _PARTS)
+    """Whether what an option, variable, field or header of this name holds is not to be shown.
 
-
-def redacted(values: Mapping[str, str]) -> dict[str, str]:
-    """The same names, with what is secret hidden."""
-    return {name: HIDDEN if is_secret(name) else value for name, value in values.items()}
-
-
-def redacted_text(text: str) -> str:
-    """A text as logs may have it: what it gives as the value of a secret's name, as the password
-    of a URL, or as a login is hidden. A number under a name of tokens is how many there are.
-
-    >>> redacted_text("password=hunter2, tokens: 17, kafka://me:pw@host")
-    'password=******, tokens: 17, kafka://me:******@host'
+    >>> [is_secret(name) for name in ("fs.s3a.access.key", "apiKey", "partition_key", "tokenizer")]
+    [True, True, False, False]
     """
-    if _MAY_HOLD.search(text) is None:
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[-256:])
+    words = re.sub(r"[^a-z0-9]+", "_", split.lower()).strip("_")
+    if _SECRET.search(words):
+        return True
+    owner, _, last = words.rpartition("_")
+    return last == "key" and bool(owner) and owner.rpartition("_")[2] not in _DATA_KEYS
+
+
+def redacted_values(values: Mapping[str, str]) -> dict[str, str]:
+    """The same names, with what is secret hidden."""
+    return {
+        name: HIDDEN if is_secret(name) else redacted(value) if isinstance(value, str) else value
+        for name, value in values.items()
+    }
+
+
+def redacted(text: str, limit: int | None = None) -> str:
+    """A text as it may be shown, and encoded: what it gives as the value of a secret's name, logins
+    of URLs and headers, private keys and the credentials of the environment are hidden. A number
+    of tokens is how many there are. Longer than `limit` it is cut, so that no piece of a secret
+    stays.
+
+    >>> redacted("password=hunter2, tokens: 17, kafka://me:pw@host")
+    'password=***, tokens: 17, kafka://***@host'
+    """
+    if limit is not None and len(text) > limit:
+        return cut(redacted(cut(text, 4 * limit)), limit)
+    text = encodable(without(text, of_environment()))
+    small = text.lower()
+    if not any(mark in small for mark in _MARKS):
         return text
-    text = _BEARER.sub(rf"\1 {HIDDEN}", text)
-    text = _LOGIN.sub(rf"\g<scheme>\g<user>:{HIDDEN}@", text)
-    return _SAID.sub(_hide, text)
+    if "-----begin" in small:
+        text = _replaced(text, _PEM, _private_key)
+    if "://" in small:
+        text = _URL.sub(_without_logins, text)
+    if any(stem in small for stem in _STEMS):
+        text = _replaced(text, _NAMED, _value_of)
+    if "bearer" in small or "basic" in small:
+        text = _BEARER.sub(_login, text)
+    return text
 
 
-def _hide(said: re.Match[str]) -> str:
-    value = said["value"]
-    counts = "token" in said["name"].lower() and value.replace(".", "").isdigit()
-    if counts or value in ("Bearer", "Basic", "None", "null"):
-        return said[0]
-    quote = value[0] if value[0] in "\"'" else ""
-    return f"{said['name']}{said['sign']}{quote}{HIDDEN}{quote}"
+def without(text: str, secrets: Iterator[str] | list[str]) -> str:
+    """The text without these, wherever they stand in it."""
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+# --- the environment ---------------------------------------------------------------------------
+
+_LOOK_S: Final = 1.0
+
+_found: tuple[float, int, dict[str, str]] = (float("-inf"), 0, {})
+"""When it was looked at, how many variables there were, and those that hold credentials."""
+
+
+def of_environment() -> list[str]:
+    """The credentials of storages that the environment has now."""
+    global _found
+    now, size = time.monotonic(), len(os.environ)
+    at, before, known = _found
+    if (
+        now - at > _LOOK_S
+        or size != before
+        or any(os.environ.get(n) != v for n, v in known.items())
+    ):
+        known = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(_VENDORS) and len(value) >= SHORTEST
+            if is_secret(name) or name.endswith("_KEY")
+        }
+        _found = (now, size, known)
+    return list(known.values())
+
+
+# --- the parts of a text -----------------------------------------------------------------------
+
+Hide = Callable[[str, "re.Match[str]"], "tuple[int, str] | None"]
+"""Of a text and what was found in it: up to where it is replaced from the end of that on, by what;
+None: not at all."""
+
+
+def _replaced(text: str, pattern: re.Pattern[str], hide: Hide) -> str:
+    """Goes on behind what was replaced: nothing is looked at again."""
+    pieces, kept, at = [], 0, 0
+    while (found := pattern.search(text, at)) is not None:
+        at = found.end()
+        if (hidden := hide(text, found)) is not None:
+            pieces += [text[kept : found.end()], hidden[1]]
+            kept = at = hidden[0]
+    return "".join([*pieces, text[kept:]])
+
+
+def _value_of(text: str, found: re.Match[str]) -> tuple[int, str] | None:
+    """What stands behind a name."""
+    back = text[max(0, found.start() - 64) : found.start()][::-1]
+    word = _WORD.match(back)
+    begins = found.start() - (word.end() if word is not None else 0)
+    name, sign, at = text[begins : found.start("close")], found["sign"].strip(), found.end()
+    if at >= len(text) or not is_secret(name):
+        return None
+    if sign == ">":
+        element = text[max(0, begins - 1) : begins] == "<"
+        return _bare(name, text, at, _ELEMENT) if element else None
+    if not sign and not (name.startswith("--") and text[at] != "-"):
+        return None
+    if (opening := _OPENING.match(text, at)) is not None:
+        return _quoted(text, opening)
+    if text[at] in "[({":
+        return _enclosed(text, at)
+    header = re.search("authorization|cookie", name, re.IGNORECASE)
+    return _bare(name, text, at, _LINE if header else _BARE)
+
+
+def _quoted(text: str, opening: re.Match[str]) -> tuple[int, str]:
+    """Up to the quote that closes it, in a text that itself may be quoted; without one to the end
+    of the line."""
+    escapes, begins = len(opening[1]), opening.end()
+    for found in _CLOSING[opening[2]].finditer(text, begins):
+        at, run = found.start(), 0
+        if found[0] == "\n":
+            return at, opening[0] + HIDDEN
+        while at - run > begins and text[at - run - 1] == "\\":
+            run += 1
+        if run < escapes:  # it is the text around that ends
+            return at, opening[0] + HIDDEN
+        if run % (2 * escapes + 2) == escapes:
+            return at - escapes, opening[0] + (HIDDEN if at - escapes > begins else "")
+    return len(text), opening[0] + HIDDEN
+
+
+def _enclosed(text: str, at: int) -> tuple[int, str]:
+    """A list or the like, as far as it stands in one line."""
+    depth = 0
+    for found in _BRACKET.finditer(text, at):
+        if found[0] == "\n":
+            return found.start(), text[at] + HIDDEN
+        depth += 1 if found[0] in "[({" else -1
+        if depth == 0:
+            return found.start(), text[at] + (HIDDEN if found.start() > at + 1 else "")
+    return len(text), text[at] + HIDDEN
+
+
+def _bare(name: str, text: str, at: int, pattern: re.Pattern[str]) -> tuple[int, str] | None:
+    """Without quotes: what the pattern takes, and what closes something behind it."""
+    first = pattern if pattern is not _LINE else _FIRST
+    value = _taken(first, text, at)
+    counts = "token" in name.lower() and value.replace(".", "").isdigit()
+    if not value or counts or value.lower() in _NO_SECRETS:
+        return None
+    if pattern is _LINE:
+        value = _taken(pattern, text, at)
+    scheme = _SCHEME.match(value)
+    return at + len(value), ("" if scheme is None else scheme[0]) + HIDDEN
+
+
+def _taken(pattern: re.Pattern[str], text: str, at: int) -> str:
+    found = pattern.match(text, at)
+    return "" if found is None else found[0].rstrip("\"')}]\\\r ")
+
+
+def _private_key(text: str, found: re.Match[str]) -> tuple[int, str]:
+    end = text.find(_PEM_END, found.end())
+    return (len(text) if end < 0 else end), HIDDEN
+
+
+def _without_logins(found: re.Match[str]) -> str:
+    """Of a URL from `://` on, where another may follow. A user alone is a login of the web's only:
+    other URLs have names of containers there."""
+    web = found.string[max(0, found.start() - 5) : found.start()].lower().endswith(_WEB)
+    pieces = []
+    for piece in found[0].split("://")[1:]:
+        before, at, behind = piece.rpartition("@")
+        user, colon, _ = before.partition(":")
+        login = at and "/" not in user and (web or colon) and _PORT.match(before) is None
+        pieces.append(HIDDEN + at + behind if login else piece)
+        web = piece.lower().endswith(_WEB)
+    return "".join(f"://{piece}" for piece in pieces)
+
+
+def _login(found: re.Match[str]) -> str:
+    scheme, space, told = found.groups()
+    if scheme.lower() == "basic":
+        try:
+            if b":" not in base64.b64decode(told, validate=True):
+                return found[0]
+        except (ValueError, binascii.Error):
+            return found[0]
+    elif told.lower().rstrip(".") in _PROSE:
+        return found[0]
+    return f"{scheme}{space}{HIDDEN}"

@@ -67,10 +67,10 @@ def moment(text: str, now: datetime) -> str:
             found = now - timedelta(**{units[text[-1]]: float(text[:-1])})
         else:
             found = datetime.fromisoformat(text)
+        found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(
             f"a time is ISO 8601, as 2030-01-31T12:00, or so long ago, as 15m: '{text}' is neither "
             f"({error})"
         ) from None
-    found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     return found.isoformat(timespec="microseconds")[:-6] + "Z"

@@ -8,6 +8,7 @@ left to whoever else listens. Nothing here fails a job, or waits for long.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -21,7 +22,7 @@ from ..core.errors import ConfigurationError
 from ..core.failure_text import described
 from ..core.logging_config import LoggingConfig, number_of
 from .capture import CapturedStream
-from .files import LogFiles, make_log_folder
+from .files import LogFiles, LogFolder, sweep
 from .limits import WINDOW_S, RateLimit
 from .records import Entry, encoded, entry_of, left_out, printed
 from .scope import LogScope, current_scope, set_process_scope
@@ -34,11 +35,13 @@ class JobLog:
     """One job's in this process. All under the lock of `_Process`."""
 
     def __init__(self, config: LoggingConfig, job: LogScope, role: str) -> None:
-        folder = make_log_folder(job.job_id, config.directory, config.retention)
+        self._folder = LogFolder(job.job_id, config.directory)
         self.config = config
         self.job = job
         self.role = role
-        self._files = LogFiles(folder, role, config.max_file_size, config.max_files)
+        self._files = LogFiles(
+            self._folder.path, role, config.max_file_size, config.max_files, self._folder.keep
+        )
         self._limits = RateLimit(config.rate_limit)
         self._broken = False
 
@@ -69,12 +72,13 @@ class JobLog:
     def close(self) -> None:
         self.tell_suppressed(None)
         self._files.close()
+        self._folder.close()
 
     def _write(self, entry: Entry) -> None:
         try:
             self._files.write(encoded(entry))
             self._broken = False
-        except OSError as error:
+        except (OSError, ConfigurationError) as error:
             if not self._broken:
                 self._broken = True
                 _complain(f"lines of job {self.job.job_id} are lost: {error}")
@@ -130,6 +134,21 @@ class _Process:
                 stream.close_lines()
             for log in self._logs.values():
                 log.tell_suppressed(None)
+
+    # --- forks ------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        """No other thread is inside while the process forks: what the child has is whole."""
+        self._lock.acquire()
+
+    def after_fork(self) -> None:
+        self._lock.release()
+
+    def in_child(self) -> None:
+        """It has this thread alone."""
+        self._lock = threading.RLock()
+        self._woken = threading.Event()
+        self._teller = None
 
     # --- what is said -----------------------------------------------------------------------
 
@@ -238,10 +257,17 @@ class _Process:
 
 _process: Final = _Process()
 
+os.register_at_fork(
+    before=_process.before_fork,
+    after_in_parent=_process.after_fork,
+    after_in_child=_process.in_child,
+)
+
 
 def open_log(config: LoggingConfig, job: LogScope, role: str, alone: bool) -> JobLog | None:
     """Begin to write what this process says for a job. `alone`: it works for no other, so that all
-    of its threads speak for this one. None, with a word on stderr, if there can be no files."""
+    of its threads speak for this one. None, with a word on stderr, if there can be no files. Takes
+    as long as a file system does to make a folder; what old jobs have left is removed beside it."""
     if alone:
         set_process_scope(job)
     try:
@@ -250,6 +276,12 @@ def open_log(config: LoggingConfig, job: LogScope, role: str, alone: bool) -> Jo
         _complain(f"job {job.job_id} keeps no log on this machine: {error}")
         return None
     _process.open(log)
+    threading.Thread(
+        target=sweep,
+        args=(config.directory, config.retention),
+        name="strom-logs-sweep",
+        daemon=True,
+    ).start()
     return log
 
 

@@ -9,20 +9,22 @@ counts as said no earlier than the one before it.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from .files import ID, files_of
+from ..core.texts import all_encodable
+from .files import files_of, name_of
 from .filters import LogFilter
-from .records import Entry
+from .records import SURROGATE, Entry
 
 MOST_BYTES: Final = 4 << 20
 """Of all files of a folder together, that one call reads; more only for long lines."""
 
 LEAST_CHUNK: Final = 16 << 10
+
+_SURROGATE: Final = SURROGATE.encode()
 
 Places = dict[str, int]
 
@@ -51,7 +53,7 @@ def read_folder(folder: Path, places: Mapping[str, int], wanted: LogFilter) -> F
         return None
     page = FolderPage(name)
     files = files_of(folder)
-    chunk = max(LEAST_CHUNK, MOST_BYTES // max(1, len(files)))
+    chunk = _chunk(files)
     horizons = []
     for file in files:
         start = places.get(file.name, 0)
@@ -89,26 +91,29 @@ def merged(pages: Iterable[FolderPage], limit: int) -> tuple[list[Entry], Cursor
 
 
 def ends_of(folder: Path, before: int) -> Places:
-    """Where a reader stands who wants of each process the last `before` bytes, and what comes."""
+    """Where a reader stands who wants of each process the last `before` bytes, and what comes; less
+    where there are many processes: `read_folder` reads it at once."""
     places: Places = {}
     of_process: dict[str, list[Path]] = {}
-    for file in files_of(folder):
+    files = files_of(folder)
+    before = min(before, _chunk(files))
+    for file in files:
         of_process.setdefault(file.name.rsplit(".", 2)[0], []).append(file)
-    for files in of_process.values():
+    for mine in of_process.values():
         left = before
-        for file in reversed(files):
-            size = file.stat().st_size
-            places[file.name] = _line_start(file, max(0, size - left))
+        for file in reversed(mine):
+            try:
+                size = file.stat().st_size
+                places[file.name] = _line_start(file, max(0, size - left))
+            except FileNotFoundError:  # it was the oldest
+                continue
             left = max(0, left - size)
     return places
 
 
-def name_of(folder: Path) -> str | None:
-    """Its name for readers; None if it is not there."""
-    try:
-        return (folder / ID).read_text()
-    except OSError:
-        return None
+def _chunk(files: list[Path]) -> int:
+    """How much is read of each."""
+    return max(LEAST_CHUNK, MOST_BYTES // max(1, len(files)))
 
 
 @dataclass(frozen=True, order=True)
@@ -126,8 +131,9 @@ def _keyed(page: FolderPage) -> Iterator[tuple[str, str, int, _Keyed]]:
 def _next(file: Path, start: int, chunk: int) -> tuple[bytes, bool]:
     """Whole lines from there on, and whether there are more."""
     try:
+        if (size := file.stat().st_size) <= start:
+            return b"", False
         with open(file, "rb") as opened:
-            size = os.fstat(opened.fileno()).st_size
             opened.seek(start)
             data = opened.read(chunk)
             while data and b"\n" not in data and (more := opened.read(chunk)):
@@ -144,8 +150,10 @@ def _entries(data: bytes, start: int) -> Iterator[tuple[int, Entry]]:
         begins, start = start, start + len(line)
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
+        if _SURROGATE in line:
+            entry = all_encodable(entry)
         if isinstance(entry, dict) and {"time", "level", "logger", "message"} <= entry.keys():
             yield begins, entry
 

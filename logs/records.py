@@ -25,11 +25,15 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ..core.failure_text import cut, traced
-from ..core.redaction import HIDDEN, is_secret, redacted_text
+from ..core.failure_text import TEXT_LIMIT, cut, traced
+from ..core.redaction import HIDDEN, is_secret, redacted
+from ..core.texts import all_encodable
 from .scope import LogScope
 
 Entry = dict[str, Any]
+
+SURROGATE: Final = "\\ud"
+"""What stands in JSON for what is not in the first plane of Unicode."""
 
 MESSAGE_LIMIT: Final = 16_000
 """The most characters of a message."""
@@ -48,9 +52,9 @@ def entry_of(record: logging.LogRecord, scope: LogScope, process: str) -> Entry:
     entry = _entry(record.created, record.levelname, record.name, said_by(record), scope, process)
     entry["place"] = f"{record.pathname}:{record.lineno} in {record.funcName}"
     if record.exc_info and record.exc_info[1] is not None:
-        entry["error"] = redacted_text(traced(record.exc_info[1]))
+        entry["error"] = redacted(traced(record.exc_info[1]))
     elif record.exc_text:
-        entry["error"] = redacted_text(cut(record.exc_text))
+        entry["error"] = redacted(record.exc_text, TEXT_LIMIT)
     extra = dict(_extra(record))
     if extra:
         entry["extra"] = extra
@@ -83,7 +87,10 @@ def left_out(first: Entry, count: int, now: float) -> Entry:
 
 def encoded(entry: Entry) -> bytes:
     """As a line of a file."""
-    return json.dumps(entry, separators=(",", ":")).encode("ascii") + b"\n"
+    line = json.dumps(entry, separators=(",", ":"))
+    if SURROGATE in line:  # halves of pairs, which nobody could pass on, may be among them
+        line = json.dumps(all_encodable(entry), separators=(",", ":"))
+    return line.encode("ascii") + b"\n"
 
 
 def said_by(record: logging.LogRecord) -> str:
@@ -101,7 +108,7 @@ def _entry(
         "time": _time(when),
         "level": level,
         "logger": logger,
-        "message": redacted_text(cut(message, MESSAGE_LIMIT)),
+        "message": redacted(message, MESSAGE_LIMIT),
     }
     entry |= {name: value for name, value in asdict(scope).items() if value is not None}
     return entry | {"process": process, "pid": os.getpid(), "node": NODE}
@@ -115,7 +122,7 @@ def _extra(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
         elif value is None or isinstance(value, (bool, int, float)):
             yield name, value
         else:
-            yield name, redacted_text(cut(_text(value), EXTRA_LIMIT))
+            yield name, redacted(_text(value), EXTRA_LIMIT)
 
 
 def _text(value: Any) -> str:

@@ -9,12 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Literal, TypeVar, cast
 
-from ..checkpoint.secrets import redacted, shown_url
+from ..checkpoint.secrets import shown_url
 from ..cluster.records import JobRecord
 from ..cluster.registry import Registry
 from ..core.errors import ConfigurationError, CorruptCheckpointError, StromError
 from ..core.failure_text import described
+from ..core.redaction import redacted
+from ..core.texts import encodable
 from ..engine.hosts.job_view import VERSION, JobView
+from ..logs.records import Entry
 from .catalog import (
     JobSummary,
     Moved,
@@ -45,7 +48,7 @@ def summary_of_record(record: JobRecord, waits_for: str = "") -> JobSummary:
         status = "CANCELLING"
     return JobSummary(
         record.job_id,
-        record.name,
+        encodable(record.name),
         status,
         record.submitted_ms,
         record.ended_ms,
@@ -104,6 +107,10 @@ class KeptJobs:
             summary = summary_of_record(record)
             return view_without_run(summary, record.error, record.ended_ms or record.submitted_ms)
         return ended_view(found, record)
+
+    def lines(self, job_id: str) -> list[Entry]:
+        """The last of the log of a job that is over."""
+        return self._ask(lambda: self._registry.lines(job_id))
 
     def submission(self, job_id: str) -> bytes:
         """What a job that is not over was started from."""
@@ -168,6 +175,9 @@ class Archive:
 
     def nodes(self) -> list[Node]:
         return []
+
+    def lines(self, job_id: str) -> list[Entry]:
+        return self._kept.lines(job_id)
 
     def cancel(self, job_id: str) -> None:
         self._record(job_id)

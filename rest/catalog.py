@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
-from ..checkpoint.secrets import redacted
 from ..core.errors import ConfigurationError, StromError
+from ..core.redaction import redacted
 from ..engine.hosts.job_view import VERSION, JobView
+from ..logs.records import Entry
 
 Stop = Literal["halt", "drain"]
 """As `checkpoint.savepoints.Stop`."""
@@ -98,6 +99,10 @@ class JobCatalog(Protocol):
     def slots(self) -> Slots: ...
 
     def nodes(self) -> list[Node]: ...
+
+    def lines(self, job_id: str) -> list[Entry]:
+        """The last of the log that are kept of a job that is over, for when its files are gone."""
+        ...
 
     def cancel(self, job_id: str) -> None:
         """Have it cancelled, and do not wait. Of one that is over this changes nothing."""

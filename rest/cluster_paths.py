@@ -6,7 +6,7 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from typing_extensions import TypedDict
 
 from .asking import Catalog, Common
@@ -26,7 +26,6 @@ Features = TypedDict(
         "web-cancel": bool,
         "web-rescale": bool,
         "web-history": bool,
-        "strom-logs": bool,
     },
 )
 
@@ -102,7 +101,7 @@ def overview(catalog: Catalog) -> Overview:
 
 
 @router.get("/config")
-def config(request: Request, catalog: Catalog, api: Common) -> Configuration:
+def config(catalog: Catalog, api: Common) -> Configuration:
     """What a dashboard has to know of the server."""
     offset = time.localtime().tm_gmtoff * 1000
     alive = catalog.kind != "archive"
@@ -117,10 +116,6 @@ def config(request: Request, catalog: Catalog, api: Common) -> Configuration:
             "web-cancel": alive,
             "web-rescale": catalog.kind == "session",
             "web-history": catalog.kind == "archive",
-            "strom-logs": any(
-                getattr(route, "path", "") == "/v1/jobs/{jobid}/logs"
-                for route in request.app.routes
-            ),
         },
         "strom-version": strom_version(),
         "strom-kind": catalog.kind,

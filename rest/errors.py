@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
 
-from ..checkpoint.secrets import redacted
 from ..core.errors import CheckpointError, StromError
+from ..core.redaction import redacted
 from .catalog import NoSuchJob, Refused, Unavailable
 from .program_runs import NoSuchRun
 from .programs import NoSuchProgram

@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -143,7 +145,7 @@ def _begun_on(host: str, pids: list[int], kind: Kind) -> Callable[[], list[Stack
     if not alive:
         raise Refused(f"it runs on {host}: the cluster has no such machine now")
     pinned = NodeAffinitySchedulingStrategy(alive[0]["NodeID"], soft=False)
-    task = ray.remote(_sampled).options(num_cpus=0, max_retries=0, scheduling_strategy=pinned)
+    task = _sampled_there().options(num_cpus=0, max_retries=0, scheduling_strategy=pinned)
     begun = task.remote(pids, kind)
 
     def answer() -> list[Stack]:
@@ -152,10 +154,20 @@ def _begun_on(host: str, pids: list[int], kind: Kind) -> Callable[[], list[Stack
         except RayTaskError as error:
             raise Refused(f"on {host}: {error.cause}") from None
         except RayError as error:
+            with suppress(Exception):  # it is not needed any more
+                ray.cancel(begun)
             raise Unavailable(f"{host} does not answer: {type(error).__name__}") from None
         return found
 
     return answer
+
+
+@cache
+def _sampled_there() -> Any:
+    """One function to Ray, which keeps each that it is given for as long as the cluster lives."""
+    import ray
+
+    return ray.remote(_sampled)
 
 
 def _sampled(pids: Sequence[int], kind: Kind) -> list[Stack]:

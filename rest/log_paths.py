@@ -9,9 +9,11 @@ from fastapi import APIRouter, HTTPException, Query
 from typing_extensions import TypedDict
 
 from ..core.errors import ConfigurationError
+from ..core.texts import all_encodable
 from ..engine.hosts.job_logs import MOST, PAGE, JobLogs
 from ..logs.filters import LogFilter, moment
 from .asking import Catalog, JobParameter
+from .catalog import ENDED, JobCatalog, Unavailable
 
 router = APIRouter(tags=["jobs"])
 
@@ -45,17 +47,26 @@ def logs(
     text: Text = None,
 ) -> LogLines:
     """What the job's processes log and print, from all nodes, in the order of time."""
-    catalog.job(job)
+    over = catalog.job(job).status in ENDED
     try:
         first = None if since is None else moment(since, datetime.now(UTC))
         wanted = LogFilter(operator, subtask, attempt, level, first, text=text)
-        found = JobLogs(job)
+        kept = (lambda: catalog.lines(job)) if over else None
+        found = JobLogs(job, kept, _directory(catalog, job))
         page = found.read(cursor, wanted, limit) if tail is None else found.tail(tail, wanted)
     except ConfigurationError as error:
         raise HTTPException(400, str(error)) from None
     return {
-        "entries": page.entries,
+        "entries": all_encodable(page.entries),
         "cursor": page.cursor,
         "more": page.more,
         "missing": page.missing,
     }
+
+
+def _directory(catalog: JobCatalog, job: str) -> str | None:
+    """Where the job was told to keep its files."""
+    try:
+        return catalog.view(job)["config"].get("logging.directory") or None
+    except Unavailable:  # they are found in the usual place, or not
+        return None

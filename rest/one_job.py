@@ -12,6 +12,7 @@ import psutil
 
 from ..core.errors import JobFailedError, StromError, TransportError
 from ..engine.hosts.job_view import JobView
+from ..logs.records import Entry
 from .catalog import (
     ENDED,
     NO_SESSION,
@@ -77,6 +78,9 @@ class OneJob:
         memory = psutil.virtual_memory().total
         name = socket.gethostname()
         return [Node(name, name, float(os.cpu_count() or 1), memory)]
+
+    def lines(self, job_id: str) -> list[Entry]:
+        return []
 
     def cancel(self, job_id: str) -> None:
         if self.view(job_id)["status"] not in ENDED:

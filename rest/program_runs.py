@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..checkpoint.secrets import redacted
 from ..core.errors import ConfigurationError
+from ..core.redaction import redacted
 from .catalog import Refused, Unavailable
 from .programs import Program
 

@@ -26,6 +26,7 @@ from ..engine.hosts.job_view import JobView
 from ..engine.hosts.launch import Submission
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import Rescaled, coordinator_name
+from ..logs.records import Entry
 from .answers import answer
 from .archive import KeptJobs, summary_of_record
 from .catalog import (
@@ -105,6 +106,9 @@ class SessionJobs:
             )
             for node in ray.nodes()
         ]
+
+    def lines(self, job_id: str) -> list[Entry]:
+        return self._kept.lines(job_id)
 
     # --- what may be done ------------------------------------------------------------------------
 

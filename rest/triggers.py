@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..checkpoint.secrets import redacted
 from ..core.errors import StromError
+from ..core.redaction import redacted
 from .catalog import Refused, Unavailable
 
 MOST_RUNNING: Final = 32

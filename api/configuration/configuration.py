@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...core.errors import ConfigurationError
-from ...core.redaction import redacted
+from ...core.redaction import redacted_values
 from .loading import from_arguments, from_yaml, read_file
 from .options import ConfigOption
 from .values import BOOLEAN, FLOAT, INTEGER, ValueType, read_list, to_text
@@ -225,7 +225,7 @@ class Configuration:
 
     def _shown(self) -> dict[str, str]:
         """Without secrets, as logs may have it."""
-        return redacted(self.to_dict())
+        return redacted_values(self.to_dict())
 
     # --- inside ------------------------------------------------------------------------------
 

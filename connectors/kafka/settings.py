@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ...core.errors import ConfigurationError
+from ...core.redaction import HIDDEN
+from ...core.redaction import is_secret as is_secret_name
 
-_SECRET: Final = re.compile(r"password|secret|pem$|token|credential|oauthbearer\.config|jaas")
-"""Properties whose values are shown to nobody."""
+_SECRET: Final = re.compile(r"pem$|oauthbearer\.config")
+"""Properties whose values are shown to nobody, beside what is a secret anywhere."""
 
 _JAVA_ONLY: Final = frozenset(
     {
@@ -64,8 +66,8 @@ class KafkaProperties(Mapping[str, str]):
         return hash(tuple(sorted(self._values.items())))
 
     def shown(self) -> dict[str, str]:
-        """For people: secrets are `***`."""
-        return {name: "***" if is_secret(name) else text for name, text in self._values.items()}
+        """For people: without secrets."""
+        return {name: HIDDEN if is_secret(name) else text for name, text in self._values.items()}
 
     def with_defaults(self, defaults: Mapping[str, str]) -> KafkaProperties:
         """These, and of `defaults` what they do not say."""
@@ -74,8 +76,8 @@ class KafkaProperties(Mapping[str, str]):
     def without_secrets(self, text: str) -> str:
         """`text` with every secret that these have cut out of it."""
         for name, value in self._values.items():
-            if is_secret(name) and value:
-                text = text.replace(value, "***")
+            if is_secret(name) and value not in ("", "true", "false"):
+                text = text.replace(value, HIDDEN)
         return text
 
     def _take(self, name: str, value: Any) -> None:
@@ -108,4 +110,4 @@ class KafkaProperties(Mapping[str, str]):
 
 def is_secret(name: str) -> bool:
     """Whether a property's value may be shown to nobody."""
-    return _SECRET.search(name.lower()) is not None
+    return is_secret_name(name) or _SECRET.search(name.lower()) is not None

@@ -20,6 +20,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...core.errors import ConfigurationError, ConnectorError
+from ...core.redaction import HIDDEN
 
 if TYPE_CHECKING:
     import psycopg
@@ -151,7 +152,7 @@ class PostgresConnection:
         for name in ("password", "sslpassword"):
             secret = self._parameters.get(name)
             if secret:
-                text = text.replace(str(secret), "***")
+                text = text.replace(str(secret), HIDDEN)
         return text.rstrip(".")
 
     def conninfo(self, **more: Any) -> str:

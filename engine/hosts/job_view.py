@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NotRequired, TypedDict
 
-from ...checkpoint.secrets import redacted
 from ...core.ids import TaskId
+from ...core.redaction import redacted
+from ...core.texts import all_encodable, encodable
 from ..coordinator.history import CheckpointRecord, FailureRecord, Part, Picture, TaskRecord
 from ..coordinator.job_state import JobState
 from ..graph.explain import ship_name
@@ -181,7 +182,7 @@ def view_of(
     return {
         "version": VERSION,
         "id": state.job_id,
-        "name": state.name,
+        "name": encodable(state.name),
         "status": status,
         "error": None if error is None else redacted(error),
         "attempt": int(state.attempt),
@@ -189,13 +190,13 @@ def view_of(
         "now_ms": now_ms,
         "since": {str(name): since for name, since in picture.since.items()},
         "parallelism": job.config.parallelism,
-        "vertices": [_vertex(vertex, job) for vertex in job.vertices],
+        "vertices": all_encodable([_vertex(vertex, job) for vertex in job.vertices]),
         "tasks": [
             _task(task, record, state.metrics.get(task, {}), names[task.vertex])
             for task, record in picture.tasks.items()
         ],
-        "metrics": job_figures(summarise(state, job, runtime_ms)),
-        "accumulators": shown_accumulators(_accumulators(state)),
+        "metrics": all_encodable(job_figures(summarise(state, job, runtime_ms))),
+        "accumulators": all_encodable(shown_accumulators(_accumulators(state))),
         "checkpoints": _checkpoints(state, picture, job),
         "failures": [_failure(one, names, state) for one in reversed(picture.failures)],
         "config": config,
@@ -336,7 +337,7 @@ def _failure(one: FailureRecord, names: Mapping[Any, JobVertex], state: JobState
     task, label, host = one.task, None, None
     if task is not None:
         vertex = names[task.vertex]
-        label = f"{vertex.name} ({task.subtask + 1}/{vertex.parallelism})"
+        label = f"{encodable(vertex.name)} ({task.subtask + 1}/{vertex.parallelism})"
         if one.attempt == state.attempt:
             host = state.metrics.get(task, {}).get("process", {}).get("host")
     return {

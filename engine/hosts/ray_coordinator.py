@@ -160,7 +160,9 @@ class JobCoordinator:
         except BaseException as error:
             raise unreadable(error) from None
         job = LogScope(self._job_id, graph.name)
-        self._log = open_log(graph.config.logging, job, "coordinator", alone=True)
+        self._log = await asyncio.to_thread(
+            open_log, graph.config.logging, job, "coordinator", alone=True
+        )
         if self._claimed is not None:
             config = replace(graph.config, restore_from=self._claimed, claim_restored=True)
             graph = replace(graph, config=config)

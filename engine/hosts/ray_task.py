@@ -173,7 +173,7 @@ class TaskActor:
         async with self._preparing:
             if self._endpoint is None:
                 if log is not None:
-                    self._log = open_log(*log, "task", alone=True)
+                    self._log = await asyncio.to_thread(open_log, *log, "task", alone=True)
                 unpack(code)
                 if files is not None and self._folder is None:
                     self._folder = await asyncio.to_thread(files.arrive)

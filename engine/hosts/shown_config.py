@@ -8,8 +8,9 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Final
 
-from ...checkpoint.secrets import HIDDEN, is_secret_name, redacted
 from ...core.config import JobConfig
+from ...core.redaction import HIDDEN, is_secret, redacted
+from ...core.texts import encodable
 
 MOST_TEXT: Final = 2_000
 """Characters of one value."""
@@ -20,7 +21,8 @@ def shown_config(config: JobConfig) -> tuple[dict[str, str], dict[str, str]]:
     options: dict[str, str] = {}
     _into(options, "", replace(config, restart=config.effective_restart))
     parameters = {
-        str(name): _shown(str(name), value) for name, value in config.job_parameters.items()
+        encodable(str(name)): _shown(str(name), value)
+        for name, value in config.job_parameters.items()
     }
     return {k: v for k, v in options.items() if k != "job_parameters"}, parameters
 
@@ -36,13 +38,13 @@ def _into(found: dict[str, str], name: str, value: Any) -> None:
             for key, inner in value.items():
                 _into(found, f"{name}.{key}", inner)
     else:
-        found[name] = _shown(name, value)
+        found[encodable(name)] = _shown(name, value)
 
 
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return ""
-    if is_secret_name(name):
+    if is_secret(name):
         return HIDDEN
     match value:
         case timedelta():
@@ -53,4 +55,4 @@ def _shown(name: str, value: Any) -> str:
             return str(value).lower()
         case tuple() | list():
             return ", ".join(_shown(name, one) for one in value)[:MOST_TEXT]
-    return redacted(str(value))[:MOST_TEXT]
+    return redacted(str(value), MOST_TEXT)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from ...core.texts import encodable
 from ...operators.user_metrics import merged_distribution
 from ..graph.model import JobVertex
 from .flink_names import operator_figures
@@ -49,7 +50,7 @@ def task_figures(report: Mapping[str, Any], vertex: JobVertex) -> dict[str, Any]
             continue
         label = labels[operator.operator_id]
         found |= {f"{label}.{name}": value for name, value in _of_operator(figures).items()}
-    return {name: _plain(value) for name, value in found.items()}
+    return {encodable(name): _plain(value) for name, value in found.items()}
 
 
 def operator_labels(operators: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -77,4 +78,4 @@ def _plain(value: Any) -> Any:
         return value if math.isfinite(value) else str(value)
     if value is None or isinstance(value, (bool, int)):
         return value
-    return str(value)[:MOST_TEXT]
+    return encodable(str(value)[:MOST_TEXT])

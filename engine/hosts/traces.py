@@ -8,11 +8,15 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ...core.errors import ConfigurationError
-from ...core.failure_text import cut, described
+from ...core.failure_text import described
+from ...core.redaction import redacted
 from ...core.traces_config import TracesConfig
 from ..coordinator.traces import Span
 
 log = logging.getLogger("strom")
+
+MOST_TEXT: Final = 1_000
+"""Characters of what a span says of a failure."""
 
 SEND_S: Final = 5
 """How long one post may take."""
@@ -56,14 +60,14 @@ class TraceExporter:
         from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
         context = Context() if parent is None else set_span_in_context(parent, Context())
-        told = {f"strom.{name}": value for name, value in span.attributes.items()}
+        told = {f"strom.{name}": _shown(value) for name, value in span.attributes.items()}
         made = self._tracer.start_span(
             span.name, context, attributes=told, start_time=_nanos(span.start_ms)
         )
         for child in span.children:
             self._send(child, made)
         if span.error is not None:
-            made.set_status(Status(StatusCode.ERROR, cut(span.error, 1_000)))
+            made.set_status(Status(StatusCode.ERROR, _shown(span.error)))
         end_ms = span.start_ms if span.end_ms is None else span.end_ms
         made.end(_nanos(end_ms))
 
@@ -81,6 +85,11 @@ def open_traces(config: TracesConfig, job_id: str, job_name: str) -> TraceExport
         ) from None
     exporter = OTLPSpanExporter(config.otlp_endpoint, headers=config.otlp_headers, timeout=SEND_S)
     return TraceExporter(job_id, job_name, exporter)
+
+
+def _shown(value: Any) -> Any:
+    """Failures are texts of users' code."""
+    return redacted(value, MOST_TEXT) if isinstance(value, str) else value
 
 
 def _nanos(ms: float) -> int:

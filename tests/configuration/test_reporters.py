@@ -115,7 +115,7 @@ def test_other_reporters_are_named_once(
 
 
 def test_secrets_are_not_shown() -> None:
-    configuration = Configuration.from_dict({"metrics.reporter.p.token": "abc", "my.key": "def"})
+    configuration = Configuration.from_dict({"metrics.reporter.p.token": "abc", "my.name": "def"})
     assert "abc" not in f"{configuration} {configuration!r}"
     assert "def" in str(configuration)
     assert configuration.to_dict()["metrics.reporter.p.token"] == "abc"

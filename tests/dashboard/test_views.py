@@ -242,16 +242,7 @@ def test_flames_that_are_refused_say_why(visit: Callable[..., Visit], server: An
     one.page.locator(".notice.error", has_text="it runs on node-").wait_for()
 
 
-def test_logs_are_shown_where_the_server_has_them(visit: Callable[..., Visit], server: Any) -> None:
-    features = {"web-cancel": True, "web-history": False, "web-rescale": False}
-    config = {"features": {**features, "strom-logs": False}}
-    one = visit(server.url, "#/")
-    one.page.route("**/v1/config", lambda route: route.fulfill(json=config))
-    one.page.goto(f"{server.url}/#/jobs/{SHOP}")
-    one.page.reload()
-    one.page.locator(".card").first.wait_for()
-    tab = one.page.get_by_role("link", name="Logs")
-    assert tab.count() == 0
+def test_logs_are_read_on_from_where_the_page_is(visit: Callable[..., Visit], server: Any) -> None:
     entry = {
         "time": "2026-03-02T12:00:00.000001Z",
         "level": "ERROR",
@@ -260,14 +251,26 @@ def test_logs_are_shown_where_the_server_has_them(visit: Callable[..., Visit], s
         "message": "no <b>rate</b>",
         "error": "Traceback ...",
     }
-    config["features"]["strom-logs"] = True
-    said = {"entries": [entry, {**entry, "message": "retried", "level": "INFO"}]}
-    one.page.route("**/logs?tail=500", lambda route: route.fulfill(json=said))
-    one.page.reload()
-    tab.click()
+    asked: list[str] = []
+
+    def answer(route: Any) -> None:
+        asked.append(route.request.url.partition("?")[2])
+        cursor = f"at/{len(asked)}="
+        new = {**entry, "message": f"retried {len(asked)}", "level": "INFO"}
+        entries = [entry, new] if len(asked) == 1 else [new] if len(asked) == 3 else []
+        route.fulfill(json={"entries": entries, "cursor": cursor, "more": False, "missing": {}})
+
+    one = visit(server.url, "#/")
+    one.page.route("**/logs?*", answer)
+    one.page.goto(f"{server.url}/#/jobs/{SHOP}")
+    one.page.get_by_role("link", name="Logs").click()
     log = one.page.locator("pre.log")
-    log.wait_for()
-    assert "ERROR  enrich/1  no <b>rate</b>\nTraceback ..." in log.inner_text()
+    log.get_by_text("retried 3").wait_for()
+    assert asked[0] == "tail=500"
+    assert asked[1:3] == ["cursor=at%2F1%3D&limit=2000", "cursor=at%2F2%3D&limit=2000"]
+    said = log.inner_text()
+    assert "ERROR  enrich/1  no <b>rate</b>\nTraceback ..." in said
+    assert said.count("retried 1") == 1
     one.page.get_by_label("Find").fill("RETRIED")
     one.page.locator(".level-error").wait_for(state="detached")
     assert "retried" in log.inner_text()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from chaos_kit import config, environment, until, windows_of
 from leashed_source import Leashed
 from strom import DiscardSink, FixedDelayRestart, JobFailedError, MapFunction
 from strom.api.functions.accumulators import Histogram, IntCounter
-from strom.checkpoint.secrets import redacted
+from strom.core.traces_config import TracesConfig
 from strom.engine.exchange.pickling import Parcel
 from strom.engine.hosts.shown_accumulators import shown_accumulators
 from strom.engine.hosts.shown_config import shown_config
@@ -22,13 +21,15 @@ from strom.engine.hosts.shown_config import shown_config
 
 class Raising(MapFunction):
     def map(self, value: Any) -> Any:
-        raise ValueError("no way: token=hush")
+        raise ValueError("no way: token=hush caf\udce9")
 
 
-def job_of(folder: Path, function: MapFunction | None = None, **settings: Any) -> Any:
+def job_of(
+    folder: Path, function: MapFunction | None = None, name: str = "viewed", **settings: Any
+) -> Any:
     env = environment(config(folder / "state", interval_ms=20, batch_size=20, **settings))
     windows_of(env, Leashed(folder / "release", 400), function).sink_to(DiscardSink())
-    return env._submit(env.get_job_graph("viewed"))
+    return env._submit(env.get_job_graph(name))
 
 
 def test_a_job_that_runs_and_ends(tmp_path: Path) -> None:
@@ -58,7 +59,13 @@ def test_a_job_that_runs_and_ends(tmp_path: Path) -> None:
 
 
 def test_a_job_that_fails(tmp_path: Path) -> None:
-    client = job_of(tmp_path, Raising(), restart=FixedDelayRestart(1, timedelta(0)))
+    client = job_of(
+        tmp_path,
+        Raising(),
+        "caf\udce9",
+        restart=FixedDelayRestart(1, timedelta(0)),
+        job_parameters={"caf\udce9": "caf\udce9"},
+    )
     with pytest.raises(JobFailedError):
         client.get_job_execution_result()
     view = client.view()
@@ -70,6 +77,7 @@ def test_a_job_that_fails(tmp_path: Path) -> None:
     assert "behind the source" in str(newest["task"])
     assert "token=***" in str(view["error"])
     assert "hush" not in json.dumps(view)
+    assert json.dumps(view, ensure_ascii=False).encode().count(b"caf\\\\udce9") >= 5
 
 
 def test_configuration_without_secrets(tmp_path: Path) -> None:
@@ -77,38 +85,18 @@ def test_configuration_without_secrets(tmp_path: Path) -> None:
         "s3://bucket/x",
         interval_ms=1500,
         job_parameters={"topic": "bids", "db.password": "hush", "url": "http://me:hush@db/x"},
+        traces=TracesConfig("http://c/v1", {"authorization": "Bearer hush", "x-team": "hush"}),
     )
     options, parameters = shown_config(settings)
     assert options["checkpoint.interval"] == "1500 ms"
     assert options["checkpoint.storage"] == "s3://bucket/x"
+    assert options["traces.otlp_headers.authorization"] == "***"
+    assert options["traces.otlp_headers.x-team"] == "***"
+    assert "hush" not in str(options)
     assert options["restart"] == "ExponentialDelayRestart"
     assert options["restart.maximum"] == "20 ms"
     assert parameters == {"topic": "bids", "db.password": "***", "url": "http://***@db/x"}
     assert "job_parameters" not in options
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("password=hush, x=1", "password=***, x=1"),
-        ("PGPASSWORD='hu sh' psql", "PGPASSWORD=*** psql"),
-        ('{"api_key": "hush", "n": 1}', '{"api_key": ***, "n": 1}'),
-        ("{'client_secret': 'hush'}", "{'client_secret': ***}"),
-        ("postgresql://me:hu@sh@db/x", "postgresql://***@db/x"),
-        ("unexpected token: }", "unexpected token: }"),
-        ("the key 17 is odd", "the key 17 is odd"),
-        ("s3://b/x?X-Amz-Signature=hush&y=1", "s3://b/x?X-Amz-Signature=***&y=1"),
-    ],
-)
-def test_what_may_be_a_secret_is_not_shown(text: str, shown: str) -> None:
-    assert redacted(text) == shown
-
-
-@pytest.mark.parametrize("piece", ["x", "token", "a:", "://a:", 'password="', "key ", ": '", "@"])
-def test_any_text_is_looked_through_quickly(piece: str) -> None:
-    began = time.process_time()
-    redacted(piece * (40_000 // len(piece)))
-    assert time.process_time() - began < 2.0
 
 
 def test_accumulators_are_shown_without_running_anything_of_the_users() -> None:

@@ -3,10 +3,15 @@ makes N for each. A case that fails is printed as a curl command."""
 
 from __future__ import annotations
 
+import base64
 import io
+import itertools
+import json
 import random
 import sys
 import tempfile
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +24,7 @@ from hypothesis.errors import Unsatisfiable
 from rest_kit import SOURCE, SUMS, PlayedJobs
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks as openapi_checks
+from strom.logs import files
 from strom.rest.app import guarded, make_app
 from strom.rest.guard import Access
 from strom.rest.program_runs import ProgramRuns, Run
@@ -32,6 +38,35 @@ KNOWN: dict[str, list[Any]] = {
     "checkpointid": [1, 2, 3, 4],
 }
 """Of which a random id is none."""
+
+
+ODD_TIMES = (
+    "0001-01-01T00:00+14:00",
+    "9999-12-31T23:59-14:00",
+    "15m",
+    "9" * 30 + "d",
+    "2030-01-01",
+)
+
+
+def cursors(folder: str) -> Iterator[str]:
+    """Cursors that decode, to something or other, again and again."""
+    places = ("Infinity", "1" + "0" * 25, "0", "-1", "NaN", "1e300", '"x"', "[]", "null")
+    named = [f'{{"{folder}": {{"task-1-1.000001.jsonl": {at}}}}}' for at in places]
+    texts = [named[0], "[" * 100_000, *named[1:], "7", "{}", '{"\\ud800": {}}']
+    for text in itertools.cycle(texts):
+        yield base64.urlsafe_b64encode(zlib.compress(text.encode())).decode()
+
+
+def some_logs(job: str) -> str:
+    """Lines of a job; the name of their folder."""
+    made = files.LogFolder(job, None)
+    made.close()
+    said = {"time": "2030-01-01T00:00:00.000000Z", "level": "INFO", "logger": "x", "message": "m"}
+    lines = [{**said, "message": "caf\udce9"}, {**said, "extra": {"\udce9": [1]}}, said]
+    text = "".join(json.dumps(one) + "\n" for one in lines)
+    (made.path / "task-1-1.000001.jsonl").write_text(text)
+    return str(files.name_of(made.path))
 
 
 class PlayedRuns(ProgramRuns):
@@ -54,6 +89,8 @@ def fuzz(cases: int, first_seed: int, **options: Any) -> int:
     folder = tempfile.TemporaryDirectory()
     programs = Programs(Path(folder.name))
     KNOWN["programid"] = [programs.add("job.py", io.BytesIO(b""), 10).id]
+    root, files.logs_root = files.logs_root, lambda: Path(folder.name) / "logs"
+    logs = some_logs(KNOWN["jobid"][0])
     app = make_app(PlayedJobs(), Access(**options), programs, PlayedRuns(None))
     schema = schemathesis.openapi.from_dict(app.openapi())
     server = RestServer(guarded(app))
@@ -64,15 +101,18 @@ def fuzz(cases: int, first_seed: int, **options: Any) -> int:
                 operation = found.ok()
                 for mode in GenerationMode:
                     strategy = operation.as_strategy(generation_mode=mode)
-                    asked += _ask(strategy, cases // 2, first_seed, server.url, session)
+                    asked += _ask(strategy, cases // 2, first_seed, server.url, session, logs)
     finally:
         server.close()
+        files.logs_root = root
         folder.cleanup()
     return asked
 
 
-def _ask(strategy: Any, cases: int, first_seed: int, url: str, session: requests.Session) -> int:
-    count = 0
+def _ask(
+    strategy: Any, cases: int, first_seed: int, url: str, session: requests.Session, logs: str
+) -> int:
+    count, odd = 0, cursors(logs)
     rng = random.Random(first_seed)
 
     @seed(first_seed)
@@ -91,6 +131,11 @@ def _ask(strategy: Any, cases: int, first_seed: int, url: str, session: requests
             for name in case.path_parameters or {}:
                 if name in KNOWN:
                     case.path_parameters[name] = rng.choice(KNOWN[name])
+            if case.path.endswith("/logs"):
+                case.query = dict((case.query or {}) if rng.random() < 0.3 else {})
+                case.query["cursor"] = next(odd)
+                if rng.random() < 0.3:
+                    case.query["since"] = rng.choice(ODD_TIMES)
         answer = case.call(base_url=url, session=session)
         if answer.status_code == 400 and answer.text == "Invalid HTTP request received.":
             return  # too long for any path to see

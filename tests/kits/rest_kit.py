@@ -204,6 +204,7 @@ class PlayedJobs:
         over["error"] = "operator 'sums' (2/2): ValueError: odd"
         self.views = {one["id"]: one for one in (view_of_a_job(), over)}
         self.asked: list[tuple[Any, ...]] = []
+        self.kept_lines: list[dict[str, Any]] = []
         self.may_end = threading.Event()
         self.may_end.set()
         self.failure: Exception | None = None
@@ -229,6 +230,9 @@ class PlayedJobs:
 
     def nodes(self) -> list[Node]:
         return [Node("n1", "node1", 4.0, 1 << 30)]
+
+    def lines(self, job_id: str) -> list[dict[str, Any]]:
+        return self.kept_lines
 
     def cancel(self, job_id: str) -> None:
         self.view(job_id)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +16,6 @@ from typing import Any
 
 import pytest
 from strom.core.logging_config import LoggingConfig
-from strom.core.redaction import redacted_text
 from strom.logs import files, process
 from strom.logs.process import JobLog, close_log, flush_logs, open_log
 from strom.logs.records import encoded, entry_of, said_by
@@ -85,7 +87,7 @@ def test_a_line_says_who_where_and_when(root: Path) -> None:
             "subtask": 1,
             "attempt": 3,
             "process": "program",
-            "extra": {"shop": "b", "token": "******"},
+            "extra": {"shop": "b", "token": "***"},
         }
 
 
@@ -199,36 +201,9 @@ def test_secrets_are_hidden(root: Path) -> None:
         say(lambda: logger.info("login password=%s", "hunter2"))
         say(lambda: print('{"api_key": "abc def", "n": 1}'))
         assert [line["message"] for line in lines(root)] == [
-            "login password=******",
-            '{"api_key": "******", "n": 1}',
+            "login password=***",
+            '{"api_key": "***", "n": 1}',
         ]
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("Authorization: Bearer abcdefgh", "Authorization: Bearer ******"),
-        ("s3://key:word@host/x", "s3://key:******@host/x"),
-        ("sasl.password = 'a b' next", "sasl.password = '******' next"),
-        ("12 tokens: 5", "12 tokens: 5"),
-        ("password: 1234", "password: ******"),
-        ("password='unclosed and more", "password='******' and more"),
-        ("nothing here", "nothing here"),
-        ("the secret of it", "the secret of it"),
-    ],
-)
-def test_what_a_secret_is(text: str, shown: str) -> None:
-    assert redacted_text(text) == shown
-
-
-@pytest.mark.parametrize(
-    "piece", ["a", "a.", "token", "token=", 'token="', "://", "a://", "x:", "Bearer ", "password "]
-)
-def test_looking_for_secrets_is_linear(piece: str) -> None:
-    """Quadratic it would take minutes."""
-    began = time.process_time()
-    redacted_text(piece * (200_000 // len(piece)) + " token=x ://@")
-    assert time.process_time() - began < 5
 
 
 def test_odd_lines_do_no_harm(root: Path) -> None:
@@ -248,7 +223,7 @@ def test_odd_lines_do_no_harm(root: Path) -> None:
         assert messages[1] == "\x1b[31m \u20ac"
         assert len(messages[2]) < 20_000
     torn = entry_of(logging.makeLogRecord({"msg": "\udc80"}), SCOPE, "task")
-    assert json.loads(encoded(torn))["message"] == "\udc80"
+    assert json.loads(encoded(torn))["message"] == "\\udc80"
     unable = logging.makeLogRecord({"msg": "%d", "args": ("no number",)})
     assert said_by(unable).startswith("'%d' % ('no number',) (TypeError")
 
@@ -263,6 +238,41 @@ def test_a_handler_of_ones_own_that_prints_does_not_double(root: Path) -> None:
         finally:
             logger.removeHandler(handler)
         assert [line["message"] for line in lines(root)] == ["once"]
+
+
+def test_children_that_are_forked_say_their_lines_too(root: Path) -> None:
+    with opened():
+        logger, stop = logging.getLogger("forked"), threading.Event()
+        logger.propagate = False  # pytest's handlers do not take forks
+        logger.addHandler(process._process._handler)
+
+        def busy() -> None:
+            while not stop.is_set():
+                say(lambda: logger.info("busy"))
+
+        thread = threading.Thread(target=busy)
+        thread.start()
+        try:
+            children = []
+            for _ in range(5):
+                pid = os.fork()
+                if pid == 0:
+                    say(lambda: logger.info("child"))
+                    os._exit(0)
+                children.append(pid)
+            deadline = time.monotonic() + 60
+            for pid in children:
+                while os.waitpid(pid, os.WNOHANG) == (0, 0):
+                    if time.monotonic() > deadline:
+                        for one in children:
+                            os.kill(one, signal.SIGKILL)
+                        raise AssertionError("a child hangs")
+                    time.sleep(0.01)
+        finally:
+            stop.set()
+            thread.join()
+            logger.removeHandler(process._process._handler)
+        assert sum(line["message"] == "child" for line in lines(root)) == 5
 
 
 def test_a_disk_that_is_full_is_said_once(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from strom.core.errors import ConfigurationError
 from strom.logs import files, reading
-from strom.logs.files import LogFiles, files_of, make_log_folder
+from strom.logs.files import LogFiles, LogFolder, files_of, name_of, sweep
 from strom.logs.filters import LogFilter, moment
 from strom.logs.reading import ends_of, merged, read_folder
 
@@ -30,7 +30,9 @@ def line(*args: Any, **more: Any) -> bytes:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(files, "logs_root", lambda: tmp_path / "root")
-    return make_log_folder("j", None, timedelta(days=7))
+    made = LogFolder("j", None)
+    made.close()
+    return made.path
 
 
 def put(folder: Path, name: str, *lines: bytes) -> None:
@@ -154,28 +156,109 @@ def test_files_are_bounded_and_the_last_ones_stay(folder: Path) -> None:
     assert oct(kept[0].stat().st_mode & 0o777) == "0o600"
 
 
-def test_jobs_that_are_long_over_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(folder, "task-1-1.000001", line(1, "a"))
-    make_log_folder("k", None, timedelta(days=1))
-    assert folder.exists()
+DAY = timedelta(days=1)
+
+
+def days_later(monkeypatch: pytest.MonkeyPatch) -> None:
     real = files.time.time()
     monkeypatch.setattr(files.time, "time", lambda: real + 2 * 86_400)
-    make_log_folder("m", None, timedelta(days=1))
+
+
+def test_jobs_that_are_long_over_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(folder, "task-1-1.000001", line(1, "a"))
+    sweep(None, DAY)
+    assert folder.exists()
+    days_later(monkeypatch)
+    foreign = folder / "notes.txt"
+    foreign.touch()
+    sweep(None, DAY)
+    assert foreign.exists(), "who knows what else is there"
+    foreign.unlink()
+    sweep(None, DAY)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_job_that_says_nothing_for_long_keeps_its_log(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    directory = str(tmp_path / "disk") if elsewhere else None
+    first, second = LogFolder("k", directory), LogFolder("k", directory)
+    written = LogFiles(first.path, "task", 4096, 2, first.keep)
+    written.write(line(1, "a"))
+    days_later(monkeypatch)
+    sweep(directory, DAY)
+    written.write(line(2, "b"))
+    first.close()
+    sweep(directory, DAY)
+    assert pages(first.path, 10) == [["a", "b"]], "another process has it"
+    second.close()
+    sweep(directory, DAY)
+    assert not first.path.exists()
+    written.close()
 
 
 def test_another_directory_is_found_under_the_usual_name(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    linked = make_log_folder("k", str(tmp_path / "disk"), timedelta(days=1))
+    disk = tmp_path / "disk"
+    made = LogFolder("k", str(disk))
+    made.close()
+    linked = made.path
     put(linked, "task-1-1.000001", line(1, "a"))
-    assert (tmp_path / "disk" / "k" / "task-1-1.000001.jsonl").exists()
-    assert pages(linked, 10) == [["a"]]
-    real = files.time.time()
-    monkeypatch.setattr(files.time, "time", lambda: real + 2 * 86_400)
-    make_log_folder("m", None, timedelta(days=1))
+    assert (disk / "k" / "task-1-1.000001.jsonl").exists()
+    (disk / "mine").mkdir()
+    linked.unlink()
+    sweep(str(disk), DAY)
+    assert pages(linked, 10) == [["a"]], "the temporary folder was cleaned"
+    linked.unlink()
+    days_later(monkeypatch)
+    sweep(str(disk), DAY)
+    assert [one.name for one in disk.iterdir()] == ["mine"]
     assert not linked.is_symlink()
-    assert not (tmp_path / "disk" / "k").exists()
+
+
+def test_what_is_cleaned_away_a_process_that_writes_makes_anew(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = LogFolder("k", str(tmp_path / "disk"))
+    name = name_of(made.path)
+    written = LogFiles(made.path, "task", 4096, 2, made.keep)
+    written.write(line(1, "a"))
+    (made.path / files.ID).unlink()
+    made.path.unlink()
+    monkeypatch.setattr(files, "KEEP_S", 0.0)
+    written.write(line(2, "b"))
+    assert name_of(made.path) == name, "cursors of readers hold"
+    assert pages(made.path, 10) == [["a", "b"]]
+    for file in made.path.iterdir():
+        file.unlink()
+    (tmp_path / "disk" / "k").rmdir()
+    written.write(line(3, "c"))
+    assert pages(made.path, 10)[-1] == ["c"]
+    written.close()
+    made.close()
+
+
+def test_a_file_that_is_gone_meanwhile_harms_nobody(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MOST_FILES", 2)
+    live = LogFiles(folder, "task", 4096, 2)
+    live.write(line(0, "quiet"))
+    for n in range(3):
+        put(folder, f"task-{n}-1.000001", line(n, str(n)))
+    real = files_of(folder)
+    gone = [*real, folder / "task-9-9.000001.jsonl"]
+    for module in (files, reading):
+        monkeypatch.setattr(module, "files_of", lambda folder: gone)
+    assert set(ends_of(folder, 10)) == {file.name for file in real}
+    LogFolder("j", None).close()
+    monkeypatch.undo()
+    left = [file.name for file in folder.glob("*.jsonl")]
+    assert len(left) == 3, "of the two that were too many one was written"
+    assert any(name not in {f"task-{n}-1.000001.jsonl" for n in range(3)} for name in left)
+    live.close()
 
 
 def test_moments() -> None:

@@ -85,5 +85,4 @@ def test_what_is_not_there(local: Local) -> None:
         "web-cancel": True,
         "web-rescale": False,
         "web-history": False,
-        "strom-logs": False,
     }

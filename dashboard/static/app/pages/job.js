@@ -12,7 +12,7 @@ import { OverviewPage } from "./overview.js";
 import { VertexPage } from "./vertex.js";
 import { announce, Copy, Heading, Notice, State } from "../parts/basics.js";
 import { duration, moment } from "../format.js";
-import { useAsked, usePolled } from "../polling.js";
+import { usePolled } from "../polling.js";
 import { to } from "../route.js";
 import { merged } from "../series.js";
 import { html, useEffect, useMemo, useRef } from "../view.js";
@@ -30,7 +30,6 @@ export function JobPage({ id, parts }) {
   const path = `jobs/${encodeURIComponent(id)}`;
   const details = usePolled(path);
   const figures = usePolled(`${path}/figures`);
-  const config = useAsked("config");
   const job = details.data;
   const now = useMemo(() => (job ? merged(job, figures.data) : null), [job, figures.data]);
   useAnnounced(job);
@@ -50,7 +49,6 @@ export function JobPage({ id, parts }) {
         error && error.status !== 401 ? html`<${Notice} tone="error">${error.message}<//>` :
         html`<p class="empty">Asking the server…</p>`}`;
   }
-  const tabs = TABS.filter(([name]) => name !== "logs" || config.data?.features["strom-logs"]);
   const inside = tab === "vertices" ? "overview" : tab;
   return html`
     <${Crumbs} />
@@ -72,7 +70,7 @@ export function JobPage({ id, parts }) {
     ${job["waits-for"] && !OVER.has(job.state) ? html`<${Notice} tone="warning"><b>Waits:</b> ${job["waits-for"]}<//>` : null}
     <${Failure} job=${job} path=${path} />
     <nav class="tabs" aria-label="Views of the job">
-      ${tabs.map(([name, title]) => html`
+      ${TABS.map(([name, title]) => html`
         <a key=${name} href=${name === "overview" ? to("jobs", id) : to("jobs", id, name)}
           aria-current=${name === inside ? "page" : undefined}>${title}</a>`)}
     </nav>
