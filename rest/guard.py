@@ -33,6 +33,11 @@ HEADERS: Final = (
 )
 """Of every answer."""
 
+NO_PROGRAMS: Final = (
+    "this server takes no programs: whoever may upload one runs what they like as the owner of the "
+    "cluster; allow it with --rest-programs"
+)
+
 UPLOADS: Final = tuple(f"{v}/{what}/upload" for v in ("", "/v1") for what in ("programs", "jars"))
 
 
@@ -45,6 +50,8 @@ class Access:
     tokens: Tokens | None = None
     hosts: frozenset[str] = frozenset()
     public: tuple[str, ...] = ()
+    programs: bool = True
+    """Whether uploads are taken; else nobody's is read."""
     body_limit: int = 1 << 20
     upload_limit: int = 100 << 20
     body_s: float = 20.0
@@ -102,6 +109,8 @@ class Guard:
             refused = self._refused_by_token(headers, "read" if reading else "operate")
             if refused is not None:
                 return refused
+        if scope["path"] in UPLOADS and not self._access.programs:
+            return 403, NO_PROGRAMS
         lengths = headers.get("content-length", [])
         limit, _ = self._limits(scope["path"])
         if any(length.isdigit() and int(length[:20]) > limit for length in lengths):

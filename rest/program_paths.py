@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from .asking import ID, Common
+from .guard import NO_PROGRAMS
 from .program_runs import ProgramRuns, Run, Running
 from .programs import PROGRAM_ID, Program, Programs
 
@@ -178,11 +179,7 @@ def _state(running: Running) -> RunState:
 def _programs(api: Any) -> Programs:
     found: Programs | None = api.programs
     if found is None:
-        raise HTTPException(
-            403,
-            "this server takes no programs: whoever may upload one runs what they like as the "
-            "owner of the cluster; allow it with --rest-programs",
-        )
+        raise HTTPException(403, NO_PROGRAMS)
     return found
 
 
