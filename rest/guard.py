@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import time
 from dataclasses import dataclass
 from typing import Final
@@ -37,6 +38,9 @@ NO_PROGRAMS: Final = (
     "this server takes no programs: whoever may upload one runs what they like as the owner of the "
     "cluster; allow it with --rest-programs"
 )
+
+PROFILES: Final = re.compile(r"(/v1)?/jobs/[^/]*/vertices/[^/]*/flamegraph")
+"""Reading them makes something happen: processes are looked into."""
 
 UPLOADS: Final = tuple(f"{v}/{what}/upload" for v in ("", "/v1") for what in ("programs", "jars"))
 
@@ -102,7 +106,7 @@ class Guard:
         hosts = headers.get("host", [])
         if len(hosts) != 1 or not self._is_mine(hosts[0]):
             return 421, "this server is not called so: use its address, localhost or a known name"
-        reading = scope["method"] in READING
+        reading = scope["method"] in READING and not PROFILES.fullmatch(scope["path"])
         if not _same_origin(headers, hosts[0], reading):
             return 403, "the request comes from a page of another origin"
         if not self._access.is_public(scope["path"]):
