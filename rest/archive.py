@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar, cast
 
 from ..checkpoint.secrets import redacted, shown_url
@@ -27,6 +28,7 @@ from .catalog import (
     view_without_run,
 )
 from .kept_views import KeptViews
+from .shared_answers import SharedAnswers
 
 log = logging.getLogger("strom")
 
@@ -34,6 +36,9 @@ LOOK_S: Final = 5.0
 """How often the folder is looked at."""
 
 MOST_READERS: Final = 16
+
+TURN_S: Final = 5.0
+"""How long one waits for others to read."""
 
 T = TypeVar("T")
 
@@ -110,13 +115,16 @@ class KeptJobs:
         return self._ask(lambda: self._registry.submission(job_id))
 
     def _ask(self, ask: Callable[[], T]) -> T:
+        if not self._lock.acquire(timeout=TURN_S):
+            raise Unavailable("the storage of the registry is slow: ask again")
         try:
-            with self._lock:
-                return ask()
+            return ask()
         except CorruptCheckpointError:
             raise
         except StromError as error:
             raise Unavailable(f"the registry cannot be read: {error}") from None
+        finally:
+            self._lock.release()
 
 
 def ended_view(found: Mapping[str, Any], record: JobRecord) -> JobView:
@@ -146,7 +154,7 @@ class Archive:
         self._records: dict[str, JobRecord] = {}
         self._damaged: set[str] = set()
         self._looked = 0.0
-        self._looking = threading.Lock()
+        self._looks: SharedAnswers[Mapping[str, JobRecord]] = SharedAnswers()
         self._views = KeptViews()
 
     def jobs(self) -> list[JobSummary]:
@@ -162,6 +170,13 @@ class Archive:
 
     def both(self, job_id: str) -> tuple[JobSummary, JobView]:
         return self.job(job_id), self.view(job_id)
+
+    def views_of(self, job_ids: Collection[str] | None = None) -> list[JobView]:
+        found = []
+        for job_id in dict.fromkeys(job_ids or ()):
+            with suppress(Unavailable):
+                found.append(self.view(job_id))
+        return found
 
     def slots(self) -> Slots:
         return Slots()
@@ -189,15 +204,19 @@ class Archive:
 
     def _look(self) -> Mapping[str, JobRecord]:
         """All records; those that appeared are read."""
-        with self._looking:
-            if self._looked and time.monotonic() - self._looked < LOOK_S:
-                return self._records
-            ids = self._kept.ids()
-            known = {job_id: self._records[job_id] for job_id in ids if job_id in self._records}
-            new = [one for one in ids if one not in known and one not in self._damaged]
-            read = self._kept.records(new)
-            self._damaged.update(set(new) - read.keys())
-            known |= read
-            self._records = known
-            self._looked = time.monotonic()
-            return known
+        found = self._looks.get("all", self._read)
+        self._looks.forget("all")
+        return found
+
+    def _read(self) -> Mapping[str, JobRecord]:
+        if self._looked and time.monotonic() - self._looked < LOOK_S:
+            return self._records
+        ids = self._kept.ids()
+        known = {job_id: self._records[job_id] for job_id in ids if job_id in self._records}
+        new = [one for one in ids if one not in known and one not in self._damaged]
+        read = self._kept.records(new)
+        self._damaged.update(set(new) - read.keys())
+        known |= read
+        self._records = known
+        self._looked = time.monotonic()
+        return known

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from ..core.errors import ConfigurationError
 from ..engine.hosts.job_logs import MOST, PAGE, JobLogs
 from ..logs.filters import LogFilter, moment
+from .apart import apart
 from .asking import Catalog, JobParameter
 
 router = APIRouter(tags=["jobs"])
@@ -27,6 +28,7 @@ class LogLines(TypedDict):
 
 
 @router.get("/jobs/{jobid}/logs")
+@apart(8)
 def logs(
     job: JobParameter,
     catalog: Catalog,

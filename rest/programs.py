@@ -32,8 +32,8 @@ MOST_PROGRAMS: Final = 100
 PIECE: Final = 1 << 20
 
 MOST_DIRECTORY: Final = 4 << 20
-"""Bytes of a zip's list of its files: some ten thousands of them. zipfile makes ten times as much of
-it in memory."""
+"""Bytes of a zip's list of its files: some ten thousands of them. In memory it takes ten times as
+much."""
 
 BROKEN_OFF_S: Final = 3600.0
 """An upload that has not been complete for so long is none: its server died. No upload takes so

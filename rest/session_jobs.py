@@ -7,9 +7,8 @@ registry once it is over.
 from __future__ import annotations
 
 import pickle
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeVar
@@ -39,14 +38,12 @@ from .catalog import (
     view_without_run,
 )
 from .kept_views import KeptViews
+from .many_views import ManyViews
+from .shared_answers import FRESH_S, SharedAnswers
 
 ANSWER_S: Final = 5.0
 """How long a dispatcher or coordinator may take to answer."""
 
-LIST_S: Final = 1.0
-"""The same, where many are asked: of one that does not, the dispatcher's word is shown."""
-
-FRESH_S: Final = 0.5
 MOST_ENDED: Final = 1000
 """So many jobs that are over are listed."""
 
@@ -63,27 +60,45 @@ class SessionJobs:
         """Unavailable if the cluster has no dispatcher."""
         self._kept = KeptJobs(self._ask_dispatcher("about")["registry"])
         self._views = KeptViews()
-        self._listed: Listed = []
-        self._listed_at: float | None = None
-        self._listing = threading.Lock()
+        self._many = ManyViews(self._views)
+        self._lists: SharedAnswers[Listed] = SharedAnswers()
+        self._records: SharedAnswers[tuple[JobRecord, str]] = SharedAnswers()
+        """By job."""
+        self._silent: tuple[float, Unavailable] | None = None
+        """Until when the dispatcher, which did not answer, is not asked what it knows."""
 
     # --- what there is ---------------------------------------------------------------------------
 
     def jobs(self) -> list[JobSummary]:
         listed = self._list()
-        self._ask_all([r for r, _ in listed if r.phase is Phase.RUNNING])
+        self._ask_all([r for r, _ in listed])
         return [_summary(r, why, self._views.known(r.job_id)) for r, why in listed]
 
     def job(self, job_id: str) -> JobSummary:
-        return self._summary(*self._found(job_id))
+        return self._summary(*self._known(job_id))
 
     def view(self, job_id: str) -> JobView:
-        return self._view(*self._found(job_id))
+        return self._view(*self._known(job_id))
 
     def both(self, job_id: str) -> tuple[JobSummary, JobView]:
-        record, why = self._found(job_id)
+        record, why = self._known(job_id)
         view = self._view(record, why)
         return _summary(record, why, view), view
+
+    def views_of(self, job_ids: Collection[str] | None = None) -> list[JobView]:
+        if job_ids is None:
+            listed = [one for one in self._list() if one[0].phase is Phase.RUNNING]
+        else:
+            listed = [self._known(job_id) for job_id in dict.fromkeys(job_ids)]
+        self._ask_all([record for record, _ in listed])
+        found = []
+        for record, why in listed:
+            view = self._views.known(record.job_id)
+            if record.phase is not Phase.RUNNING:
+                with suppress(Unavailable):
+                    view = self._view(record, why)
+            found += [] if view is None else [view]
+        return found
 
     def slots(self) -> Slots:
         total = int(ray.cluster_resources().get("CPU", 0))
@@ -107,7 +122,7 @@ class SessionJobs:
     def cancel(self, job_id: str) -> None:
         self._found(job_id)
         self._ask_dispatcher("cancel", job_id)
-        self._views.forget(job_id)
+        self._changed(job_id)
 
     def savepoint(self, job_id: str, directory: str | None, stop: Stop | None) -> str:
         record, _ = self._found(job_id)
@@ -121,7 +136,7 @@ class SessionJobs:
             raise Refused(
                 f"job '{job_id}': no savepoint: its coordinator is gone ({gone})"
             ) from None
-        self._views.forget(job_id)
+        self._changed(job_id)
         if error is not None:
             raise Refused(f"job '{job_id}': {error}")
         return str(path)
@@ -196,12 +211,28 @@ class SessionJobs:
         return self._views.get(record.job_id, over, lambda: self._fetch(record, why))
 
     def _list(self) -> Listed:
-        with self._listing:
+        return self._lists.get("all", lambda: self._told("jobs", MOST_ENDED))
+
+    def _known(self, job_id: str) -> tuple[JobRecord, str]:
+        """As `_found`, and maybe of a moment ago: for who only looks."""
+        return self._records.get(job_id, lambda: self._told("job", job_id))
+
+    def _changed(self, job_id: str) -> None:
+        self._views.forget(job_id)
+        self._records.forget(job_id)
+        self._lists.forget("all")
+
+    def _told(self, call: str, *arguments: Any) -> Any:
+        """By the dispatcher. That it does not answer is remembered for as long as it took."""
+        began = time.monotonic()
+        if self._silent is not None and began < self._silent[0]:
+            raise self._silent[1].with_traceback(None)
+        try:
+            return self._ask_dispatcher(call, *arguments)
+        except Unavailable as error:
             now = time.monotonic()
-            if self._listed_at is None or now - self._listed_at > FRESH_S:
-                self._listed = self._ask_dispatcher("jobs", MOST_ENDED)
-                self._listed_at = time.monotonic()
-            return self._listed
+            self._silent = (now + max(FRESH_S, now - began), error)
+            raise
 
     def _found(self, job_id: str) -> tuple[JobRecord, str]:
         found: tuple[JobRecord, str] = self._ask_dispatcher("job", job_id)
@@ -237,18 +268,9 @@ class SessionJobs:
             ) from None
 
     def _ask_all(self, records: Sequence[JobRecord]) -> None:
-        """The coordinators of jobs that run, at once: one that hangs holds up no list."""
-        calls: dict[Any, str] = {}
-        for record in records:
-            if self._views.known(record.job_id) is None:
-                with suppress(Unavailable):
-                    calls[self._coordinator(record).view.remote()] = record.job_id
-        if not calls:
-            return
-        ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=LIST_S)
-        for call in ready:
-            with suppress(RayError):
-                self._views.keep(calls[call], False, ray.get(call))
+        """The coordinators of those that run."""
+        running = {r.job_id: r for r in records if r.phase is Phase.RUNNING}
+        self._many.ask([*running], lambda job_id: self._coordinator(running[job_id]).view.remote())
 
     def _ask_dispatcher(self, call: str, *arguments: Any) -> Any:
         try:

@@ -163,7 +163,10 @@ def test_names_are_what_the_store_says_too(tmp_path: Path) -> None:
         ("job.zip", b"no zip"),
         ("job.zip", zipped(other="1")),
         ("job.whl", b"PK\x03\x04"),
-        ("job.zip", zipped(__main__="1").replace(b"PK\x01\x02\x14\x03\x14", b"PK\x01\x02\x14\x03\xff")),
+        (
+            "job.zip",
+            zipped(__main__="1").replace(b"PK\x01\x02\x14\x03\x14", b"PK\x01\x02\x14\x03\xff"),
+        ),
         ("job.py", b"\xff\xfe"),
         ("job.py", b"a\0b"),
     ],
