@@ -500,7 +500,12 @@ class Visit:
     def refresh(self) -> None:
         """A round of questions now; it is over when this returns."""
         self.page.evaluate(
-            "() => import('/static/app/polling.js').then((polling) => polling.refreshAfter())"
+            "async () => {"
+            "  const polling = await import('/static/app/polling.js');"
+            "  await polling.answered();"
+            "  await polling.refreshAfter();"
+            "  await polling.answered();"
+            "}"
         )
 
     def text(self, selector: str = "main") -> str:
