@@ -82,8 +82,8 @@ class PartView(TypedDict):
 
 
 class CheckpointView(TypedDict):
-    """As `coordinator.history.CheckpointRecord`. `path`: its folder; None: in memory, or
-    discarded. What need not be there old archives do not have."""
+    """As `coordinator.history.CheckpointRecord`. `path`: its folder; None: in memory,
+    discarded or never complete. What need not be there old archives do not have."""
 
     id: int
     status: str
@@ -290,7 +290,8 @@ def _checkpoints(state: JobState, picture: Picture, job: JobGraph) -> Checkpoint
 def _checkpoint(record: CheckpointRecord, folder: str | None, whole: bool) -> CheckpointView:
     record = record.summed()
     location = record.location
-    if location is None and folder is not None and not record.discarded:
+    there = not record.discarded and record.status != "FAILED"
+    if location is None and folder is not None and there:
         location = f"{folder}/chk-{record.id}"
     known = record.parts.copy() if isinstance(record.parts, dict) else record.parts
     return {
