@@ -137,6 +137,7 @@ def test_all_of_it_is_bounded() -> None:
     assert kept[-1].id == module.MOST_CHECKPOINTS + 19
     assert [one.parts is not None for one in kept[-6:]] == [False, True, True, True, True, True]
     assert len(history.picture.failures) == module.MOST_FAILURES
+    assert history.picture.failures[-1].time_ms == module.MOST_CHECKPOINTS + 19
     # What the parts came to stays.
     assert {(one.size, one.acknowledged, one.alignment_ms) for one in kept} == {(10, 1, 3.0)}
 
@@ -156,7 +157,6 @@ def test_what_was_complete_and_is_deleted() -> None:
     history.on_checkpoint(Discard(CheckpointId(3)), 6)
     assert history.picture.completed is not None
     assert history.picture.completed.discarded
-    assert history.picture.failures[-1].time_ms == module.MOST_CHECKPOINTS + 19
 
 
 def test_the_job_itself() -> None:
