@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import html
 import os
+import secrets
+import subprocess
+import sys
+import time
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from . import answers
 from .cluster import Address, Json
+
+LEADING: Final = "dashboard"
+LEADING_S: Final = 30.0
+"""How long a browser may take to start."""
+
+_removing: list[subprocess.Popen[bytes]] = []
+"""They outlive this process, and nobody waits for them."""
 
 
 def dashboard(
@@ -47,13 +59,37 @@ def dashboard(
 
 def _open(url: str) -> bool:
     """Whether a browser was found. It is given a file of this user's that leads to `url`: who else
-    is on this machine may see what programs are called with, and `url` may hold a token."""
+    is on this machine may see what programs are called with, and `url` may hold a token. The file
+    is there for `LEADING_S` only."""
     if "#token=" not in url:
         return webbrowser.open(url)
-    leading = Path.home() / ".strom" / "dashboard.html"
-    leading.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    leading.unlink(missing_ok=True)
+    folder = Path.home() / ".strom"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _tidy(folder)
+    leading = folder / f"{LEADING}-{secrets.token_hex(8)}.html"
     with open(os.open(leading, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         told = html.escape(url, quote=True)
         file.write(f'<meta http-equiv="refresh" content="0;url={told}"><a href="{told}">strom</a>')
-    return webbrowser.open(leading.as_uri())
+    # The browser may take longer to start than this command.
+    later = "import os, sys, time; time.sleep(float(sys.argv[1])); os.unlink(sys.argv[2])"
+    _removing.append(
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", later, str(LEADING_S), str(leading)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    )
+    opened = webbrowser.open(leading.as_uri())
+    if not opened:
+        leading.unlink(missing_ok=True)
+    return opened
+
+
+def _tidy(folder: Path) -> None:
+    """What is left of a machine that was switched off meanwhile."""
+    for old in folder.glob(f"{LEADING}*.html"):
+        with suppress(FileNotFoundError):
+            if time.time() - old.stat().st_mtime > LEADING_S:
+                old.unlink()

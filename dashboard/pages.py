@@ -59,13 +59,13 @@ class Page:
 
 @router.get("/")
 @router.head("/")
-def index(request: Request) -> Response:
+async def index(request: Request) -> Response:
     return _answer(request, "index.html")
 
 
 @router.get("/static/{name:path}")
 @router.head("/static/{name:path}")
-def static(request: Request, name: str) -> Response:
+async def static(request: Request, name: str) -> Response:
     return _answer(request, name)
 
 

@@ -1,4 +1,4 @@
-"""Paths that change jobs: cancel, savepoint, stop."""
+"""Paths that change jobs: cancel, savepoint, stop, rescale."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def make_app(
         generate_unique_id_function=lambda route: route.name,
     )
     access = access or Access()
-    access = replace(access, public=(*access.public, *pages.PUBLIC))
+    access = replace(access, public=(*access.public, *pages.PUBLIC), programs=programs is not None)
     app.state.api = Api(catalog, access, programs, runs or ProgramRuns(None))
     errors.install(app)
     app.include_router(pages.router)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar, cast
 
 from ..checkpoint.secrets import shown_url
@@ -30,6 +31,7 @@ from .catalog import (
     view_without_run,
 )
 from .kept_views import KeptViews
+from .shared_answers import SharedAnswers
 
 log = logging.getLogger("strom")
 
@@ -37,6 +39,9 @@ LOOK_S: Final = 5.0
 """How often the folder is looked at."""
 
 MOST_READERS: Final = 16
+
+TURN_S: Final = 5.0
+"""How long one waits for others to read."""
 
 T = TypeVar("T")
 
@@ -117,13 +122,16 @@ class KeptJobs:
         return self._ask(lambda: self._registry.submission(job_id))
 
     def _ask(self, ask: Callable[[], T]) -> T:
+        if not self._lock.acquire(timeout=TURN_S):
+            raise Unavailable("the storage of the registry is slow: ask again")
         try:
-            with self._lock:
-                return ask()
+            return ask()
         except CorruptCheckpointError:
             raise
         except StromError as error:
             raise Unavailable(f"the registry cannot be read: {error}") from None
+        finally:
+            self._lock.release()
 
 
 def ended_view(found: Mapping[str, Any], record: JobRecord) -> JobView:
@@ -153,7 +161,7 @@ class Archive:
         self._records: dict[str, JobRecord] = {}
         self._damaged: set[str] = set()
         self._looked = 0.0
-        self._looking = threading.Lock()
+        self._looks: SharedAnswers[Mapping[str, JobRecord]] = SharedAnswers()
         self._views = KeptViews()
 
     def jobs(self) -> list[JobSummary]:
@@ -169,6 +177,13 @@ class Archive:
 
     def both(self, job_id: str) -> tuple[JobSummary, JobView]:
         return self.job(job_id), self.view(job_id)
+
+    def views_of(self, job_ids: Collection[str] | None = None) -> list[JobView]:
+        found = []
+        for job_id in dict.fromkeys(job_ids or ()):
+            with suppress(Unavailable):
+                found.append(self.view(job_id))
+        return found
 
     def slots(self) -> Slots:
         return Slots()
@@ -199,15 +214,19 @@ class Archive:
 
     def _look(self) -> Mapping[str, JobRecord]:
         """All records; those that appeared are read."""
-        with self._looking:
-            if self._looked and time.monotonic() - self._looked < LOOK_S:
-                return self._records
-            ids = self._kept.ids()
-            known = {job_id: self._records[job_id] for job_id in ids if job_id in self._records}
-            new = [one for one in ids if one not in known and one not in self._damaged]
-            read = self._kept.records(new)
-            self._damaged.update(set(new) - read.keys())
-            known |= read
-            self._records = known
-            self._looked = time.monotonic()
-            return known
+        found = self._looks.get("all", self._read)
+        self._looks.forget("all")
+        return found
+
+    def _read(self) -> Mapping[str, JobRecord]:
+        if self._looked and time.monotonic() - self._looked < LOOK_S:
+            return self._records
+        ids = self._kept.ids()
+        known = {job_id: self._records[job_id] for job_id in ids if job_id in self._records}
+        new = [one for one in ids if one not in known and one not in self._damaged]
+        read = self._kept.records(new)
+        self._damaged.update(set(new) - read.keys())
+        known |= read
+        self._records = known
+        self._looked = time.monotonic()
+        return known

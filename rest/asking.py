@@ -20,11 +20,14 @@ VertexParameter = Annotated[
 SubtaskParameter = Annotated[int, Path(alias="subtaskindex", ge=0, le=1 << 20)]
 
 
-def _api(request: Request) -> Any:
+# Those that only look things up are coroutines: no thread is needed for them.
+
+
+async def _api(request: Request) -> Any:
     return request.app.state.api
 
 
-def _catalog(request: Request) -> JobCatalog:
+async def _catalog(request: Request) -> JobCatalog:
     catalog: JobCatalog = request.app.state.api.catalog
     return catalog
 
@@ -42,7 +45,7 @@ def _view(job: JobParameter, catalog: Catalog) -> JobView:
 View = Annotated[JobView, Depends(_view)]
 
 
-def _vertex(vertex: VertexParameter, view: View) -> VertexView:
+async def _vertex(vertex: VertexParameter, view: View) -> VertexView:
     for one in view["vertices"]:
         if one["id"] == vertex:
             return one
@@ -52,7 +55,7 @@ def _vertex(vertex: VertexParameter, view: View) -> VertexView:
 Vertex = Annotated[VertexView, Depends(_vertex)]
 
 
-def _task(subtask: SubtaskParameter, view: View, vertex: Vertex) -> TaskView:
+async def _task(subtask: SubtaskParameter, view: View, vertex: Vertex) -> TaskView:
     for task in tasks_of(view, vertex["id"]):
         if task["subtask"] == subtask:
             return task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
@@ -94,6 +94,11 @@ class JobCatalog(Protocol):
 
     def both(self, job_id: str) -> tuple[JobSummary, JobView]:
         """Of the same moment."""
+        ...
+
+    def views_of(self, job_ids: Collection[str] | None = None) -> list[JobView]:
+        """Of these, or of all that run, without those of which nobody can say anything now:
+        however many there are, within seconds."""
         ...
 
     def slots(self) -> Slots: ...

@@ -51,11 +51,15 @@ def checkpoints_config(view: View) -> CheckpointConfig:
 
 @router.get("/details/{checkpointid}")
 def checkpoint_details(view: View, wanted: Wanted) -> Checkpoint:
-    """One checkpoint, vertex by vertex."""
+    """One checkpoint, vertex by vertex; of an older one only sums are known."""
     return checkpoint(wanted, view)
 
 
 @router.get("/details/{checkpointid}/subtasks/{vertexid}")
 def checkpoint_subtasks(wanted: Wanted, vertex: Vertex) -> VertexParts:
-    """One checkpoint of one vertex, subtask by subtask."""
+    """One checkpoint of one vertex, subtask by subtask, while that is known."""
+    if wanted["parts"] is None:
+        raise HTTPException(
+            404, f"of checkpoint {wanted['id']} only sums are known: its subtasks are of the past"
+        )
     return vertex_parts(wanted, vertex)

@@ -75,8 +75,9 @@ class Checkpoint(TypedDict):
     num_subtasks: int
     num_acknowledged_subtasks: int
     alignment_duration: float
-    """The longest of its subtasks that are known, in ms; strom's own."""
+    """The longest of its subtasks, in ms; strom's own."""
     tasks: dict[str, VertexPart]
+    """Empty when its parts are no longer known."""
     external_path: NotRequired[str]
     discarded: NotRequired[bool]
     failure_timestamp: NotRequired[int]
@@ -254,23 +255,25 @@ def checkpoint(one: CheckpointView, view: JobView, tasks: bool = True) -> Checkp
         "persisted_data": 0,
         "num_subtasks": one["subtasks"],
         "num_acknowledged_subtasks": one["acknowledged"],
-        "alignment_duration": max((p["alignment_ms"] for p in one["parts"] or ()), default=0.0),
+        "alignment_duration": one.get("alignment_ms")
+        or max((p["alignment_ms"] for p in one["parts"] or ()), default=0.0),
         "tasks": {},
     }
     if one["savepoint"]:
         found["savepointFormat"] = "CANONICAL"
     if one["status"] == "COMPLETED":
         found["external_path"] = one["path"] or "<checkpoint-not-externally-addressable>"
-        found["discarded"] = False
+        found["discarded"] = one.get("discarded", False)
     if one["status"] == "FAILED":
         found["failure_timestamp"] = _known(one["ended_ms"])
         found["failure_message"] = one["reason"] or ""
-    if tasks:
+    if tasks and one["parts"] is not None:
         found["tasks"] = {v["id"]: vertex_part(one, v) for v in view["vertices"]}
     return found
 
 
 def vertex_part(one: CheckpointView, vertex: VertexView) -> VertexPart:
+    """Of a checkpoint whose parts are known."""
     parts = _parts(one, vertex)
     latest = max((part["acknowledged_ms"] for part in parts), default=-1)
     return {
@@ -284,9 +287,7 @@ def vertex_part(one: CheckpointView, vertex: VertexView) -> VertexPart:
         "processed_data": 0,
         "persisted_data": 0,
         "num_subtasks": vertex["parallelism"],
-        "num_acknowledged_subtasks": len(parts)
-        if one["parts"] is not None or one["status"] != "COMPLETED"
-        else vertex["parallelism"],
+        "num_acknowledged_subtasks": len(parts),
     }
 
 

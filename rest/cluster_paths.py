@@ -10,7 +10,6 @@ from fastapi import APIRouter
 from typing_extensions import TypedDict
 
 from .asking import Catalog, Common
-from .catalog import ENDED
 from .job_shapes import Overview, job_counts
 from .vertex_shapes import manager_of
 
@@ -101,7 +100,7 @@ def overview(catalog: Catalog) -> Overview:
 
 
 @router.get("/config")
-def config(catalog: Catalog, api: Common) -> Configuration:
+async def config(catalog: Catalog, api: Common) -> Configuration:
     """What a dashboard has to know of the server."""
     offset = time.localtime().tm_gmtoff * 1000
     alive = catalog.kind != "archive"
@@ -124,12 +123,11 @@ def config(catalog: Catalog, api: Common) -> Configuration:
 
 @router.get("/taskmanagers")
 def taskmanagers(catalog: Catalog) -> TaskManagers:
-    """The processes that run tasks of jobs that are not over, and the machines there are."""
+    """The processes that run tasks, as far as coordinators answer, and the machines there are."""
     tasks = [
         task
-        for job in catalog.jobs()
-        if job.status not in ENDED
-        for task in catalog.view(job.id)["tasks"]
+        for view in catalog.views_of()
+        for task in view["tasks"]
         if task["host"] is not None and task["status"] == "RUNNING"
     ]
     by_process: dict[str, list[Any]] = {}

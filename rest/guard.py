@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import time
 from dataclasses import dataclass
 from typing import Final
@@ -33,6 +34,14 @@ HEADERS: Final = (
 )
 """Of every answer."""
 
+NO_PROGRAMS: Final = (
+    "this server takes no programs: whoever may upload one runs what they like as the owner of the "
+    "cluster; allow it with --rest-programs"
+)
+
+PROFILES: Final = re.compile(r"(/v1)?/jobs/[^/]*/vertices/[^/]*/flamegraph")
+"""Reading them makes something happen: processes are looked into."""
+
 UPLOADS: Final = tuple(f"{v}/{what}/upload" for v in ("", "/v1") for what in ("programs", "jars"))
 
 
@@ -45,6 +54,8 @@ class Access:
     tokens: Tokens | None = None
     hosts: frozenset[str] = frozenset()
     public: tuple[str, ...] = ()
+    programs: bool = True
+    """Whether uploads are taken; else nobody's is read."""
     body_limit: int = 1 << 20
     upload_limit: int = 100 << 20
     body_s: float = 20.0
@@ -95,13 +106,15 @@ class Guard:
         hosts = headers.get("host", [])
         if len(hosts) != 1 or not self._is_mine(hosts[0]):
             return 421, "this server is not called so: use its address, localhost or a known name"
-        reading = scope["method"] in READING
+        reading = scope["method"] in READING and not PROFILES.fullmatch(scope["path"])
         if not _same_origin(headers, hosts[0], reading):
             return 403, "the request comes from a page of another origin"
         if not self._access.is_public(scope["path"]):
             refused = self._refused_by_token(headers, "read" if reading else "operate")
             if refused is not None:
                 return refused
+        if scope["path"] in UPLOADS and not self._access.programs:
+            return 403, NO_PROGRAMS
         lengths = headers.get("content-length", [])
         limit, _ = self._limits(scope["path"])
         if any(length.isdigit() and int(length[:20]) > limit for length in lengths):

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query
 
 from .asking import Catalog, JobParameter, View
-from .catalog import ENDED
 from .job_shapes import (
     Exceptions,
     JobAccumulators,
@@ -59,13 +58,11 @@ def metrics_of_jobs(
     agg: Kinds = None,
     jobs: Annotated[str | None, Query(max_length=4_000)] = None,
 ) -> list[Aggregated]:
-    """Metrics of jobs that are not over, or of `jobs` (ids), taken together."""
+    """Metrics of jobs that run, or of `jobs` (ids), taken together; without those whose
+    coordinators do not answer."""
     kinds = aggregations(agg)
-    if jobs is None:
-        ids = [job.id for job in catalog.jobs() if job.status not in ENDED]
-    else:
-        ids = [one for one in jobs.split(",") if one]
-    return aggregated([job_metrics(catalog.view(one)) for one in ids], get, kinds)
+    ids = None if jobs is None else [one for one in jobs.split(",") if one]
+    return aggregated([job_metrics(view) for view in catalog.views_of(ids)], get, kinds)
 
 
 @router.get("/jobs/{jobid}")

@@ -22,14 +22,19 @@ from .tokens import Tokens, tokens_in
 class JobPages:
     """`url`: for the user's browser alone, as it may hold a token."""
 
-    def __init__(self, url: str, server: RestServer | None = None) -> None:
+    def __init__(
+        self, url: str, server: RestServer | None = None, shown: OneJob | None = None
+    ) -> None:
         self.url = url
         self._server = server
+        self._shown = shown
 
     def close(self) -> None:
         """Idempotent."""
         if self._server is not None:
             self._server.close()
+        if self._shown is not None:
+            self._shown.close()
 
 
 def open_pages(client: Any) -> JobPages:
@@ -45,8 +50,13 @@ def open_pages(client: Any) -> JobPages:
             "the hosts 'local' and 'ray' do"
         )
     tokens = Tokens.fresh()
-    server = RestServer(guarded(make_app(OneJob(client), Access(tokens))))
-    return JobPages(f"{server.url}/#token={tokens.operate}&/jobs/{job_id}", server)
+    shown = OneJob(client)
+    try:
+        server = RestServer(guarded(make_app(shown, Access(tokens))))
+    except BaseException:
+        shown.close()
+        raise
+    return JobPages(f"{server.url}/#token={tokens.operate}&/jobs/{job_id}", server, shown)
 
 
 def link(url: str, token_file: str | None, page: str = "/jobs") -> str:

@@ -12,6 +12,7 @@ from ..core.errors import ConfigurationError
 from ..core.texts import all_encodable
 from ..engine.hosts.job_logs import MOST, PAGE, JobLogs
 from ..logs.filters import LogFilter, moment
+from .apart import apart
 from .asking import Catalog, JobParameter
 from .catalog import ENDED, JobCatalog, Unavailable
 
@@ -29,6 +30,7 @@ class LogLines(TypedDict):
 
 
 @router.get("/jobs/{jobid}/logs")
+@apart(8)
 def logs(
     job: JobParameter,
     catalog: Catalog,

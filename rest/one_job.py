@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, Final, Literal, Protocol
 
@@ -26,13 +27,23 @@ from .catalog import (
     Unavailable,
     summary_of,
 )
+from .kept_views import KeptViews
 
 SAVEPOINT_S: Final = 24 * 3600.0
 """How long a savepoint is waited for; the checkpoint timeout ends it before."""
 
 
+END: Final = timedelta(seconds=5)
+"""How long the end of the job is waited for in one go."""
+
+AGAIN_S: Final = 1.0
+
+
 class Viewed(Protocol):
-    """What a job's client has beside `JobClient`: `LocalJob`, `RayJobClient`."""
+    """What a job's client has beside `JobClient`: `LocalJob`, `RayJobClient`. One whose view is
+    gone some time after the job has `last_view`, too."""
+
+    def get_job_id(self) -> Any: ...
 
     def view(self) -> JobView: ...
 
@@ -52,8 +63,18 @@ class OneJob:
 
     def __init__(self, client: Viewed) -> None:
         self._client = client
+        self._job_id = str(client.get_job_id())
+        self._views = KeptViews()
         self._last: JobView | None = None
         """The view when the job was over."""
+        self._closed = threading.Event()
+        if hasattr(client, "last_view"):
+            # Nobody may be looking when the job ends.
+            threading.Thread(target=self._follow, name="strom-rest-end", daemon=True).start()
+
+    def close(self) -> None:
+        """Nobody asks any more. Idempotent."""
+        self._closed.set()
 
     def jobs(self) -> list[JobSummary]:
         return [summary_of(self._view())]
@@ -62,10 +83,16 @@ class OneJob:
         return summary_of(self.view(job_id))
 
     def view(self, job_id: str) -> JobView:
-        found = self._view()
-        if found["id"] != job_id:
-            raise NoSuchJob(f"there is no job '{job_id}' here: this is job '{found['id']}'")
-        return found
+        if job_id != self._job_id:
+            raise NoSuchJob(f"there is no job '{job_id}' here: this is job '{self._job_id}'")
+        return self._view()
+
+    def views_of(self, job_ids: Collection[str] | None = None) -> list[JobView]:
+        try:
+            found = [self.view(job_id) for job_id in job_ids or (self._job_id,)]
+        except Unavailable:
+            return []
+        return [one for one in found if job_ids is not None or one["status"] not in ENDED]
 
     def both(self, job_id: str) -> tuple[JobSummary, JobView]:
         view = self.view(job_id)
@@ -88,6 +115,7 @@ class OneJob:
             threading.Thread(
                 target=self._client.cancel, name="strom-rest-cancel", daemon=True
             ).start()
+            self._views.forget(job_id)
 
     def savepoint(self, job_id: str, directory: str | None, stop: Stop | None) -> str:
         self.view(job_id)
@@ -99,6 +127,7 @@ class OneJob:
             path: str = taken.result(SAVEPOINT_S)
         except StromError as error:
             raise Refused(str(error)) from None
+        self._views.forget(job_id)
         return path
 
     def rescale(self, job_id: str, parallelism: int, directory: str | None) -> Moved:
@@ -108,6 +137,9 @@ class OneJob:
     def _view(self) -> JobView:
         if self._last is not None:
             return self._last
+        return self._views.get(self._job_id, False, self._fetch)
+
+    def _fetch(self) -> JobView:
         try:
             found = self._client.view()
         except (JobFailedError, TransportError) as error:
@@ -115,3 +147,17 @@ class OneJob:
         if found["status"] in ENDED:
             self._last = found
         return found
+
+    def _follow(self) -> None:
+        """To the end of the job, of which its client tells for a while only."""
+        client: Any = self._client
+        while not self._closed.is_set() and self._last is None:
+            try:
+                found = client.last_view(END)
+            except TransportError:
+                self._closed.wait(AGAIN_S)
+                continue
+            except StromError:
+                return  # it is gone without a word
+            if found is not None:
+                self._last = found

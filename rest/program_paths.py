@@ -9,8 +9,10 @@ from fastapi import APIRouter, HTTPException, Path, Request, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
+from .apart import apart
 from .asking import ID, Common
-from .program_runs import ProgramRuns, Run, Running
+from .guard import NO_PROGRAMS
+from .program_runs import MOST_RUNNING, ProgramRuns, Run, Running
 from .programs import PROGRAM_ID, Program, Programs
 
 router = APIRouter(tags=["programs"])
@@ -95,6 +97,7 @@ def programs(request: Request, api: Common) -> Files:
 
 @router.post("/jars/upload", include_in_schema=False)
 @router.post("/programs/upload")
+@apart(4)
 def upload(api: Common, jarfile: UploadFile) -> Uploaded:
     """A .py file, a zip with a `__main__.py`, or a wheel; as the part `jarfile` of a form."""
     made = _programs(api).add(jarfile.filename or "", jarfile.file, api.access.upload_limit)
@@ -103,6 +106,7 @@ def upload(api: Common, jarfile: UploadFile) -> Uploaded:
 
 @router.post("/jars/{programid}/run", include_in_schema=False)
 @router.post("/programs/{programid}/run")
+@apart(MOST_RUNNING)
 def run_program(
     program: ProgramParameter, api: Common, wanted: RunRequest | None = None
 ) -> RunState:
@@ -178,11 +182,7 @@ def _state(running: Running) -> RunState:
 def _programs(api: Any) -> Programs:
     found: Programs | None = api.programs
     if found is None:
-        raise HTTPException(
-            403,
-            "this server takes no programs: whoever may upload one runs what they like as the "
-            "owner of the cluster; allow it with --rest-programs",
-        )
+        raise HTTPException(403, NO_PROGRAMS)
     return found
 
 

@@ -1,7 +1,8 @@
 """Runs of uploaded programs: processes beside the server, whose jobs outlive them.
 
 A program is told by its environment to run on this cluster, detached. The ids of its jobs are taken
-from the lines that it prints of them.
+from the lines that it prints of them. A run is over when its program is, whatever that has left
+behind: what the rest of its process group prints from then on is nobody's.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import selectors
 import signal
 import subprocess
 import sys
@@ -19,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from ..core.errors import ConfigurationError
 from ..core.redaction import redacted
@@ -31,6 +33,11 @@ MOST_KEPT: Final = 200
 MOST_LINES: Final = 400
 LINE: Final = 2_000
 """Bytes."""
+
+PIECE: Final = 1 << 16
+
+LAST_WORDS_S: Final = 1.0
+"""How long what a program has left in the pipe is read for once it is over."""
 
 JOB_LINE: Final = re.compile(rb"^strom: job '.*' has the id ([0-9a-f]{16}) ")
 """What `RayHost.submit` prints once a job has started."""
@@ -102,22 +109,52 @@ class Running:
             start_new_session=True,
         )
         self.exit_code: int | None = None
+        self._deserted = False
+        """Nobody of its process group is left, whose number may be another's by now."""
         threading.Thread(target=self._follow, name="strom-rest-run", daemon=True).start()
 
     def _follow(self) -> None:
+        """Until the program is over, though a child of its own may hold the pipe for ever."""
         assert self._process.stdout is not None
-        with self._process.stdout as output:
-            while line := output.readline(LINE):
-                found = JOB_LINE.match(line)
-                with self._news:
-                    self._lines.append(line)
-                    if found is not None:
-                        self.jobs.append(found[1].decode())
-                        self._news.notify_all()
+        ended, end = os.pipe()
+        reading = threading.Thread(
+            target=self._read, args=(self._process.stdout, ended), name="strom-rest-read"
+        )
+        reading.daemon = True
+        reading.start()
         code = self._process.wait()
+        with self._news:
+            self._deserted = not _signalled(self._process.pid, 0)
+        reading.join(LAST_WORDS_S)
+        os.close(end)
+        reading.join()
+        os.close(ended)
         with self._news:
             self.exit_code = code
             self._news.notify_all()
+
+    def _read(self, output: IO[bytes], ended: int) -> None:
+        """Until nobody can write any more, or the other end of `ended` is closed."""
+        rest = b""
+        with output, selectors.DefaultSelector() as ready:
+            ready.register(output, selectors.EVENT_READ)
+            ready.register(ended, selectors.EVENT_READ)
+            while all(key.fd != ended for key, _ in ready.select()):
+                piece = os.read(output.fileno(), PIECE)
+                *lines, rest = _lines(rest + piece)
+                self._heard(lines)
+                if not piece:
+                    break
+        self._heard([rest] if rest else [])
+
+    def _heard(self, lines: Sequence[bytes]) -> None:
+        with self._news:
+            for line in lines:
+                self._lines.append(line)
+                found = JOB_LINE.match(line)
+                if found is not None:
+                    self.jobs.append(found[1].decode())
+                    self._news.notify_all()
 
     def wait(self, seconds: float) -> None:
         """Until it has started a job, or is over."""
@@ -132,10 +169,29 @@ class Running:
         return redacted(b"".join(lines).decode("utf-8", "replace"))
 
     def kill(self) -> None:
-        """The program; jobs that have started go on."""
-        if self._process.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        """The program, and what it has left behind; jobs that have started go on."""
+        with self._news:
+            if not self._deserted:
+                _signalled(self._process.pid, signal.SIGKILL)
+                self._deserted = self.exit_code is not None
+
+
+def _signalled(group: int, number: int) -> bool:
+    """Whether there is such a group of processes. It is sent the signal."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+        return True
+    return False
+
+
+def _lines(text: bytes) -> list[bytes]:
+    """With their ends, in pieces of `LINE`; the last is what has no end yet, maybe empty."""
+    *whole, last = text.split(b"\n")
+    return [
+        line[at : at + LINE]
+        for line in (*(one + b"\n" for one in whole), last)
+        for at in range(0, len(line) or 1, LINE)
+    ]
 
 
 class ProgramRuns:

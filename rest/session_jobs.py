@@ -7,9 +7,9 @@ registry once it is over.
 from __future__ import annotations
 
 import pickle
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeVar
 
@@ -17,7 +17,7 @@ import ray
 from ray.exceptions import RayError
 
 from ..cluster.clusters import find
-from ..cluster.coordinators import LIST_S, Account, Listed, views_of
+from ..cluster.coordinators import Account, Listed
 from ..cluster.dispatcher import DISPATCHER
 from ..cluster.records import JobRecord, Phase
 from ..core.errors import ConfigurationError, GraphError, StromError, TransportError
@@ -43,8 +43,9 @@ from .catalog import (
     view_without_run,
 )
 from .kept_views import KeptViews
+from .many_views import ManyViews
+from .shared_answers import FRESH_S, SharedAnswers
 
-FRESH_S: Final = 0.5
 MOST_ENDED: Final = 1000
 """So many jobs that are over are listed."""
 
@@ -60,9 +61,10 @@ class SessionJobs:
         self._account = Account(_Dispatcher() if session else None)
         self._registry: KeptJobs | None = None
         self._views = KeptViews()
-        self._listed: Listed = []
-        self._listed_at: float | None = None
-        self._listing = threading.Lock()
+        self._many = ManyViews(self._views)
+        self._lists: SharedAnswers[Listed] = SharedAnswers()
+        self._records: SharedAnswers[tuple[JobRecord, str]] = SharedAnswers()
+        """By job."""
 
     @property
     def _kept(self) -> KeptJobs | None:
@@ -76,19 +78,34 @@ class SessionJobs:
 
     def jobs(self) -> list[JobSummary]:
         listed = self._list()
-        self._ask_all([r for r, _ in listed if r.phase is Phase.RUNNING])
+        self._ask_all([r for r, _ in listed])
         return [_summary(r, why, self._views.known(r.job_id)) for r, why in listed]
 
     def job(self, job_id: str) -> JobSummary:
-        return self._summary(*self._found(job_id))
+        return self._summary(*self._known(job_id))
 
     def view(self, job_id: str) -> JobView:
-        return self._view(*self._found(job_id))
+        return self._view(*self._known(job_id))
 
     def both(self, job_id: str) -> tuple[JobSummary, JobView]:
-        record, why = self._found(job_id)
+        record, why = self._known(job_id)
         view = self._view(record, why)
         return _summary(record, why, view), view
+
+    def views_of(self, job_ids: Collection[str] | None = None) -> list[JobView]:
+        if job_ids is None:
+            listed = [one for one in self._list() if one[0].phase is Phase.RUNNING]
+        else:
+            listed = [self._known(job_id) for job_id in dict.fromkeys(job_ids)]
+        self._ask_all([record for record, _ in listed])
+        found = []
+        for record, why in listed:
+            view = self._views.known(record.job_id)
+            if record.phase is not Phase.RUNNING:
+                with suppress(Unavailable):
+                    view = self._view(record, why)
+            found += [] if view is None else [view]
+        return found
 
     def slots(self) -> Slots:
         total = int(ray.cluster_resources().get("CPU", 0))
@@ -108,14 +125,15 @@ class SessionJobs:
         ]
 
     def lines(self, job_id: str) -> list[Entry]:
-        return self._kept.lines(job_id)
+        kept = self._kept
+        return [] if kept is None else kept.lines(job_id)
 
     # --- what may be done ------------------------------------------------------------------------
 
     def cancel(self, job_id: str) -> None:
         self._found(job_id)
         _told(lambda: self._account.cancel(job_id))
-        self._views.forget(job_id)
+        self._changed(job_id)
 
     def savepoint(self, job_id: str, directory: str | None, stop: Stop | None) -> str:
         record, _ = self._found(job_id)
@@ -129,7 +147,7 @@ class SessionJobs:
             raise Refused(
                 f"job '{job_id}': no savepoint: its coordinator is gone ({gone})"
             ) from None
-        self._views.forget(job_id)
+        self._changed(job_id)
         if error is not None:
             raise Refused(f"job '{job_id}': {error}")
         return str(path)
@@ -207,12 +225,16 @@ class SessionJobs:
         return self._views.get(record.job_id, over, lambda: self._fetch(record, why))
 
     def _list(self) -> Listed:
-        with self._listing:
-            now = time.monotonic()
-            if self._listed_at is None or now - self._listed_at > FRESH_S:
-                self._listed = self._account.jobs(MOST_ENDED)
-                self._listed_at = time.monotonic()
-            return self._listed
+        return self._lists.get("all", lambda: _told(lambda: self._account.jobs(MOST_ENDED)))
+
+    def _known(self, job_id: str) -> tuple[JobRecord, str]:
+        """As `_found`, and maybe of a moment ago: for who only looks."""
+        return self._records.get(job_id, lambda: _told(lambda: self._account.job(job_id)))
+
+    def _changed(self, job_id: str) -> None:
+        self._views.forget(job_id)
+        self._records.forget(job_id)
+        self._lists.forget("all")
 
     def _found(self, job_id: str) -> tuple[JobRecord, str]:
         return _told(lambda: self._account.job(job_id))
@@ -248,11 +270,9 @@ class SessionJobs:
             ) from None
 
     def _ask_all(self, records: Sequence[JobRecord]) -> None:
-        """The coordinators of jobs that run. Of one that does not answer, the account's word is
-        shown."""
-        wanted = [r.job_id for r in records if self._views.known(r.job_id) is None]
-        for job_id, view in views_of(wanted, LIST_S).items():
-            self._views.keep(job_id, False, view)
+        """The coordinators of those that run."""
+        running = {r.job_id: r for r in records if r.phase is Phase.RUNNING}
+        self._many.ask([*running], lambda job_id: self._coordinator(running[job_id]).view.remote())
 
 
 def jobs_there() -> SessionJobs:
@@ -282,22 +302,38 @@ def _told(ask: Callable[[], T]) -> T:
 
 
 class _Dispatcher:
-    """As `DispatcherClient`, but Unavailable within seconds, and from any thread."""
+    """As `DispatcherClient`, but Unavailable within seconds, and from any thread. That it does not
+    answer is remembered for as long as it took."""
+
+    def __init__(self) -> None:
+        self._silent: tuple[float, Unavailable] | None = None
+        """Until when it is not asked what it knows."""
 
     def jobs(self, ended: int) -> Listed:
-        found: Listed = _ask("jobs", ended)
+        found: Listed = self._asked("jobs", ended)
         return found
 
     def job(self, job_id: str) -> tuple[JobRecord, str]:
-        found: tuple[JobRecord, str] = _ask("job", job_id)
+        found: tuple[JobRecord, str] = self._asked("job", job_id)
         return found
 
     def cancel(self, job_id: str) -> None:
         _ask("cancel", job_id)
 
     def archived(self, job_id: str) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = _ask("archived", job_id)
+        found: dict[str, Any] | None = self._asked("archived", job_id)
         return found
+
+    def _asked(self, call: str, *arguments: Any) -> Any:
+        began = time.monotonic()
+        if self._silent is not None and began < self._silent[0]:
+            raise self._silent[1].with_traceback(None)
+        try:
+            return _ask(call, *arguments)
+        except Unavailable as error:
+            now = time.monotonic()
+            self._silent = (now + max(FRESH_S, now - began), error)
+            raise
 
 
 def _ask(call: str, *arguments: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
 
+from .apart import apart
 from .asking import Common, Task, Vertex, View
 from .flame_graphs import FlameGraph, FlameGraphs, Kind
 from .job_paths import Get, Kinds, aggregations
@@ -64,6 +65,7 @@ def accumulators_of_vertex(view: View, vertex: Vertex) -> VertexAccumulators:
 
 
 @router.get("/flamegraph")
+@apart(4)
 def flamegraph(
     view: View,
     vertex: Vertex,
@@ -71,7 +73,8 @@ def flamegraph(
     kind: Annotated[Kind, Query(alias="type")] = "FULL",
     subtask: Annotated[int | None, Query(alias="subtaskindex", ge=0, le=1 << 20)] = None,
 ) -> FlameGraph:
-    """What its processes do, sampled for two seconds."""
+    """What its processes do, sampled for two seconds: for who may operate, as that looks into
+    them."""
     tasks = tasks_of(view, vertex["id"])
     wanted = [task for task in tasks if subtask is None or task["subtask"] == subtask]
     graphs: FlameGraphs = api.flames

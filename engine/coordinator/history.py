@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from ...checkpoint.coordinator_types import Abort, Complete, Saved, Trigger
+from ...checkpoint.coordinator_types import Abort, Complete, Discard, Saved, Trigger
 from ...checkpoint.coordinator_types import Action as CheckpointAction
 from ...checkpoint.handles import FileHandle, SubtaskSnapshot
 from ...core.ids import Attempt, CheckpointId, TaskId
@@ -67,7 +67,8 @@ class Part:
 @dataclass(frozen=True)
 class CheckpointRecord:
     """A checkpoint, or savepoint (`location`: its folder). `parts`: None when they are no longer
-    known. `ended_ms`: when it was complete, or given up."""
+    known. `ended_ms`: when it was complete, or given up. `alignment_ms`: the longest of its parts.
+    `discarded`: it was complete, and its files are deleted since."""
 
     id: CheckpointId
     triggered_ms: int
@@ -81,6 +82,8 @@ class CheckpointRecord:
     last_acknowledged_ms: int | None = None
     size: int = 0
     new_size: int = 0
+    alignment_ms: float = 0.0
+    discarded: bool = False
     parts: Mapping[TaskId, Part] | None = field(default_factory=dict)
 
     @property
@@ -88,7 +91,7 @@ class CheckpointRecord:
         return self.location is not None
 
     def summed(self) -> CheckpointRecord:
-        """With the sums of its parts so far."""
+        """With what its parts so far come to."""
         if self.parts is None or self.status != "IN_PROGRESS":
             return self
         parts = list(self.parts.copy().values()) if isinstance(self.parts, dict) else []
@@ -98,17 +101,20 @@ class CheckpointRecord:
             last_acknowledged_ms=max((part.acknowledged_ms for part in parts), default=None),
             size=sum(part.size for part in parts),
             new_size=sum(part.new_size for part in parts),
+            alignment_ms=max((part.alignment_ms for part in parts), default=0.0),
         )
 
 
 @dataclass(frozen=True)
 class FailureRecord:
-    """Why an attempt ended. `task`: the one that failed, if it was one."""
+    """Why an attempt ended. `task`: the one that failed, if it was one; `host`: where it ran, if it
+    had told."""
 
     cause: str
     time_ms: int
     attempt: Attempt
     task: TaskId | None = None
+    host: str | None = None
 
 
 @dataclass(frozen=True)
@@ -190,16 +196,25 @@ class JobHistory:
         """None runs any more."""
         self._became("CANCELED", self._tasks, now_ms)
 
-    def on_failure(self, cause: str, task: TaskId | None, attempt: Attempt, now_ms: int) -> None:
-        """The attempt ends for that."""
-        failure = FailureRecord(cause, now_ms, attempt, task)
+    def on_failure(
+        self,
+        cause: str,
+        task: TaskId | None,
+        attempt: Attempt,
+        now_ms: int,
+        host: str | None = None,
+    ) -> None:
+        """The attempt ends for that. `host`: that of the task, which the next attempt may have
+        elsewhere."""
+        failure = FailureRecord(cause, now_ms, attempt, task, host)
         self._change(failures=(*self._picture.failures, failure)[-MOST_FAILURES:])
 
-    def on_explained(self, cause: str | None, task: TaskId) -> None:
+    def on_explained(self, cause: str | None, task: TaskId, host: str | None = None) -> None:
         """The loss of a task turned out to be behind the last failure, if that is its cause now."""
         failures = self._picture.failures
         if failures and cause is not None and failures[-1].cause != cause:
-            self._change(failures=(*failures[:-1], replace(failures[-1], cause=cause, task=task)))
+            found = replace(failures[-1], cause=cause, task=task, host=host)
+            self._change(failures=(*failures[:-1], found))
 
     def _became(self, status: TaskStatus, tasks: Iterable[TaskId], now_ms: int) -> None:
         known = dict(self._picture.tasks)
@@ -225,6 +240,8 @@ class JobHistory:
                 self._ended("COMPLETED", None, now_ms)
             case Abort(reason=reason):
                 self._ended("FAILED", reason, now_ms)
+            case Discard(checkpoint_id=n):
+                self._discarded(n)
 
     def _on_acknowledged(self, report: CheckpointAcknowledged, now_ms: int) -> None:
         """Late and repeated ones are passed over."""
@@ -258,6 +275,18 @@ class JobHistory:
             self._change(savepoint=record)
         else:
             self._change(completed=record)
+
+    def _discarded(self, checkpoint_id: CheckpointId) -> None:
+        """By retention, or with the job. What failed was never there, and savepoints stay."""
+
+        def after(one: CheckpointRecord) -> CheckpointRecord:
+            gone = one.id == checkpoint_id and one.status == "COMPLETED" and not one.is_savepoint
+            return replace(one, discarded=True) if gone else one
+
+        picture = self._picture
+        completed = None if picture.completed is None else after(picture.completed)
+        checkpoints = tuple(after(one) for one in picture.checkpoints)
+        self._change(checkpoints=checkpoints, completed=completed)
 
     @property
     def _on(self) -> CheckpointRecord | None:

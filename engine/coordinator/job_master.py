@@ -206,7 +206,7 @@ class JobMaster:
             return self._answer(self._fail(Failure(cause, task=task), now_ms))
         if self._life.step is Step.STOPPING:
             self._failures.on_loss(cause)
-            self._history.on_explained(self._failures.last_cause, task)
+            self._history.on_explained(self._failures.last_cause, task, self._host_of(task))
         return self._answer()
 
     def on_all_stopped(self, attempt: Attempt, now_ms: int) -> Actions:
@@ -382,8 +382,15 @@ class JobMaster:
             return ()
         status = self._failures.on_failure(failure, now_ms)
         cause = self._failures.last_cause or failure.cause
-        self._history.on_failure(cause, failure.task, Attempt(max(0, self._attempt)), now_ms)
+        attempt, host = Attempt(max(0, self._attempt)), self._host_of(failure.task)
+        self._history.on_failure(cause, failure.task, attempt, now_ms, host)
         return self._stop(status, now_ms)
+
+    def _host_of(self, task: TaskId | None) -> str | None:
+        """Where it runs in this attempt, as far as it has told."""
+        report = {} if task is None else self._metrics.get(task, {})
+        host: str | None = report.get("process", {}).get("host")
+        return host
 
     def _stop(self, status: JobStatus, now_ms: int) -> Actions:
         """Stop the attempt, if one is deployed, on the way to what `status` leads to."""

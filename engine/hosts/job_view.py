@@ -90,7 +90,8 @@ class PartView(TypedDict):
 
 
 class CheckpointView(TypedDict):
-    """As `coordinator.history.CheckpointRecord`. `path`: its folder; None: in memory."""
+    """As `coordinator.history.CheckpointRecord`. `path`: its folder; None: in memory,
+    discarded or never complete. What need not be there old archives do not have."""
 
     id: int
     status: str
@@ -105,6 +106,8 @@ class CheckpointView(TypedDict):
     subtasks: int
     acknowledged: int
     path: str | None
+    alignment_ms: NotRequired[float]
+    discarded: NotRequired[bool]
     parts: list[PartView] | None
 
 
@@ -198,7 +201,7 @@ def view_of(
         "metrics": all_encodable(job_figures(summarise(state, job, runtime_ms))),
         "accumulators": all_encodable(shown_accumulators(_accumulators(state))),
         "checkpoints": _checkpoints(state, picture, job),
-        "failures": [_failure(one, names, state) for one in reversed(picture.failures)],
+        "failures": [_failure(one, names) for one in reversed(picture.failures)],
         "config": config,
         "parameters": parameters,
         "checkpointing": _checkpointing(job),
@@ -297,7 +300,8 @@ def _checkpoints(state: JobState, picture: Picture, job: JobGraph) -> Checkpoint
 def _checkpoint(record: CheckpointRecord, folder: str | None, whole: bool) -> CheckpointView:
     record = record.summed()
     location = record.location
-    if location is None and folder is not None:
+    there = not record.discarded and record.status != "FAILED"
+    if location is None and folder is not None and there:
         location = f"{folder}/chk-{record.id}"
     known = record.parts.copy() if isinstance(record.parts, dict) else record.parts
     return {
@@ -314,6 +318,8 @@ def _checkpoint(record: CheckpointRecord, folder: str | None, whole: bool) -> Ch
         "subtasks": record.subtasks,
         "acknowledged": record.acknowledged,
         "path": None if location is None else redacted(location),
+        "alignment_ms": record.alignment_ms,
+        "discarded": record.discarded,
         "parts": None
         if known is None or not whole
         else [_part(task, part) for task, part in sorted(known.items())],
@@ -333,13 +339,11 @@ def _part(task: TaskId, part: Part) -> PartView:
     }
 
 
-def _failure(one: FailureRecord, names: Mapping[Any, JobVertex], state: JobState) -> FailureView:
-    task, label, host = one.task, None, None
+def _failure(one: FailureRecord, names: Mapping[Any, JobVertex]) -> FailureView:
+    task, label = one.task, None
     if task is not None:
         vertex = names[task.vertex]
         label = f"{encodable(vertex.name)} ({task.subtask + 1}/{vertex.parallelism})"
-        if one.attempt == state.attempt:
-            host = state.metrics.get(task, {}).get("process", {}).get("host")
     return {
         "cause": redacted(one.cause),
         "time_ms": one.time_ms,
@@ -347,7 +351,7 @@ def _failure(one: FailureRecord, names: Mapping[Any, JobVertex], state: JobState
         "vertex": None if task is None else str(task.vertex),
         "subtask": None if task is None else task.subtask,
         "task": label,
-        "host": host,
+        "host": one.host,
     }
 
 

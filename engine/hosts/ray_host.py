@@ -46,6 +46,9 @@ from .shown_job import ShownJob
 
 POLL_S = 1.0
 
+VIEW_S = 10.0
+"""How long a coordinator may take to tell of its job."""
+
 
 def attach(job_id: str, address: str | None = None) -> RayJobClient:
     """The client of a job that another program submitted on Ray; the job does not end with this
@@ -134,8 +137,19 @@ class RayJobClient(SavepointCalls, ShownJob):
         return metrics
 
     def view(self) -> JobView:
-        """All that is known of the job; JobFailedError once its coordinator is gone."""
-        view: JobView = self._ask(self._coordinator.view.remote())
+        """All that is known of the job; JobFailedError once its coordinator is gone, TransportError
+        if that does not answer."""
+        view: JobView = self._ask(self._coordinator.view.remote(), VIEW_S)
+        return view
+
+    def last_view(self, timeout: timedelta) -> JobView | None:
+        """The view once the job is over, which its coordinator leaves soon after; None: it is not
+        within `timeout`. Raises as `view` does; JobFailedError also if there is none."""
+        seconds = timeout.total_seconds()
+        found = self._ask(self._coordinator.ended.remote(seconds), seconds + VIEW_S)
+        if found is not None and found[1] is None:
+            raise JobFailedError(f"the last view of job '{self._name}' could not be made")
+        view: JobView | None = None if found is None else found[1]
         return view
 
     def get_accumulators(self) -> AnsweredDict:
@@ -177,9 +191,14 @@ class RayJobClient(SavepointCalls, ShownJob):
         asked.future().add_done_callback(told)
         return promise
 
-    def _ask(self, ref: Any) -> Any:
+    def _ask(self, ref: Any, timeout_s: float | None = None) -> Any:
         try:
-            return ray.get(ref)
+            return ray.get(ref, timeout=timeout_s)
+        except ray.exceptions.GetTimeoutError:
+            raise TransportError(
+                f"the coordinator of job '{self._name}' ({self._job_id}) does not answer within "
+                f"{timeout_s:g} s: ask again"
+            ) from None
         except ray.exceptions.ActorUnavailableError:
             raise TransportError(
                 f"the coordinator of job '{self._name}' ({self._job_id}) cannot be reached; the "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strom.checkpoint.coordinator_types import Abort, Complete, Saved, Trigger
+from strom.checkpoint.coordinator_types import Abort, Complete, Discard, Saved, Trigger
 from strom.checkpoint.handles import FileHandle, OperatorHandle, OperatorSnapshot, SubtaskSnapshot
 from strom.checkpoint.savepoints import Savepoint
 from strom.core.ids import Attempt, CheckpointId, OperatorId, TaskId, VertexId
@@ -64,11 +64,13 @@ def test_tasks_in_their_attempts() -> None:
 
 def test_the_loss_behind_a_failure() -> None:
     history = JobHistory([A, B])
-    history.on_failure("a connection broke", A, FIRST, 30)
-    history.on_explained("a connection broke", B)
-    assert history.picture.failures[-1].task == A
-    history.on_explained("task B was lost", B)
-    assert [(one.cause, one.task) for one in history.picture.failures] == [("task B was lost", B)]
+    history.on_failure("a connection broke", A, FIRST, 30, "host-a")
+    history.on_explained("a connection broke", B, "host-b")
+    (before,) = history.picture.failures
+    assert (before.task, before.host) == (A, "host-a")
+    history.on_explained("task B was lost", B, "host-b")
+    (after,) = history.picture.failures
+    assert (after.cause, after.task, after.host) == ("task B was lost", B, "host-b")
 
 
 def test_a_checkpoint_on_its_way() -> None:
@@ -127,6 +129,7 @@ def test_all_of_it_is_bounded() -> None:
     history = JobHistory(tasks)
     for n in range(1, module.MOST_CHECKPOINTS + 20):
         trigger(history, n, n)
+        history.on_report(acknowledged(tasks[0], n, ("a", 10, False)), n)
         history.on_checkpoint(Complete(CheckpointId(n), False), n)
         history.on_failure(f"failure {n}", None, FIRST, n)
     kept = history.picture.checkpoints
@@ -135,6 +138,25 @@ def test_all_of_it_is_bounded() -> None:
     assert [one.parts is not None for one in kept[-6:]] == [False, True, True, True, True, True]
     assert len(history.picture.failures) == module.MOST_FAILURES
     assert history.picture.failures[-1].time_ms == module.MOST_CHECKPOINTS + 19
+    # What the parts came to stays.
+    assert {(one.size, one.acknowledged, one.alignment_ms) for one in kept} == {(10, 1, 3.0)}
+
+
+def test_what_was_complete_and_is_deleted() -> None:
+    history = JobHistory([A])
+    for n, location in ((1, None), (2, "file:///s"), (3, None)):
+        trigger(history, n, n, location)
+        done = Complete(CheckpointId(n), False) if location is None else Saved()
+        history.on_checkpoint(done, n)
+        history.on_checkpoint(Discard(CheckpointId(n - 1)), n)
+    trigger(history, 4, 4)
+    history.on_checkpoint(Abort(CheckpointId(4), "too slow"), 5)
+    history.on_checkpoint(Discard(CheckpointId(4)), 5)
+    found = [one.discarded for one in history.picture.checkpoints]
+    assert found == [True, False, False, False]
+    history.on_checkpoint(Discard(CheckpointId(3)), 6)
+    assert history.picture.completed is not None
+    assert history.picture.completed.discarded
 
 
 def test_the_job_itself() -> None:

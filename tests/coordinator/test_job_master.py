@@ -176,6 +176,21 @@ def test_metrics_are_kept_per_task(job: Job) -> None:
     assert (state.running_tasks, state.total_tasks) == (4, 4)
 
 
+def test_a_failure_keeps_its_host(job: Job) -> None:
+    """The attempt behind it begins with no figures, and may run elsewhere."""
+    job.run()
+    job.master.on_report(MetricsReported(K0, 0, {"process": {"host": "node-7"}}), 1)
+    job.master.on_task_lost(K0, 0, "killed", 120)
+    job.master.on_all_stopped(0, 121)
+    job.master.on_tick(170)
+    job.master.on_loaded(NONE, 171)
+    job.report_all(TaskRunning, 180)
+    job.master.on_task_lost(S0, 1, "killed", 190)
+    first, second = job.master.status().history.failures
+    assert (first.task, first.host) == (K0, "node-7")
+    assert (second.task, second.host) == (S0, None)
+
+
 def test_manual_trigger(job: Job) -> None:
     assert job.master.on_trigger(0) == ()
     job.run()

@@ -31,6 +31,26 @@ def test_a_savepoint_is_taken_and_its_path_is_shown(job: Visit, cluster: PlayedC
     assert job.page.locator(".job .notice").count() == 0
 
 
+def test_a_look_at_a_savepoint_that_fails_says_nothing_of_it(
+    job: Visit, cluster: PlayedCluster
+) -> None:
+    job.expected = ["502"]
+    looks: list[int] = []
+
+    def first_fails(route: Any) -> None:
+        looks.append(1)
+        if len(looks) == 1:
+            route.fulfill(status=502, body="<html>proxy</html>")
+        else:
+            route.continue_()
+
+    job.page.route("**/savepoints/*", first_fails)
+    job.page.get_by_role("button", name="Savepoint…").click()
+    job.page.get_by_role("button", name="Take it").click()
+    job.page.locator(".notice.good", has_text="savepoint-5b0d1a-1").wait_for()
+    assert len(looks) > 1
+
+
 def test_a_savepoint_that_fails_says_why(job: Visit, cluster: PlayedCluster) -> None:
     job.page.get_by_role("button", name="Savepoint…").click()
     job.page.get_by_label("Folder").fill("nowhere")

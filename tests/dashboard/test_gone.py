@@ -108,3 +108,33 @@ def test_an_answer_that_is_no_json_is_an_error_and_no_end(
     one.page.unroute("**/v1/**")
     one.refresh()
     one.page.get_by_role("alert").wait_for(state="detached")
+
+
+def test_one_path_without_an_answer_is_not_the_end_of_the_server(
+    visit: Callable[..., Visit], server: Any, cluster: PlayedCluster
+) -> None:
+    one = visit(server.url, f"#/jobs/{SHOP}")
+    one.page.locator(".card").first.wait_for()
+    one.expected = ["503"]
+    broken = {"status": 503, "json": {"errors": ["the coordinator does not answer: ask again"]}}
+    one.page.route("**/figures", lambda route: route.fulfill(**broken))
+    cluster.now_ms += 60_000
+    one.refresh()
+    one.page.get_by_text("Some of what is shown is old: the coordinator does not").wait_for()
+    one.page.get_by_text("runs 11 min 0 s").wait_for()
+    assert "stale" not in (one.page.locator("body").get_attribute("class") or "")
+    assert one.page.evaluate(WAIT) == 2_000
+    one.page.unroute("**/figures")
+    # One that takes long holds up no other, and is shown when it comes.
+    held: list[Any] = []
+    one.page.route("**/figures", lambda route: held.append(route))
+    cluster.now_ms += 60_000
+    one.page.evaluate(
+        "() => import('/static/app/polling.js').then((polling) => polling.refreshAfter())"
+    )
+    one.page.get_by_text("runs 12 min 0 s").wait_for()
+    (late,) = held
+    late.continue_()
+    one.page.unroute("**/figures")
+    one.refresh()
+    one.page.get_by_text("Some of what is shown is old").wait_for(state="detached")

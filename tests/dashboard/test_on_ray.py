@@ -15,6 +15,7 @@ from dashboard_kit import endless, get, link_in
 from strom.cli import dashboard
 from strom.cli.main import app
 from strom.cluster import clusters
+from strom.core.errors import JobFailedError
 from strom.engine.hosts.ray_host import connect_to_ray
 from strom.rest import session_server
 from strom.rest.serving import Serving
@@ -60,6 +61,10 @@ def test_a_job_without_a_session(capsys: pytest.CaptureFixture[str]) -> None:
         assert figures["memory"]["rss"] > 50 << 20
         vertex = figures["vertices"][1]["id"]
         assert re.search("TaskRunner|SYS_PTRACE", flames(f"{job}/vertices/{vertex}", token))
+        # Nobody looks from its end until its coordinator is gone: the page stays.
+        client.cancel()
+        until(lambda: is_gone(client))
+        assert get(job, token)["state"] == "CANCELED"
     finally:
         client.cancel()
         env.close()
@@ -104,6 +109,14 @@ def test_no_session_has_no_dashboard() -> None:
     found = CliRunner().invoke(app, ["dashboard", "--no-open"])
     assert found.exit_code == 2
     assert "strom cluster start" in found.stderr
+
+
+def is_gone(client: Any) -> bool:
+    try:
+        client.view()
+    except JobFailedError:
+        return True
+    return False
 
 
 def flames(vertex: str, token: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chaos_kit import until
 from dashboard_kit import Visit, endless, get, link_in
 from strom import (
     ConfigurationError,
@@ -40,7 +41,7 @@ def test_a_job_of_this_program_has_pages_of_its_own(capsys: pytest.CaptureFixtur
         assert len(get(f"{url}/v1{page}/figures", token)["vertices"]) == 2
     finally:
         client.cancel()
-    assert get(f"{url}/v1{page}", token)["state"] == "CANCELED"  # they stay
+    until(lambda: get(f"{url}/v1{page}", token)["state"] == "CANCELED", "its end")  # they stay
     env.close()
     with pytest.raises(urllib.error.URLError):
         get(f"{url}/v1{page}", token)

@@ -33,7 +33,7 @@ def job_of(
 
 
 def test_a_job_that_runs_and_ends(tmp_path: Path) -> None:
-    client = job_of(tmp_path)
+    client = job_of(tmp_path, retained=1)
     until(lambda: client.view()["checkpoints"]["completed"] > 1, "checkpoints")
     view = client.view()
     assert json.loads(json.dumps(view, allow_nan=False)) == view
@@ -56,6 +56,14 @@ def test_a_job_that_runs_and_ends(tmp_path: Path) -> None:
     newest = view["checkpoints"]["history"][0]
     assert (newest["status"], newest["terminal"]) == ("COMPLETED", True)
     assert len(newest["parts"] or ()) == len(view["tasks"])
+    assert newest["alignment_ms"] == max(part["alignment_ms"] for part in newest["parts"] or ())
+    # One is retained: of the others no folder is named.
+    kept = [one for one in view["checkpoints"]["history"] if one["path"] is not None]
+    assert [Path(str(one["path"])).is_dir() for one in kept] == [True]
+    assert kept == [newest]
+    assert not newest["discarded"]
+    done = [one for one in view["checkpoints"]["history"][1:] if one["status"] == "COMPLETED"]
+    assert {one["discarded"] for one in done} == {True}
 
 
 def test_a_job_that_fails(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import math
 import re
 import threading
 import urllib.request
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -396,6 +397,10 @@ class PlayedCluster:
     def both(self, job_id: str) -> tuple[JobSummary, JobView]:
         return self.job(job_id), self.view(job_id)
 
+    def views_of(self, job_ids: Collection[str] | None = None) -> list[JobView]:
+        running = [job.id for job in self.played.values() if job.status == "RUNNING"]
+        return [self.view(job_id) for job_id in (running if job_ids is None else job_ids)]
+
     def slots(self) -> Slots:
         return Slots(48, 7)
 
@@ -495,7 +500,12 @@ class Visit:
     def refresh(self) -> None:
         """A round of questions now; it is over when this returns."""
         self.page.evaluate(
-            "() => import('/static/app/polling.js').then((polling) => polling.refreshAfter())"
+            "async () => {"
+            "  const polling = await import('/static/app/polling.js');"
+            "  await polling.answered();"
+            "  await polling.refreshAfter();"
+            "  await polling.answered();"
+            "}"
         )
 
     def text(self, selector: str = "main") -> str:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from typing import Any, Literal
 
 from starlette.testclient import TestClient
 from strom.engine.hosts.job_view import JobView
 from strom.rest.app import guarded, make_app
-from strom.rest.catalog import JobSummary, Moved, Node, NoSuchJob, Refused, Slots, Stop, summary_of
+from strom.rest.catalog import (
+    ENDED,
+    JobSummary,
+    Moved,
+    Node,
+    NoSuchJob,
+    Refused,
+    Slots,
+    Stop,
+    summary_of,
+)
 from strom.rest.guard import Access
 from strom.rest.tokens import Tokens
 
@@ -224,6 +235,11 @@ class PlayedJobs:
 
     def both(self, job_id: str) -> tuple[JobSummary, JobView]:
         return self.job(job_id), self.view(job_id)
+
+    def views_of(self, job_ids: Collection[str] | None = None) -> list[JobView]:
+        if job_ids is None:
+            return [one for one in self.views.values() if one["status"] not in ENDED]
+        return [self.view(job_id) for job_id in job_ids]
 
     def slots(self) -> Slots:
         return Slots(4, 1)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rest_kit import OPERATE, READ, TOKENS, PlayedJobs, bearer, client_of
+from rest_kit import OPERATE, READ, SUMS, TOKENS, PlayedJobs, bearer, client_of
 from starlette.testclient import TestClient
 from strom.core.errors import ConfigurationError
 from strom.rest.guard import Access
@@ -15,6 +15,7 @@ from strom.rest.serving import Serving
 from strom.rest.tokens import Tokens, tokens_in, tokens_of_environment
 
 JOB = "/v1/jobs/0123456789abcdef"
+FLAMES = f"{JOB}/vertices/{SUMS}/flamegraph"
 
 
 @pytest.fixture
@@ -40,6 +41,17 @@ def test_roles(guarded_client: TestClient) -> None:
     assert guarded_client.patch(JOB, headers=reads).status_code == 403
     assert guarded_client.post(f"{JOB}/stop", headers=reads).status_code == 403
     assert guarded_client.patch(JOB, headers=operates).status_code == 202
+
+
+@pytest.mark.parametrize("path", [FLAMES, FLAMES.removeprefix("/v1")])
+def test_to_look_into_processes_is_to_operate(path: str) -> None:
+    with client_of(PlayedJobs(), Access(TOKENS)) as client:
+        assert client.get(path, headers=bearer(READ)).status_code == 403
+        assert client.get(path, headers=bearer(OPERATE)).status_code == 409
+    with client_of(PlayedJobs()) as client:
+        for site in ("cross-site", "same-site"):
+            assert client.get(path, headers={"Sec-Fetch-Site": site}).status_code == 403
+        assert client.get(path, headers={"Sec-Fetch-Site": "same-origin"}).status_code == 409
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rest_kit import view_of_a_job
 from strom.rest import kept_views as module
-from strom.rest.catalog import Unavailable
+from strom.rest import shared_answers
 from strom.rest.kept_views import KeptViews
 
 
@@ -28,7 +28,7 @@ class Asked:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(shared_answers, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
 
 
@@ -37,7 +37,7 @@ def test_a_job_that_runs_is_asked_now_and_then(clock: SimpleNamespace) -> None:
     for _ in range(5):
         views.get("a", False, asked)
     assert asked.count == 1
-    clock.now += module.FRESH_S
+    clock.now += shared_answers.FRESH_S
     views.get("a", False, asked)
     assert asked.count == 2
     views.forget("a")
@@ -63,18 +63,6 @@ def test_room_for_views_is_bounded(clock: SimpleNamespace) -> None:
     assert asked.count == module.MOST_ENDED + 1
     views.get("0", True, asked)
     assert asked.count == module.MOST_ENDED + 2
-
-
-def test_a_failure_is_told_to_all_who_ask_at_the_time(clock: SimpleNamespace) -> None:
-    views, asked = KeptViews(), Asked()
-    asked.failure = Unavailable("it hangs")
-    for _ in range(3):
-        with pytest.raises(Unavailable):
-            views.get("a", False, asked)
-    assert asked.count == 1
-    asked.failure = None
-    clock.now += module.FRESH_S
-    views.get("a", False, asked)
 
 
 def test_many_ask_at_once_and_one_is_sent() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from chaos_kit import config, environment, until, windows_of
 from leashed_source import Leashed
-from rest_kit import client_of
+from rest_kit import client_of, view_of_a_job
 from starlette.testclient import TestClient
 from strom import DiscardSink
+from strom.core.errors import JobFailedError, TransportError
+from strom.rest import shared_answers
 from strom.rest.one_job import OneJob
 
 
@@ -86,3 +91,60 @@ def test_what_is_not_there(local: Local) -> None:
         "web-rescale": False,
         "web-history": False,
     }
+
+
+class Played:
+    """A client that a test plays, of a job on Ray: what it knows goes some time after the end."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.failure: Exception | None = None
+        self.ended: Any = None
+        self.may_end = threading.Event()
+
+    def get_job_id(self) -> str:
+        return "0123456789abcdef"
+
+    def view(self) -> Any:
+        self.asked += 1
+        if self.failure is not None:
+            raise self.failure
+        return view_of_a_job()
+
+    def last_view(self, timeout: timedelta) -> Any:
+        self.may_end.wait(timeout.total_seconds())
+        return view_of_a_job(status="FINISHED") if self.may_end.is_set() else None
+
+
+def test_however_many_look_its_coordinator_is_asked_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(shared_answers, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    played = Played()
+    shown = OneJob(played)
+    with client_of(shown) as client:
+        path = "/v1/jobs/0123456789abcdef"
+        for _ in range(10):
+            assert client.get(path).json()["state"] == "RUNNING"
+            assert client.get("/v1/jobs/overview").status_code == 200
+        assert played.asked == 1
+        clock.now += shared_answers.FRESH_S
+        played.failure = TransportError("it does not answer")
+        for _ in range(5):
+            assert client.get(path).status_code == 503
+        assert client.get("/v1/taskmanagers").json()["taskmanagers"] == []
+        assert played.asked == 2
+    shown.close()
+    played.may_end.set()
+
+
+def test_the_pages_of_a_job_stay_though_nobody_looked_at_its_end() -> None:
+    played = Played()
+    shown = OneJob(played)
+    played.failure = JobFailedError("its coordinator is gone")
+    played.may_end.set()
+    until(lambda: shown._last, "the last view")
+    with client_of(shown) as client:
+        assert client.get("/v1/jobs/0123456789abcdef").json()["state"] == "FINISHED"
+    assert played.asked == 0

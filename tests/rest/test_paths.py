@@ -192,6 +192,24 @@ def test_checkpoints(client: TestClient) -> None:
     get(client, f"{AT}/checkpoints/details/9", 404)
 
 
+def test_an_older_checkpoint_of_which_only_sums_are_known(
+    client: TestClient, catalog: PlayedJobs
+) -> None:
+    known = catalog.views[JOB]["checkpoints"]
+    done = known["history"][2]
+    done.update(parts=None, alignment_ms=3.0, discarded=True, path=None)
+    latest: Any = known["latest_completed"]
+    latest.update(alignment_ms=3.0)
+    found = get(client, f"{AT}/checkpoints")
+    assert found["history"][2]["alignment_duration"] == 3.0
+    assert found["history"][2]["discarded"] is True
+    assert found["latest"]["completed"]["alignment_duration"] == 3.0
+    details = get(client, f"{AT}/checkpoints/details/2")
+    assert (details["state_size"], details["tasks"]) == (4000, {})
+    answer = get(client, f"{AT}/checkpoints/details/2/subtasks/{SUMS}", 404)
+    assert "only sums are known" in answer["errors"][0]
+
+
 def test_accumulators(client: TestClient) -> None:
     lines = [{"name": "lines", "type": "IntCounter", "value": "7"}]
     assert get(client, f"{AT}/accumulators")["user-task-accumulators"] == lines

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import os
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from chaos_kit import until
 from rest_kit import OPERATE, READ, TOKENS, PlayedJobs, bearer
 from starlette.testclient import TestClient
 from strom.rest import program_runs, programs
@@ -158,6 +163,10 @@ def test_names_are_what_the_store_says_too(tmp_path: Path) -> None:
         ("job.zip", b"no zip"),
         ("job.zip", zipped(other="1")),
         ("job.whl", b"PK\x03\x04"),
+        (
+            "job.zip",
+            zipped(__main__="1").replace(b"PK\x01\x02\x14\x03\x14", b"PK\x01\x02\x14\x03\xff"),
+        ),
         ("job.py", b"\xff\xfe"),
         ("job.py", b"a\0b"),
     ],
@@ -165,6 +174,41 @@ def test_names_are_what_the_store_says_too(tmp_path: Path) -> None:
 def test_content_that_is_none(client: TestClient, name: str, content: bytes) -> None:
     assert upload(client, name, content).status_code == 400
     assert client.get("/v1/programs").json()["files"] == []
+
+
+def test_a_directory_that_is_too_large_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Programs(tmp_path / "programs")
+    content = zipped(__main__="1", **{f"module{i}": "" for i in range(50)})
+    assert kept.add("job.zip", io.BytesIO(content), 1 << 20).size == len(content)
+    monkeypatch.setattr(programs, "MOST_DIRECTORY", 1000)
+    monkeypatch.setattr(programs.zipfile, "ZipFile", None)
+    with pytest.raises(programs.BadProgram, match="lists too many files"):
+        kept.add("job.zip", io.BytesIO(content), 1 << 20)
+    # What zipfile would believe instead of the end record.
+    end = content.rindex(b"PK\x05\x06")
+    more = content[:end] + b"PK\x06\x07" + bytes(16) + content[end:]
+    with pytest.raises(programs.BadProgram, match="lists too many files"):
+        kept.add("job.zip", io.BytesIO(more), 1 << 20)
+    assert len(kept.list()) == 1
+
+
+def test_uploads_that_were_broken_off_are_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    whole = Programs(folder).add("job.py", io.BytesIO(b"1"), 10)
+    for name in ("a" * 32, "b" * 32):
+        (folder / name).mkdir()
+        (folder / name / "job.py").write_text("1")
+        (folder / f"{name}.new").write_text("{")
+    (folder / "mine").mkdir()
+    old = time.time() - 2 * programs.BROKEN_OFF_S
+    for path in folder.iterdir():
+        if not path.name.startswith("b"):  # which may be on
+            os.utime(path, (old, old))
+    assert Programs(folder).list() == [whole]
+    left = {path.name for path in folder.iterdir()}
+    assert left == {whole.id, f"{whole.id}.json", "b" * 32, f"{'b' * 32}.new", "mine"}
 
 
 def test_too_large_and_too_many(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,6 +258,24 @@ def test_a_server_that_takes_none() -> None:
         assert client.get("/v1/config").json()["features"]["web-submit"] is False
 
 
+@pytest.mark.parametrize("path", ["/v1/programs/upload", "/jars/upload"])
+def test_a_server_that_takes_none_reads_none(path: str) -> None:
+    app = guarded(make_app(PlayedJobs()))
+    answers: list[Any] = []
+
+    async def unread() -> Any:
+        raise AssertionError("the body is read")
+
+    async def answer(message: Any) -> None:
+        answers.append(message)
+
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"multipart/form-data; boundary=x")]
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
+    asyncio.run(app(scope, unread, answer))
+    assert answers[0]["status"] == 403
+    assert b"--rest-programs" in answers[1]["body"]
+
+
 def test_what_a_program_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("STROM_REST_READ_TOKEN", READ)
     monkeypatch.setenv("RAY_JOB_ID", "01")
@@ -249,3 +311,37 @@ def test_jobs_are_found_in_what_a_program_prints(tmp_path: Path) -> None:
     assert running.exit_code == 3
     assert running.output.endswith("password=*** one here:1\n")
     assert json.dumps(running.output)
+
+
+def test_a_program_that_leaves_a_child(tmp_path: Path) -> None:
+    """Through the API, with real processes: the run is over when the program is, and what it has
+    left behind is ended by whoever ends the run."""
+    app = make_app(PlayedJobs(), None, Programs(tmp_path / "programs"), ProgramRuns(None))
+    with TestClient(guarded(app), base_url="http://127.0.0.1") as client:
+        text = (
+            "import subprocess, sys\n"
+            "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+            "print('the child is', child.pid, flush=True)\n"
+        )
+        made = upload(client, "job.py", text.encode()).json()["id"]
+        place = f"/v1/programs/{made}"
+        ran = client.post(f"{place}/run").json()
+        assert (ran["status"], ran["exit-code"]) == ("FINISHED", 0)
+        child = psutil.Process(int(ran["output"].split()[-1]))
+        assert child.is_running()
+        assert client.delete(f"{place}/runs/{ran['request-id']}").status_code == 200
+        until(lambda: gone(child), "the end of the child", 60.0)
+        assert client.delete(place).status_code == 200
+
+
+def gone(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE  # of which nobody hears
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_what_is_printed_in_pieces_is_put_together() -> None:
+    assert program_runs._lines(b"a\nb\rc\n") == [b"a\n", b"b\rc\n", b""]
+    long = b"x" * (program_runs.LINE + 1)
+    assert program_runs._lines(long + b"\n" + long[:3]) == [long[:-1], b"x\n", b"xxx"]

@@ -294,8 +294,7 @@ def test_a_server_that_dies_comes_back(url: str) -> None:
         if "SessionServer" in " ".join(one.cmdline())
     ]
     process.kill()
-
-    process.wait()
+    process.wait(60)
 
     def again() -> Any:
         try:

@@ -79,7 +79,7 @@ function pace(value) {
 
 // What is seen is old, says since when, and that it is tried again.
 function Gone() {
-  const { goneSince, okAt, nextAt, reason } = useConnection();
+  const { goneSince, okAt, nextAt, reason, partly } = useConnection();
   const [, tick] = useState(0);
   useEffect(() => {
     document.body.classList.toggle("stale", goneSince !== null && okAt !== null);
@@ -87,7 +87,7 @@ function Gone() {
     const timer = setInterval(() => tick((n) => n + 1), 1000);
     return () => clearInterval(timer);
   }, [goneSince, okAt]);
-  if (goneSince === null) return null;
+  if (goneSince === null) return partly && html`<${Notice} tone="warning">Some of what is shown is old: ${partly}.<//>`;
   const wait = nextAt === null ? null : Math.max(0, Math.ceil((nextAt - Date.now()) / 1000));
   return html`
     <div class="notice warning gone">

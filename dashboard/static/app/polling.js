@@ -1,14 +1,17 @@
 // Asks for what is on the screen again and again. All paths are asked for in one round, so that one
-// page shows one moment. While the server is gone rounds become rare, and what was known stays.
+// page shows one moment; but for those that take long, which are shown when they come. While the
+// server is gone rounds become rare, and what was known stays.
 
 import { ask } from "./server.js";
 import { choices } from "./store.js";
 import { useEffect, useState } from "./view.js";
 
 const LONGEST_MS = 30_000;
+const SLOW_MS = 1500; // so long a round waits for others once one path has answered
+const ASK_AGAIN_MS = 5000;
 export const INTERVALS = [1000, 2000, 5000, 10_000];
 
-const watched = new Map(); // path -> { listeners, data, error, at }
+const watched = new Map(); // path -> { listeners, data, error, at, asking: the request that is on, late: its round is over }
 const heard = new Set();
 
 export const connection = {
@@ -22,6 +25,7 @@ export const connection = {
   needsToken: false,
   tokenRefused: false,
   reason: "",
+  partly: "", // why some of what is shown is old, while the server answers
 };
 
 let timer = null;
@@ -46,18 +50,23 @@ async function fetchOne(path, entry) {
     entry.data = data;
     entry.error = null;
     entry.at = Date.now();
-    return null;
   } catch (error) {
     entry.error = error;
-    return error;
   }
+  entry.asking = null;
+  if (entry.late) draw(entry);
 }
 
-// A server that says no (404, 409) is there; one that cannot be reached, or cannot ask, is not.
-const isGone = (error) => error !== null && (error.status === 0 || error.status >= 500);
+function draw(entry) {
+  entry.late = false;
+  for (const listener of entry.listeners) listener({});
+}
 
+// The server is gone when none of the paths is answered: one may ask somebody who hangs.
 function judge(errors) {
-  const gone = errors.find(isGone);
+  const failed = errors.filter((error) => error?.gone);
+  const gone = failed.length === errors.length ? failed[0] : undefined;
+  connection.partly = gone ? "" : failed[0]?.message ?? "";
   const locked = errors.find((error) => error?.status === 401);
   const wasOut = connection.needsToken || connection.goneSince !== null;
   connection.tokenRefused = locked !== undefined && connection.needsToken;
@@ -79,13 +88,28 @@ function judge(errors) {
 async function runRound() {
   clearTimeout(timer);
   timer = null;
-  const entries = [...watched];
-  if (entries.length) {
-    judge(await Promise.all(entries.map(([path, entry]) => fetchOne(path, entry))));
-    // All at once: the page is drawn once for a round.
-    for (const [, entry] of entries) for (const listener of entry.listeners) listener({});
+  const entries = [...watched.values()];
+  const asked = [];
+  for (const [path, entry] of watched) {
+    if (!entry.asking) asked.push((entry.asking = fetchOne(path, entry)));
   }
+  if (asked.length) {
+    const slow = Promise.race(asked).then(() => new Promise((resolve) => setTimeout(resolve, SLOW_MS)));
+    await Promise.race([Promise.all(asked), slow]);
+  } else if (entries.length) {
+    await Promise.race(entries.map((entry) => entry.asking));
+  } else {
+    return;
+  }
+  const answered = entries.filter((entry) => !entry.asking);
+  judge(answered.map((entry) => entry.error));
+  // All at once: the page is drawn once for a round.
+  answered.forEach(draw);
+  for (const entry of entries) entry.late = entry.asking !== null;
 }
+
+// Nothing is asked for any more that has been.
+export const answered = () => Promise.all([...watched.values()].map((entry) => entry.asking));
 
 function schedule() {
   clearTimeout(timer);
@@ -135,7 +159,7 @@ let soon = null;
 function watch(path, listener) {
   let entry = watched.get(path);
   if (!entry) {
-    entry = { listeners: new Set(), data: null, error: null, at: null };
+    entry = { listeners: new Set(), data: null, error: null, at: null, asking: null, late: false };
     watched.set(path, entry);
     // All that a page asks for at once is one round.
     soon ??= Promise.resolve().then(() => {
@@ -159,20 +183,27 @@ export function usePolled(path) {
   return (path !== null && watched.get(path)) || NOTHING;
 }
 
-// Asks once, for what changes seldom; and again when the server is back.
+// Asks once, for what changes seldom; and again while nobody answers, and when the server is back.
 export function useAsked(path) {
   const [found, set] = useState({ path, ...NOTHING });
   const { recoveries } = useConnection();
+  const [tries, tryAgain] = useState(0);
   useEffect(() => {
     if (path === null) return undefined;
     let wanted = true;
+    let later = null;
     ask(path).then(
       (data) => wanted && set({ path, data, error: null, at: Date.now() }),
-      (error) => wanted && set((before) => ({ path, data: before.path === path ? before.data : null, error, at: null })),
+      (error) => {
+        if (!wanted) return;
+        set((before) => ({ path, data: before.path === path ? before.data : null, error, at: null }));
+        if (error.gone) later = setTimeout(() => tryAgain((n) => n + 1), ASK_AGAIN_MS);
+      },
     );
     return () => {
       wanted = false;
+      clearTimeout(later);
     };
-  }, [path, recoveries]);
+  }, [path, recoveries, tries]);
   return found.path === path ? found : NOTHING;
 }

@@ -14,6 +14,11 @@ export class Answer extends Error {
     super(message);
     this.status = status;
   }
+
+  // A server that says no (404, 409) is there; one that cannot be reached, or cannot ask, is not.
+  get gone() {
+    return this.status === 0 || this.status >= 500;
+  }
 }
 
 export function takeTokenFromAddress() {

@@ -37,11 +37,14 @@ export function Actions({ job, path }) {
     }
     refreshAfter();
   };
-  // Looks until the server knows how it ended.
+  // Looks until the server knows how it ended. One look that fails says nothing of it.
   const outcome = async (at) => {
     for (;;) {
-      const { status, operation } = await ask(at);
-      if (status.id === "COMPLETED") {
+      const { status, operation } = await ask(at).catch((error) => {
+        if (!error.gone) throw error;
+        return {};
+      });
+      if (status?.id === "COMPLETED") {
         const cause = operation?.["failure-cause"];
         if (cause) throw new Error(cause["stack-trace"] || cause.class);
         return operation ?? {};
