@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 import ray
 from rest_kit import client_of, view_of_a_job
+from strom.cluster import coordinators
 from strom.cluster.dispatcher import DISPATCHER
 from strom.cluster.records import JobRecord, Phase
 from strom.core.errors import ConfigurationError
 from strom.core.job_status import JobStatus
 from strom.engine.hosts.ray_coordinator import coordinator_name
-from strom.rest import many_views, session_jobs, shared_answers
+from strom.rest import answers, many_views, session_jobs, shared_answers
+from strom.rest.answers import ANSWER_S
 from strom.rest.catalog import Unavailable
-from strom.rest.session_jobs import ANSWER_S, SessionJobs
+from strom.rest.session_jobs import SessionJobs
 
 JOBS = [f"{n:016x}" for n in (1, 2, 3)]
 
@@ -113,7 +115,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster()
     for module in (session_jobs, many_views, shared_answers):
         monkeypatch.setattr(module, "time", cluster)
-    for module in (session_jobs, many_views):
+    monkeypatch.setattr(coordinators, "list_named_actors", lambda all_namespaces: [])
+    for module in (session_jobs, many_views, answers):
         monkeypatch.setattr(
             module,
             "ray",
