@@ -114,6 +114,19 @@ class Dispatcher:
                 return record, why
             await self._next_change(min(left, 1.0))
 
+    async def next_run(self, job_id: str, left: int, timeout: float) -> tuple[JobRecord, str]:
+        """Where a job is once it is in a later run than `left`, or over, or after so many seconds;
+        and what it waits for."""
+        deadline = time.monotonic() + timeout
+        while True:
+            record = await self._found(job_id)
+            why = self._session.waits_for(job_id) or ""
+            on = record.phase is Phase.RUNNING and record.run > left
+            wait = deadline - time.monotonic()
+            if on or record.phase is Phase.ENDED or wait <= 0:
+                return record, why
+            await self._next_change(min(wait, 1.0))
+
     async def cancel(self, job_id: str) -> None:
         """Of a job that is over this changes nothing. ConfigurationError if there is none."""
         if self._session.job(job_id) is None:
@@ -135,6 +148,14 @@ class Dispatcher:
     async def archived(self, job_id: str) -> dict[str, Any] | None:
         """What the registry keeps of a job that is over."""
         return await self._in_io(lambda: self._registry.ended(job_id))
+
+    async def outcome(self, job_id: str) -> JobOutcome | None:
+        """How a job ended, once the registry keeps that."""
+        return await self._in_io(lambda: _kept_outcome(self._registry, job_id))
+
+    async def last_view(self, job_id: str) -> dict[str, Any] | None:
+        """What the registry keeps of all that was known of a job in the end."""
+        return await self._in_io(lambda: self._registry.view(job_id))
 
     async def last_lines(self, job_id: str) -> list[dict[str, Any]]:
         """What the registry keeps of the log of a job that is over; none: it keeps none."""
@@ -195,7 +216,8 @@ class Dispatcher:
 
         def write() -> None:
             if over:
-                self._registry.archive(record, more, view)
+                parts = () if outcome is None else outcome.accumulators
+                self._registry.archive(record, more, view, parts)
             else:
                 self._registry.store(record)
 
@@ -358,6 +380,24 @@ def _last_figures(outcome: JobOutcome | None) -> dict[str, Any]:
         "checkpoints": outcome.checkpoints,
         "restarts": outcome.restarts,
     }
+
+
+def _kept_outcome(registry: Registry, job_id: str) -> JobOutcome | None:
+    kept = registry.ended(job_id)
+    if kept is None:
+        return None
+    record = JobRecord.from_json(kept["record"])
+    return JobOutcome(
+        record.job_id,
+        record.name,
+        record.status,
+        record.error,
+        kept.get("net_runtime_ms", 0.0),
+        kept.get("checkpoints", 0),
+        kept.get("restarts", 0),
+        kept.get("metrics", {"state": record.status.value}),
+        registry.accumulators(job_id),
+    )
 
 
 def _last_lines(job_id: str) -> list[dict[str, Any]]:

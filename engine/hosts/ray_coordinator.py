@@ -42,7 +42,7 @@ from .job_view import JobView
 from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
 from .placed_files import Content
-from .published import PublishedValues
+from .published import PublishedValues, Read
 from .ray_cluster import AllStopped, RayCluster, TaskLost, bundles_of
 from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
@@ -129,7 +129,7 @@ class JobCoordinator:
         this process lives."""
         self._job_id = job_id
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._published = PublishedValues()
+        self._published = PublishedValues(first_attempt)
         self._reports: dict[tuple[TaskId, Attempt], Resequencer[TaskReport]] = {}
         self._outcome: JobOutcome | None = None
         self._news = LoopSignal()
@@ -203,6 +203,7 @@ class JobCoordinator:
             while not driver.ended:
                 self._take(driver)
                 driver.tick()
+                self._note_checkpoints(driver)
         except BaseException as error:
             driver.crashed(error)
         self._release()
@@ -215,6 +216,16 @@ class JobCoordinator:
     def _publish(self, operator: OperatorId, key: str, value: Any) -> None:
         self._published.add(operator, key, value)
         self._news.ring()
+
+    def _note_checkpoints(self, driver: JobDriver) -> None:
+        """For those who read what is published. What comes of a checkpoint's completion comes with
+        later events."""
+        began, complete = driver.began_with, driver.newest_complete
+        news = began is not None and self._published.begin(began)
+        if complete is not None and self._published.complete(complete):
+            news = True
+        if news:
+            self._news.ring()
 
     def _release(self) -> None:
         """Whatever happens here, the job's outcome must become known."""
@@ -408,22 +419,22 @@ class JobCoordinator:
         return None if self._prometheus is None else self._prometheus.address
 
     async def published(
-        self, operator: OperatorId, start: int, timeout: float
-    ) -> tuple[list[Any], bool]:
-        """Values from `start` on, waiting up to `timeout` seconds for one; and whether that is
-        all."""
+        self, operator: OperatorId, start: int, timeout: float, complete: int | None = None
+    ) -> Read:
+        """Values from `start` on, waiting up to `timeout` seconds for one, or for news of another
+        complete checkpoint than `complete`."""
         deadline = time.monotonic() + timeout
         while True:
             news = self._news.ticket()
-            values, closed = self._published.since(operator, start)
+            read = self._published.since(operator, start)
             left = deadline - time.monotonic()
-            if values or closed or left <= 0:
+            if read.values or read.closed or read.complete != complete or left <= 0:
                 break
             await wait_until(news, left)
-        if closed:
+        if read.closed:
             self._read.add(operator)
         self._touch()
-        return values, closed
+        return read
 
     def _touch(self) -> None:
         """A client has asked: the actor stays for a while, or not so long any more."""

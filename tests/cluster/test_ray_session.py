@@ -16,9 +16,16 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from chaos_kit import config, environment, until, window_sums, windows_of, within
+from chaos_kit import (
+    as_window_sums,
+    config,
+    environment,
+    until,
+    window_sums,
+    windows_of,
+)
 from leashed_source import Leashed
-from strom import DiscardSink, JobCancelledError, JobFailedError, attach
+from strom import CollectSink, DiscardSink, JobCancelledError, JobFailedError, attach
 from strom.cli.main import app
 from strom.cluster import clusters
 from strom.connectors.files import ParquetSink
@@ -61,12 +68,20 @@ class Counting:
         env = environment(made, "ray")
         stream = windows_of(env, Leashed(folder / "release", COUNT))
         stream.sink_to(ParquetSink(folder / "out"))
+        stream.sink_to(CollectSink()).name("collected")
         self.graph = env.get_job_graph(folder.name)
         self.env = env
 
     def submit(self) -> Any:
         self.client = self.env._submit(self.graph)
         return self.client
+
+    def published(self) -> Iterator[Any]:
+        """What the client is given of the same records."""
+        operators = (o for v in self.graph.vertices for o in v.operators)
+        sink = next(o.operator_id for o in operators if o.name == "collected")
+        for rows in self.client.published(sink):
+            yield from rows
 
     def release(self) -> None:
         (self.folder / "release").touch()
@@ -112,12 +127,17 @@ def test_jobs_wait_for_each_other_in_their_order(
     (_, nothing), (queued, why) = session.jobs()
     assert (nothing, queued.phase) == ("", "QUEUED")
     assert why.startswith("it needs 2 CPUs, and 1 of 4 are free: first (")
+    other = attach(queued.job_id)
+    assert other.get_job_status() == "CREATED"
+    with pytest.raises(TimeoutError):
+        other.get_job_execution_result(timedelta(milliseconds=10))
     first.release()
     client.get_job_execution_result()
     waiting.join(120)
     assert "job 'second'" in capfd.readouterr().err
     second.release()
     result = second.client.get_job_execution_result()
+    assert other.get_job_execution_result().job_id == result.job_id
     for job in (first, second):
         job.check()
     until(lambda: session.about()["ended"] == 2, "the account of both")
@@ -127,30 +147,39 @@ def test_jobs_wait_for_each_other_in_their_order(
 
 
 def test_a_job_outlives_its_coordinator_and_the_dispatcher(
-    tmp_path: Path, session: clusters.DispatcherClient
+    tmp_path: Path, session: clusters.DispatcherClient, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    job = Counting(tmp_path / "job")
+    """And its client goes on with it, whatever it waits for meanwhile."""
+    job = Counting(tmp_path / "job", interval_ms=1_000)
     client = job.submit()
     job_id = str(client.get_job_id())
+    results, found = list[Any](), list[Any]()
+    waits = [
+        threading.Thread(target=lambda: results.append(client.get_job_execution_result())),
+        threading.Thread(target=lambda: found.extend(job.published())),
+    ]
+    for thread in waits:
+        thread.daemon = True
+        thread.start()
     completed(client, 2)
     kill("Dispatcher")
     assert session.job(job_id)[0].phase == "RUNNING"
     completed(client, 1)
-    kill("JobCoordinator")
-
-    def again() -> bool:
-        record, _ = session.job(job_id)
-        return (record.run, record.phase) == (1, "RUNNING")
-
-    until(again, "the second run", 60.0)
-    with pytest.raises(JobFailedError, match="its session starts it again"):
-        client.metrics()
-    client = attach(job_id)
-    completed(client, 1)
+    kill("JobCoordinator")  # just after a checkpoint: the next one is a second away
     assert client.metrics()["attempt"] >= 1_000_000
+    record, _ = session.job(job_id)
+    assert (record.run, record.phase) == (1, "RUNNING")
+    until(lambda: client.get_job_status() == "RUNNING", "the second run", 60.0)
+    path = client.trigger_savepoint(str(tmp_path / "saved")).result(120)
+    assert Path(path, "manifest.json").exists()
     job.release()
-    within(120.0, "the job", client.get_job_execution_result)
+    for thread in waits:
+        thread.join(240)
+    assert results[0].metrics["state"] == "FINISHED"
     job.check()
+    assert as_window_sums(found) == window_sums(COUNT)
+    said = [line for line in capfd.readouterr().err.splitlines() if "starts it again" in line]
+    assert len(said) == 1, said
 
 
 def test_the_next_dispatcher_takes_up_what_the_last_one_left(
@@ -185,6 +214,14 @@ def test_the_next_dispatcher_takes_up_what_the_last_one_left(
     third, _ = clusters.start(registry)
     until(lambda: len(third.jobs()) == 2, "the history")
     assert [record.job_id for record, _ in third.jobs()] == [other, job_id]
+    over = attach(job_id)
+    over._lost(over._coordinator, Exception())  # as if its coordinator had gone before
+    result = over.get_job_execution_result()
+    assert (result.metrics["state"], result.checkpoints > 0) == ("FINISHED", True)
+    assert over.view()["status"] == "FINISHED"
+    assert over.get_accumulators() == {}
+    with pytest.raises(JobCancelledError):
+        attach(other).get_job_execution_result()
 
 
 def test_what_waits_is_cancelled_and_told(
