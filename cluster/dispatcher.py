@@ -31,7 +31,7 @@ from ..engine.hosts.job_logs import JobLogs
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.launch import Submission, make_coordinator, withdraw
 from ..engine.hosts.ray_connect import NAMESPACE
-from ..engine.hosts.ray_coordinator import coordinator_name
+from ..engine.hosts.ray_coordinator import Followed, coordinator_name
 from .records import JobRecord, Phase
 from .registry import Registry
 from .session import Action, Cancel, Find, Follow, Session, Start, Store
@@ -277,9 +277,10 @@ class Dispatcher:
 
     async def _follow(self, record: JobRecord) -> None:
         job_id, run = record.job_id, record.run
+        known = 0
         while True:
             try:
-                said = await self._coordinators[job_id].ended.remote(ASK_S)
+                said: Followed = await self._coordinators[job_id].followed.remote(ASK_S, known)
             except ActorUnavailableError:
                 await asyncio.sleep(TICK_S)
             except ActorDiedError as error:
@@ -287,10 +288,11 @@ class Dispatcher:
                 self._do(self._session.lost(job_id, run, why, _now_ms()))
                 return
             else:
-                if said is not None:
-                    self._last_words[job_id] = said
-                    outcome, _ = said
-                    status, error_text = JobStatus(outcome.status), outcome.error
+                known += len(said.savepoints)
+                self._do(self._session.saved(job_id, run, said.savepoints))
+                if said.outcome is not None:
+                    self._last_words[job_id] = said.outcome, said.view
+                    status, error_text = JobStatus(said.outcome.status), said.outcome.error
                     self._do(self._session.ended(job_id, run, status, error_text, _now_ms()))
                     return
 
@@ -309,8 +311,7 @@ class Dispatcher:
     async def _watch(self) -> None:
         while True:
             try:
-                cpus = float(ray.cluster_resources().get("CPU", 0.0))
-                self._do(self._session.capacity(cpus, _now_ms()))
+                self._do(self._session.capacity(ray.cluster_resources(), _now_ms()))
             except Exception:
                 log.exception("what the cluster has could not be found out")
             await asyncio.sleep(TICK_S)

@@ -9,7 +9,7 @@ from the newest checkpoint. Runs that end soon one after another end the job.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ..core.errors import ConfigurationError
@@ -70,13 +70,13 @@ Action = Store | Start | Find | Follow | Cancel
 
 
 class Session:
-    """See the module. Invariant: the CPUs of all jobs that are STARTING or RUNNING were free when
-    each of them started."""
+    """See the module. Invariant: what all jobs take that are STARTING or RUNNING was free when each
+    of them started."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobRecord] = {}
-        self._cpus = 0.0
-        """Of the whole cluster."""
+        self._has: Mapping[str, float] = {}
+        """What the whole cluster has, by Ray's names."""
         self._heard: dict[str, int] = {}
         """When the programs of attached jobs that wait were last heard of."""
         self._short: dict[str, int] = {}
@@ -112,9 +112,10 @@ class Session:
             self._heard[record.job_id] = now_ms
         return self._admit(now_ms)
 
-    def capacity(self, cpus: float, now_ms: int) -> list[Action]:
-        """What the whole cluster has; now and then, also when nothing has changed."""
-        self._cpus = cpus
+    def capacity(self, has: Mapping[str, float], now_ms: int) -> list[Action]:
+        """What the whole cluster has, by Ray's names; now and then, also when nothing has
+        changed."""
+        self._has = has
         return self._admit(now_ms) + self._given_up(now_ms)
 
     def heard(self, job_id: str, now_ms: int) -> None:
@@ -156,6 +157,16 @@ class Session:
             status=JobStatus.RUNNING,
         )
         return [Store(record), Follow(record)]
+
+    def saved(self, job_id: str, run: int, taken: Iterable[tuple[str, int]]) -> list[Action]:
+        """The run has complete savepoints: paths, with times (ms)."""
+        record = self._of_run(job_id, run, Phase.RUNNING)
+        if record is None:
+            return []
+        changed = record.with_savepoints(taken)
+        if changed == record:
+            return []
+        return [Store(self._changed(record, savepoints=changed.savepoints))]
 
     def ended(
         self, job_id: str, run: int, status: JobStatus, error: str | None, now_ms: int
@@ -199,22 +210,29 @@ class Session:
         record = self._jobs.get(job_id)
         if record is None or record.phase is not Phase.QUEUED:
             return None
-        if self._too_large(record):
-            return (
-                f"it needs {record.cpus:g} CPUs for {record.slots} slots, and the whole cluster "
-                f"has {self._cpus:g}: add nodes, lower its parallelism, or let slots take less"
-            )
+        for name, need in record.needs.items():
+            if need > self._all(name) + _ROUNDING:
+                return (
+                    f"it needs {_amount(need, name)} for {record.slots} slots, and the whole "
+                    f"cluster has {self._all(name):g}: add nodes, lower its parallelism, or let "
+                    "slots take less"
+                )
         first = next(r for r in self._queue() if not self._too_large(r))
-        holders = ", ".join(
-            f"{r.name} ({r.job_id}) has {r.cpus:g}" for r in self._jobs.values() if _holds(r)
-        )
         if first.job_id != job_id:
             return f"job {first.name} ({first.job_id}) came before it, and waits"
-        if self._free() + _ROUNDING < record.cpus:
-            return (
-                f"it needs {record.cpus:g} CPUs, and {max(self._free(), 0):g} of "
-                f"{self._cpus:g} are free: {holders or 'none is held by a job of this session'}"
-            )
+        for name, need in record.needs.items():
+            free = self._free(name)
+            if need > free + _ROUNDING:
+                holders = ", ".join(
+                    f"{r.name} ({r.job_id}) has {r.needs[name]:g}"
+                    for r in self._jobs.values()
+                    if _holds(r) and r.needs.get(name)
+                )
+                return (
+                    f"it needs {_amount(need, name)}, and {max(free, 0):g} of "
+                    f"{self._all(name):g} are free: "
+                    f"{holders or 'none is held by a job of this session'}"
+                )
         return "its coordinator was lost, and is started again in a moment"
 
     # --- decisions -------------------------------------------------------------------------------
@@ -223,10 +241,17 @@ class Session:
         return [record for record in self._jobs.values() if record.phase is Phase.QUEUED]
 
     def _too_large(self, record: JobRecord) -> bool:
-        return record.cpus > self._cpus + _ROUNDING
+        return any(need > self._all(name) + _ROUNDING for name, need in record.needs.items())
 
-    def _free(self) -> float:
-        return self._cpus - sum(record.cpus for record in self._jobs.values() if _holds(record))
+    def _all(self, name: str) -> float:
+        return self._has.get(name, 0.0)
+
+    def _free(self, name: str) -> float:
+        held = sum(r.needs.get(name, 0.0) for r in self._jobs.values() if _holds(r))
+        return self._all(name) - held
+
+    def _fits(self, record: JobRecord) -> bool:
+        return all(need <= self._free(name) + _ROUNDING for name, need in record.needs.items())
 
     def _admit(self, now_ms: int) -> list[Action]:
         actions: list[Action] = []
@@ -237,7 +262,7 @@ class Session:
             self._large_since.pop(record.job_id, None)
             if self._not_before.get(record.job_id, now_ms) > now_ms:
                 continue
-            if self._free() + _ROUNDING < record.cpus:
+            if not self._fits(record):
                 break
             actions.append(Start(self._changed(record, phase=Phase.STARTING, started_ms=now_ms)))
         return actions
@@ -283,6 +308,10 @@ class Session:
         changed = replace(record, **changes)  # type: ignore[arg-type]
         self._jobs[record.job_id] = changed
         return changed
+
+
+def _amount(need: float, name: str) -> str:
+    return f"{need:g} CPUs" if name == "CPU" else f"{need:g} of {name}"
 
 
 def _holds(record: JobRecord) -> bool:

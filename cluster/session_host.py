@@ -15,7 +15,7 @@ from ..core.job_status import JobStatus
 from ..engine.graph.model import JobGraph
 from ..engine.hosts.attachment import Attachment
 from ..engine.hosts.launch import Submission, submission_of
-from ..engine.hosts.ray_cluster import bundles_of
+from ..engine.hosts.ray_cluster import bundles_of, resources_of
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import coordinator_name
 from ..engine.hosts.ray_host import RayHost, RayJobClient
@@ -50,16 +50,17 @@ class SessionHost(RayHost):
 
 def record_of(graph: JobGraph, name: str, submission: Submission) -> JobRecord:
     """What the dispatcher is to know of a new job."""
-    bundles = bundles_of(graph)
+    others = resources_of(graph)
     return JobRecord(
         submission.job_id,
         name,
-        cpus=sum(bundle.get("CPU", 0.0) for bundle in bundles),
-        slots=len(bundles),
+        cpus=others.pop("CPU", 0.0),
+        slots=len(bundles_of(graph)),
         attached=bool(graph.config.attached),
         patience_ms=round(graph.config.slot_request_timeout.total_seconds() * 1000),
         submitted_ms=time.time_ns() // 1_000_000,
         checkpoints=graph.config.checkpoint.storage,
+        others=others,
     )
 
 

@@ -17,6 +17,7 @@ from .groups import RESTART
 from .logging_options import LOGGING, TRACES
 from .memory import MemorySize
 from .modes import RuntimeExecutionMode
+from .ray_options import RAY_OPTIONS
 from .registry import Apply, known, millis
 from .reporters import REPORTER_OPTIONS
 from .settings import Settings
@@ -249,6 +250,7 @@ KNOWN: Final = (
     *LOGGING,
     *TRACES,
     known("strom.slot.cpus", FLOAT, 1.0, _setting("slot_cpus"), "logical CPUs of a slot, on Ray"),
+    *RAY_OPTIONS,
     known(
         "strom.exchange.buffer-size",
         MEMORY,

@@ -320,6 +320,15 @@ class JobDriver:
         completed = self._picture.history.completed
         return None if completed is None else int(completed.id)
 
+    @property
+    def newest_savepoint(self) -> tuple[str, int] | None:
+        """Where the newest is that was taken under this driver, and since when it is complete
+        (ms)."""
+        found = self._picture.history.savepoint
+        if found is None or found.location is None:
+            return None
+        return found.location, found.ended_ms or found.triggered_ms
+
     def next_tick_s(self) -> float | None:
         """Seconds until `tick` has something to do."""
         due = self._tick_at if self._over_at is None else self._over_at

@@ -36,7 +36,7 @@ class Submission:
     code: tuple[PackedCode, ...] = ()
     contents: Mapping[str, Content] = field(default_factory=dict)
     packages: Mapping[str, Any] | None = None
-    """Ray's runtime environment with what the job requires, if it requires anything."""
+    """Ray's runtime environment of the job's processes, if it is not that of all."""
     claimed: str | None = None
     """The savepoint that it starts from, whatever its graph says, and which is its own then."""
 
@@ -45,10 +45,8 @@ def submission_of(graph: JobGraph, job_id: str) -> Submission:
     """Reads the program's files. ConfigurationError, SerializationError."""
     savepoints = absolute(graph.config.savepoint_directory)
     graph = replace(graph, config=replace(graph.config, savepoint_directory=savepoints))
-    requirements = graph.config.job_files.requirements
-    packages = None
-    if requirements is not None:
-        packages = runtime_env(requirements, ray.get_runtime_context().runtime_env)
+    current = ray.get_runtime_context().runtime_env
+    packages = runtime_env(graph.config.job_files.requirements, current, graph.config.runtime_env)
     return Submission(
         job_id,
         cloudpickle.dumps(graph),

@@ -85,10 +85,19 @@ def bundles_of(job: JobGraph) -> list[dict[str, float]]:
     groups = {v.id: v.slot_sharing_group for v in job.vertices}
     group_of = {slot: groups[task.vertex] for task, slot in slots_of(job).items()}
     config = job.config
+    plain = SlotResources(None, config.slot_memory, config.slot_others)
     return [
-        config.slot_resources.get(group_of[slot], SlotResources()).bundle(config.slot_cpus)
+        config.slot_resources.get(group_of[slot], plain).bundle(config.slot_cpus)
         for slot in range(len(group_of))
     ]
+
+
+def resources_of(job: JobGraph) -> dict[str, float]:
+    """What all its slots take together, by Ray's names."""
+    total: Counter[str] = Counter()
+    for bundle in bundles_of(job):
+        total.update(bundle)
+    return dict(total)
 
 
 class Slots:

@@ -43,7 +43,7 @@ from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
 from .placed_files import Content
 from .published import PublishedValues, Read
-from .ray_cluster import AllStopped, RayCluster, TaskLost, bundles_of
+from .ray_cluster import AllStopped, RayCluster, TaskLost, bundles_of, resources_of
 from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
 from .reporters import serve_metrics
@@ -92,15 +92,23 @@ class Rescaled:
 
     payload: bytes
     """The pickled job graph."""
-    cpus: float
+    resources: dict[str, float]
     slots: int
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What a session is told: the last savepoints, with the time (ms) since when they are complete;
+    of a job that is over also how it ended, and its last view, if there is one."""
+
+    savepoints: list[tuple[str, int]]
+    outcome: JobOutcome | None = None
+    view: JobView | None = None
 
 
 def _rescaled(job: JobGraph, parallelism: int) -> Rescaled:
     graph = rescaled(job, parallelism)
-    bundles = bundles_of(graph)
-    cpus = sum(bundle.get("CPU", 0.0) for bundle in bundles)
-    return Rescaled(cloudpickle.dumps(graph), cpus, len(bundles))
+    return Rescaled(cloudpickle.dumps(graph), resources_of(graph), len(bundles_of(graph)))
 
 
 class JobCoordinator:
@@ -132,8 +140,10 @@ class JobCoordinator:
         self._published = PublishedValues(first_attempt)
         self._reports: dict[tuple[TaskId, Attempt], Resequencer[TaskReport]] = {}
         self._outcome: JobOutcome | None = None
+        self._savepoints: list[tuple[str, int]] = []
+        """Where each complete one is, and since when (ms); only grows."""
         self._news = LoopSignal()
-        """Rung for each published value, and when the job has ended."""
+        """Rung for what is published, for each checkpoint and when the job has ended."""
         self._attached = True
         self._lease = Lease(SystemClock())
         self._tie_changed = asyncio.Event()
@@ -218,11 +228,15 @@ class JobCoordinator:
         self._news.ring()
 
     def _note_checkpoints(self, driver: JobDriver) -> None:
-        """For those who read what is published. What comes of a checkpoint's completion comes with
-        later events."""
+        """For those who read what is published, and the session. What comes of a checkpoint's
+        completion comes with later events."""
         began, complete = driver.began_with, driver.newest_complete
         news = began is not None and self._published.begin(began)
         if complete is not None and self._published.complete(complete):
+            news = True
+        saved = driver.newest_savepoint
+        if saved is not None and saved not in self._savepoints[-1:]:
+            self._savepoints.append(saved)
             news = True
         if news:
             self._news.ring()
@@ -334,11 +348,18 @@ class JobCoordinator:
         self._touch()
         return self._driver.state
 
-    async def ended(self, timeout: float) -> tuple[JobOutcome, JobView | None] | None:
-        """As `outcome`, with the last view of the job, for who is no client of it: nothing depends
-        on whether it was told."""
-        outcome = await self._outcome_within(timeout)
-        return None if outcome is None else (outcome, self._last_view())
+    async def followed(self, timeout: float, known: int) -> Followed:
+        """For the session, which is no client of the job: nothing depends on whether it was told.
+        Waits for the end, or another savepoint than the first `known`."""
+        deadline = time.monotonic() + timeout
+        while True:
+            news = self._news.ticket()
+            left = deadline - time.monotonic()
+            outcome, savepoints = self._outcome, self._savepoints[known:]
+            if outcome is not None or savepoints or left <= 0:
+                break
+            await wait_until(news, left)
+        return Followed(savepoints, outcome, None if outcome is None else self._last_view())
 
     def _last_view(self) -> JobView | None:
         """That there is none is no reason not to say how the job ended."""

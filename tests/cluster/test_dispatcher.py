@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from strom.core.errors import CheckpointError, ConfigurationError, Serialization
 from strom.core.job_status import JobStatus
 from strom.engine.hosts.driver import JobOutcome
 from strom.engine.hosts.launch import Submission
+from strom.engine.hosts.ray_coordinator import Followed
 
 RECORD = JobRecord("a1", "one", 2.0, 2, False, 60_000, 1, checkpoints="memory://x")
 
@@ -36,7 +38,8 @@ class Coordinator:
             asyncio.get_running_loop().create_future()
         )
         self.told: list[str] = []
-        for name in ("start", "detach", "ended", "cancel"):
+        self.savepoints: list[tuple[str, int]] = []
+        for name in ("start", "detach", "followed", "cancel"):
             setattr(self, name, SimpleNamespace(remote=getattr(self, f"_{name}")))
 
     async def _start(self) -> None:
@@ -46,8 +49,10 @@ class Coordinator:
     async def _detach(self) -> None:
         self.told.append("detach")
 
-    async def _ended(self, timeout: float) -> tuple[JobOutcome, dict[str, Any] | None]:
-        return await asyncio.shield(self.ends)
+    async def _followed(self, timeout: float, known: int) -> Followed:
+        if self.savepoints[known:]:
+            return Followed(self.savepoints[known:])
+        return Followed([], *await asyncio.shield(self.ends))
 
     async def _cancel(self) -> None:
         self.told.append("cancel")
@@ -62,6 +67,7 @@ class World:
         self.made: list[Coordinator] = []
         self.dispatchers: list[Dispatcher] = []
         self.failure: Exception | None = None
+        self.savepoints: list[tuple[str, int]] = []
         monkeypatch.setattr(module, "make_coordinator", self.make)
         monkeypatch.setattr(module, "withdraw", lambda job_id: None)
         monkeypatch.setattr(module.ray, "cluster_resources", lambda: {"CPU": 4.0})
@@ -72,6 +78,7 @@ class World:
     def make(self, submission: Submission, first_attempt: int) -> Coordinator:
         assert submission.payload == b"graph"
         self.made.append(Coordinator(first_attempt, self.failure))
+        self.made[-1].savepoints = list(self.savepoints)
         return self.made[-1]
 
     def find(self, name: str, namespace: str) -> Coordinator:
@@ -235,5 +242,44 @@ def test_the_next_dispatcher_follows_who_lives(world: World) -> None:
         world.made[0].ends.set_result(outcome(JobStatus.FINISHED))
         await phase(d, Phase.ENDED)
         assert len(world.made) == 1
+
+    run(world, test)
+
+
+def test_who_follows_a_job_hears_of_its_next_run_and_of_its_end(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        assert (await d.next_run("a1", -1, 30.0))[0].phase is Phase.RUNNING
+        assert (await d.next_run("a1", 0, 0.0))[0].run == 0  # there is no later one
+        world.made[0].ends.set_exception(ActorDiedError())
+        record, _ = await d.next_run("a1", 0, 30.0)
+        assert (record.run, record.phase) == (1, Phase.RUNNING)
+        last, view = outcome(JobStatus.FINISHED)
+        part = ("hits", "map", b"sealed")
+        world.made[1].ends.set_result((replace(last, accumulators=(part,)), view))
+        assert (await d.next_run("a1", 1, 30.0))[0].phase is Phase.ENDED
+        while (kept := await d.outcome("a1")) is None:
+            await asyncio.sleep(0.001)
+        assert (kept.status, kept.net_runtime_ms, kept.accumulators) == ("FINISHED", 17.0, (part,))
+        assert (await d.last_view("a1") or {})["status"] == "FINISHED"
+
+    run(world, test)
+
+
+def test_savepoints_are_kept_with_their_job(world: World) -> None:
+    async def test() -> None:
+        world.savepoints = [("/s/1", 5), ("/s/2", 6)]
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        while len((await d.job("a1"))[0].savepoints) < 2:
+            await asyncio.sleep(0.001)
+        again = world.dispatcher()  # which is told of all of them once more
+        await phase(again, Phase.RUNNING)
+        world.made[0].ends.set_result(outcome(JobStatus.FINISHED))
+        await phase(again, Phase.ENDED)
+        while (kept := await again.archived("a1")) is None:
+            await asyncio.sleep(0.001)
+        found = JobRecord.from_json(kept["record"]).savepoints
+        assert [(one.path, one.time_ms) for one in found] == world.savepoints
 
     run(world, test)

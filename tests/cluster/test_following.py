@@ -98,10 +98,8 @@ def test_a_client_comes_to_the_end_of_every_job(seed: int) -> None:
             continue  # it is asked, and answers
         if runs and following.left < runs[-1]:
             following, said = Following("job", runs[-1]), []
-        if rng.random() < 0.1:
-            step = following.away(life.now)
-        else:
-            step = following.told(life.record, "")
+        away = rng.random() < 0.1
+        step = following.away(life.now) if away else following.told(life.record, "")
         match step:
             case Attach(run):
                 assert run > following.left

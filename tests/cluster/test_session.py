@@ -36,7 +36,7 @@ def record(job_id: str, cpus: float = 1.0, **more: Any) -> JobRecord:
 
 def session(cpus: float = 4.0) -> Session:
     made = Session()
-    made.capacity(cpus, 0)
+    made.capacity({"CPU": cpus}, 0)
     return made
 
 
@@ -65,16 +65,29 @@ def test_what_is_larger_than_the_cluster_holds_up_nobody_and_fails_in_time() -> 
     assert s.submit(record("huge", 9, patience_ms=1000), 0) == []
     assert kinds(s.submit(record("b", 4, submitted_ms=1), 1)) == [("Start", "b")]
     assert "the whole cluster has 4" in (s.waits_for("huge") or "")
-    assert s.capacity(4, 999) == []
-    (store,) = s.capacity(4, 1000)
+    assert s.capacity({"CPU": 4}, 999) == []
+    (store,) = s.capacity({"CPU": 4}, 1000)
     assert store.record.status is JobStatus.FAILED
     assert "9 CPUs for 9 slots" in (store.record.error or "")
+
+
+def test_other_resources_are_waited_for_as_well() -> None:
+    s = Session()
+    s.capacity({"CPU": 4, "GPU": 1}, 0)
+    assert kinds(s.submit(record("a", 1, others={"GPU": 1}), 0)) == [("Start", "a")]
+    assert s.submit(record("b", 1, others={"GPU": 1}, submitted_ms=1), 1) == []
+    assert s.waits_for("b") == "it needs 1 of GPU, and 0 of 1 are free: job a (a) has 1"
+    s.submit(record("c", 1, others={"TPU": 2}, submitted_ms=2), 2)
+    assert "it needs 2 of TPU for 1 slots, and the whole cluster has 0" in (s.waits_for("c") or "")
+    s.started("a", 0, 3)
+    actions = s.ended("a", 0, JobStatus.FINISHED, None, 4)
+    assert kinds(actions) == [("Store", "a"), ("Start", "b")]
 
 
 def test_nodes_that_join_let_it_start_and_its_patience_begins_anew() -> None:
     s = session()
     s.submit(record("huge", 9, patience_ms=1000), 0)
-    assert kinds(s.capacity(9, 900)) == [("Start", "huge")]
+    assert kinds(s.capacity({"CPU": 9}, 900)) == [("Start", "huge")]
 
 
 def test_a_lost_coordinator_runs_again_from_its_checkpoints() -> None:
@@ -109,7 +122,7 @@ def test_runs_that_do_not_last_end_the_job() -> None:
         assert s.job("a") is not None
         s.lost("a", run, "killed", now)
         now += DELAYS_MS[-1]
-        s.capacity(4, now)
+        s.capacity({"CPU": 4}, now)
         s.started("a", run + 1, now)
     (store,) = s.lost("a", MOST_SHORT, "killed", now)
     assert store.record.status is JobStatus.FAILED
@@ -144,8 +157,8 @@ def test_who_waits_for_an_attached_job_must_be_heard_of() -> None:
     s.submit(record("a"), 0)
     s.submit(record("b", attached=True, submitted_ms=1), 0)
     s.heard("b", SILENCE_MS)
-    assert s.capacity(1, 2 * SILENCE_MS) == []
-    (store,) = s.capacity(1, 2 * SILENCE_MS + 1)
+    assert s.capacity({"CPU": 1}, 2 * SILENCE_MS) == []
+    (store,) = s.capacity({"CPU": 1}, 2 * SILENCE_MS + 1)
     assert (store.record.job_id, store.record.status) == ("b", JobStatus.CANCELED)
 
 
@@ -165,7 +178,7 @@ def test_a_new_dispatcher_finds_what_the_last_one_left() -> None:
         record("c", 4, submitted_ms=2),
     ]
     assert kinds(s.recover(reversed(left), 0)) == [("Find", "a"), ("Find", "b")]
-    assert s.capacity(4, 0) == []  # c waits for both
+    assert s.capacity({"CPU": 4}, 0) == []  # c waits for both
     assert kinds(s.found("a", 0, True, 1)) == [("Store", "a"), ("Follow", "a")]
     actions = s.found("b", 2, False, 1)
     assert kinds(actions) == [("Store", "b"), ("Start", "b")]
@@ -194,7 +207,7 @@ class World:
         self.session = Session()
         self.starting, self.followed = [], set()
         self.carry_out(self.session.recover(self.stored.values(), self.now))
-        self.carry_out(self.session.capacity(self.cpus, self.now))
+        self.carry_out(self.session.capacity({"CPU": self.cpus}, self.now))
 
     def carry_out(self, actions: list[Any]) -> None:
         for action in actions:
@@ -256,7 +269,7 @@ class World:
                     self.alive[one.job_id] = one.run
             self.begin()
         else:
-            self.carry_out(self.session.capacity(self.cpus, self.now))
+            self.carry_out(self.session.capacity({"CPU": self.cpus}, self.now))
 
     def start(self, kept: JobRecord) -> None:
         job, run = kept.job_id, kept.run
@@ -280,7 +293,7 @@ class World:
             for job in sorted(self.followed & self.alive.keys()):
                 run = self.alive.pop(job)
                 self.carry_out(self.session.ended(job, run, JobStatus.FINISHED, None, self.now))
-            self.carry_out(self.session.capacity(self.cpus, self.now))
+            self.carry_out(self.session.capacity({"CPU": self.cpus}, self.now))
         raise AssertionError(f"these never end: {self.session.jobs}")
 
 
