@@ -28,10 +28,12 @@ from leashed_source import Leashed
 from strom import CollectSink, DiscardSink, JobCancelledError, JobFailedError, attach
 from strom.cli.main import app
 from strom.cluster import clusters
+from strom.cluster.savepoints import newest_state
 from strom.connectors.files import ParquetSink
 from strom.core.errors import ConfigurationError, TransportError
 from strom.engine.hosts.ray_host import connect_to_ray
 from typer.testing import CliRunner
+from wheels_kit import make_wheel
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -176,6 +178,10 @@ def test_a_job_outlives_its_coordinator_and_the_dispatcher(
     for thread in waits:
         thread.join(240)
     assert results[0].metrics["state"] == "FINISHED"
+    until(lambda: session.archived(job_id), "the account of the job", 60.0)
+    record, _ = session.job(job_id)
+    assert [one.path for one in record.savepoints] == [path]
+    assert newest_state(record) == path  # the job has finished: its checkpoints are gone
     job.check()
     assert as_window_sums(found) == window_sums(COUNT)
     said = [line for line in capfd.readouterr().err.splitlines() if "starts it again" in line]
@@ -276,3 +282,45 @@ def test_execute_need_not_wait(tmp_path: Path, session: clusters.DispatcherClien
     client = attach(str(result.get_job_id()))
     assert not client.ends_with_program
     client.cancel()
+
+
+PROGRAM = """
+import os, sys
+from strom import StreamExecutionEnvironment
+from strom.connectors.files import FileSink
+
+def tagged(n):
+    import strom_tiny  # out of the wheel, wherever this is
+    return {"tag": os.environ.get("COLOUR", "none") + " " + strom_tiny.__name__, "n": n}
+
+if __name__ == "__main__":
+    out, graph = sys.argv[1:]
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection([1, 2]).map(tagged).sink_to(FileSink(out, format="jsonl"))
+    if graph:
+        env.get_job_graph("saved").save(graph)
+    env.execute("brought")
+"""
+
+
+def test_programs_are_brought_with_what_their_jobs_need(
+    tmp_path: Path, session: clusters.DispatcherClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wheel and a variable go with the job; a graph that was saved has its wheel, too."""
+    import ray
+
+    monkeypatch.setenv("RAY_ADDRESS", ray.get_runtime_context().gcs_address)
+    make_wheel(tmp_path, "strom_tiny", "1.0", PROGRAM)
+    (wheel,) = tmp_path.glob("*.whl")
+    out, graph = tmp_path / "out", str(tmp_path / "graph")
+
+    def tags() -> list[str]:
+        files = glob.glob(f"{out}/**/*.jsonl", recursive=True)
+        return sorted(json.loads(row)["tag"] for file in files for row in Path(file).open())
+
+    brought = ["--wheel", str(wheel), "--env-var", "COLOUR=red", "-m", "strom_tiny"]
+    answer_of("run", *brought, str(out), graph)
+    assert tags() == ["red strom_tiny"] * 2
+    answer_of("run", "--graph", graph)
+    assert tags() == ["red strom_tiny"] * 4
+    assert [record.name for record, _ in session.jobs()] == ["saved", "brought"]
