@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
+from ray.util.placement_group import get_placement_group, remove_placement_group
 
 from ..core.errors import ConfigurationError, StromError
 from ..core.failure_text import described
@@ -30,11 +31,13 @@ from ..engine.hosts.driver import JobOutcome
 from ..engine.hosts.job_logs import JobLogs
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.launch import Submission, make_coordinator, withdraw
+from ..engine.hosts.ray_cluster import KeptSlots
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import Followed, coordinator_name
 from .records import JobRecord, Phase
 from .registry import Registry
-from .session import Action, Cancel, Find, Follow, Session, Start, Store
+from .session import Action, Cancel, Find, Follow, Release, Session, Start, Store
+from .slot_pool import PREFIX, SlotGroup
 
 log = logging.getLogger("strom")
 
@@ -82,13 +85,15 @@ class Dispatcher:
         self._actions: asyncio.Queue[Action] = asyncio.Queue()
         self._io = ThreadPoolExecutor(1, "strom-registry")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._known = set(self._registry.history())
+        history = self._registry.history(by_time=True)
+        self._known = set(history)
         """The ids of all jobs that are over."""
         self._began_ms = _now_ms()
-        self._do(self._session.recover(self._registry.records(), self._began_ms))
+        left = self._registry.records()
+        self._do(self._session.recover(left, self._began_ms, _slot_groups()))
         self._spawn(self._carry_out())
         self._spawn(self._watch())
-        self._spawn(self._recall(sorted(self._known)[:MOST_HISTORY]))
+        self._spawn(self._recall(history[-MOST_HISTORY:]))
 
     # --- programs --------------------------------------------------------------------------------
 
@@ -174,6 +179,7 @@ class Dispatcher:
 
     async def close(self) -> None:
         """Decide nothing more, and return when the registry has all that was decided."""
+        self._do(self._session.close())
         self._closed = True
         await self._actions.join()
         for task in list(self._tasks):
@@ -204,6 +210,8 @@ class Dispatcher:
                     self._spawn(self._follow(record))
                 case Cancel(record):
                     self._spawn(self._cancel(record))
+                case Release(group):
+                    await asyncio.to_thread(_release, group)
             self._actions.task_done()
 
     async def _store(self, record: JobRecord) -> None:
@@ -250,7 +258,8 @@ class Dispatcher:
             submission: Submission = pickle.loads(data)  # whoever writes there may run anything
             if run > 0:
                 await asyncio.to_thread(withdraw, job_id)
-            coordinator = make_coordinator(submission, run * ATTEMPTS_OF_A_RUN)
+            slots = None if record.group is None else KeptSlots(record.group, DISPATCHER)
+            coordinator = make_coordinator(submission, run * ATTEMPTS_OF_A_RUN, slots)
             await coordinator.start.remote()
             if not record.attached:
                 await coordinator.detach.remote()
@@ -369,6 +378,21 @@ class Dispatcher:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _slot_groups() -> list[SlotGroup]:
+    """Those of the session, whoever has them."""
+    table: dict[str, Any] = ray.util.placement_group_table()
+    return [
+        SlotGroup(one["name"], "", {})
+        for one in table.values()
+        if one["name"].startswith(PREFIX) and one["state"] != "REMOVED"
+    ]
+
+
+def _release(group: str) -> None:
+    with suppress(ValueError, RayError):  # it is not there
+        remove_placement_group(get_placement_group(group))
 
 
 def _last_figures(outcome: JobOutcome | None) -> dict[str, Any]:

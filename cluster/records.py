@@ -69,6 +69,12 @@ class JobRecord:
     """Of a job that is over: how many subtasks ended how."""
     others: dict[str, float] = field(default_factory=dict, hash=False)
     """What its slots take beside CPUs, by Ray's names."""
+    shape: str = ""
+    """Of its slots, as of `slot_pool.shape_of`; empty: they are not the session's."""
+    idle_ms: int = 0
+    """How long the session keeps its slots when it has left them."""
+    group: str | None = None
+    """The name of the slots that it has, while it is starting or runs."""
     savepoints: tuple[TakenSavepoint, ...] = ()
     """The last ones, the newest last."""
 

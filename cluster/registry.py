@@ -103,9 +103,10 @@ class Registry(WholeFiles):
             else:
                 yield record
 
-    def history(self) -> list[str]:
-        """The ids of all jobs that are over."""
-        names = self._names_in(posixpath.join(self._root, "history"))
+    def history(self, by_time: bool = False) -> list[str]:
+        """The ids of all jobs that are over. `by_time`: the last is the one that ended last, as far
+        as the filesystem tells."""
+        names = self._names_in(posixpath.join(self._root, "history"), by_time)
         return [name.removesuffix(".json") for name in names if name.endswith(".json")]
 
     def ended(self, job_id: str) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from ..core.errors import ConfigurationError
 from ..core.job_status import JobStatus
 from .records import JobRecord, Phase
+from .slot_pool import PREFIX, SlotGroup, SlotPool
 
 SHORT_MS = 60_000
 """A run that its coordinator did not survive for so long was short."""
@@ -66,7 +67,14 @@ class Cancel:
     record: JobRecord
 
 
-Action = Store | Start | Find | Follow | Cancel
+@dataclass(frozen=True)
+class Release:
+    """Remove these slots, if they are there."""
+
+    group: str
+
+
+Action = Store | Start | Find | Follow | Cancel | Release
 
 
 class Session:
@@ -75,6 +83,10 @@ class Session:
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobRecord] = {}
+        self._pool = SlotPool()
+        """Slots that no job has; those of others are named in their records."""
+        self._named = 0
+        """How many slots got a name."""
         self._has: Mapping[str, float] = {}
         """What the whole cluster has, by Ray's names."""
         self._heard: dict[str, int] = {}
@@ -95,15 +107,20 @@ class Session:
 
     # --- events: each answers with what is to be done, in this order ------------------------------
 
-    def recover(self, records: Iterable[JobRecord], now_ms: int) -> list[Action]:
-        """Once, at first: jobs that a former dispatcher has left, none of which is over."""
+    def recover(
+        self, records: Iterable[JobRecord], now_ms: int, groups: Iterable[SlotGroup] = ()
+    ) -> list[Action]:
+        """Once, at first: jobs that a former dispatcher has left, none of which is over, and the
+        session's slots that there are."""
         actions: list[Action] = []
         for record in sorted(records, key=lambda record: (record.submitted_ms, record.job_id)):
             self._jobs[record.job_id] = record
             self._heard[record.job_id] = now_ms
             if record.phase is not Phase.QUEUED:
                 actions.append(Find(record))
-        return actions
+        held = {record.group for record in self._jobs.values() if _holds(record)}
+        left = [group.name for group in groups if group.name not in held]
+        return [*map(Release, left), *actions]
 
     def submit(self, record: JobRecord, now_ms: int) -> list[Action]:
         """A new job, which the registry has. Again for a known one is nothing new."""
@@ -116,7 +133,12 @@ class Session:
         """What the whole cluster has, by Ray's names; now and then, also when nothing has
         changed."""
         self._has = has
-        return self._admit(now_ms) + self._given_up(now_ms)
+        expired = [Release(name) for name in self._pool.expired(now_ms)]
+        return [*expired, *self._admit(now_ms), *self._given_up(now_ms)]
+
+    def close(self) -> list[Action]:
+        """The session ends, and its jobs go on: what none of them has is released."""
+        return [Release(name) for name in self._pool.clear()]
 
     def heard(self, job_id: str, now_ms: int) -> None:
         """The program of an attached job waits for it."""
@@ -264,8 +286,40 @@ class Session:
                 continue
             if not self._fits(record):
                 break
-            actions.append(Start(self._changed(record, phase=Phase.STARTING, started_ms=now_ms)))
+            group, released = self._slots_for(record, now_ms)
+            actions += map(Release, released)
+            record = self._changed(record, phase=Phase.STARTING, started_ms=now_ms, group=group)
+            actions.append(Start(record))
         return actions
+
+    def _slots_for(self, record: JobRecord, now_ms: int) -> tuple[str | None, list[str]]:
+        """The name of its slots, which may be those of a job before it; and what has to go first,
+        as it needs the room."""
+        if not record.shape:
+            return None, self._pool.make_room(lambda: self._has_room(record))
+        lent = self._pool.lend(record.shape)
+        if lent is not None:
+            return lent, []
+        released = self._pool.make_room(lambda: self._has_room(record))
+        self._named += 1
+        return f"{PREFIX}{record.job_id}-{now_ms:x}-{self._named}", released
+
+    def _has_room(self, record: JobRecord) -> bool:
+        """Whether it fits beside what the pool has, too."""
+        return all(
+            need <= self._free(name) - self._pool.takes(name) + _ROUNDING
+            for name, need in record.needs.items()
+        )
+
+    def _left(self, record: JobRecord, now_ms: int) -> list[Action]:
+        """The job has its slots no more."""
+        if record.group is None:
+            return []
+        if record.idle_ms <= 0:
+            return [Release(record.group)]
+        group = SlotGroup(record.group, record.shape, record.needs)
+        self._pool.add(group, now_ms + record.idle_ms)
+        return []
 
     def _given_up(self, now_ms: int) -> list[Action]:
         """Jobs that have waited for too much, or that nobody waits for any more."""
@@ -287,18 +341,24 @@ class Session:
             return self._end(record, JobStatus.FAILED, why, now_ms)
         self._short[record.job_id] = short
         self._not_before[record.job_id] = now_ms + DELAYS_MS[short - 1]
-        record = self._changed(record, phase=Phase.QUEUED, run=run, status=JobStatus.CREATED)
+        left = self._left(record, now_ms)
+        record = self._changed(
+            record, phase=Phase.QUEUED, run=run, status=JobStatus.CREATED, group=None
+        )
         self._heard[record.job_id] = now_ms
-        return [Store(record), *self._admit(now_ms)]
+        return [Store(record), *left, *self._admit(now_ms)]
 
     def _end(
         self, record: JobRecord, status: JobStatus, error: str | None, now_ms: int
     ) -> list[Action]:
-        ended = replace(record, phase=Phase.ENDED, status=status, error=error, ended_ms=now_ms)
+        ended = replace(
+            record, phase=Phase.ENDED, status=status, error=error, ended_ms=now_ms, group=None
+        )
         del self._jobs[record.job_id]
+        left = self._left(record, now_ms)
         for known in (self._heard, self._short, self._not_before, self._large_since):
             known.pop(record.job_id, None)
-        return [Store(ended), *self._admit(now_ms)]
+        return [Store(ended), *left, *self._admit(now_ms)]
 
     def _of_run(self, job_id: str, run: int, phase: Phase) -> JobRecord | None:
         record = self._jobs.get(job_id)

@@ -22,6 +22,7 @@ from ..engine.hosts.ray_host import RayHost, RayJobClient
 from .clusters import DispatcherClient, find
 from .records import JobRecord, Phase
 from .session_client import SessionJobClient
+from .slot_pool import shape_of
 
 POLL_S: Final = 5.0
 
@@ -61,6 +62,8 @@ def record_of(graph: JobGraph, name: str, submission: Submission) -> JobRecord:
         submitted_ms=time.time_ns() // 1_000_000,
         checkpoints=graph.config.checkpoint.storage,
         others=others,
+        shape=shape_of(bundles_of(graph)),
+        idle_ms=round(graph.config.slot_idle_timeout.total_seconds() * 1000),
     )
 
 

@@ -257,6 +257,8 @@ class JobConfig:
     """What else it takes then, by the names that Ray has for it (`GPU`)."""
     slot_request_timeout: timedelta = timedelta(minutes=1)
     """How long a start of the job waits for the cluster to have its slots free."""
+    slot_idle_timeout: timedelta = timedelta(seconds=50)
+    """How long a session keeps the slots of the job when it has left them, for the next one."""
     job_parameters: dict[str, Any] = field(default_factory=dict)
     python_files: tuple[str, ...] = ()
     """Python files, archives and folders of the program's machine that its tasks import from."""
@@ -295,6 +297,7 @@ class JobConfig:
         check_kind("slot_resources", self.slot_resources, dict)
         SlotResources(None, self.slot_memory, self.slot_others)
         check_duration("slot_request_timeout", self.slot_request_timeout)
+        check_duration("slot_idle_timeout", self.slot_idle_timeout)
         check_kind("job_parameters", self.job_parameters, dict)
         check_kind("python_files", self.python_files, tuple)
         check_kind("job_files", self.job_files, JobFiles)

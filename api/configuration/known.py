@@ -207,6 +207,13 @@ KNOWN: Final = (
         _setting("slot_request_timeout"),
         "how long a start waits for the cluster's slots",
     ),
+    known(
+        "slot.idle.timeout",
+        DURATION,
+        timedelta(seconds=50),
+        _setting("slot_idle_timeout"),
+        "how long a session keeps slots that a job has left for the next one; 0: not at all",
+    ),
     *FILES,
     known(
         "strom.host",

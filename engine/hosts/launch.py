@@ -16,6 +16,7 @@ from ray.util.placement_group import get_placement_group, remove_placement_group
 
 from ..graph.model import JobGraph
 from .placed_files import Content, contents_of
+from .ray_cluster import KeptSlots
 from .ray_connect import NAMESPACE
 from .ray_coordinator import JobCoordinator, coordinator_name
 from .requirements import runtime_env
@@ -56,8 +57,10 @@ def submission_of(graph: JobGraph, job_id: str) -> Submission:
     )
 
 
-def make_coordinator(submission: Submission, first_attempt: int = 0) -> Any:
-    """A new coordinator, which is still to be told to `start`. `first_attempt`: as of
+def make_coordinator(
+    submission: Submission, first_attempt: int = 0, slots: KeptSlots | None = None
+) -> Any:
+    """A new coordinator, which is still to be told to `start`. `first_attempt`, `slots`: as of
     `JobCoordinator`. ValueError if the job has one."""
     packages = {} if submission.packages is None else {"runtime_env": submission.packages}
     actor = ray.remote(JobCoordinator).options(
@@ -75,6 +78,7 @@ def make_coordinator(submission: Submission, first_attempt: int = 0) -> Any:
         submission.contents,
         first_attempt,
         submission.claimed,
+        slots,
     )
 
 

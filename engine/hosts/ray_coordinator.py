@@ -43,7 +43,7 @@ from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
 from .placed_files import Content
 from .published import PublishedValues, Read
-from .ray_cluster import AllStopped, RayCluster, TaskLost, bundles_of, resources_of
+from .ray_cluster import AllStopped, KeptSlots, RayCluster, TaskLost, bundles_of, resources_of
 from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
 from .reporters import serve_metrics
@@ -122,10 +122,12 @@ class JobCoordinator:
         contents: Mapping[str, Content] | None = None,
         first_attempt: int = 0,
         claimed: str | None = None,
+        slots: KeptSlots | None = None,
     ) -> None:
         """`first_attempt`: greater than any that the job had under coordinators before this.
-        `claimed`: as of `launch.Submission`."""
+        `claimed`: as of `launch.Submission`. `slots`: those it has, which stay; None: its own."""
         use_one_thread()
+        self._slots = slots
         self._claimed = claimed
         self._first_attempt = first_attempt
         self._payload = payload
@@ -177,7 +179,7 @@ class JobCoordinator:
         files = SentFiles.of(self._job_id, graph.config.job_files, self._contents)
         self._contents = {}
         self._cluster = RayCluster(
-            graph, secret, loop, self._inbox.put, me, name, self._code, files
+            graph, secret, loop, self._inbox.put, me, name, self._code, files, self._slots
         )
         self._driver = JobDriver(
             graph,

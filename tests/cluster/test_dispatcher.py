@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import pickle
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +16,14 @@ from typing import Any
 import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 from strom.cluster import dispatcher as module
-from strom.cluster.dispatcher import ATTEMPTS_OF_A_RUN, Dispatcher
+from strom.cluster.dispatcher import ATTEMPTS_OF_A_RUN, MOST_HISTORY, Dispatcher
 from strom.cluster.records import JobRecord, Phase
+from strom.cluster.registry import Registry
 from strom.core.errors import CheckpointError, ConfigurationError, SerializationError
 from strom.core.job_status import JobStatus
 from strom.engine.hosts.driver import JobOutcome
 from strom.engine.hosts.launch import Submission
+from strom.engine.hosts.ray_cluster import KeptSlots
 from strom.engine.hosts.ray_coordinator import Followed
 
 RECORD = JobRecord("a1", "one", 2.0, 2, False, 60_000, 1, checkpoints="memory://x")
@@ -72,10 +77,13 @@ class World:
         monkeypatch.setattr(module, "withdraw", lambda job_id: None)
         monkeypatch.setattr(module.ray, "cluster_resources", lambda: {"CPU": 4.0})
         monkeypatch.setattr(module.ray, "get_actor", self.find)
+        monkeypatch.setattr(module, "_slot_groups", list)
         monkeypatch.setattr(module, "TICK_S", 0.01)
         monkeypatch.setattr(module, "RETRY_S", 0.01)
 
-    def make(self, submission: Submission, first_attempt: int) -> Coordinator:
+    def make(
+        self, submission: Submission, first_attempt: int, slots: KeptSlots | None
+    ) -> Coordinator:
         assert submission.payload == b"graph"
         self.made.append(Coordinator(first_attempt, self.failure))
         self.made[-1].savepoints = list(self.savepoints)
@@ -281,5 +289,55 @@ def test_savepoints_are_kept_with_their_job(world: World) -> None:
             await asyncio.sleep(0.001)
         found = JobRecord.from_json(kept["record"]).savepoints
         assert [(one.path, one.time_ms) for one in found] == world.savepoints
+
+    run(world, test)
+
+
+OVER = 4_000
+"""Jobs that are over."""
+
+
+def test_thousands_of_finished_jobs_slow_it_down_by_nothing(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it is asked reads none of them, and a new job runs and ends as beside none."""
+    history = tmp_path / "history"
+    history.mkdir()
+    for n in range(OVER):
+        over = replace(RECORD, job_id=f"{n:016x}", phase=Phase.ENDED, ended_ms=n)
+        (history / f"{over.job_id}.json").write_text(json.dumps({"record": over.to_json()}))
+        os.utime(history / f"{over.job_id}.json", (n, n))
+    reads: list[str] = []
+    read = Registry.ended
+
+    def counted(registry: Registry, job_id: str) -> Any:
+        reads.append(job_id)
+        return read(registry, job_id)
+
+    monkeypatch.setattr(Registry, "ended", counted)
+
+    async def test() -> None:
+        d = world.dispatcher()
+        while len(await d.jobs(ended=2_000)) < MOST_HISTORY:
+            await asyncio.sleep(0.01)
+        assert len(reads) == MOST_HISTORY, "the last ones, and no others"
+        assert [one.ended_ms for one, _ in await d.jobs(3)] == [OVER - 1, OVER - 2, OVER - 3]
+        reads.clear()
+        began = time.perf_counter()
+        for _ in range(200):
+            assert (await d.about())["ended"] == OVER
+            assert len(await d.jobs()) == 100
+            assert (await d.job(f"{OVER - 1:016x}"))[0].ended_ms == OVER - 1
+        took = (time.perf_counter() - began) / 600
+        assert took < 0.005, f"{took * 1000:.2f} ms an answer"
+        assert reads == []
+        await d.submit(RECORD, pickle.dumps(Submission("a1", b"graph")))
+        await phase(d, Phase.RUNNING)
+        world.made[0].ends.set_result(outcome(JobStatus.FINISHED))
+        while (await d.about())["ended"] != OVER + 1:
+            await asyncio.sleep(0.001)
+        assert reads == []
+        assert (await d.job(f"{0:016x}"))[0].ended_ms == 0  # an old one is read when asked for
+        assert reads == [f"{0:016x}"]
 
     run(world, test)

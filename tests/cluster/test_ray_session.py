@@ -29,6 +29,7 @@ from strom import CollectSink, DiscardSink, JobCancelledError, JobFailedError, a
 from strom.cli.main import app
 from strom.cluster import clusters
 from strom.cluster.savepoints import newest_state
+from strom.cluster.slot_pool import PREFIX
 from strom.connectors.files import ParquetSink
 from strom.core.errors import ConfigurationError, TransportError
 from strom.engine.hosts.ray_host import connect_to_ray
@@ -62,15 +63,23 @@ def session(tmp_path: Path) -> Iterator[clusters.DispatcherClient]:
 class Counting:
     """A job of `parallelism` slots that sums windows into files, exactly once, until released."""
 
-    def __init__(self, folder: Path, parallelism: int = 2, **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        parallelism: int = 2,
+        count: int = COUNT,
+        collects: bool = False,
+        **settings: Any,
+    ) -> None:
         folder.mkdir()
         self.folder = folder
         settings.setdefault("interval_ms", 200)
         made = config(folder / "state", parallelism=parallelism, batch_size=20, **settings)
         env = environment(made, "ray")
-        stream = windows_of(env, Leashed(folder / "release", COUNT))
+        stream = windows_of(env, Leashed(folder / "release", count))
         stream.sink_to(ParquetSink(folder / "out"))
-        stream.sink_to(CollectSink()).name("collected")
+        if collects:
+            stream.sink_to(CollectSink()).name("collected")
         self.graph = env.get_job_graph(folder.name)
         self.env = env
 
@@ -152,7 +161,7 @@ def test_a_job_outlives_its_coordinator_and_the_dispatcher(
     tmp_path: Path, session: clusters.DispatcherClient, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """And its client goes on with it, whatever it waits for meanwhile."""
-    job = Counting(tmp_path / "job", interval_ms=1_000)
+    job = Counting(tmp_path / "job", interval_ms=1_000, collects=True)
     client = job.submit()
     job_id = str(client.get_job_id())
     results, found = list[Any](), list[Any]()
@@ -256,7 +265,7 @@ def test_what_waits_is_cancelled_and_told(
 
 
 def test_the_command_line(tmp_path: Path, session: clusters.DispatcherClient) -> None:
-    job = Counting(tmp_path / "job")
+    job = Counting(tmp_path / "job", count=1_000_000)  # records flow as long as it is looked at
     job_id = str(job.submit().get_job_id())
     completed(job.client, 1)
     (listed,) = json.loads(answer_of("list", "--json"))
@@ -323,4 +332,17 @@ def test_programs_are_brought_with_what_their_jobs_need(
     assert tags() == ["red strom_tiny"] * 2
     answer_of("run", "--graph", graph)
     assert tags() == ["red strom_tiny"] * 4
-    assert [record.name for record, _ in session.jobs()] == ["saved", "brought"]
+    (second, _), (first, _) = session.jobs()
+    assert (first.name, second.name) == ("brought", "saved")
+    table = ray.util.placement_group_table().values()
+    names = [group["name"] for group in table if group["name"].startswith(PREFIX)]
+    assert sum(first.job_id in name for name in names) == 1
+    assert not any(second.job_id in name for name in names), "it has the slots of the first"
+    clusters.stop()
+
+    def left() -> list[str]:
+        table = ray.util.placement_group_table().values()
+        found = [group["name"] for group in table if group["state"] != "REMOVED"]
+        return [name for name in found if name.startswith(PREFIX)]
+
+    until(lambda: not left(), "the release of all slots")
