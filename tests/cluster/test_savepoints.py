@@ -36,6 +36,20 @@ def test_the_newest_of_savepoints_and_checkpoints(tmp_path: Path) -> None:
         newest_state(record)
 
 
+def test_a_job_that_was_stopped_with_a_savepoint_left_that(tmp_path: Path) -> None:
+    """Its last checkpoint is newer, and says that all is over."""
+    env = environment(config(tmp_path / "state", interval_ms=20))
+    windowed(env, None, 2_000.0).sink_to(DiscardSink())
+    client = env.execute_async("stopped")
+    until(lambda: client.metrics()["checkpoints"]["completed"], "a checkpoint")
+    path = client.stop_with_savepoint(savepoint_directory=str(tmp_path)).result(60)
+    storage = str(tmp_path / "state")
+    record = JobRecord(
+        str(client.get_job_id()), "one", 2.0, 2, False, 1, 1, checkpoints=storage
+    ).with_savepoints([(path, 5)])
+    assert newest_state(record) == path
+
+
 def test_a_record_has_so_many_of_them() -> None:
     record = JobRecord("a1", "one", 1.0, 1, False, 1, 1)
     record = record.with_savepoints((f"/s/{n}", n) for n in range(MOST_SAVEPOINTS + 5))
