@@ -67,7 +67,7 @@ class WholeFiles:
         with self._failing("list", folder):
             return self._retried(lambda: self._listed(folder, by_time))
 
-    def _listed(self, folder: str, by_time: bool) -> tuple[str, ...]:
+    def _listed(self, folder: str, by_time: bool = False) -> tuple[str, ...]:
         self._fs.invalidate_cache(folder)
         try:
             found = self._fs.ls(folder, detail=by_time)
