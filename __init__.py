@@ -159,6 +159,7 @@ if TYPE_CHECKING:
         NeverTrigger, ProcessingTimeTrigger as ProcessingTimeTrigger, PurgingTrigger as
         PurgingTrigger
     )
+    from .cluster.session_client import attach as attach
     from .core.answered import CompletableFuture as CompletableFuture, JobID as JobID
     from .core.batch import Batch as Batch, ColumnBatch as ColumnBatch, ObjectBatch as ObjectBatch
     from .core.config import (
@@ -183,7 +184,6 @@ if TYPE_CHECKING:
     from .core.row import RowKind as RowKind
     from .core.state_config import StateConfig as StateConfig
     from .engine.hosts.ray_connect import connect_to_ray as connect_to_ray
-    from .engine.hosts.ray_host import attach as attach
     from .state.descriptors import (
         AggregatingStateDescriptor as AggregatingStateDescriptor, ListStateDescriptor as
         ListStateDescriptor, MapStateDescriptor as MapStateDescriptor, ReducingStateDescriptor as
@@ -285,6 +285,7 @@ _PUBLIC = {
     "api.windows.triggers": (
         "CountTrigger EventTimeTrigger NeverTrigger ProcessingTimeTrigger PurgingTrigger"
     ),
+    "cluster.session_client": "attach",
     "core.answered": "CompletableFuture JobID",
     "core.batch": "Batch ColumnBatch ObjectBatch",
     "core.config": (
@@ -302,7 +303,6 @@ _PUBLIC = {
     "core.row": "Row RowKind",
     "core.state_config": "StateConfig",
     "engine.hosts.ray_connect": "connect_to_ray",
-    "engine.hosts.ray_host": "attach",
     "state.descriptors": (
         "AggregatingStateDescriptor ListStateDescriptor MapStateDescriptor ReducingStateDescriptor "
         "StateDescriptor ValueStateDescriptor"

@@ -62,16 +62,18 @@ class WholeFiles:
         self._atomic_put = bool(names & ATOMIC_PUT)
         self._local = isinstance(filesystem, LocalFileSystem)
 
-    def _names_in(self, folder: str) -> tuple[str, ...]:
+    def _names_in(self, folder: str, by_time: bool = False) -> tuple[str, ...]:
+        """`by_time`: in the order in which they were written, where the filesystem tells that."""
         with self._failing("list", folder):
-            return self._retried(lambda: self._listed(folder))
+            return self._retried(lambda: self._listed(folder, by_time))
 
-    def _listed(self, folder: str) -> tuple[str, ...]:
+    def _listed(self, folder: str, by_time: bool = False) -> tuple[str, ...]:
         self._fs.invalidate_cache(folder)
         try:
-            paths = self._fs.ls(folder, detail=False)
+            found = self._fs.ls(folder, detail=by_time)
         except FileNotFoundError:
             return ()
+        paths = [one["name"] for one in sorted(found, key=_written)] if by_time else found
         return tuple(posixpath.basename(str(path).rstrip("/")) for path in paths)
 
     def _remove(self, path: str) -> None:
@@ -303,3 +305,14 @@ def failing(what: str, path: str, filesystem: Any = None) -> Iterator[None]:
             f"cannot {what} {path}: {type(error).__name__}: {told}; check space, permissions and "
             "the storage's reachability"
         ) from (error if told == said else None)
+
+
+def _written(known: dict[str, Any]) -> str:
+    """What sorts files by the time at which they were written, whatever form it has here."""
+    for name in ("mtime", "LastModified", "last_modified", "updated", "created"):
+        time = known.get(name)
+        if isinstance(time, int | float):
+            return f"{time:020.6f}"
+        if time is not None:
+            return str(time)
+    return ""

@@ -10,7 +10,8 @@ from typing import Annotated, Final
 import typer
 
 from . import answers
-from .cluster import Address
+from .cluster import Address, _session
+from .run_options import RunOptions
 
 PROGRAM: Final = {
     "allow_extra_args": True,
@@ -31,42 +32,113 @@ Json = Annotated[
 
 def run(
     context: typer.Context,
-    program: Annotated[str, typer.Argument(help="A Python file; or, with --module, a module.")],
+    program: Annotated[
+        str,
+        typer.Argument(help="A Python file; with --module, a module; with --graph, a saved graph."),
+    ],
     module: Annotated[bool, typer.Option("--module", "-m", help="As `python -m` does.")] = False,
+    graph: Annotated[
+        bool,
+        typer.Option(
+            "--graph", help="PROGRAM is what `graph.save` wrote: a pickle, which runs its code."
+        ),
+    ] = False,
     detached: Annotated[
         bool, typer.Option("--detached", "-d", help="Do not wait for its jobs: they outlive it.")
     ] = False,
+    restore_from: Annotated[
+        str | None,
+        typer.Option(
+            "--restore-from",
+            "-s",
+            help="What its next job starts from: a savepoint, a checkpoint, or the id of a job of "
+            "the session for its newest.",
+        ),
+    ] = None,
+    wheel: Annotated[
+        list[str] | None,
+        typer.Option(help="A wheel that it and its jobs import from. May be given again."),
+    ] = None,
+    working_dir: Annotated[
+        str | None,
+        typer.Option(help="A folder that it runs in, and that it and its jobs import from."),
+    ] = None,
+    pip: Annotated[
+        list[str] | None,
+        typer.Option(help="A package for the processes of its jobs. May be given again."),
+    ] = None,
+    env_var: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE, for it and for those. May be given again."),
+    ] = None,
+    runtime_env: Annotated[
+        str | None,
+        typer.Option(help="A runtime environment of Ray's, for those: JSON, or a file of it."),
+    ] = None,
     address: Address = None,
     as_json: Json = False,
 ) -> None:
     """Run a program here, and its jobs on the cluster. What stands behind PROGRAM is its own.
 
     What the program sets itself counts more. The exit code is the program's."""
-    environment = os.environ | {"STROM_CONF__STROM__HOST": "ray"}
-    if detached:
-        environment["STROM_CONF__STROM__ATTACHED"] = "false"
-        environment["STROM_CONF__STROM__WAIT"] = "false"
-    if address is not None:
-        environment["RAY_ADDRESS"] = address
-    words = ["-m", program] if module else [program]
-    if not module and not os.path.exists(program):
-        answers.fail(f"there is no file '{program}'", as_json, answers.USAGE)
-    command = [sys.executable, *words, *context.args]
-    if not as_json:
-        raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)
     with answers.answering(as_json):
-        jobs, code = _listened(command, environment)
+        if restore_from is not None:
+            restore_from = _place(restore_from, address, as_json)
+        options = RunOptions(
+            detached, address, restore_from, wheel or (), working_dir, pip or (), env_var or (),
+            runtime_env,
+        )  # fmt: skip
+        environment = options.environment(os.environ)
+    there = program if working_dir is None else os.path.join(working_dir, program)
+    if graph:
+        words = _words_of_graph(program, options, as_json)
+    elif module:
+        words = ["-m", program, *context.args]
+    elif os.path.exists(there):
+        words = [program, *context.args]
+    else:
+        answers.fail(f"there is no file '{there}'", as_json, answers.USAGE)
+    command = [sys.executable, *words]
+    if not as_json:
+        done = subprocess.run(command, env=environment, cwd=working_dir, check=False)
+        raise typer.Exit(done.returncode)
+    with answers.answering(as_json):
+        jobs, code = _listened(command, environment, working_dir)
         answers.say_json({"jobs": jobs, "exit_code": code})
         raise typer.Exit(code)
 
 
-def _listened(command: list[str], environment: dict[str, str]) -> tuple[list[str], int]:
+def _place(said: str, address: str | None, as_json: bool) -> str:
+    """What to restore from: a place is what it is, a job's id stands for its newest state."""
+    if "/" in said or os.path.exists(said):
+        return said if "://" in said else os.path.abspath(said)
+    record, _ = _session(address, as_json).job(said)
+    from ..cluster.savepoints import newest_state
+
+    return newest_state(record)
+
+
+def _words_of_graph(path: str, options: RunOptions, as_json: bool) -> list[str]:
+    if options.changes_processes:
+        why = "a saved graph has its files and packages from the program that saved it"
+        answers.fail(why, as_json, answers.USAGE)
+    words = ["-m", "strom.cluster.saved_graphs", path]
+    if options.detached:
+        words.append("--detached")
+    if options.restore_from is not None:
+        words += ["--restore-from", options.restore_from]
+    return words
+
+
+def _listened(
+    command: list[str], environment: dict[str, str], folder: str | None
+) -> tuple[list[str], int]:
     """The ids of the jobs that the program says it has started, and its exit code."""
     from ..rest.program_runs import JOB_LINE
 
     jobs = []
     with subprocess.Popen(
-        command, env=environment, stdout=answers.STDERR, stderr=subprocess.PIPE
+        command, env=environment, cwd=folder, stdout=answers.STDERR, stderr=subprocess.PIPE
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:

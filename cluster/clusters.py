@@ -11,6 +11,7 @@ import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError, RayTaskError
 
 from ..core.errors import ConfigurationError, StromError, TransportError
+from ..engine.hosts.driver import JobOutcome
 from ..engine.hosts.ray_connect import NAMESPACE, join_ray
 from .dispatcher import DISPATCHER, Dispatcher
 from .records import JobRecord
@@ -29,8 +30,10 @@ class DispatcherClient:
     """Calls of the dispatcher, which may die and come back meanwhile: all may be made twice.
     TransportError if it stays away."""
 
-    def __init__(self, actor: Any) -> None:
+    def __init__(self, actor: Any, patience: float = AWAY_S) -> None:
+        """`patience`: how many seconds one that does not answer is asked again."""
         self._actor = actor
+        self._patience = patience
 
     def submit(self, record: JobRecord, submission: bytes) -> None:
         self._ask("submit", record, submission)
@@ -38,6 +41,11 @@ class DispatcherClient:
     def waiting(self, job_id: str, timeout: float, said: str | None) -> tuple[JobRecord, str]:
         """As of `Dispatcher`."""
         found: tuple[JobRecord, str] = self._ask("waiting", job_id, timeout, said)
+        return found
+
+    def next_run(self, job_id: str, left: int, timeout: float) -> tuple[JobRecord, str]:
+        """As of `Dispatcher`."""
+        found: tuple[JobRecord, str] = self._ask("next_run", job_id, left, timeout)
         return found
 
     def cancel(self, job_id: str) -> None:
@@ -58,6 +66,15 @@ class DispatcherClient:
         found: dict[str, Any] | None = self._ask("archived", job_id)
         return found
 
+    def outcome(self, job_id: str) -> JobOutcome | None:
+        """As of `Dispatcher`."""
+        found: JobOutcome | None = self._ask("outcome", job_id)
+        return found
+
+    def last_view(self, job_id: str) -> Any:
+        """As of `Dispatcher`."""
+        return self._ask("last_view", job_id)
+
     def last_lines(self, job_id: str) -> list[dict[str, Any]]:
         """As of `Dispatcher`."""
         found: list[dict[str, Any]] = self._ask("last_lines", job_id)
@@ -69,7 +86,7 @@ class DispatcherClient:
         return found
 
     def _ask(self, call: str, *arguments: Any) -> Any:
-        deadline = time.monotonic() + AWAY_S
+        deadline = time.monotonic() + self._patience
         while True:
             try:
                 return ray.get(getattr(self._actor, call).remote(*arguments))
@@ -90,10 +107,10 @@ class DispatcherClient:
             time.sleep(PAUSE_S)
 
 
-def find() -> DispatcherClient | None:
-    """That of the cluster which this process is connected to."""
+def find(patience: float = AWAY_S) -> DispatcherClient | None:
+    """That of the cluster which this process is connected to. `patience`: as of the client."""
     try:
-        return DispatcherClient(ray.get_actor(DISPATCHER, namespace=NAMESPACE))
+        return DispatcherClient(ray.get_actor(DISPATCHER, namespace=NAMESPACE), patience)
     except ValueError:
         return None
 

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
+from ray.util.placement_group import get_placement_group, remove_placement_group
 
 from ..core.errors import ConfigurationError, StromError
 from ..core.failure_text import described
@@ -30,11 +31,13 @@ from ..engine.hosts.driver import JobOutcome
 from ..engine.hosts.job_logs import JobLogs
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.launch import Submission, make_coordinator, withdraw
+from ..engine.hosts.ray_cluster import KeptSlots
 from ..engine.hosts.ray_connect import NAMESPACE
-from ..engine.hosts.ray_coordinator import coordinator_name
+from ..engine.hosts.ray_coordinator import Followed, coordinator_name
 from .records import JobRecord, Phase
 from .registry import Registry
-from .session import Action, Cancel, Find, Follow, Session, Start, Store
+from .session import Action, Cancel, Find, Follow, Release, Session, Start, Store
+from .slot_pool import PREFIX, SlotGroup
 
 log = logging.getLogger("strom")
 
@@ -82,13 +85,15 @@ class Dispatcher:
         self._actions: asyncio.Queue[Action] = asyncio.Queue()
         self._io = ThreadPoolExecutor(1, "strom-registry")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._known = set(self._registry.history())
+        history = self._registry.history(by_time=True)
+        self._known = set(history)
         """The ids of all jobs that are over."""
         self._began_ms = _now_ms()
-        self._do(self._session.recover(self._registry.records(), self._began_ms))
+        left = self._registry.records()
+        self._do(self._session.recover(left, self._began_ms, _slot_groups()))
         self._spawn(self._carry_out())
         self._spawn(self._watch())
-        self._spawn(self._recall(sorted(self._known)[:MOST_HISTORY]))
+        self._spawn(self._recall(history[-MOST_HISTORY:]))
 
     # --- programs --------------------------------------------------------------------------------
 
@@ -114,6 +119,19 @@ class Dispatcher:
                 return record, why
             await self._next_change(min(left, 1.0))
 
+    async def next_run(self, job_id: str, left: int, timeout: float) -> tuple[JobRecord, str]:
+        """Where a job is once it is in a later run than `left`, or over, or after so many seconds;
+        and what it waits for."""
+        deadline = time.monotonic() + timeout
+        while True:
+            record = await self._found(job_id)
+            why = self._session.waits_for(job_id) or ""
+            on = record.phase is Phase.RUNNING and record.run > left
+            wait = deadline - time.monotonic()
+            if on or record.phase is Phase.ENDED or wait <= 0:
+                return record, why
+            await self._next_change(min(wait, 1.0))
+
     async def cancel(self, job_id: str) -> None:
         """Of a job that is over this changes nothing. ConfigurationError if there is none."""
         if self._session.job(job_id) is None:
@@ -136,6 +154,14 @@ class Dispatcher:
         """What the registry keeps of a job that is over."""
         return await self._in_io(lambda: self._registry.ended(job_id))
 
+    async def outcome(self, job_id: str) -> JobOutcome | None:
+        """How a job ended, once the registry keeps that."""
+        return await self._in_io(lambda: _kept_outcome(self._registry, job_id))
+
+    async def last_view(self, job_id: str) -> dict[str, Any] | None:
+        """What the registry keeps of all that was known of a job in the end."""
+        return await self._in_io(lambda: self._registry.view(job_id))
+
     async def last_lines(self, job_id: str) -> list[dict[str, Any]]:
         """What the registry keeps of the log of a job that is over; none: it keeps none."""
         return await self._in_io(lambda: self._registry.lines(job_id))
@@ -153,6 +179,7 @@ class Dispatcher:
 
     async def close(self) -> None:
         """Decide nothing more, and return when the registry has all that was decided."""
+        self._do(self._session.close())
         self._closed = True
         await self._actions.join()
         for task in list(self._tasks):
@@ -183,6 +210,8 @@ class Dispatcher:
                     self._spawn(self._follow(record))
                 case Cancel(record):
                     self._spawn(self._cancel(record))
+                case Release(group):
+                    await asyncio.to_thread(_release, group)
             self._actions.task_done()
 
     async def _store(self, record: JobRecord) -> None:
@@ -195,7 +224,8 @@ class Dispatcher:
 
         def write() -> None:
             if over:
-                self._registry.archive(record, more, view)
+                parts = () if outcome is None else outcome.accumulators
+                self._registry.archive(record, more, view, parts)
             else:
                 self._registry.store(record)
 
@@ -228,7 +258,8 @@ class Dispatcher:
             submission: Submission = pickle.loads(data)  # whoever writes there may run anything
             if run > 0:
                 await asyncio.to_thread(withdraw, job_id)
-            coordinator = make_coordinator(submission, run * ATTEMPTS_OF_A_RUN)
+            slots = None if record.group is None else KeptSlots(record.group, DISPATCHER)
+            coordinator = make_coordinator(submission, run * ATTEMPTS_OF_A_RUN, slots)
             await coordinator.start.remote()
             if not record.attached:
                 await coordinator.detach.remote()
@@ -255,9 +286,10 @@ class Dispatcher:
 
     async def _follow(self, record: JobRecord) -> None:
         job_id, run = record.job_id, record.run
+        known = 0
         while True:
             try:
-                said = await self._coordinators[job_id].ended.remote(ASK_S)
+                said: Followed = await self._coordinators[job_id].followed.remote(ASK_S, known)
             except ActorUnavailableError:
                 await asyncio.sleep(TICK_S)
             except ActorDiedError as error:
@@ -265,10 +297,11 @@ class Dispatcher:
                 self._do(self._session.lost(job_id, run, why, _now_ms()))
                 return
             else:
-                if said is not None:
-                    self._last_words[job_id] = said
-                    outcome, _ = said
-                    status, error_text = JobStatus(outcome.status), outcome.error
+                known += len(said.savepoints)
+                self._do(self._session.saved(job_id, run, said.savepoints))
+                if said.outcome is not None:
+                    self._last_words[job_id] = said.outcome, said.view
+                    status, error_text = JobStatus(said.outcome.status), said.outcome.error
                     self._do(self._session.ended(job_id, run, status, error_text, _now_ms()))
                     return
 
@@ -287,8 +320,7 @@ class Dispatcher:
     async def _watch(self) -> None:
         while True:
             try:
-                cpus = float(ray.cluster_resources().get("CPU", 0.0))
-                self._do(self._session.capacity(cpus, _now_ms()))
+                self._do(self._session.capacity(ray.cluster_resources(), _now_ms()))
             except Exception:
                 log.exception("what the cluster has could not be found out")
             await asyncio.sleep(TICK_S)
@@ -348,6 +380,21 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
 
 
+def _slot_groups() -> list[SlotGroup]:
+    """Those of the session, whoever has them."""
+    table: dict[str, Any] = ray.util.placement_group_table()
+    return [
+        SlotGroup(one["name"], "", {})
+        for one in table.values()
+        if one["name"].startswith(PREFIX) and one["state"] != "REMOVED"
+    ]
+
+
+def _release(group: str) -> None:
+    with suppress(ValueError, RayError):  # it is not there
+        remove_placement_group(get_placement_group(group))
+
+
 def _last_figures(outcome: JobOutcome | None) -> dict[str, Any]:
     """What is archived of a job beside its record."""
     if outcome is None:
@@ -358,6 +405,24 @@ def _last_figures(outcome: JobOutcome | None) -> dict[str, Any]:
         "checkpoints": outcome.checkpoints,
         "restarts": outcome.restarts,
     }
+
+
+def _kept_outcome(registry: Registry, job_id: str) -> JobOutcome | None:
+    kept = registry.ended(job_id)
+    if kept is None:
+        return None
+    record = JobRecord.from_json(kept["record"])
+    return JobOutcome(
+        record.job_id,
+        record.name,
+        record.status,
+        record.error,
+        kept.get("net_runtime_ms", 0.0),
+        kept.get("checkpoints", 0),
+        kept.get("restarts", 0),
+        kept.get("metrics", {"state": record.status.value}),
+        registry.accumulators(job_id),
+    )
 
 
 def _last_lines(job_id: str) -> list[dict[str, Any]]:

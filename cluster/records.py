@@ -11,9 +11,10 @@ CREATED.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from ..core.job_status import JobStatus
 
@@ -25,6 +26,18 @@ class Phase(StrEnum):
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     ENDED = "ENDED"
+
+
+MOST_SAVEPOINTS: Final = 100
+"""So many of a job's last savepoints are known."""
+
+
+@dataclass(frozen=True)
+class TakenSavepoint:
+    """One that was complete at a time (ms since the epoch); it may have been moved since."""
+
+    path: str
+    time_ms: int
 
 
 @dataclass(frozen=True)
@@ -54,9 +67,30 @@ class JobRecord:
     """Whether somebody wants it cancelled, whatever run it is in."""
     tasks: dict[str, int] = field(default_factory=dict, hash=False)
     """Of a job that is over: how many subtasks ended how."""
+    others: dict[str, float] = field(default_factory=dict, hash=False)
+    """What its slots take beside CPUs, by Ray's names."""
+    shape: str = ""
+    """Of its slots, as of `slot_pool.shape_of`; empty: they are not the session's."""
+    idle_ms: int = 0
+    """How long the session keeps its slots when it has left them."""
+    group: str | None = None
+    """The name of the slots that it has, while it is starting or runs."""
+    savepoints: tuple[TakenSavepoint, ...] = ()
+    """The last ones, the newest last."""
+
+    @property
+    def needs(self) -> dict[str, float]:
+        """All that its slots take, by Ray's names."""
+        return {"CPU": self.cpus, **self.others}
+
+    def with_savepoints(self, taken: Iterable[tuple[str, int]]) -> JobRecord:
+        """As (path, time); those that it has already are passed over."""
+        known = {one.path for one in self.savepoints}
+        new = [TakenSavepoint(path, time_ms) for path, time_ms in taken if path not in known]
+        return replace(self, savepoints=(*self.savepoints, *new)[-MOST_SAVEPOINTS:])
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"savepoints": [asdict(one) for one in self.savepoints]}
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> JobRecord:
@@ -65,4 +99,5 @@ class JobRecord:
         given = {name: value for name, value in found.items() if name in known}
         given["phase"] = Phase(given["phase"])
         given["status"] = JobStatus(given["status"])
+        given["savepoints"] = tuple(TakenSavepoint(**one) for one in given.get("savepoints", ()))
         return cls(**given)

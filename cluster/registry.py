@@ -5,6 +5,7 @@
     history/<job id>.json         a job that is over
     views/<job id>.json           all that was known of it in the end, for whoever looks at it
     logs/<job id>.json            the last lines of its log
+    accumulators/<job id>         those of its functions, if there were any
 
 Each file is there whole or not at all, and a job's submission before its record. Whoever can write
 there decides what runs on the cluster: submissions hold pickles.
@@ -13,10 +14,12 @@ there decides what runs on the cluster: submissions hold pickles.
 from __future__ import annotations
 
 import json
+import pickle
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..api.jobs.accumulator_results import Part
 from ..checkpoint.storage import located
 from ..checkpoint.whole_files import SLEEP, WholeFiles
 from ..core.errors import CorruptCheckpointError, MissingCheckpointError
@@ -57,10 +60,17 @@ class Registry(WholeFiles):
         self._put_json(self._of_job(record.job_id, RECORD), record.to_json())
 
     def archive(
-        self, record: JobRecord, more: dict[str, Any], view: Mapping[str, Any] | None = None
+        self,
+        record: JobRecord,
+        more: dict[str, Any],
+        view: Mapping[str, Any] | None = None,
+        accumulators: Sequence[Part] = (),
     ) -> None:
         """Keep how a job ended, with what else is known of it, and nothing else of it. `view`: the
-        last one of the job, which may be large; whoever lists jobs does not read it."""
+        last one of the job, which may be large; whoever lists jobs does not read it, nor the
+        `accumulators`, sealed as they are."""
+        if accumulators:
+            self._put(self._of_accumulators(record.job_id), pickle.dumps(tuple(accumulators)))
         if view is not None:
             self._put_json(self._of_view(record.job_id), dict(view))
         self._put_json(self._of_history(record.job_id), {"record": record.to_json(), **more})
@@ -93,9 +103,10 @@ class Registry(WholeFiles):
             else:
                 yield record
 
-    def history(self) -> list[str]:
-        """The ids of all jobs that are over."""
-        names = self._names_in(posixpath.join(self._root, "history"))
+    def history(self, by_time: bool = False) -> list[str]:
+        """The ids of all jobs that are over. `by_time`: the last is the one that ended last, as far
+        as the filesystem tells."""
+        names = self._names_in(posixpath.join(self._root, "history"), by_time)
         return [name.removesuffix(".json") for name in names if name.endswith(".json")]
 
     def ended(self, job_id: str) -> dict[str, Any] | None:
@@ -104,6 +115,15 @@ class Registry(WholeFiles):
             return self._json(self._of_history(job_id))
         except MissingCheckpointError:
             return None
+
+    def accumulators(self, job_id: str) -> Sequence[Part]:
+        """Those of a job that is over."""
+        try:
+            data = self._read(self._of_accumulators(job_id), MissingCheckpointError)
+        except MissingCheckpointError:
+            return ()
+        parts: Sequence[Part] = pickle.loads(data)  # whoever writes there may run anything
+        return parts
 
     def view(self, job_id: str) -> dict[str, Any] | None:
         """The last one of a job that is over. None: there is none, as when it never ran."""
@@ -126,6 +146,9 @@ class Registry(WholeFiles):
 
     def _of_lines(self, job_id: str) -> str:
         return posixpath.join(self._root, "logs", f"{job_id}.json")
+
+    def _of_accumulators(self, job_id: str) -> str:
+        return posixpath.join(self._root, "accumulators", job_id)
 
     def _of_view(self, job_id: str) -> str:
         return posixpath.join(self._root, "views", f"{job_id}.json")

@@ -9,12 +9,13 @@ from the newest checkpoint. Runs that end soon one after another end the job.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ..core.errors import ConfigurationError
 from ..core.job_status import JobStatus
 from .records import JobRecord, Phase
+from .slot_pool import PREFIX, SlotGroup, SlotPool
 
 SHORT_MS = 60_000
 """A run that its coordinator did not survive for so long was short."""
@@ -66,17 +67,28 @@ class Cancel:
     record: JobRecord
 
 
-Action = Store | Start | Find | Follow | Cancel
+@dataclass(frozen=True)
+class Release:
+    """Remove these slots, if they are there."""
+
+    group: str
+
+
+Action = Store | Start | Find | Follow | Cancel | Release
 
 
 class Session:
-    """See the module. Invariant: the CPUs of all jobs that are STARTING or RUNNING were free when
-    each of them started."""
+    """See the module. Invariant: what all jobs take that are STARTING or RUNNING was free when each
+    of them started."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobRecord] = {}
-        self._cpus = 0.0
-        """Of the whole cluster."""
+        self._pool = SlotPool()
+        """Slots that no job has; those of others are named in their records."""
+        self._named = 0
+        """How many slots got a name."""
+        self._has: Mapping[str, float] = {}
+        """What the whole cluster has, by Ray's names."""
         self._heard: dict[str, int] = {}
         """When the programs of attached jobs that wait were last heard of."""
         self._short: dict[str, int] = {}
@@ -95,15 +107,20 @@ class Session:
 
     # --- events: each answers with what is to be done, in this order ------------------------------
 
-    def recover(self, records: Iterable[JobRecord], now_ms: int) -> list[Action]:
-        """Once, at first: jobs that a former dispatcher has left, none of which is over."""
+    def recover(
+        self, records: Iterable[JobRecord], now_ms: int, groups: Iterable[SlotGroup] = ()
+    ) -> list[Action]:
+        """Once, at first: jobs that a former dispatcher has left, none of which is over, and the
+        session's slots that there are."""
         actions: list[Action] = []
         for record in sorted(records, key=lambda record: (record.submitted_ms, record.job_id)):
             self._jobs[record.job_id] = record
             self._heard[record.job_id] = now_ms
             if record.phase is not Phase.QUEUED:
                 actions.append(Find(record))
-        return actions
+        held = {record.group for record in self._jobs.values() if _holds(record)}
+        left = [group.name for group in groups if group.name not in held]
+        return [*map(Release, left), *actions]
 
     def submit(self, record: JobRecord, now_ms: int) -> list[Action]:
         """A new job, which the registry has. Again for a known one is nothing new."""
@@ -112,10 +129,16 @@ class Session:
             self._heard[record.job_id] = now_ms
         return self._admit(now_ms)
 
-    def capacity(self, cpus: float, now_ms: int) -> list[Action]:
-        """What the whole cluster has; now and then, also when nothing has changed."""
-        self._cpus = cpus
-        return self._admit(now_ms) + self._given_up(now_ms)
+    def capacity(self, has: Mapping[str, float], now_ms: int) -> list[Action]:
+        """What the whole cluster has, by Ray's names; now and then, also when nothing has
+        changed."""
+        self._has = has
+        expired = [Release(name) for name in self._pool.expired(now_ms)]
+        return [*expired, *self._admit(now_ms), *self._given_up(now_ms)]
+
+    def close(self) -> list[Action]:
+        """The session ends, and its jobs go on: what none of them has is released."""
+        return [Release(name) for name in self._pool.clear()]
 
     def heard(self, job_id: str, now_ms: int) -> None:
         """The program of an attached job waits for it."""
@@ -156,6 +179,16 @@ class Session:
             status=JobStatus.RUNNING,
         )
         return [Store(record), Follow(record)]
+
+    def saved(self, job_id: str, run: int, taken: Iterable[tuple[str, int]]) -> list[Action]:
+        """The run has complete savepoints: paths, with times (ms)."""
+        record = self._of_run(job_id, run, Phase.RUNNING)
+        if record is None:
+            return []
+        changed = record.with_savepoints(taken)
+        if changed == record:
+            return []
+        return [Store(self._changed(record, savepoints=changed.savepoints))]
 
     def ended(
         self, job_id: str, run: int, status: JobStatus, error: str | None, now_ms: int
@@ -199,22 +232,29 @@ class Session:
         record = self._jobs.get(job_id)
         if record is None or record.phase is not Phase.QUEUED:
             return None
-        if self._too_large(record):
-            return (
-                f"it needs {record.cpus:g} CPUs for {record.slots} slots, and the whole cluster "
-                f"has {self._cpus:g}: add nodes, lower its parallelism, or let slots take less"
-            )
+        for name, need in record.needs.items():
+            if need > self._all(name) + _ROUNDING:
+                return (
+                    f"it needs {_amount(need, name)} for {record.slots} slots, and the whole "
+                    f"cluster has {self._all(name):g}: add nodes, lower its parallelism, or let "
+                    "slots take less"
+                )
         first = next(r for r in self._queue() if not self._too_large(r))
-        holders = ", ".join(
-            f"{r.name} ({r.job_id}) has {r.cpus:g}" for r in self._jobs.values() if _holds(r)
-        )
         if first.job_id != job_id:
             return f"job {first.name} ({first.job_id}) came before it, and waits"
-        if self._free() + _ROUNDING < record.cpus:
-            return (
-                f"it needs {record.cpus:g} CPUs, and {max(self._free(), 0):g} of "
-                f"{self._cpus:g} are free: {holders or 'none is held by a job of this session'}"
-            )
+        for name, need in record.needs.items():
+            free = self._free(name)
+            if need > free + _ROUNDING:
+                holders = ", ".join(
+                    f"{r.name} ({r.job_id}) has {r.needs[name]:g}"
+                    for r in self._jobs.values()
+                    if _holds(r) and r.needs.get(name)
+                )
+                return (
+                    f"it needs {_amount(need, name)}, and {max(free, 0):g} of "
+                    f"{self._all(name):g} are free: "
+                    f"{holders or 'none is held by a job of this session'}"
+                )
         return "its coordinator was lost, and is started again in a moment"
 
     # --- decisions -------------------------------------------------------------------------------
@@ -223,10 +263,17 @@ class Session:
         return [record for record in self._jobs.values() if record.phase is Phase.QUEUED]
 
     def _too_large(self, record: JobRecord) -> bool:
-        return record.cpus > self._cpus + _ROUNDING
+        return any(need > self._all(name) + _ROUNDING for name, need in record.needs.items())
 
-    def _free(self) -> float:
-        return self._cpus - sum(record.cpus for record in self._jobs.values() if _holds(record))
+    def _all(self, name: str) -> float:
+        return self._has.get(name, 0.0)
+
+    def _free(self, name: str) -> float:
+        held = sum(r.needs.get(name, 0.0) for r in self._jobs.values() if _holds(r))
+        return self._all(name) - held
+
+    def _fits(self, record: JobRecord) -> bool:
+        return all(need <= self._free(name) + _ROUNDING for name, need in record.needs.items())
 
     def _admit(self, now_ms: int) -> list[Action]:
         actions: list[Action] = []
@@ -237,10 +284,42 @@ class Session:
             self._large_since.pop(record.job_id, None)
             if self._not_before.get(record.job_id, now_ms) > now_ms:
                 continue
-            if self._free() + _ROUNDING < record.cpus:
+            if not self._fits(record):
                 break
-            actions.append(Start(self._changed(record, phase=Phase.STARTING, started_ms=now_ms)))
+            group, released = self._slots_for(record, now_ms)
+            actions += map(Release, released)
+            record = self._changed(record, phase=Phase.STARTING, started_ms=now_ms, group=group)
+            actions.append(Start(record))
         return actions
+
+    def _slots_for(self, record: JobRecord, now_ms: int) -> tuple[str | None, list[str]]:
+        """The name of its slots, which may be those of a job before it; and what has to go first,
+        as it needs the room."""
+        if not record.shape:
+            return None, self._pool.make_room(lambda: self._has_room(record))
+        lent = self._pool.lend(record.shape)
+        if lent is not None:
+            return lent, []
+        released = self._pool.make_room(lambda: self._has_room(record))
+        self._named += 1
+        return f"{PREFIX}{record.job_id}-{now_ms:x}-{self._named}", released
+
+    def _has_room(self, record: JobRecord) -> bool:
+        """Whether it fits beside what the pool has, too."""
+        return all(
+            need <= self._free(name) - self._pool.takes(name) + _ROUNDING
+            for name, need in record.needs.items()
+        )
+
+    def _left(self, record: JobRecord, now_ms: int) -> list[Action]:
+        """The job has its slots no more."""
+        if record.group is None:
+            return []
+        if record.idle_ms <= 0:
+            return [Release(record.group)]
+        group = SlotGroup(record.group, record.shape, record.needs)
+        self._pool.add(group, now_ms + record.idle_ms)
+        return []
 
     def _given_up(self, now_ms: int) -> list[Action]:
         """Jobs that have waited for too much, or that nobody waits for any more."""
@@ -262,18 +341,24 @@ class Session:
             return self._end(record, JobStatus.FAILED, why, now_ms)
         self._short[record.job_id] = short
         self._not_before[record.job_id] = now_ms + DELAYS_MS[short - 1]
-        record = self._changed(record, phase=Phase.QUEUED, run=run, status=JobStatus.CREATED)
+        left = self._left(record, now_ms)
+        record = self._changed(
+            record, phase=Phase.QUEUED, run=run, status=JobStatus.CREATED, group=None
+        )
         self._heard[record.job_id] = now_ms
-        return [Store(record), *self._admit(now_ms)]
+        return [Store(record), *left, *self._admit(now_ms)]
 
     def _end(
         self, record: JobRecord, status: JobStatus, error: str | None, now_ms: int
     ) -> list[Action]:
-        ended = replace(record, phase=Phase.ENDED, status=status, error=error, ended_ms=now_ms)
+        ended = replace(
+            record, phase=Phase.ENDED, status=status, error=error, ended_ms=now_ms, group=None
+        )
         del self._jobs[record.job_id]
+        left = self._left(record, now_ms)
         for known in (self._heard, self._short, self._not_before, self._large_since):
             known.pop(record.job_id, None)
-        return [Store(ended), *self._admit(now_ms)]
+        return [Store(ended), *left, *self._admit(now_ms)]
 
     def _of_run(self, job_id: str, run: int, phase: Phase) -> JobRecord | None:
         record = self._jobs.get(job_id)
@@ -283,6 +368,10 @@ class Session:
         changed = replace(record, **changes)  # type: ignore[arg-type]
         self._jobs[record.job_id] = changed
         return changed
+
+
+def _amount(need: float, name: str) -> str:
+    return f"{need:g} CPUs" if name == "CPU" else f"{need:g} of {name}"
 
 
 def _holds(record: JobRecord) -> bool:

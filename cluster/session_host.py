@@ -15,12 +15,14 @@ from ..core.job_status import JobStatus
 from ..engine.graph.model import JobGraph
 from ..engine.hosts.attachment import Attachment
 from ..engine.hosts.launch import Submission, submission_of
-from ..engine.hosts.ray_cluster import bundles_of
+from ..engine.hosts.ray_cluster import bundles_of, resources_of
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import coordinator_name
 from ..engine.hosts.ray_host import RayHost, RayJobClient
 from .clusters import DispatcherClient, find
 from .records import JobRecord, Phase
+from .session_client import SessionJobClient
+from .slot_pool import shape_of
 
 POLL_S: Final = 5.0
 
@@ -37,55 +39,46 @@ class SessionHost(RayHost):
         record = record_of(graph, job_name, submission)
         dispatcher.submit(record, pickle.dumps(submission))
         try:
-            _await_start(dispatcher, record)
+            started = _await_start(dispatcher, record)
         except BaseException:
             with suppress(StromError):  # there may be no dispatcher any more
                 dispatcher.cancel(job_id)
             raise
         coordinator = ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE)
         attachment = Attachment(job_id, coordinator) if record.attached else None
-        return SessionJobClient(job_id, job_name, coordinator, record.checkpoints, attachment)
-
-
-class SessionJobClient(RayJobClient):
-    """Of a job of a session. It follows one run; the next one is followed by another client."""
-
-    def _remedy(self) -> str:
-        if self.ends_with_program or self._checkpoints is None:
-            return super()._remedy()
-        return (
-            "its session starts it again from its newest checkpoint: follow it with "
-            f"strom.attach('{self._job_id}'), see `strom list`"
-        )
+        return SessionJobClient(started, coordinator, attachment)
 
 
 def record_of(graph: JobGraph, name: str, submission: Submission) -> JobRecord:
     """What the dispatcher is to know of a new job."""
-    bundles = bundles_of(graph)
+    others = resources_of(graph)
     return JobRecord(
         submission.job_id,
         name,
-        cpus=sum(bundle.get("CPU", 0.0) for bundle in bundles),
-        slots=len(bundles),
+        cpus=others.pop("CPU", 0.0),
+        slots=len(bundles_of(graph)),
         attached=bool(graph.config.attached),
         patience_ms=round(graph.config.slot_request_timeout.total_seconds() * 1000),
         submitted_ms=time.time_ns() // 1_000_000,
         checkpoints=graph.config.checkpoint.storage,
+        others=others,
+        shape=shape_of(bundles_of(graph)),
+        idle_ms=round(graph.config.slot_idle_timeout.total_seconds() * 1000),
     )
 
 
-def _await_start(dispatcher: DispatcherClient, record: JobRecord) -> None:
+def _await_start(dispatcher: DispatcherClient, record: JobRecord) -> JobRecord:
     said = ""
     while True:
         now, why = dispatcher.waiting(record.job_id, POLL_S, said)
         if now.phase is Phase.RUNNING:
-            return
+            return now
         if now.status is JobStatus.CANCELED:
             raise JobCancelledError(f"job '{now.name}' ({now.job_id}) was cancelled")
         if now.phase is Phase.ENDED and now.status is not JobStatus.FINISHED:
             raise JobFailedError(f"job '{now.name}' ({now.job_id}) failed: {now.error}")
         if now.phase is Phase.ENDED:
-            return  # its coordinator still is there
+            return now  # its coordinator still is there
         if why and why != said:
             print(f"strom: job '{now.name}' ({now.job_id}) waits: {why}", file=sys.stderr)
         said = why

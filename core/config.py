@@ -16,6 +16,20 @@ from .state_config import StateConfig
 from .traces_config import TracesConfig
 
 
+def check_runtime_env(said: dict[str, Any]) -> None:
+    """ConfigurationError for what Ray could not give to processes of other machines."""
+    check_kind("runtime_env", said, dict)
+    for name in ("working_dir", "py_modules"):
+        value = said.get(name) or ()
+        for one in (value,) if isinstance(value, str) else value:
+            if "://" not in str(one):
+                raise ConfigurationError(
+                    f"runtime_env: {name} '{one}' is a folder of this machine, which a job that is "
+                    "started again elsewhere would lack: give add_python_file (python.files, "
+                    "`strom run --working-dir`) that, or the URL of a zip here"
+                )
+
+
 class RestartStrategyConfiguration:
     """What a job does when it fails."""
 
@@ -237,13 +251,22 @@ class JobConfig:
     slot_cpus: float = 1.0
     slot_resources: dict[str, SlotResources] = field(default_factory=dict)
     """Of slot sharing groups whose slots take something else than `slot_cpus`."""
+    slot_memory: int = 0
+    """Bytes that a slot sets aside of Ray's `memory`, where its group says nothing."""
+    slot_others: dict[str, float] = field(default_factory=dict)
+    """What else it takes then, by the names that Ray has for it (`GPU`)."""
     slot_request_timeout: timedelta = timedelta(minutes=1)
     """How long a start of the job waits for the cluster to have its slots free."""
+    slot_idle_timeout: timedelta = timedelta(seconds=50)
+    """How long a session keeps the slots of the job when it has left them, for the next one."""
     job_parameters: dict[str, Any] = field(default_factory=dict)
     python_files: tuple[str, ...] = ()
     """Python files, archives and folders of the program's machine that its tasks import from."""
     job_files: JobFiles = field(default_factory=JobFiles)
     """What comes with the job besides: archives, cached files, requirements."""
+    runtime_env: dict[str, Any] = field(default_factory=dict)
+    """What Ray's runtime environments give to the processes of the job besides (`env_vars`, `pip`);
+    files of the program's machine go by `python_files`."""
 
     def __post_init__(self) -> None:
         check_count("max_parallelism", self.max_parallelism, 1, 32768)
@@ -272,10 +295,13 @@ class JobConfig:
         check_kind("logging", self.logging, LoggingConfig)
         check_number("slot_cpus", self.slot_cpus, 0.0)
         check_kind("slot_resources", self.slot_resources, dict)
+        SlotResources(None, self.slot_memory, self.slot_others)
         check_duration("slot_request_timeout", self.slot_request_timeout)
+        check_duration("slot_idle_timeout", self.slot_idle_timeout)
         check_kind("job_parameters", self.job_parameters, dict)
         check_kind("python_files", self.python_files, tuple)
         check_kind("job_files", self.job_files, JobFiles)
+        check_runtime_env(self.runtime_env)
 
     @property
     def effective_restart(self) -> RestartStrategy:

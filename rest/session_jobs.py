@@ -170,12 +170,13 @@ class SessionJobs:
         account = JobRecord(
             new,
             record.name,
-            made.cpus,
+            made.resources.pop("CPU", 0.0),
             made.slots,
             attached=False,
             patience_ms=record.patience_ms,
             submitted_ms=time.time_ns() // 1_000_000,
             checkpoints=record.checkpoints,
+            others=made.resources,
         )
         try:
             _ask("submit", account, pickle.dumps(submission))
@@ -203,9 +204,10 @@ class SessionJobs:
             if one.phase in holding and one.job_id != record.job_id
         )
         free = float(ray.cluster_resources().get("CPU", 0.0)) - others
-        if made.cpus > free:
+        if made.resources.get("CPU", 0.0) > free:
+            cpus = made.resources["CPU"]
             raise Refused(
-                f"job '{record.job_id}' would need {made.cpus:g} CPUs, and {free:g} are there for "
+                f"job '{record.job_id}' would need {cpus:g} CPUs, and {free:g} are there for "
                 "it: add nodes, or ask again when others are done"
             )
 

@@ -70,7 +70,7 @@ FOREIGN: Final = tuple(
     plugin. process. python.client. python.executable python.execution-mode python.fn-execution.
     python.map-state. python.metric. python.operator-chaining. python.profile. python.pythonpath
     python.state. python.systemenv. queryable-state. resourcemanager. rest. s3. scheduler
-    security. shuffle-service slot.idle. slotmanager. sql-client. sql-gateway. table. taskmanager.
+    security. shuffle-service slotmanager. sql-client. sql-gateway. table. taskmanager.
     traces. web. yarn. zookeeper. $internal.
     """.split()  # noqa: SIM905 (a list would be a page long)
 )

@@ -17,6 +17,7 @@ from .groups import RESTART
 from .logging_options import LOGGING, TRACES
 from .memory import MemorySize
 from .modes import RuntimeExecutionMode
+from .ray_options import RAY_OPTIONS
 from .registry import Apply, known, millis
 from .reporters import REPORTER_OPTIONS
 from .settings import Settings
@@ -206,6 +207,13 @@ KNOWN: Final = (
         _setting("slot_request_timeout"),
         "how long a start waits for the cluster's slots",
     ),
+    known(
+        "slot.idle.timeout",
+        DURATION,
+        timedelta(seconds=50),
+        _setting("slot_idle_timeout"),
+        "how long a session keeps slots that a job has left for the next one; 0: not at all",
+    ),
     *FILES,
     known(
         "strom.host",
@@ -249,6 +257,7 @@ KNOWN: Final = (
     *LOGGING,
     *TRACES,
     known("strom.slot.cpus", FLOAT, 1.0, _setting("slot_cpus"), "logical CPUs of a slot, on Ray"),
+    *RAY_OPTIONS,
     known(
         "strom.exchange.buffer-size",
         MEMORY,

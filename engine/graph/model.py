@@ -9,16 +9,24 @@ All are immutable after construction and pickle (user functions by cloudpickle).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from ...core.config import JobConfig
+from ...core.errors import SerializationError
+from ...core.failure_text import described
 from ...core.ids import ChannelId, OperatorId, TaskId, VertexId
 from ...core.keys import KeySelector
 from ...core.shown import shows
 from .implementation import Implementation
+
+SAVED: Final = f"strom graph 1 {sys.version_info[0]}.{sys.version_info[1]}\n".encode()
+"""What a saved graph begins with: pickles of one version say nothing to another."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +209,20 @@ class JobGraph:
 
     def _repr_html_(self) -> str:
         return shows().graph_html(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Into a file that `strom run --graph` runs: a pickle, which runs code of whoever made it
+        where it is opened. It is for the same version of strom and Python; files that come with
+        the job stay where they are, and are read when it is submitted. SerializationError."""
+        from ...core import code_pickles
+
+        try:
+            data = code_pickles.dumps(self)
+        except Exception as error:
+            raise SerializationError(
+                f"job '{self.name}' cannot be saved: it does not pickle ({described(error)})"
+            ) from error
+        Path(path).write_bytes(SAVED + data)
 
 
 @dataclass(frozen=True)

@@ -191,6 +191,7 @@ class JobDriver:
         """Those that have been logged."""
         self._traces = open_traces(graph.config.traces, job_id, graph.name)
         self._recorder = None if self._traces is None else TraceRecorder(self._master.labels)
+        self._began_with: int | None = None
         self._asked: dict[int, SavepointAnswer] = {}
         """Requests for savepoints that are not answered."""
         self._requests = 0
@@ -307,6 +308,27 @@ class JobDriver:
         """Figures of the job's checkpoints."""
         return self._picture.checkpoints
 
+    @property
+    def began_with(self) -> int | None:
+        """The checkpoint or savepoint that the job began with under this driver, 0: with none;
+        None: it has not begun."""
+        return self._began_with
+
+    @property
+    def newest_complete(self) -> int | None:
+        """The newest checkpoint that is complete, of those taken under this driver."""
+        completed = self._picture.history.completed
+        return None if completed is None else int(completed.id)
+
+    @property
+    def newest_savepoint(self) -> tuple[str, int] | None:
+        """Where the newest is that was taken under this driver, and since when it is complete
+        (ms)."""
+        found = self._picture.history.savepoint
+        if found is None or found.location is None:
+            return None
+        return found.location, found.ended_ms or found.triggered_ms
+
     def next_tick_s(self) -> float | None:
         """Seconds until `tick` has something to do."""
         due = self._tick_at if self._over_at is None else self._over_at
@@ -408,6 +430,8 @@ class JobDriver:
 
     def _deploy(self, action: DeployAll) -> Actions:
         self._attempt = attempt = action.attempt
+        if self._began_with is None:
+            self._began_with = 0 if action.restore is None else int(action.restore.checkpoint_id)
         deployments = [
             deployment_of(
                 task,

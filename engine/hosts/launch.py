@@ -16,6 +16,7 @@ from ray.util.placement_group import get_placement_group, remove_placement_group
 from ...core import code_pickles
 from ..graph.model import JobGraph
 from .placed_files import Content, contents_of
+from .ray_cluster import KeptSlots
 from .ray_connect import NAMESPACE
 from .ray_coordinator import JobCoordinator, coordinator_name
 from .requirements import runtime_env
@@ -36,7 +37,7 @@ class Submission:
     code: tuple[PackedCode, ...] = ()
     contents: Mapping[str, Content] = field(default_factory=dict)
     packages: Mapping[str, Any] | None = None
-    """Ray's runtime environment with what the job requires, if it requires anything."""
+    """Ray's runtime environment of the job's processes, if it is not that of all."""
     claimed: str | None = None
     """The savepoint that it starts from, whatever its graph says, and which is its own then."""
 
@@ -45,10 +46,8 @@ def submission_of(graph: JobGraph, job_id: str) -> Submission:
     """Reads the program's files. ConfigurationError, SerializationError."""
     savepoints = absolute(graph.config.savepoint_directory)
     graph = replace(graph, config=replace(graph.config, savepoint_directory=savepoints))
-    requirements = graph.config.job_files.requirements
-    packages = None
-    if requirements is not None:
-        packages = runtime_env(requirements, ray.get_runtime_context().runtime_env)
+    current = ray.get_runtime_context().runtime_env
+    packages = runtime_env(graph.config.job_files.requirements, current, graph.config.runtime_env)
     return Submission(
         job_id,
         code_pickles.dumps(graph),
@@ -58,8 +57,10 @@ def submission_of(graph: JobGraph, job_id: str) -> Submission:
     )
 
 
-def make_coordinator(submission: Submission, first_attempt: int = 0) -> Any:
-    """A new coordinator, which is still to be told to `start`. `first_attempt`: as of
+def make_coordinator(
+    submission: Submission, first_attempt: int = 0, slots: KeptSlots | None = None
+) -> Any:
+    """A new coordinator, which is still to be told to `start`. `first_attempt`, `slots`: as of
     `JobCoordinator`. ValueError if the job has one."""
     packages = {} if submission.packages is None else {"runtime_env": submission.packages}
     actor = ray.remote(JobCoordinator).options(
@@ -77,6 +78,7 @@ def make_coordinator(submission: Submission, first_attempt: int = 0) -> Any:
         submission.contents,
         first_attempt,
         submission.claimed,
+        slots,
     )
 
 

@@ -4,23 +4,48 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ...core.ids import OperatorId
 
 
+@dataclass(frozen=True)
+class Read:
+    """What a reader is told: some of the values, with their keys, of one coordinator.
+
+    Whatever a job publishes it publishes after a checkpoint is complete, and what it has prepared
+    for that is in the checkpoint: a coordinator that begins with one publishes it again, under the
+    same keys. `complete`: the newest complete checkpoint (the one that the coordinator began with,
+    at first); all that was published before is among these values, or was told before. `began`: the
+    checkpoint that the coordinator began with. 0: none; None: that is not settled."""
+
+    values: list[tuple[str, Any]]
+    closed: bool
+    """Whether no more will come of this coordinator."""
+    first_attempt: int
+    """Of the coordinator, which this tells from the job's others."""
+    began: int | None = None
+    complete: int | None = None
+
+
 class PublishedValues:
     """Append-only lists by operator; readers wait for more until the job is over. Thread-safe."""
 
-    def __init__(self) -> None:
-        self._values: dict[OperatorId, list[Any]] = {}
+    def __init__(self, first_attempt: int = 0) -> None:
+        """`first_attempt`: of the job under this coordinator."""
+        self._first_attempt = first_attempt
+        self._values: dict[OperatorId, list[tuple[str, Any]]] = {}
         self._closed = False
+        self._began: int | None = None
+        self._complete: int | None = None
+        """Not None if `_began` is not."""
         self._changed = threading.Condition()
 
     def add(self, operator: OperatorId, key: str, value: Any) -> None:
         """Called once per key."""
         with self._changed:
-            self._values.setdefault(operator, []).append(value)
+            self._values.setdefault(operator, []).append((key, value))
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -29,10 +54,32 @@ class PublishedValues:
             self._closed = True
             self._changed.notify_all()
 
-    def since(self, operator: OperatorId, start: int) -> tuple[list[Any], bool]:
-        """The values from position `start` on, and whether these are all there will ever be."""
+    def begin(self, checkpoint: int) -> bool:
+        """The first attempt begins with it, 0 for none. Whether that is new."""
         with self._changed:
-            return self._values.get(operator, [])[start:], self._closed
+            if self._began is not None:
+                return False
+            self._began = self._complete = checkpoint
+            return True
+
+    def complete(self, checkpoint: int) -> bool:
+        """It is, and nothing of it is published yet. Whether that is new."""
+        with self._changed:
+            if self._complete == checkpoint:
+                return False
+            self._complete = checkpoint
+            return True
+
+    def since(self, operator: OperatorId, start: int) -> Read:
+        """The values from position `start` on."""
+        with self._changed:
+            return Read(
+                self._values.get(operator, [])[start:],
+                self._closed,
+                self._first_attempt,
+                self._began,
+                self._complete,
+            )
 
     def operators(self) -> set[OperatorId]:
         """Those that have published something."""
@@ -50,4 +97,5 @@ class PublishedValues:
                 if not fresh and self._closed:
                     return
             position += len(fresh)
-            yield from fresh
+            for _, value in fresh:
+                yield value

@@ -17,7 +17,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.placement_group import (
+    PlacementGroup,
+    get_placement_group,
+    placement_group,
+    remove_placement_group,
+)
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ...core import code_pickles
@@ -30,6 +35,7 @@ from ..messages import Mail, TaskFailed
 from ..task.deployment import TaskDeployment
 from .last_words import Whereabouts, how_it_died
 from .mail import sealed
+from .ray_connect import NAMESPACE
 from .ray_task import TaskActor
 from .requirements import not_installed
 from .resequencer import Numbering
@@ -85,18 +91,46 @@ def bundles_of(job: JobGraph) -> list[dict[str, float]]:
     groups = {v.id: v.slot_sharing_group for v in job.vertices}
     group_of = {slot: groups[task.vertex] for task, slot in slots_of(job).items()}
     config = job.config
+    plain = SlotResources(None, config.slot_memory, config.slot_others)
     return [
-        config.slot_resources.get(group_of[slot], SlotResources()).bundle(config.slot_cpus)
+        config.slot_resources.get(group_of[slot], plain).bundle(config.slot_cpus)
         for slot in range(len(group_of))
     ]
 
 
+def resources_of(job: JobGraph) -> dict[str, float]:
+    """What all its slots take together, by Ray's names."""
+    total: Counter[str] = Counter()
+    for bundle in bundles_of(job):
+        total.update(bundle)
+    return dict(total)
+
+
+@dataclass(frozen=True)
+class KeptSlots:
+    """A placement group that outlives the job: `name` says which, made or not; `keeper`: the name
+    of the actor that has it then."""
+
+    name: str
+    keeper: str
+
+    def wanted(self) -> bool:
+        """Whether there is somebody to have it."""
+        try:
+            ray.get_actor(self.keeper, namespace=NAMESPACE)
+        except ValueError:
+            return False
+        return True
+
+
 class Slots:
     """A placement group with one bundle per slot. It has a name, so that whoever kills the
-    coordinator while it makes the group can find it: see `ray_host._withdraw`."""
+    coordinator while it makes the group can find it: see `launch.withdraw`."""
 
-    def __init__(self, job: JobGraph, name: str) -> None:
-        self._name = name
+    def __init__(self, job: JobGraph, name: str, kept: KeptSlots | None = None) -> None:
+        """`kept`: the group that is used, and stays; None: one that ends with the job."""
+        self._name = name if kept is None else kept.name
+        self._kept = kept
         self._slots = slots_of(job)
         self._bundles = bundles_of(job)
         self._timeout = job.config.slot_request_timeout
@@ -106,7 +140,12 @@ class Slots:
         """Wait for the bundles; ResourceError says what the cluster lacks."""
         if self._group is not None:
             return
-        group = placement_group(self._bundles, strategy="PACK", name=self._name)
+        group = self._found() or placement_group(
+            self._bundles,
+            strategy="PACK",
+            name=self._name,
+            lifetime=None if self._kept is None else "detached",
+        )
         try:
             wait_for([group.ready()], self._timeout.total_seconds(), cancelled)
         except JobCancelledError:
@@ -121,6 +160,14 @@ class Slots:
             ) from None
         self._group = group
 
+    def _found(self) -> PlacementGroup | None:
+        """What another job has left, if it is there."""
+        if self._kept is None:
+            return None
+        with suppress(ValueError):
+            return get_placement_group(self._name)
+        return None
+
     def options(self, task: TaskId) -> dict[str, Any]:
         """Actor options that put the task into its slot. All tasks of a slot share its CPUs."""
         strategy = PlacementGroupSchedulingStrategy(
@@ -130,9 +177,9 @@ class Slots:
         return {"num_cpus": 0, "max_restarts": 0, "scheduling_strategy": strategy}
 
     def release(self) -> None:
-        if self._group is not None:
-            remove_placement_group(self._group)
-            self._group = None
+        group, self._group = self._group, None
+        if group is not None and (self._kept is None or not self._kept.wanted()):
+            remove_placement_group(group)
 
 
 def lacking(
@@ -171,9 +218,10 @@ class RayCluster:
         name: str,
         code: Sequence[PackedCode] = (),
         files: SentFiles | None = None,
+        slots: KeptSlots | None = None,
     ) -> None:
-        """`name`: of the coordinator, and of its slots. `code`: what the tasks import from.
-        `files`: what they have beside them."""
+        """`name`: of the coordinator, and of its slots unless there are `slots` that stay. `code`:
+        what the tasks import from. `files`: what they have beside them."""
         self._files = files
         self._code = ray.put(tuple(code)) if code else ()
         self._job = job
@@ -182,7 +230,7 @@ class RayCluster:
         self._loop = loop
         self._inbox = inbox
         self._coordinator = coordinator
-        self._slots = Slots(job, name)
+        self._slots = Slots(job, name, slots)
         self._actors: dict[TaskId, Any] = {}
         self._processes: dict[TaskId, Whereabouts] = {}
         """Where the tasks run or, until they are started anew, ran."""

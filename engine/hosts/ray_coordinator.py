@@ -43,8 +43,8 @@ from .job_view import JobView
 from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
 from .placed_files import Content
-from .published import PublishedValues
-from .ray_cluster import AllStopped, RayCluster, TaskLost, bundles_of
+from .published import PublishedValues, Read
+from .ray_cluster import AllStopped, KeptSlots, RayCluster, TaskLost, bundles_of, resources_of
 from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
 from .reporters import serve_metrics
@@ -93,15 +93,23 @@ class Rescaled:
 
     payload: bytes
     """The pickled job graph."""
-    cpus: float
+    resources: dict[str, float]
     slots: int
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What a session is told: the last savepoints, with the time (ms) since when they are complete;
+    of a job that is over also how it ended, and its last view, if there is one."""
+
+    savepoints: list[tuple[str, int]]
+    outcome: JobOutcome | None = None
+    view: JobView | None = None
 
 
 def _rescaled(job: JobGraph, parallelism: int) -> Rescaled:
     graph = rescaled(job, parallelism)
-    bundles = bundles_of(graph)
-    cpus = sum(bundle.get("CPU", 0.0) for bundle in bundles)
-    return Rescaled(code_pickles.dumps(graph), cpus, len(bundles))
+    return Rescaled(code_pickles.dumps(graph), resources_of(graph), len(bundles_of(graph)))
 
 
 class JobCoordinator:
@@ -115,10 +123,12 @@ class JobCoordinator:
         contents: Mapping[str, Content] | None = None,
         first_attempt: int = 0,
         claimed: str | None = None,
+        slots: KeptSlots | None = None,
     ) -> None:
         """`first_attempt`: greater than any that the job had under coordinators before this.
-        `claimed`: as of `launch.Submission`."""
+        `claimed`: as of `launch.Submission`. `slots`: those it has, which stay; None: its own."""
         use_one_thread()
+        self._slots = slots
         self._claimed = claimed
         self._first_attempt = first_attempt
         self._payload = payload
@@ -130,11 +140,13 @@ class JobCoordinator:
         this process lives."""
         self._job_id = job_id
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._published = PublishedValues()
+        self._published = PublishedValues(first_attempt)
         self._reports: dict[tuple[TaskId, Attempt], Resequencer[TaskReport]] = {}
         self._outcome: JobOutcome | None = None
+        self._savepoints: list[tuple[str, int]] = []
+        """Where each complete one is, and since when (ms); only grows."""
         self._news = LoopSignal()
-        """Rung for each published value, and when the job has ended."""
+        """Rung for what is published, for each checkpoint and when the job has ended."""
         self._attached = True
         self._lease = Lease(SystemClock())
         self._tie_changed = asyncio.Event()
@@ -170,7 +182,7 @@ class JobCoordinator:
         files = SentFiles.of(self._job_id, graph.config.job_files, self._contents)
         self._contents = {}
         self._cluster = RayCluster(
-            graph, secret, loop, self._inbox.put, me, name, self._code, files
+            graph, secret, loop, self._inbox.put, me, name, self._code, files, self._slots
         )
         self._driver = JobDriver(
             graph,
@@ -206,6 +218,7 @@ class JobCoordinator:
             while not driver.ended:
                 self._take(driver)
                 driver.tick()
+                self._note_checkpoints(driver)
         except BaseException as error:
             driver.crashed(error)
         self._release()
@@ -218,6 +231,20 @@ class JobCoordinator:
     def _publish(self, operator: OperatorId, key: str, value: Any) -> None:
         self._published.add(operator, key, value)
         self._news.ring()
+
+    def _note_checkpoints(self, driver: JobDriver) -> None:
+        """For those who read what is published, and the session. What comes of a checkpoint's
+        completion comes with later events."""
+        began, complete = driver.began_with, driver.newest_complete
+        news = began is not None and self._published.begin(began)
+        if complete is not None and self._published.complete(complete):
+            news = True
+        saved = driver.newest_savepoint
+        if saved is not None and saved not in self._savepoints[-1:]:
+            self._savepoints.append(saved)
+            news = True
+        if news:
+            self._news.ring()
 
     def _release(self) -> None:
         """Whatever happens here, the job's outcome must become known."""
@@ -326,11 +353,19 @@ class JobCoordinator:
         self._touch()
         return self._driver.state
 
-    async def ended(self, timeout: float) -> tuple[JobOutcome, JobView | None] | None:
-        """As `outcome`, with the last view of the job, for who is no client of it: nothing depends
-        on whether it was told."""
-        outcome = await self._outcome_within(timeout)
-        return None if outcome is None else (outcome, self._last_view())
+    async def followed(self, timeout: float, known: int | None) -> Followed:
+        """For the session, which is no client of the job: nothing depends on whether it was told.
+        Waits for the end, or another savepoint than the first `known` (None: for the end)."""
+        deadline = time.monotonic() + timeout
+        while True:
+            news = self._news.ticket()
+            left = deadline - time.monotonic()
+            outcome = self._outcome
+            savepoints = [] if known is None else self._savepoints[known:]
+            if outcome is not None or savepoints or left <= 0:
+                break
+            await wait_until(news, left)
+        return Followed(savepoints, outcome, None if outcome is None else self._last_view())
 
     def _last_view(self) -> JobView | None:
         """That there is none is no reason not to say how the job ended."""
@@ -411,22 +446,22 @@ class JobCoordinator:
         return None if self._prometheus is None else self._prometheus.address
 
     async def published(
-        self, operator: OperatorId, start: int, timeout: float
-    ) -> tuple[list[Any], bool]:
-        """Values from `start` on, waiting up to `timeout` seconds for one; and whether that is
-        all."""
+        self, operator: OperatorId, start: int, timeout: float, complete: int | None = None
+    ) -> Read:
+        """Values from `start` on, waiting up to `timeout` seconds for one, or for news of another
+        complete checkpoint than `complete`."""
         deadline = time.monotonic() + timeout
         while True:
             news = self._news.ticket()
-            values, closed = self._published.since(operator, start)
+            read = self._published.since(operator, start)
             left = deadline - time.monotonic()
-            if values or closed or left <= 0:
+            if read.values or read.closed or read.complete != complete or left <= 0:
                 break
             await wait_until(news, left)
-        if closed:
+        if read.closed:
             self._read.add(operator)
         self._touch()
-        return values, closed
+        return read
 
     def _touch(self) -> None:
         """A client has asked: the actor stays for a while, or not so long any more."""

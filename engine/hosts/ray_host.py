@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from weakref import WeakSet
@@ -32,13 +33,15 @@ from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from .attachment import Attachment
+from .delivered import Delivered
 from .driver import JobOutcome, accumulator_results, new_job_id, result_of
 from .job_view import JobView
 from .last_words import how_it_died
 from .launch import make_coordinator, submission_of, withdraw
+from .published import Read
 from .ray_cache import RayCache
 from .ray_cluster import bundles_of
-from .ray_connect import NAMESPACE, connect_to_ray, join_ray, on_own_cluster
+from .ray_connect import NAMESPACE, connect_to_ray, on_own_cluster
 from .ray_coordinator import LINGER_S, coordinator_name
 from .requirements import not_installed
 from .savepoint_calls import SavepointCalls, answer, refused
@@ -50,12 +53,12 @@ VIEW_S = 10.0
 """How long a coordinator may take to tell of its job."""
 
 
-def attach(job_id: str, address: str | None = None) -> RayJobClient:
-    """The client of a job that another program submitted on Ray; the job does not end with this
-    one. `address`: of its cluster, else as of `connect_to_ray`; one of its own has no such job.
-    ConfigurationError if there is no such job, ResourceError if there is no such cluster."""
-    join_ray(address)
-    return RayJobClient.attach(job_id)
+Call = Callable[[Any], Any]
+"""Given a coordinator, the reference of a call of it."""
+
+
+class JobOver(Exception):
+    """There is no coordinator to ask, and the client knows how the job ended."""
 
 
 class RayJobClient(SavepointCalls, ShownJob):
@@ -102,16 +105,13 @@ class RayJobClient(SavepointCalls, ShownJob):
         return JobID(self._job_id)
 
     def get_job_status(self) -> JobStatus:
-        if self._outcome is not None:
-            return self._outcome.status
-        state: JobStatus = self._ask(self._coordinator.state.remote())
-        return state
+        status: JobStatus = self._told(lambda c: c.state.remote(), lambda end: end.status)
+        return status
 
     def cancel(self, timeout: timedelta | None = None) -> CompletableFuture[None]:
         """Stop the job and wait until it has."""
-        if self._outcome is None:
-            self._ask(self._coordinator.cancel.remote())
-            self._wait(timeout)
+        self._told(lambda c: c.cancel.remote(), lambda end: None)
+        self._wait(timeout)
         return CompletableFuture()
 
     def get_job_execution_result(self, timeout: timedelta | None = None) -> JobExecutionResult:
@@ -120,9 +120,14 @@ class RayJobClient(SavepointCalls, ShownJob):
 
     def _wait(self, timeout: timedelta | None) -> JobOutcome:
         deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
-        while self._outcome is None:
+
+        def ask(coordinator: Any) -> Any:
             left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
-            self._outcome = self._ask(self._coordinator.outcome.remote(max(0.0, left)))
+            return coordinator.outcome.remote(max(0.0, left))
+
+        while self._outcome is None:
+            with suppress(JobOver):
+                self._outcome = self._ask(ask, deadline)
             if self._outcome is not None:
                 self._release()
                 break
@@ -131,50 +136,60 @@ class RayJobClient(SavepointCalls, ShownJob):
         return self._outcome
 
     def metrics(self) -> dict[str, Any]:
-        if self._outcome is not None:
-            return self._outcome.metrics
-        metrics: dict[str, Any] = self._ask(self._coordinator.metrics.remote())
+        metrics: dict[str, Any] = self._told(lambda c: c.metrics.remote(), lambda end: end.metrics)
         return metrics
 
     def view(self) -> JobView:
         """All that is known of the job; JobFailedError once its coordinator is gone, TransportError
         if that does not answer."""
-        view: JobView = self._ask(self._coordinator.view.remote(), VIEW_S)
+        view: JobView = self._ask(lambda c: c.view.remote(), answer_s=VIEW_S)
         return view
 
     def last_view(self, timeout: timedelta) -> JobView | None:
         """The view once the job is over, which its coordinator leaves soon after; None: it is not
         within `timeout`. Raises as `view` does; JobFailedError also if there is none."""
         seconds = timeout.total_seconds()
-        found = self._ask(self._coordinator.ended.remote(seconds), seconds + VIEW_S)
-        if found is not None and found[1] is None:
+        told = self._ask(lambda c: c.followed.remote(seconds, None), answer_s=seconds + VIEW_S)
+        if told.outcome is not None and told.view is None:
             raise JobFailedError(f"the last view of job '{self._name}' could not be made")
-        view: JobView | None = None if found is None else found[1]
+        view: JobView | None = told.view
         return view
 
     def get_accumulators(self) -> AnsweredDict:
-        if self._outcome is not None:
-            return accumulator_results(self._outcome.accumulators).results()
-        parts: list[Part] = self._ask(self._coordinator.accumulators.remote())
+        parts: Sequence[Part] = self._told(
+            lambda c: c.accumulators.remote(), lambda end: end.accumulators
+        )
         return accumulator_results(parts).results()
 
     @property
     def prometheus_address(self) -> str | None:
         """`host:port` of the job's Prometheus endpoint, on the node of its coordinator; None: it
         has none, or the job is over."""
-        if self._outcome is not None:
-            return None
-        address: str | None = self._ask(self._coordinator.prometheus_address.remote())
+        address: str | None = self._told(lambda c: c.prometheus_address.remote(), lambda end: None)
         return address
 
     def published(self, operator_id: OperatorId) -> Iterator[Any]:
-        position, closed = 0, False
+        delivered = Delivered(f"job '{self._name}' ({self._job_id})")
+        reading: list[Any] = []
+
+        def ask(coordinator: Any) -> Any:
+            if reading != [coordinator]:
+                reading[:] = [coordinator]
+                delivered.restart()
+            position, complete = delivered.position, delivered.complete
+            return coordinator.published.remote(operator_id, position, POLL_S, complete)
+
+        closed = False
         while not closed:
-            call = self._coordinator.published.remote(operator_id, position, POLL_S)
-            values, closed = self._ask(call)
-            for value in values:
+            try:
+                read: Read = self._ask(ask)
+            except JobOver:
+                if self._outcome is not None and self._outcome.status is JobStatus.FINISHED:
+                    raise delivered.gone() from None
+                return
+            for value in delivered.take(read):
                 yield opened(value, "published records")
-            position += len(values)
+            closed = read.closed
 
     def _savepoint(self, directory: str | None, stop: Stop | None) -> CompletableFuture[str]:
         if self._outcome is not None:
@@ -184,29 +199,59 @@ class RayJobClient(SavepointCalls, ShownJob):
 
         def told(_: Any) -> None:
             try:
-                answer(promise, self._name, *self._ask(asked))
+                answer(promise, self._name, *self._ask(lambda _: asked))
             except Exception as error:
                 promise.fail(error)
 
         asked.future().add_done_callback(told)
         return promise
 
-    def _ask(self, ref: Any, timeout_s: float | None = None) -> Any:
-        try:
-            return ray.get(ref, timeout=timeout_s)
-        except ray.exceptions.GetTimeoutError:
-            raise TransportError(
-                f"the coordinator of job '{self._name}' ({self._job_id}) does not answer within "
-                f"{timeout_s:g} s: ask again"
-            ) from None
-        except ray.exceptions.ActorUnavailableError:
-            raise TransportError(
-                f"the coordinator of job '{self._name}' ({self._job_id}) cannot be reached; the "
-                f"job may go on: ask again, or from elsewhere with strom.attach('{self._job_id}')"
-            ) from None
-        except ray.exceptions.ActorDiedError as error:
-            self._release()
-            raise JobFailedError(self._gone(error)) from None
+    # --- asking ----------------------------------------------------------------------------------
+
+    def _told(self, call: Call, of_end: Callable[[JobOutcome], Any]) -> Any:
+        """What the coordinator answers or, of a job that is over, what its end tells."""
+        if self._outcome is None:
+            with suppress(JobOver):
+                return self._ask(call)
+        assert self._outcome is not None
+        return of_end(self._outcome)
+
+    def _ask(self, call: Call, deadline: float | None = None, answer_s: float | None = None) -> Any:
+        """What the coordinator answers. JobOver if there is none any more, and the outcome is
+        known. `deadline`: of the monotonic clock; TimeoutError if there is none until then.
+        `answer_s`: how long one may take to answer, before that is a TransportError."""
+        while True:
+            coordinator = self._reached(deadline)
+            try:
+                return ray.get(call(coordinator), timeout=answer_s)
+            except ray.exceptions.GetTimeoutError:
+                raise TransportError(
+                    f"the coordinator of job '{self._name}' ({self._job_id}) does not answer "
+                    f"within {answer_s:g} s: ask again"
+                ) from None
+            except ray.exceptions.ActorUnavailableError:
+                self._unavailable(coordinator)
+            except ray.exceptions.ActorDiedError as error:
+                self._lost(coordinator, error)
+
+    def _reached(self, deadline: float | None) -> Any:
+        """The coordinator to ask."""
+        return self._coordinator
+
+    def _unavailable(self, coordinator: Any) -> None:
+        """It cannot be reached now. Returns if it is to be asked again."""
+        raise self._out_of_reach()
+
+    def _lost(self, coordinator: Any, error: Exception) -> None:
+        """It is gone. Returns if another may be asked."""
+        self._release()
+        raise JobFailedError(self._gone(error)) from None
+
+    def _out_of_reach(self) -> TransportError:
+        return TransportError(
+            f"the coordinator of job '{self._name}' ({self._job_id}) cannot be reached; the "
+            f"job may go on: ask again, or from elsewhere with strom.attach('{self._job_id}')"
+        )
 
     def _release(self) -> None:
         if self._attachment is not None:
@@ -215,7 +260,7 @@ class RayJobClient(SavepointCalls, ShownJob):
     def _gone(self, error: Exception) -> str:
         return (
             f"the coordinator of job '{self._name}' ({self._job_id}) is gone, and the job with it: "
-            f"{_why(str(error))}; {self._remedy()}"
+            f"{why_gone(str(error))}; {self._remedy()}"
         )
 
     def _remedy(self) -> str:
@@ -226,7 +271,7 @@ class RayJobClient(SavepointCalls, ShownJob):
         return f"start it again with restore_from the newest checkpoint in {folder}"
 
 
-def _why(account: str) -> str:
+def why_gone(account: str) -> str:
     """What a dead coordinator died of, out of Ray's account of it."""
     if "ray.kill" in account:
         return (

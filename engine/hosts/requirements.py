@@ -9,7 +9,7 @@ functions in the program's own process, where nothing can be installed for one j
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from importlib import metadata
 from pathlib import Path
@@ -99,35 +99,57 @@ def _parsed(line: str, file: str) -> Requirement:
         ) from None
 
 
-def runtime_env(requirements: Requirements, current: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What Ray is asked for to start a process of the job with its packages; None: nothing.
-    `current`: the program's own runtime environment, whose packages stay. ConfigurationError if
-    that has packages by other means than pip."""
+def runtime_env(
+    requirements: Requirements | None,
+    current: Mapping[str, Any],
+    given: Mapping[str, Any] | None = None,
+) -> dict[str, Any] | None:
+    """What Ray is asked for to start a process of the job; None: nothing. `current`: the program's
+    own runtime environment, which counts for the job, too, whoever starts it; `given`: what is
+    added to that. ConfigurationError if there are packages by other means than pip."""
+    given = given or {}
+    found = {**current, **given}
+    if current.get("env_vars") and given.get("env_vars"):
+        found["env_vars"] = {**current["env_vars"], **given["env_vars"]}
+    packages = [_pip(one.get("pip")) for one in (current, given)]
+    if requirements is not None:
+        packages.append(_pip_of(requirements, packages))
+    packages = [one for one in packages if one.get("packages")]
+    if packages:
+        for other in ("conda", "uv"):
+            if found.get(other) and (requirements is not None or given.get("pip")):
+                what = "--pip" if requirements is None else "set_python_requirements"
+                file = "" if requirements is None else f" {requirements.file}"
+                raise ConfigurationError(
+                    f"{what}: this program's runtime_env has packages by {other}, which Ray does "
+                    f"not mix with pip: add those of{file or ' the job'} there"
+                )
+        options: dict[str, Any] = {}
+        for one in packages:
+            options |= one
+        lines = [line for one in packages for line in one["packages"]]
+        found["pip"] = {**options, "packages": list(dict.fromkeys(lines))}
+    return {name: value for name, value in found.items() if value} or None
+
+
+def _pip(said: Any) -> dict[str, Any]:
+    """In the form that has room for all."""
+    if not said:
+        return {}
+    return dict(said) if isinstance(said, Mapping) else {"packages": list(said)}
+
+
+def _pip_of(requirements: Requirements, inherited: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     lines = lines_of(requirements.file)
     if not any(not line.startswith("-") for line in lines):
-        return None
-    for other in ("conda", "uv"):
-        if current.get(other):
-            raise ConfigurationError(
-                f"set_python_requirements: this program's runtime_env has packages by {other}, "
-                "which Ray does not mix with pip: add those of "
-                f"{requirements.file} there"
-            )
-    inherited = current.get("pip") or {}
-    if not isinstance(inherited, Mapping):
-        inherited = {"packages": list(inherited)}
-    options = list(inherited.get("pip_install_options") or _PIP_OPTIONS)
+        return {}
+    before = [one.get("pip_install_options") for one in inherited]
+    options = list(next(filter(None, reversed(before)), _PIP_OPTIONS))
     if requirements.cache_dir is not None:
         options += ["--no-index", "--find-links", requirements.cache_dir]
         # Ray knows an environment by its lines: others in the folder make another environment.
         lines.append(f"# packages {_digest(Path(requirements.cache_dir))}")
-    return {
-        "pip": {
-            **inherited,
-            "packages": [*inherited.get("packages", ()), *lines],
-            "pip_install_options": options,
-        }
-    }
+    return {"packages": lines, "pip_install_options": options}
 
 
 def _digest(folder: Path) -> str:

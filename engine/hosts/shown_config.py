@@ -44,7 +44,7 @@ def _into(found: dict[str, str], name: str, value: Any) -> None:
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return ""
-    if is_secret(name):
+    if is_secret(name) or name.startswith("runtime_env.env_vars."):
         return HIDDEN
     match value:
         case timedelta():

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import pickle
+import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +16,15 @@ from typing import Any
 import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 from strom.cluster import dispatcher as module
-from strom.cluster.dispatcher import ATTEMPTS_OF_A_RUN, Dispatcher
+from strom.cluster.dispatcher import ATTEMPTS_OF_A_RUN, MOST_HISTORY, Dispatcher
 from strom.cluster.records import JobRecord, Phase
+from strom.cluster.registry import Registry
 from strom.core.errors import CheckpointError, ConfigurationError, SerializationError
 from strom.core.job_status import JobStatus
 from strom.engine.hosts.driver import JobOutcome
 from strom.engine.hosts.launch import Submission
+from strom.engine.hosts.ray_cluster import KeptSlots
+from strom.engine.hosts.ray_coordinator import Followed
 
 RECORD = JobRecord("a1", "one", 2.0, 2, False, 60_000, 1, checkpoints="memory://x")
 
@@ -36,7 +43,8 @@ class Coordinator:
             asyncio.get_running_loop().create_future()
         )
         self.told: list[str] = []
-        for name in ("start", "detach", "ended", "cancel"):
+        self.savepoints: list[tuple[str, int]] = []
+        for name in ("start", "detach", "followed", "cancel"):
             setattr(self, name, SimpleNamespace(remote=getattr(self, f"_{name}")))
 
     async def _start(self) -> None:
@@ -46,8 +54,10 @@ class Coordinator:
     async def _detach(self) -> None:
         self.told.append("detach")
 
-    async def _ended(self, timeout: float) -> tuple[JobOutcome, dict[str, Any] | None]:
-        return await asyncio.shield(self.ends)
+    async def _followed(self, timeout: float, known: int) -> Followed:
+        if self.savepoints[known:]:
+            return Followed(self.savepoints[known:])
+        return Followed([], *await asyncio.shield(self.ends))
 
     async def _cancel(self) -> None:
         self.told.append("cancel")
@@ -62,16 +72,21 @@ class World:
         self.made: list[Coordinator] = []
         self.dispatchers: list[Dispatcher] = []
         self.failure: Exception | None = None
+        self.savepoints: list[tuple[str, int]] = []
         monkeypatch.setattr(module, "make_coordinator", self.make)
         monkeypatch.setattr(module, "withdraw", lambda job_id: None)
         monkeypatch.setattr(module.ray, "cluster_resources", lambda: {"CPU": 4.0})
         monkeypatch.setattr(module.ray, "get_actor", self.find)
+        monkeypatch.setattr(module, "_slot_groups", list)
         monkeypatch.setattr(module, "TICK_S", 0.01)
         monkeypatch.setattr(module, "RETRY_S", 0.01)
 
-    def make(self, submission: Submission, first_attempt: int) -> Coordinator:
+    def make(
+        self, submission: Submission, first_attempt: int, slots: KeptSlots | None
+    ) -> Coordinator:
         assert submission.payload == b"graph"
         self.made.append(Coordinator(first_attempt, self.failure))
+        self.made[-1].savepoints = list(self.savepoints)
         return self.made[-1]
 
     def find(self, name: str, namespace: str) -> Coordinator:
@@ -235,5 +250,94 @@ def test_the_next_dispatcher_follows_who_lives(world: World) -> None:
         world.made[0].ends.set_result(outcome(JobStatus.FINISHED))
         await phase(d, Phase.ENDED)
         assert len(world.made) == 1
+
+    run(world, test)
+
+
+def test_who_follows_a_job_hears_of_its_next_run_and_of_its_end(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        assert (await d.next_run("a1", -1, 30.0))[0].phase is Phase.RUNNING
+        assert (await d.next_run("a1", 0, 0.0))[0].run == 0  # there is no later one
+        world.made[0].ends.set_exception(ActorDiedError())
+        record, _ = await d.next_run("a1", 0, 30.0)
+        assert (record.run, record.phase) == (1, Phase.RUNNING)
+        last, view = outcome(JobStatus.FINISHED)
+        part = ("hits", "map", b"sealed")
+        world.made[1].ends.set_result((replace(last, accumulators=(part,)), view))
+        assert (await d.next_run("a1", 1, 30.0))[0].phase is Phase.ENDED
+        while (kept := await d.outcome("a1")) is None:
+            await asyncio.sleep(0.001)
+        assert (kept.status, kept.net_runtime_ms, kept.accumulators) == ("FINISHED", 17.0, (part,))
+        assert (await d.last_view("a1") or {})["status"] == "FINISHED"
+
+    run(world, test)
+
+
+def test_savepoints_are_kept_with_their_job(world: World) -> None:
+    async def test() -> None:
+        world.savepoints = [("/s/1", 5), ("/s/2", 6)]
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        while len((await d.job("a1"))[0].savepoints) < 2:
+            await asyncio.sleep(0.001)
+        again = world.dispatcher()  # which is told of all of them once more
+        await phase(again, Phase.RUNNING)
+        world.made[0].ends.set_result(outcome(JobStatus.FINISHED))
+        await phase(again, Phase.ENDED)
+        while (kept := await again.archived("a1")) is None:
+            await asyncio.sleep(0.001)
+        found = JobRecord.from_json(kept["record"]).savepoints
+        assert [(one.path, one.time_ms) for one in found] == world.savepoints
+
+    run(world, test)
+
+
+OVER = 4_000
+"""Jobs that are over."""
+
+
+def test_thousands_of_finished_jobs_slow_it_down_by_nothing(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it is asked reads none of them, and a new job runs and ends as beside none."""
+    history = tmp_path / "history"
+    history.mkdir()
+    for n in range(OVER):
+        over = replace(RECORD, job_id=f"{n:016x}", phase=Phase.ENDED, ended_ms=n)
+        (history / f"{over.job_id}.json").write_text(json.dumps({"record": over.to_json()}))
+        os.utime(history / f"{over.job_id}.json", (n, n))
+    reads: list[str] = []
+    read = Registry.ended
+
+    def counted(registry: Registry, job_id: str) -> Any:
+        reads.append(job_id)
+        return read(registry, job_id)
+
+    monkeypatch.setattr(Registry, "ended", counted)
+
+    async def test() -> None:
+        d = world.dispatcher()
+        while len(await d.jobs(ended=2_000)) < MOST_HISTORY:
+            await asyncio.sleep(0.01)
+        assert len(reads) == MOST_HISTORY, "the last ones, and no others"
+        assert [one.ended_ms for one, _ in await d.jobs(3)] == [OVER - 1, OVER - 2, OVER - 3]
+        reads.clear()
+        began = time.perf_counter()
+        for _ in range(200):
+            assert (await d.about())["ended"] == OVER
+            assert len(await d.jobs()) == 100
+            assert (await d.job(f"{OVER - 1:016x}"))[0].ended_ms == OVER - 1
+        took = (time.perf_counter() - began) / 600
+        assert took < 0.005, f"{took * 1000:.2f} ms an answer"
+        assert reads == []
+        await d.submit(RECORD, pickle.dumps(Submission("a1", b"graph")))
+        await phase(d, Phase.RUNNING)
+        world.made[0].ends.set_result(outcome(JobStatus.FINISHED))
+        while (await d.about())["ended"] != OVER + 1:
+            await asyncio.sleep(0.001)
+        assert reads == []
+        assert (await d.job(f"{0:016x}"))[0].ended_ms == 0  # an old one is read when asked for
+        assert reads == [f"{0:016x}"]
 
     run(world, test)

@@ -16,16 +16,26 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from chaos_kit import config, environment, until, window_sums, windows_of, within
+from chaos_kit import (
+    as_window_sums,
+    config,
+    environment,
+    until,
+    window_sums,
+    windows_of,
+)
 from leashed_source import Leashed
-from strom import DiscardSink, JobCancelledError, JobFailedError, attach
+from strom import CollectSink, DiscardSink, JobCancelledError, JobFailedError, attach
 from strom.cli.main import app
 from strom.cluster import clusters
+from strom.cluster.savepoints import newest_state
+from strom.cluster.slot_pool import PREFIX
 from strom.connectors.files import ParquetSink
 from strom.core.errors import ConfigurationError, TransportError
 from strom.engine.hosts.ray_host import connect_to_ray
 from strom.rest.session_jobs import SessionJobs, jobs_there
 from typer.testing import CliRunner
+from wheels_kit import make_wheel
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -54,20 +64,36 @@ def session(tmp_path: Path) -> Iterator[clusters.DispatcherClient]:
 class Counting:
     """A job of `parallelism` slots that sums windows into files, exactly once, until released."""
 
-    def __init__(self, folder: Path, parallelism: int = 2, **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        parallelism: int = 2,
+        count: int = COUNT,
+        collects: bool = False,
+        **settings: Any,
+    ) -> None:
         folder.mkdir()
         self.folder = folder
         settings.setdefault("interval_ms", 200)
         made = config(folder / "state", parallelism=parallelism, batch_size=20, **settings)
         env = environment(made, "ray")
-        stream = windows_of(env, Leashed(folder / "release", COUNT))
+        stream = windows_of(env, Leashed(folder / "release", count))
         stream.sink_to(ParquetSink(folder / "out"))
+        if collects:
+            stream.sink_to(CollectSink()).name("collected")
         self.graph = env.get_job_graph(folder.name)
         self.env = env
 
     def submit(self) -> Any:
         self.client = self.env._submit(self.graph)
         return self.client
+
+    def published(self) -> Iterator[Any]:
+        """What the client is given of the same records."""
+        operators = (o for v in self.graph.vertices for o in v.operators)
+        sink = next(o.operator_id for o in operators if o.name == "collected")
+        for rows in self.client.published(sink):
+            yield from rows
 
     def release(self) -> None:
         (self.folder / "release").touch()
@@ -113,12 +139,17 @@ def test_jobs_wait_for_each_other_in_their_order(
     (_, nothing), (queued, why) = session.jobs()
     assert (nothing, queued.phase) == ("", "QUEUED")
     assert why.startswith("it needs 2 CPUs, and 1 of 4 are free: first (")
+    other = attach(queued.job_id)
+    assert other.get_job_status() == "CREATED"
+    with pytest.raises(TimeoutError):
+        other.get_job_execution_result(timedelta(milliseconds=10))
     first.release()
     client.get_job_execution_result()
     waiting.join(120)
     assert "job 'second'" in capfd.readouterr().err
     second.release()
     result = second.client.get_job_execution_result()
+    assert other.get_job_execution_result().job_id == result.job_id
     for job in (first, second):
         job.check()
     until(lambda: session.about()["ended"] == 2, "the account of both")
@@ -128,30 +159,43 @@ def test_jobs_wait_for_each_other_in_their_order(
 
 
 def test_a_job_outlives_its_coordinator_and_the_dispatcher(
-    tmp_path: Path, session: clusters.DispatcherClient
+    tmp_path: Path, session: clusters.DispatcherClient, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    job = Counting(tmp_path / "job")
+    """And its client goes on with it, whatever it waits for meanwhile."""
+    job = Counting(tmp_path / "job", interval_ms=1_000, collects=True)
     client = job.submit()
     job_id = str(client.get_job_id())
+    results, found = list[Any](), list[Any]()
+    waits = [
+        threading.Thread(target=lambda: results.append(client.get_job_execution_result())),
+        threading.Thread(target=lambda: found.extend(job.published())),
+    ]
+    for thread in waits:
+        thread.daemon = True
+        thread.start()
     completed(client, 2)
     kill("Dispatcher")
     assert session.job(job_id)[0].phase == "RUNNING"
     completed(client, 1)
-    kill("JobCoordinator")
-
-    def again() -> bool:
-        record, _ = session.job(job_id)
-        return (record.run, record.phase) == (1, "RUNNING")
-
-    until(again, "the second run", 60.0)
-    with pytest.raises(JobFailedError, match="its session starts it again"):
-        client.metrics()
-    client = attach(job_id)
-    completed(client, 1)
+    kill("JobCoordinator")  # just after a checkpoint: the next one is a second away
     assert client.metrics()["attempt"] >= 1_000_000
+    record, _ = session.job(job_id)
+    assert (record.run, record.phase) == (1, "RUNNING")
+    until(lambda: client.get_job_status() == "RUNNING", "the second run", 60.0)
+    path = client.trigger_savepoint(str(tmp_path / "saved")).result(120)
+    assert Path(path, "manifest.json").exists()
     job.release()
-    within(120.0, "the job", client.get_job_execution_result)
+    for thread in waits:
+        thread.join(240)
+    assert results[0].metrics["state"] == "FINISHED"
+    until(lambda: session.archived(job_id), "the account of the job", 60.0)
+    record, _ = session.job(job_id)
+    assert [one.path for one in record.savepoints] == [path]
+    assert newest_state(record) == f"{tmp_path}/job/state/{job_id}"
     job.check()
+    assert as_window_sums(found) == window_sums(COUNT)
+    said = [line for line in capfd.readouterr().err.splitlines() if "starts it again" in line]
+    assert len(said) == 1, said
 
 
 def test_the_next_dispatcher_takes_up_what_the_last_one_left(
@@ -186,6 +230,14 @@ def test_the_next_dispatcher_takes_up_what_the_last_one_left(
     third, _ = clusters.start(registry)
     until(lambda: len(third.jobs()) == 2, "the history")
     assert [record.job_id for record, _ in third.jobs()] == [other, job_id]
+    over = attach(job_id)
+    over._lost(over._coordinator, Exception())  # as if its coordinator had gone before
+    result = over.get_job_execution_result()
+    assert (result.metrics["state"], result.checkpoints > 0) == ("FINISHED", True)
+    assert over.view()["status"] == "FINISHED"
+    assert over.get_accumulators() == {}
+    with pytest.raises(JobCancelledError):
+        attach(other).get_job_execution_result()
 
 
 def test_what_waits_is_cancelled_and_told(
@@ -214,7 +266,8 @@ def test_what_waits_is_cancelled_and_told(
 
 
 def test_the_command_line(tmp_path: Path, session: clusters.DispatcherClient) -> None:
-    job = Counting(tmp_path / "job", attached=False)
+    # Records flow as long as it is looked at.
+    job = Counting(tmp_path / "job", attached=False, count=1_000_000)
     job_id = str(job.submit().get_job_id())
     completed(job.client, 1)
     (listed,) = json.loads(answer_of("list", "--json"))
@@ -298,3 +351,58 @@ def test_execute_need_not_wait(tmp_path: Path, session: clusters.DispatcherClien
     client = attach(str(result.get_job_id()))
     assert not client.ends_with_program
     client.cancel()
+
+
+PROGRAM = """
+import os, sys
+from strom import StreamExecutionEnvironment
+from strom.connectors.files import FileSink
+
+def tagged(n):
+    import strom_tiny  # out of the wheel, wherever this is
+    return {"tag": os.environ.get("COLOUR", "none") + " " + strom_tiny.__name__, "n": n}
+
+if __name__ == "__main__":
+    out, graph = sys.argv[1:]
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection([1, 2]).map(tagged).sink_to(FileSink(out, format="jsonl"))
+    if graph:
+        env.get_job_graph("saved").save(graph)
+    env.execute("brought")
+"""
+
+
+def test_programs_are_brought_with_what_their_jobs_need(
+    tmp_path: Path, session: clusters.DispatcherClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wheel and a variable go with the job; a graph that was saved has its wheel, too."""
+    import ray
+
+    monkeypatch.setenv("RAY_ADDRESS", ray.get_runtime_context().gcs_address)
+    make_wheel(tmp_path, "strom_tiny", "1.0", PROGRAM)
+    (wheel,) = tmp_path.glob("*.whl")
+    out, graph = tmp_path / "out", str(tmp_path / "graph")
+
+    def tags() -> list[str]:
+        files = glob.glob(f"{out}/**/*.jsonl", recursive=True)
+        return sorted(json.loads(row)["tag"] for file in files for row in Path(file).open())
+
+    brought = ["--wheel", str(wheel), "--env-var", "COLOUR=red", "-m", "strom_tiny"]
+    answer_of("run", *brought, str(out), graph)
+    assert tags() == ["red strom_tiny"] * 2
+    answer_of("run", "--graph", graph)
+    assert tags() == ["red strom_tiny"] * 4
+    (second, _), (first, _) = session.jobs()
+    assert (first.name, second.name) == ("brought", "saved")
+    table = ray.util.placement_group_table().values()
+    names = [group["name"] for group in table if group["name"].startswith(PREFIX)]
+    assert sum(first.job_id in name for name in names) == 1
+    assert not any(second.job_id in name for name in names), "it has the slots of the first"
+    clusters.stop()
+
+    def left() -> list[str]:
+        table = ray.util.placement_group_table().values()
+        found = [group["name"] for group in table if group["state"] != "REMOVED"]
+        return [name for name in found if name.startswith(PREFIX)]
+
+    until(lambda: not left(), "the release of all slots")

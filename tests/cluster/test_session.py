@@ -16,10 +16,12 @@ from strom.cluster.session import (
     Cancel,
     Find,
     Follow,
+    Release,
     Session,
     Start,
     Store,
 )
+from strom.cluster.slot_pool import SlotGroup, shape_of
 from strom.core.errors import ConfigurationError
 from strom.core.job_status import JobStatus
 
@@ -36,7 +38,7 @@ def record(job_id: str, cpus: float = 1.0, **more: Any) -> JobRecord:
 
 def session(cpus: float = 4.0) -> Session:
     made = Session()
-    made.capacity(cpus, 0)
+    made.capacity({"CPU": cpus}, 0)
     return made
 
 
@@ -65,16 +67,29 @@ def test_what_is_larger_than_the_cluster_holds_up_nobody_and_fails_in_time() -> 
     assert s.submit(record("huge", 9, patience_ms=1000), 0) == []
     assert kinds(s.submit(record("b", 4, submitted_ms=1), 1)) == [("Start", "b")]
     assert "the whole cluster has 4" in (s.waits_for("huge") or "")
-    assert s.capacity(4, 999) == []
-    (store,) = s.capacity(4, 1000)
+    assert s.capacity({"CPU": 4}, 999) == []
+    (store,) = s.capacity({"CPU": 4}, 1000)
     assert store.record.status is JobStatus.FAILED
     assert "9 CPUs for 9 slots" in (store.record.error or "")
+
+
+def test_other_resources_are_waited_for_as_well() -> None:
+    s = Session()
+    s.capacity({"CPU": 4, "GPU": 1}, 0)
+    assert kinds(s.submit(record("a", 1, others={"GPU": 1}), 0)) == [("Start", "a")]
+    assert s.submit(record("b", 1, others={"GPU": 1}, submitted_ms=1), 1) == []
+    assert s.waits_for("b") == "it needs 1 of GPU, and 0 of 1 are free: job a (a) has 1"
+    s.submit(record("c", 1, others={"TPU": 2}, submitted_ms=2), 2)
+    assert "it needs 2 of TPU for 1 slots, and the whole cluster has 0" in (s.waits_for("c") or "")
+    s.started("a", 0, 3)
+    actions = s.ended("a", 0, JobStatus.FINISHED, None, 4)
+    assert kinds(actions) == [("Store", "a"), ("Start", "b")]
 
 
 def test_nodes_that_join_let_it_start_and_its_patience_begins_anew() -> None:
     s = session()
     s.submit(record("huge", 9, patience_ms=1000), 0)
-    assert kinds(s.capacity(9, 900)) == [("Start", "huge")]
+    assert kinds(s.capacity({"CPU": 9}, 900)) == [("Start", "huge")]
 
 
 def test_a_lost_coordinator_runs_again_from_its_checkpoints() -> None:
@@ -109,7 +124,7 @@ def test_runs_that_do_not_last_end_the_job() -> None:
         assert s.job("a") is not None
         s.lost("a", run, "killed", now)
         now += DELAYS_MS[-1]
-        s.capacity(4, now)
+        s.capacity({"CPU": 4}, now)
         s.started("a", run + 1, now)
     (store,) = s.lost("a", MOST_SHORT, "killed", now)
     assert store.record.status is JobStatus.FAILED
@@ -144,8 +159,8 @@ def test_who_waits_for_an_attached_job_must_be_heard_of() -> None:
     s.submit(record("a"), 0)
     s.submit(record("b", attached=True, submitted_ms=1), 0)
     s.heard("b", SILENCE_MS)
-    assert s.capacity(1, 2 * SILENCE_MS) == []
-    (store,) = s.capacity(1, 2 * SILENCE_MS + 1)
+    assert s.capacity({"CPU": 1}, 2 * SILENCE_MS) == []
+    (store,) = s.capacity({"CPU": 1}, 2 * SILENCE_MS + 1)
     assert (store.record.job_id, store.record.status) == ("b", JobStatus.CANCELED)
 
 
@@ -165,12 +180,62 @@ def test_a_new_dispatcher_finds_what_the_last_one_left() -> None:
         record("c", 4, submitted_ms=2),
     ]
     assert kinds(s.recover(reversed(left), 0)) == [("Find", "a"), ("Find", "b")]
-    assert s.capacity(4, 0) == []  # c waits for both
+    assert s.capacity({"CPU": 4}, 0) == []  # c waits for both
     assert kinds(s.found("a", 0, True, 1)) == [("Store", "a"), ("Follow", "a")]
     actions = s.found("b", 2, False, 1)
     assert kinds(actions) == [("Store", "b"), ("Start", "b")]
     assert actions[1].record.run == 3
     assert [one.job_id for one in s.jobs] == ["a", "b", "c"]
+
+
+def left(s: Session, job_id: str, at: int) -> list[Any]:
+    """The job starts, and ends at once."""
+    s.started(job_id, 0, at)
+    return s.ended(job_id, 0, JobStatus.FINISHED, None, at)
+
+
+def test_slots_go_to_the_next_job_of_their_shape_or_out_of_the_way() -> None:
+    s = session(4)
+    (start,) = s.submit(record("a", 2, shape="two", idle_ms=50), 0)
+    assert kinds(left(s, "a", 10)) == [("Store", "a")]
+    (again,) = s.submit(record("b", 2, shape="two", idle_ms=50), 20)
+    assert again.record.group == start.record.group
+    assert kinds(left(s, "b", 30)) == [("Store", "b")]
+    (other,) = s.submit(record("c", 1, shape="one", idle_ms=0), 40)  # there is room beside it
+    assert other.record.group != start.record.group
+    actions = s.submit(record("d", 3, shape="three"), 50)
+    assert actions[0] == Release(start.record.group)
+    assert kinds(actions[1:]) == [("Start", "d")]
+    store, released = left(s, "c", 60)
+    assert (store.record.group, released) == (None, Release(other.record.group))
+
+
+def test_slots_are_released_when_their_time_is_over_and_with_the_session() -> None:
+    s = session(4)
+    (start,) = s.submit(record("a", 2, shape="two", idle_ms=50), 0)
+    left(s, "a", 10)
+    assert s.capacity({"CPU": 4}, 59) == []
+    assert s.capacity({"CPU": 4}, 60) == [Release(start.record.group)]
+    assert s.close() == []
+    (start,) = s.submit(record("b", 2, shape="two", idle_ms=50), 70)
+    left(s, "b", 80)
+    assert s.close() == [Release(start.record.group)]
+
+
+def test_a_lost_run_leaves_its_slots_to_the_next() -> None:
+    s = session()
+    (start,) = s.submit(record("a", shape="one", idle_ms=50), 0)
+    s.started("a", 0, 0)
+    _, again = s.lost("a", 0, "killed", SHORT_MS)
+    assert again.record.group == start.record.group
+    groups = [SlotGroup(start.record.group, "", {}), SlotGroup("left by a crash", "", {})]
+    recovered = Session().recover([again.record], 0, groups)
+    assert recovered == [Release("left by a crash"), Find(again.record)]
+
+
+def test_the_same_bundles_in_the_same_order_are_one_shape() -> None:
+    assert shape_of([{"CPU": 1, "GPU": 2.0}]) == shape_of([{"GPU": 2, "CPU": 1.0}])
+    assert shape_of([{"CPU": 1}, {"CPU": 2}]) != shape_of([{"CPU": 2}, {"CPU": 1}])
 
 
 # --- random lives -------------------------------------------------------------------------------
@@ -185,6 +250,8 @@ class World:
         self.over: dict[str, JobRecord] = {}
         self.alive: dict[str, int] = {}
         """Coordinators, with the run they are of."""
+        self.groups: dict[str, float] = {}
+        """Slots that there are, with the CPUs that they take."""
         self.starting: list[JobRecord] = []
         self.followed: set[str] = set()
         self.submitted = 0
@@ -193,11 +260,17 @@ class World:
     def begin(self) -> None:
         self.session = Session()
         self.starting, self.followed = [], set()
-        self.carry_out(self.session.recover(self.stored.values(), self.now))
-        self.carry_out(self.session.capacity(self.cpus, self.now))
+        there = [SlotGroup(name, "", {}) for name in self.groups]
+        self.carry_out(self.session.recover(self.stored.values(), self.now, there))
+        self.carry_out(self.session.capacity({"CPU": self.cpus}, self.now))
 
     def carry_out(self, actions: list[Any]) -> None:
         for action in actions:
+            if isinstance(action, Release):
+                self.groups.pop(action.group, None)
+                held = [job.group for job in self.session.jobs if job.phase is not Phase.QUEUED]
+                assert action.group not in held, "slots of a job are removed"
+                continue
             job = action.record.job_id
             match action:
                 case Store(kept) | Start(kept):
@@ -224,6 +297,10 @@ class World:
         self.check()
 
     def check(self) -> None:
+        groups = [job.group for job in self.session.jobs if job.group is not None]
+        assert len(set(groups)) == len(groups), "slots of two jobs"
+        assert not self.session._pool.names & set(groups)
+        assert sum(self.groups.values()) <= self.cpus + 1e-6, "more slots than there is room for"
         held = [j for j in self.session.jobs if j.phase in (Phase.STARTING, Phase.RUNNING)]
         assert sum(job.cpus for job in held) <= self.cpus + 1e-6
         assert len({job.job_id for job in held}) == len(held)
@@ -233,7 +310,11 @@ class World:
         what = self.rng.choice(["submit", "start", "start", "end", "lose", "cancel", "die", "tick"])
         if what == "submit" and self.submitted < 30:
             self.submitted += 1
-            new = record(str(self.submitted), self.rng.choice([1, 2, 3, 6]), submitted_ms=self.now)
+            cpus, idle_ms = self.rng.choice([1, 2, 3, 6]), self.rng.choice([0, 5_000, 100_000])
+            shape = self.rng.choice(["", str(cpus)])
+            new = record(
+                str(self.submitted), cpus, submitted_ms=self.now, shape=shape, idle_ms=idle_ms
+            )
             self.stored[new.job_id] = new
             self.carry_out(self.session.submit(new, self.now))
         elif what == "start" and self.starting:
@@ -253,10 +334,10 @@ class World:
         elif what == "die" and self.rng.random() < 0.3:
             for one in self.starting:  # what it had begun comes to its end, or does not
                 if self.rng.random() < 0.5:
-                    self.alive[one.job_id] = one.run
+                    self.begun(one)
             self.begin()
         else:
-            self.carry_out(self.session.capacity(self.cpus, self.now))
+            self.carry_out(self.session.capacity({"CPU": self.cpus}, self.now))
 
     def start(self, kept: JobRecord) -> None:
         job, run = kept.job_id, kept.run
@@ -264,8 +345,15 @@ class World:
             self.carry_out(self.session.start_failed(job, run, "no room", False, self.now))
             return
         assert job not in self.alive, "two coordinators of one job"
-        self.alive[job] = run
+        self.begun(kept)
         self.carry_out(self.session.started(job, run, self.now))
+
+    def begun(self, kept: JobRecord) -> None:
+        """A coordinator lives, and takes the slots that it was told."""
+        self.alive[kept.job_id] = kept.run
+        if kept.group is not None:
+            self.groups.setdefault(kept.group, kept.cpus)
+            assert self.groups[kept.group] == kept.cpus, "slots of another shape"
 
     def settle(self) -> None:
         """Nothing bad happens any more: all jobs come to their ends."""
@@ -275,12 +363,12 @@ class World:
             self.now += 1_000
             while self.starting:
                 kept = self.starting.pop(0)
-                self.alive[kept.job_id] = kept.run
+                self.begun(kept)
                 self.carry_out(self.session.started(kept.job_id, kept.run, self.now))
             for job in sorted(self.followed & self.alive.keys()):
                 run = self.alive.pop(job)
                 self.carry_out(self.session.ended(job, run, JobStatus.FINISHED, None, self.now))
-            self.carry_out(self.session.capacity(self.cpus, self.now))
+            self.carry_out(self.session.capacity({"CPU": self.cpus}, self.now))
         raise AssertionError(f"these never end: {self.session.jobs}")
 
 
@@ -293,3 +381,9 @@ def test_every_job_ends_once_whatever_dies(seed: int) -> None:
     assert len(world.over) == world.submitted
     assert world.stored == {}
     assert world.alive == {}
+    if seed % 2:
+        world.now += 100_000
+        world.carry_out(world.session.capacity({"CPU": world.cpus}, world.now))
+    else:
+        world.carry_out(world.session.close())
+    assert world.groups == {}

@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from strom import ConfigurationError, DiscardSink, StreamExecutionEnvironment
 from strom.cli.main import app
+from strom.cluster import saved_graphs
 from typer.testing import CliRunner
+from wheels_kit import make_wheel
 
 PROGRAM = """
 import json, os, sys
@@ -56,3 +59,71 @@ def test_a_program_that_is_not_there() -> None:
     done = CliRunner().invoke(app, ["run", "nix.py"])
     assert done.exit_code == 2
     assert "there is no file 'nix.py'" in done.output
+
+
+BROUGHT = """
+import json, os, sys
+import helper
+from strom import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+config = env.get_job_config()
+told = [config.python_files, config.runtime_env, config.restore_from, os.environ["COLOUR"]]
+json.dump([helper.SEVEN, os.getcwd(), *told], open(sys.argv[1], "w"))
+"""
+
+
+def test_what_a_program_is_brought_is_for_its_jobs_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    (folder / "jobs").mkdir(parents=True)
+    (folder / "helper.py").write_text("SEVEN = 7\n")
+    (folder / "jobs" / "one.py").write_text(BROUGHT)
+    make_wheel(tmp_path, "strom_tiny", "1.0", "")
+    (wheel,) = tmp_path.glob("*.whl")
+    (tmp_path / "env.json").write_text('{"pip": ["one"], "env_vars": {"COLOUR": "red"}}')
+    out = tmp_path / "told"
+    monkeypatch.chdir(tmp_path)
+    options = ["--working-dir", "folder", "--wheel", wheel.name, "--pip", "two>=2"]
+    options += ["--env-var", "COLOUR=blue", "--runtime-env", "env.json", "-s", "./saved"]
+    done = CliRunner().invoke(app, ["run", *options, "-m", "jobs.one", str(out)])
+    assert done.exit_code == 0
+    runtime_env = {"pip": {"packages": ["one", "two>=2"]}, "env_vars": {"COLOUR": "blue"}}
+    saved = str(tmp_path / "saved")
+    sent = [str(wheel), str(folder)]  # the last comes first
+    assert json.loads(out.read_text()) == [7, str(folder), sent, runtime_env, saved, "blue"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--wheel", "nix.whl"], "'nix.whl' is no wheel"),
+        (["--working-dir", "nix"], "there is no folder 'nix'"),
+        (["--env-var", "COLOUR"], "'COLOUR' is not NAME=VALUE"),
+        (["--runtime-env", "{"], "is not JSON"),
+        (["--runtime-env", "nix.json"], "nix.json cannot be read"),
+        (["--graph", "--pip", "one"], "from the program that saved it"),
+    ],
+)
+def test_what_it_cannot_be_brought(tmp_path: Path, options: list[str], why: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("")
+    done = CliRunner().invoke(app, ["run", *options, str(program)])
+    assert done.exit_code == 2
+    assert why in " ".join(done.output.split())
+
+
+def test_a_graph_of_another_version_is_not_opened(tmp_path: Path) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection([1, 2]).map(lambda n: n + 1).sink_to(DiscardSink())
+    path = tmp_path / "graph"
+    env.get_job_graph("saved").save(path)
+    assert saved_graphs.load(str(path)).name == "saved"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"strom graph 1 ", b"strom graph 9 ", 1))
+    with pytest.raises(ConfigurationError, match=r"it begins with 'strom graph 9 .*save it anew"):
+        saved_graphs.load(str(path))
+    path.write_bytes(b"nonsense")
+    assert saved_graphs.main([str(path)]) == 1
+    with pytest.raises(ConfigurationError, match="it is no graph"):
+        saved_graphs.load(str(path))

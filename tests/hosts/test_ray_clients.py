@@ -32,7 +32,8 @@ def test_it_stays_until_outcome_and_values_are_known(coordinator: JobCoordinator
     assert coordinator._linger_s == LINGER_S
     assert asyncio.run(coordinator.outcome(0.0)) == FAILED
     assert coordinator._linger_s == LINGER_S
-    assert asyncio.run(coordinator.published("sink", 0, 0.0)) == (["value"], True)
+    read = asyncio.run(coordinator.published("sink", 0, 0.0))
+    assert (read.values, read.closed) == ([("key", "value")], True)
     assert coordinator._linger_s == TOLD_S
 
 

@@ -132,7 +132,22 @@ def test_what_ray_is_asked_for(here: Path) -> None:
     assert runtime_env(offline, current) != asked
     with pytest.raises(ConfigurationError, match="packages by conda"):
         runtime_env(offline, {"conda": "mine"})
-    assert runtime_env(requirements(here, "# none"), current) is None
+    assert runtime_env(requirements(here, "# none"), current) == current
+    assert runtime_env(requirements(here, "# none"), {}) is None
+    assert runtime_env(None, {}) is None
+
+
+def test_what_the_job_is_given_is_added_to_what_its_program_has() -> None:
+    current = {"env_vars": {"A": "1", "B": "1"}, "working_dir": "gcs://x.zip", "pip": ["one"]}
+    given = {"env_vars": {"B": "2"}, "pip": {"packages": ["two", "one"], "pip_check": True}}
+    assert runtime_env(None, current, given) == {
+        "env_vars": {"A": "1", "B": "2"},
+        "working_dir": "gcs://x.zip",
+        "pip": {"packages": ["one", "two"], "pip_check": True},
+    }
+    assert runtime_env(None, {"conda": "mine"}) == {"conda": "mine"}
+    with pytest.raises(ConfigurationError, match="packages by conda"):
+        runtime_env(None, {"conda": "mine"}, {"pip": ["one"]})
 
 
 def test_why_packages_could_not_be_installed() -> None:

@@ -1,0 +1,90 @@
+"""What a client has been given of a job's published values, by one coordinator after another. Pure.
+
+The values of a coordinator that is gone are gone with it, but for those that its newest complete
+checkpoint has: the next one publishes these again. So nothing is missing, and by their keys nothing
+comes twice, if the client has heard of that checkpoint and of all that was published before; else
+nobody knows. Rejected: to keep values until a client has them, which would make checkpoints wait
+for programs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.errors import TransportError
+from .published import Read
+
+
+class Delivered:
+    """Of one operator, for one reader."""
+
+    def __init__(self, job: str) -> None:
+        """`job`: what errors call it."""
+        self._job = job
+        self._first_attempt: int | None = None
+        """Of the coordinator that is read; None: none yet."""
+        self._settled = True
+        """Whether it is known that this coordinator goes on where the last one stopped."""
+        self._keys: set[str] = set()
+        """Of all values that were given out."""
+        self._complete: int | None = None
+        """As of the last `Read` that told it."""
+        self.complete: int | None = None
+        """The same, of this coordinator."""
+        self.position = 0
+        """How many values were read of this coordinator."""
+
+    def take(self, read: Read) -> list[Any]:
+        """Those that are new. TransportError where some may be missing, or may be others than those
+        that were given out."""
+        if read.first_attempt != self._first_attempt:
+            first = self._first_attempt is None and read.first_attempt == 0
+            self._first_attempt, self.position = read.first_attempt, 0
+            self._settled = first
+        if not self._settled and read.began is not None:
+            self._check(read.began)
+            self._settled = True
+        if not self._settled and read.values:
+            raise self._unknown("it is not known what its new coordinator began with")
+        self.position += len(read.values)
+        fresh = []
+        for key, value in read.values:
+            if key not in self._keys:
+                self._keys.add(key)
+                fresh.append(value)
+        self.complete = read.complete
+        if read.complete is not None:
+            self._complete = read.complete
+        return fresh
+
+    def restart(self) -> None:
+        """The coordinator is gone: what comes next is of another."""
+        self.position, self.complete = 0, None
+
+    def gone(self) -> TransportError:
+        """The job has finished, and there is no coordinator any more that could be read."""
+        return TransportError(
+            f"the results of {self._job} cannot be read any more: its coordinator is gone; they "
+            "are to be read while it runs, and soon after it has ended"
+        )
+
+    def _check(self, began: int) -> None:
+        known = self._complete or 0
+        if began > known:
+            raise self._unknown(
+                f"it goes on from checkpoint {began}, and what was published until then was heard "
+                f"of only up to {f'checkpoint {known}' if known else 'none'}: some may be missing"
+            )
+        if began < known or (began == 0 and self._keys):
+            where = f"checkpoint {began}" if began else "the beginning"
+            raise self._unknown(
+                f"it goes on from {where}, and results of after that are here already: they would "
+                "come again"
+            )
+
+    def _unknown(self, why: str) -> TransportError:
+        return TransportError(
+            f"the results of {self._job} cannot be read on exactly once: its coordinator was lost, "
+            f"and {why}. The job itself goes on; for results that outlive its coordinators give it "
+            "a sink that keeps them (files, Kafka)"
+        )
