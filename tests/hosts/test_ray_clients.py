@@ -63,7 +63,7 @@ def test_a_client_that_knows_the_end_asks_no_more(
     coordinator: JobCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand = Stand(coordinator)
-    monkeypatch.setattr(ray_host.ray, "get", lambda value: value)
+    monkeypatch.setattr(ray_host.ray, "get", lambda value, timeout=None: value)
     client = RayJobClient("id", "job", stand)
     values = client.published("sink")
     assert next(values) == "value"
@@ -92,7 +92,7 @@ ACCOUNT = """The actor died unexpectedly before finishing this task.
 
 
 def gone(monkeypatch: pytest.MonkeyPatch, end: str, checkpoints: str | None = None) -> str:
-    def get(call: Any) -> Any:
+    def get(call: Any, timeout: float | None = None) -> Any:
         error = ray_host.ray.exceptions.ActorDiedError()
         error.error_msg = ACCOUNT + end
         raise error
@@ -136,7 +136,7 @@ def test_where_the_checkpoints_of_a_job_without_coordinator_are(
 def test_a_coordinator_out_of_reach_may_come_back(
     coordinator: JobCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def get(call: Any) -> Any:
+    def get(call: Any, timeout: float | None = None) -> Any:
         raise ray_host.ray.exceptions.ActorUnavailableError("GOAWAY\nmore", None)
 
     monkeypatch.setattr(ray_host.ray, "get", get)
