@@ -3,7 +3,7 @@
 A state is filled key by key; after each part of them, keys are read, changed and written: only as
 many as fit into its caches (`cached`), all alike (`uniform`), a tenth of them nine times out of ten
 (`skewed`). Each face is measured in a process of its own; its memory is what the state took, beside
-that of an empty process.
+that of an empty process, and without what it maps of files, which is told apart.
 
     values   a value state of 200 bytes, by the row face
     columns  running sums, by the column face
@@ -66,7 +66,7 @@ def measured(face: str, size: int, memory: int, seconds: float, steps: int) -> l
     step = {"values": _values, "columns": _columns, "rows": _rows}[face](state)
     step(_keys(np.arange(BATCH)))
     process = psutil.Process()
-    empty = process.memory_info().rss
+    empty = _own(process)
     random = np.random.default_rng(1)
     whole = size // ROW_BYTES[face]
     fitting = max(int(memory * (1 - config.rocksdb_share)) // (ROW_BYTES[face] * 4), 1)
@@ -78,24 +78,32 @@ def measured(face: str, size: int, memory: int, seconds: float, steps: int) -> l
             state.time.begin(BATCH)
             step(_keys(np.arange(first, min(first + BATCH, wanted))))
         filled = (wanted - keys) / (time.perf_counter() - started)
-        keys, most = wanted, max(process.memory_info().rss, empty)
+        keys, most = wanted, max(_own(process), empty)
         line: dict[str, Any] = {"name": "statesize", "face": face, "backend": config.backend}
         line |= {"bytes": keys * ROW_BYTES[face], "memory": memory, "keys": keys}
         line["fill_per_s"] = round(filled)
         for access in ACCESSES:
-            records, started = 0, time.perf_counter()
+            records, started, busy = 0, time.perf_counter(), time.thread_time()
             while time.perf_counter() - started < seconds:
                 state.time.begin(BATCH)
                 step(_keys(_chosen(random, access, keys, fitting)))
                 records += BATCH
-                most = max(most, process.memory_info().rss)
+                most = max(most, _own(process))
             line[f"{access}_per_s"] = round(records / (time.perf_counter() - started))
+            line[f"{access}_per_cpu_s"] = round(records / (time.thread_time() - busy))
         line["rss_mb"] = (most - empty) >> 20
+        line["mapped_mb"] = process.memory_info().shared >> 20
         figures: dict[str, float] = {}
         state.report(figures.__setitem__)
         found.append({**line, **{name: round(value) for name, value in figures.items()}})
     states.close()
     return found
+
+
+def _own(process: psutil.Process) -> int:
+    """Bytes in memory that are not mapped of files."""
+    found = process.memory_info()
+    return int(found.rss - found.shared)
 
 
 def _keys(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -42,6 +42,7 @@ class StateConfig:
     caches. `write_buffer_share`: which part of RocksDB's is for write buffers.
     `local_dirs`: folders for databases; none: the system's folder for temporary files. `by_uid`:
     of operators that keep their state elsewhere than `backend` says, by their uid.
+    `mapped`: whether RocksDB's files are mapped into memory, the page cache's and none of `memory`.
     """
 
     backend: str = MEMORY
@@ -50,6 +51,7 @@ class StateConfig:
     write_buffer_share: float = 0.5
     local_dirs: tuple[str, ...] = ()
     by_uid: dict[str, str] = field(default_factory=dict, hash=False)
+    mapped: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "backend", backend_named(self.backend))
@@ -64,3 +66,4 @@ class StateConfig:
                     f"{name} must be between 0 and 1, is {getattr(self, name)}"
                 )
         check_kind("local_dirs", self.local_dirs, tuple)
+        check_kind("mapped", self.mapped, bool)

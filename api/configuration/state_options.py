@@ -9,7 +9,7 @@ from ...core.state_config import StateConfig
 from .memory import MemorySize
 from .registry import Apply, known
 from .settings import Settings
-from .values import FLOAT, MAP, MEMORY, STRING, folders_in
+from .values import BOOLEAN, FLOAT, MAP, MEMORY, STRING, folders_in
 
 
 def _state(name: str) -> Apply:
@@ -72,5 +72,12 @@ STATE_OPTIONS: Final = (
         None,
         _set_folders,
         "folders for local databases, separated by commas; else the system's temporary folder",
+    ),
+    known(
+        "strom.state.rocksdb-mmap",
+        BOOLEAN,
+        _DEFAULTS.mapped,
+        _state("mapped"),
+        "whether RocksDB's files are mapped into memory, beside that of the caches",
     ),
 )

@@ -195,8 +195,10 @@ def newest(plan: Plan) -> Path:
 
 
 def _rss(process: psutil.Process) -> int:
+    """But for what is mapped of files, which is the page cache's."""
     try:
-        return int(process.memory_info().rss)
+        found = process.memory_info()
+        return int(found.rss - found.shared)
     except psutil.NoSuchProcess:
         return 0
 

@@ -30,6 +30,8 @@ class StateBudget:
         self.write_buffers = int(rocksdb * config.write_buffer_share)
         self.blocks = rocksdb - self.write_buffers
         self.caches = config.memory - rocksdb
+        self.mapped = config.mapped
+        """Whether files are mapped into memory, beside the budget."""
         self._users: WeakSet[Any] = WeakSet()
         self._lock = Lock()
         self._shared: tuple[Any, Any] | None = None
@@ -70,12 +72,12 @@ class StateBudget:
         return int(cache.get_usage()) + int(buffers.get_usage())
 
 
-_budgets: dict[tuple[int, float, float], StateBudget] = {}
+_budgets: dict[tuple[int, float, float, bool], StateBudget] = {}
 _lock = Lock()
 
 
 def budget_of(config: StateConfig) -> StateBudget:
     """That of this process. Jobs that share a process and ask for the same share one."""
-    key = (config.memory, config.rocksdb_share, config.write_buffer_share)
+    key = (config.memory, config.rocksdb_share, config.write_buffer_share, config.mapped)
     with _lock:
         return _budgets.setdefault(key, StateBudget(config))

@@ -28,7 +28,7 @@ from .files import DatabaseFiles
 from .folders import new_folder, parent_of, remove, remove_left_over
 from .held_files import HeldFiles
 from .layouts import Layout, Pair, group_of, together
-from .options import options_of
+from .options import options_of, set_later
 from .taken_over import goes_on, of_former
 
 log = logging.getLogger("strom")
@@ -180,7 +180,7 @@ class TaskDatabase:
             return
         assert self._folder is not None
         path = str(self._folder / "former.sst")
-        writer = SstFileWriter(options=options_of(self.budget))
+        writer = SstFileWriter(options=options_of(self.budget, apart=True))
         with self._writing():
             writer.open(path)
         for place, data in chain([first], pairs):
@@ -314,6 +314,7 @@ class TaskDatabase:
         options.create_if_missing(new)
         try:
             self._db = Rdict(str(self._folder / "db"), options)
+            set_later(self._db, self.budget)
         except Exception as error:
             if new:
                 raise StateError(
