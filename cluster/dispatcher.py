@@ -24,7 +24,7 @@ import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
 from ray.util.placement_group import get_placement_group, remove_placement_group
 
-from ..core.errors import ConfigurationError, StromError
+from ..core.errors import ConfigurationError, JobFailedError, StromError
 from ..core.failure_text import described
 from ..core.job_status import JobStatus
 from ..engine.hosts.driver import JobOutcome
@@ -36,7 +36,20 @@ from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import Followed, coordinator_name
 from .records import JobRecord, Phase
 from .registry import Registry
-from .session import Action, Cancel, Find, Follow, Release, Session, Start, Store
+from .savepoints import state_of_stopped
+from .session import (
+    Action,
+    Cancel,
+    Find,
+    Follow,
+    Forget,
+    Release,
+    Session,
+    Settle,
+    Start,
+    Stop,
+    Store,
+)
 from .slot_pool import PREFIX, SlotGroup
 
 log = logging.getLogger("strom")
@@ -79,6 +92,10 @@ class Dispatcher:
         self._coordinators: dict[str, Any] = {}
         self._last_words: dict[str, tuple[JobOutcome, JobView | None]] = {}
         """What coordinators said in the end, until that is archived."""
+        self._directories: dict[str, str | None] = {}
+        """Where jobs leave the savepoint for those that take their place, by these."""
+        self._refused: dict[str, str] = {}
+        """Why jobs were not stopped that others were to take the place of, by these."""
         self._closed = False
         self._changed = asyncio.Condition()
         """Told after each event."""
@@ -103,6 +120,32 @@ class Dispatcher:
             return
         await self._in_io(lambda: self._registry.submit(record, submission))
         self._do(self._session.submit(record, _now_ms()))
+
+    async def take_place(
+        self, record: JobRecord, submission: bytes, directory: str | None
+    ) -> str | None:
+        """Stop the job that a new one `follows` with a savepoint, below `directory`, and start the
+        new one from that; again for a known one is nothing new. Returns the savepoint, or None if
+        the new job is known but not so far. ConfigurationError if that cannot be, JobFailedError if
+        there was no savepoint: the other one goes on."""
+        assert record.follows is not None
+        job_id = record.job_id
+        if self._known_record(job_id) is None and job_id not in self._known:
+            self._session.check_replaced(record.follows, record)
+            await self._in_io(lambda: self._registry.submit(record, submission))
+            self._directories[job_id] = directory
+            try:
+                self._do(self._session.take_place(record, _now_ms()))
+            except ConfigurationError:
+                await self._in_io(lambda: self._registry.forget(job_id))
+                raise
+        while (known := self._session.job(job_id)) is not None and known.claims is None:
+            if known.follows is None:
+                return None
+            await self._next_change(1.0)
+        if job_id in self._refused:
+            raise JobFailedError(self._refused.pop(job_id))
+        return None if known is None else known.claims
 
     async def waiting(self, job_id: str, timeout: float, said: str | None) -> tuple[JobRecord, str]:
         """Where a job is, once it has started or is over, or waits for another reason than `said`,
@@ -198,21 +241,33 @@ class Dispatcher:
     async def _carry_out(self) -> None:
         while True:
             action = await self._actions.get()
-            match action:
-                case Store(record):
-                    await self._store(record)
-                case Start(record):
-                    await self._store(record)
-                    self._spawn(self._start(record))
-                case Find(record):
-                    self._spawn(self._find(record))
-                case Follow(record):
-                    self._spawn(self._follow(record))
-                case Cancel(record):
-                    self._spawn(self._cancel(record))
-                case Release(group):
-                    await asyncio.to_thread(_release, group)
+            try:
+                await self._carry(action)
+            except Exception:  # what is wrong with one job is not to end all others
+                log.exception("%s cannot be carried out", action)
             self._actions.task_done()
+
+    async def _carry(self, action: Action) -> None:
+        match action:
+            case Store(record):
+                await self._store(record)
+            case Start(record):
+                await self._store(record)
+                self._spawn(self._start(record))
+            case Find(record):
+                self._spawn(self._find(record))
+            case Follow(record):
+                self._spawn(self._follow(record))
+            case Cancel(record):
+                self._spawn(self._cancel(record))
+            case Release(group):
+                await asyncio.to_thread(_release, group)
+            case Stop(record):
+                self._spawn(self._stop(record))
+            case Settle(record):
+                self._spawn(self._settle(record))
+            case Forget(record):
+                await self._forget(record.job_id)
 
     async def _store(self, record: JobRecord) -> None:
         """Try until it is done: what comes behind relies on it."""
@@ -222,27 +277,37 @@ class Dispatcher:
         if view is not None:
             record = replace(record, tasks=dict(Counter(task["status"] for task in view["tasks"])))
 
-        def write() -> None:
-            if over:
-                parts = () if outcome is None else outcome.accumulators
-                self._registry.archive(record, more, view, parts)
-            else:
-                self._registry.store(record)
-
-        while True:
-            try:
-                await self._in_io(write)
-            except StromError as error:
-                log.error("job %s: the registry does not take it: %s", record.job_id, error)
-                await asyncio.sleep(RETRY_S)
-            else:
-                break
+        parts = () if outcome is None else outcome.accumulators
+        writes = [lambda: self._registry.store(record)]
+        if over:
+            writes = [
+                lambda: self._registry.archive(record, more, view, parts),
+                lambda: self._registry.archive(record, {}, view),
+                lambda: self._registry.archive(record, {}),
+            ]
+        await self._until_done(record.job_id, writes)
         if over:
             self._coordinators.pop(record.job_id, None)
             del self._ending[record.job_id]
             self._remember(record)
             await self._tell()
             self._spawn(self._keep_lines(record.job_id))
+
+    async def _until_done(self, job_id: str, writes: list[Callable[[], None]]) -> None:
+        """Try again as long as the registry cannot be written. What cannot be written down at all,
+        as users may have put anything into it, is left out: the next one is tried."""
+        for write in writes:
+            while True:
+                try:
+                    await self._in_io(write)
+                except StromError as error:
+                    log.error("job %s: the registry does not take it: %s", job_id, error)
+                    await asyncio.sleep(RETRY_S)
+                except Exception:
+                    log.exception("job %s: what is known of it cannot be kept", job_id)
+                    break
+                else:
+                    return
 
     async def _keep_lines(self, job_id: str) -> None:
         """The last lines of its log, too: files of nodes go with these. Nobody waits for it."""
@@ -256,6 +321,8 @@ class Dispatcher:
         try:
             data = await self._in_io(lambda: self._registry.submission(job_id))
             submission: Submission = pickle.loads(data)  # whoever writes there may run anything
+            if record.claims is not None:
+                submission = replace(submission, claimed=record.claims)
             if run > 0:
                 await asyncio.to_thread(withdraw, job_id)
             slots = None if record.group is None else KeptSlots(record.group, DISPATCHER)
@@ -316,6 +383,43 @@ class Dispatcher:
                 return
             else:
                 return
+
+    async def _stop(self, record: JobRecord) -> None:
+        """Of the job that this one follows."""
+        job_id, old = record.job_id, str(record.follows)
+        directory = self._directories.pop(job_id, None)
+        try:
+            path, why = await self._coordinators[old].savepoint.remote(directory, "halt")
+        except (KeyError, RayError) as error:
+            path, why = None, f"its coordinator is gone ({described(error)})"
+        if path is None:
+            self._refused[job_id] = f"job '{old}': {why}"
+            self._do(self._session.not_stopped(job_id, _now_ms()))
+        else:
+            self._do(self._session.stopped(job_id, path, _now_ms()))
+
+    async def _settle(self, record: JobRecord) -> None:
+        """A former dispatcher asked for the stop, and did not hear of it."""
+
+        def found() -> str | None:
+            kept = self._registry.ended(str(record.follows))
+            return None if kept is None else state_of_stopped(JobRecord.from_json(kept["record"]))
+
+        try:
+            path = await self._in_io(found)
+        except StromError as error:
+            log.warning("job %s: what it is to start from: %s", record.job_id, error)
+            path = None
+        if path is None:
+            self._do(self._session.not_stopped(record.job_id, _now_ms()))
+        else:
+            self._do(self._session.stopped(record.job_id, path, _now_ms()))
+
+    async def _forget(self, job_id: str) -> None:
+        try:
+            await self._in_io(lambda: self._registry.forget(job_id))
+        except StromError as error:  # it is found again, and settled, by the next dispatcher
+            log.warning("job %s is not removed from the registry: %s", job_id, error)
 
     async def _watch(self) -> None:
         while True:

@@ -77,6 +77,11 @@ class JobRecord:
     """The name of the slots that it has, while it is starting or runs."""
     savepoints: tuple[TakenSavepoint, ...] = ()
     """The last ones, the newest last."""
+    follows: str | None = None
+    """The job whose place it takes, as long as that is being stopped for it: it is QUEUED, and all
+    that it will need more than that one is kept for it."""
+    claims: str | None = None
+    """The savepoint of that, which it starts from and which is its own."""
 
     @property
     def needs(self) -> dict[str, float]:

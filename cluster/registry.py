@@ -88,6 +88,10 @@ class Registry(WholeFiles):
             return []
         return found
 
+    def forget(self, job_id: str) -> None:
+        """Keep nothing of a job that is not over."""
+        self._drop(job_id)
+
     def submission(self, job_id: str) -> bytes:
         """Of a job that is not over."""
         return self._read(self._of_job(job_id, SUBMISSION))

@@ -28,6 +28,18 @@ def newest_state(record: JobRecord) -> str:
     )
 
 
+def state_of_stopped(record: JobRecord) -> str | None:
+    """The savepoint that a job which is over was stopped with; None: it ended otherwise, or nobody
+    can tell, as it kept no checkpoints in a storage."""
+    root = record.checkpoints
+    kept = None if root is None else _found(f"{root.rstrip('/')}/{record.job_id}")
+    places = [one.path for one in reversed(record.savepoints)]
+    if kept is None or not kept.stopped:
+        return None
+    saved = next(filter(None, map(_found, places)), None)
+    return None if saved is None else saved.location
+
+
 @dataclass(frozen=True)
 class _State:
     """`stopped`: the checkpoint that a job ended with behind the savepoint that stopped it."""

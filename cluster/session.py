@@ -5,6 +5,9 @@ Jobs start in the order of their submission, each once its slots fit beside thos
 started: none overtakes another, but those that are larger than the whole cluster hold up nobody. A
 job with checkpoints of its own that is not attached survives its coordinator: the next run goes on
 from the newest checkpoint. Runs that end soon one after another end the job.
+
+A job may take the place of one that is stopped for it (a rescaled one does): it waits for the other
+one's end, and what it needs more is kept for it meanwhile, so that it starts whoever else waits.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ MOST_SHORT = 5
 
 DELAYS_MS = (0, 1_000, 4_000, 15_000, 60_000)
 """Before the next run, by how many short ones there were."""
+
+STOP_MS = 600_000
+"""A job whose stop a former dispatcher asked for, and which still runs after so long, goes on."""
 
 SILENCE_MS = 15_000
 """An attached job that waits is given up when its program says nothing for so long."""
@@ -74,7 +80,30 @@ class Release:
     group: str
 
 
-Action = Store | Start | Find | Follow | Cancel | Release
+@dataclass(frozen=True)
+class Stop:
+    """Have the job that this one `follows` stopped with a savepoint; `stopped` or `not_stopped` is
+    told of this one."""
+
+    record: JobRecord
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Find out whether the job that this one `follows`, which is over, was stopped with a
+    savepoint; `stopped` or `not_stopped` is told of this one."""
+
+    record: JobRecord
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Drop the record: there is no such job after all."""
+
+    record: JobRecord
+
+
+Action = Store | Start | Find | Follow | Cancel | Release | Stop | Settle | Forget
 
 
 class Session:
@@ -96,6 +125,10 @@ class Session:
         self._not_before: dict[str, int] = {}
         self._large_since: dict[str, int] = {}
         """Since when jobs have been larger than the whole cluster."""
+        self._stopping: set[str] = set()
+        """The jobs that wait for the answer of a `Stop` or `Settle`."""
+        self._left_behind: dict[str, int] = {}
+        """Since when jobs wait for the end of another whose stop a former dispatcher asked for."""
 
     @property
     def jobs(self) -> list[JobRecord]:
@@ -118,6 +151,10 @@ class Session:
             self._heard[record.job_id] = now_ms
             if record.phase is not Phase.QUEUED:
                 actions.append(Find(record))
+        for record in self._followers():
+            self._left_behind[record.job_id] = now_ms
+            if record.follows not in self._jobs:
+                actions += self._settle(record, now_ms)
         held = {record.group for record in self._jobs.values() if _holds(record)}
         left = [group.name for group in groups if group.name not in held]
         return [*map(Release, left), *actions]
@@ -128,6 +165,64 @@ class Session:
             self._jobs[record.job_id] = record
             self._heard[record.job_id] = now_ms
         return self._admit(now_ms)
+
+    def check_replaced(self, job_id: str, record: JobRecord) -> None:
+        """Whether `record`, a new job, may take the place of a job that runs: ConfigurationError
+        with the reason, of which the last is that there is no room for it, so that it would wait
+        while nothing runs."""
+        old = self._jobs.get(job_id)
+        if old is None or old.phase is not Phase.RUNNING or old.cancelling:
+            raise ConfigurationError(f"job '{job_id}' does not run: only a job that runs is moved")
+        if old.attached:
+            raise ConfigurationError(
+                f"job '{job_id}' ends with its program, which waits for it: detach it"
+            )
+        if any(other.follows == job_id for other in self._followers()):
+            raise ConfigurationError(f"job '{job_id}' is being stopped to start again already")
+        for name, need in record.needs.items():
+            more, free = need - old.needs.get(name, 0.0), max(self._free(name), 0)
+            if more > _ROUNDING and self._queue():
+                first = self._queue()[0]
+                raise ConfigurationError(
+                    f"job '{job_id}' would need {more:g} of {name} more, which job {first.name} "
+                    f"({first.job_id}) waits for: ask again when that has started"
+                )
+            if more > free + _ROUNDING:
+                raise ConfigurationError(
+                    f"job '{job_id}' would need {_amount(need, name)}, and "
+                    f"{need - more + free:g} are there for it: add nodes, or ask again when others "
+                    "are done"
+                )
+
+    def take_place(self, record: JobRecord, now_ms: int) -> list[Action]:
+        """A new job, which the registry has, takes the place of the one that it `follows`.
+        ConfigurationError as of `check_replaced`."""
+        assert record.follows is not None
+        self.check_replaced(record.follows, record)
+        self._jobs[record.job_id] = record
+        self._heard[record.job_id] = now_ms
+        self._stopping.add(record.job_id)
+        return [Stop(record)]
+
+    def stopped(self, job_id: str, savepoint: str, now_ms: int) -> list[Action]:
+        """The job that this one follows left this savepoint, and is over or about to be."""
+        self._stopping.discard(job_id)
+        record = self._jobs.get(job_id)
+        if record is None or record.follows is None:
+            return []
+        record = self._changed(record, claims=savepoint)
+        if record.follows in self._jobs:
+            return [Store(record)]
+        return [Store(record), *self._moved_up(record, now_ms)]
+
+    def not_stopped(self, job_id: str, now_ms: int) -> list[Action]:
+        """The job that this one follows goes on, or ended otherwise."""
+        self._stopping.discard(job_id)
+        record = self._jobs.get(job_id)
+        if record is None or record.follows is None or record.claims is not None:
+            return []
+        self._drop(job_id)
+        return [Forget(record), *self._admit(now_ms)]
 
     def capacity(self, has: Mapping[str, float], now_ms: int) -> list[Action]:
         """What the whole cluster has, by Ray's names; now and then, also when nothing has
@@ -205,6 +300,8 @@ class Session:
         if record is None or record.run != run or record.phase is Phase.QUEUED:
             return []
         error = f"the coordinator of the job is gone: {why}"
+        if any(one.follows == job_id and one.claims is not None for one in self._followers()):
+            return self._end(record, JobStatus.FINISHED, None, now_ms)  # it was stopped
         if record.cancelling:
             return self._end(record, JobStatus.CANCELED, None, now_ms)
         if record.attached:
@@ -239,6 +336,8 @@ class Session:
                     f"cluster has {self._all(name):g}: add nodes, lower its parallelism, or let "
                     "slots take less"
                 )
+        if record.follows is not None:
+            return f"job {record.follows}, whose place it takes, is being stopped with a savepoint"
         first = next(r for r in self._queue() if not self._too_large(r))
         if first.job_id != job_id:
             return f"job {first.name} ({first.job_id}) came before it, and waits"
@@ -260,7 +359,11 @@ class Session:
     # --- decisions -------------------------------------------------------------------------------
 
     def _queue(self) -> list[JobRecord]:
-        return [record for record in self._jobs.values() if record.phase is Phase.QUEUED]
+        queued = (record for record in self._jobs.values() if record.phase is Phase.QUEUED)
+        return [record for record in queued if record.follows is None]
+
+    def _followers(self) -> list[JobRecord]:
+        return [record for record in self._jobs.values() if record.follows is not None]
 
     def _too_large(self, record: JobRecord) -> bool:
         return any(need > self._all(name) + _ROUNDING for name, need in record.needs.items())
@@ -270,7 +373,13 @@ class Session:
 
     def _free(self, name: str) -> float:
         held = sum(r.needs.get(name, 0.0) for r in self._jobs.values() if _holds(r))
-        return self._all(name) - held
+        return self._all(name) - held - sum(self._kept(r, name) for r in self._followers())
+
+    def _kept(self, follower: JobRecord, name: str) -> float:
+        """What is kept for it beside what the job has that it follows."""
+        old = self._jobs.get(follower.follows or "")
+        has = old.needs.get(name, 0.0) if old is not None and _holds(old) else 0.0
+        return max(0.0, follower.needs.get(name, 0.0) - has)
 
     def _fits(self, record: JobRecord) -> bool:
         return all(need <= self._free(name) + _ROUNDING for name, need in record.needs.items())
@@ -286,11 +395,29 @@ class Session:
                 continue
             if not self._fits(record):
                 break
-            group, released = self._slots_for(record, now_ms)
-            actions += map(Release, released)
-            record = self._changed(record, phase=Phase.STARTING, started_ms=now_ms, group=group)
-            actions.append(Start(record))
+            actions += self._begin(record, now_ms)
         return actions
+
+    def _begin(self, record: JobRecord, now_ms: int) -> list[Action]:
+        group, released = self._slots_for(record, now_ms)
+        record = self._changed(record, phase=Phase.STARTING, started_ms=now_ms, group=group)
+        return [*map(Release, released), Start(record)]
+
+    def _moved_up(self, record: JobRecord, now_ms: int) -> list[Action]:
+        """It follows nobody any more, and starts before all that wait: its room was kept."""
+        record = self._changed(record, follows=None)
+        self._left_behind.pop(record.job_id, None)
+        started = self._begin(record, now_ms) if self._fits(record) else [Store(record)]
+        return [*started, *self._admit(now_ms)]
+
+    def _settle(self, record: JobRecord, now_ms: int) -> list[Action]:
+        """The job that it follows is over."""
+        if record.claims is not None:
+            return self._moved_up(record, now_ms)
+        if record.job_id in self._stopping:
+            return []
+        self._stopping.add(record.job_id)
+        return [Settle(record)]
 
     def _slots_for(self, record: JobRecord, now_ms: int) -> tuple[str | None, list[str]]:
         """The name of its slots, which may be those of a job before it; and what has to go first,
@@ -331,6 +458,10 @@ class Session:
                 actions += self._end(record, JobStatus.FAILED, error, now_ms)
             elif record.attached and now_ms - self._heard[record.job_id] > SILENCE_MS:
                 actions += self._end(record, JobStatus.CANCELED, None, now_ms)
+        for record in self._followers():
+            since = self._left_behind.get(record.job_id, now_ms)
+            if record.follows in self._jobs and now_ms - since > STOP_MS:
+                actions += self.not_stopped(record.job_id, now_ms)
         return actions
 
     def _again(self, record: JobRecord, error: str, now_ms: int, run: int) -> list[Action]:
@@ -342,6 +473,10 @@ class Session:
         self._short[record.job_id] = short
         self._not_before[record.job_id] = now_ms + DELAYS_MS[short - 1]
         left = self._left(record, now_ms)
+        waiting = [r for r in self._followers() if r.follows == record.job_id]
+        for one in waiting:  # it goes on: nobody takes its place
+            self._drop(one.job_id)
+        left += [Forget(one) for one in waiting]
         record = self._changed(
             record, phase=Phase.QUEUED, run=run, status=JobStatus.CREATED, group=None
         )
@@ -354,11 +489,18 @@ class Session:
         ended = replace(
             record, phase=Phase.ENDED, status=status, error=error, ended_ms=now_ms, group=None
         )
-        del self._jobs[record.job_id]
+        self._drop(record.job_id)
         left = self._left(record, now_ms)
-        for known in (self._heard, self._short, self._not_before, self._large_since):
-            known.pop(record.job_id, None)
-        return [Store(ended), *left, *self._admit(now_ms)]
+        after = [r for r in self._followers() if r.follows == record.job_id]
+        settled = [action for one in after for action in self._settle(one, now_ms)]
+        return [Store(ended), *left, *settled, *self._admit(now_ms)]
+
+    def _drop(self, job_id: str) -> None:
+        del self._jobs[job_id]
+        self._stopping.discard(job_id)
+        known = (self._heard, self._short, self._not_before, self._large_since, self._left_behind)
+        for each in known:
+            each.pop(job_id, None)
 
     def _of_run(self, job_id: str, run: int, phase: Phase) -> JobRecord | None:
         record = self._jobs.get(job_id)

@@ -16,10 +16,11 @@ from typing import Any, Final, Literal, TypeVar
 import ray
 from ray.exceptions import RayError
 
-from ..cluster.clusters import find
+from ..cluster.clusters import AWAY_S, PAUSE_S, find
 from ..cluster.coordinators import Account, Listed
 from ..cluster.dispatcher import DISPATCHER
 from ..cluster.records import JobRecord, Phase
+from ..cluster.slot_pool import shape_of
 from ..core.errors import ConfigurationError, GraphError, StromError, TransportError
 from ..engine.hosts.driver import new_job_id
 from ..engine.hosts.job_view import JobView
@@ -153,39 +154,63 @@ class SessionJobs:
         return str(path)
 
     def rescale(self, job_id: str, parallelism: int, directory: str | None) -> Moved:
+        """The dispatcher stops the one and starts the other, so that it cannot be that neither
+        runs, or that another job has their slots, whoever dies meanwhile."""
         record, _ = self._found(job_id)
         kept = self._kept
         if kept is None or not self._account.is_dispatched(job_id):
             raise Refused(f"job '{job_id}': {NO_SESSION}")
-        if record.attached:
-            raise Refused(f"job '{job_id}' ends with its program, which waits for it: detach it")
         if record.phase is not Phase.RUNNING:
             raise Refused(f"job '{job_id}' does not run: only a job that runs is rescaled")
         made = self._rescaled(record, parallelism)
-        self._check_room(record, made)
         before: Submission = pickle.loads(kept.submission(job_id))  # as the dispatcher does
-        savepoint = self.savepoint(job_id, directory, "halt")
         new = new_job_id()
-        submission = replace(before, job_id=new, payload=made.payload, claimed=savepoint)
         account = JobRecord(
             new,
             record.name,
-            made.resources.pop("CPU", 0.0),
-            made.slots,
+            cpus=made.resources.pop("CPU", 0.0),
+            slots=len(made.bundles),
             attached=False,
             patience_ms=record.patience_ms,
             submitted_ms=time.time_ns() // 1_000_000,
             checkpoints=record.checkpoints,
             others=made.resources,
+            shape=record.shape and shape_of(made.bundles),
+            idle_ms=record.idle_ms,
+            follows=job_id,
         )
-        try:
-            _ask("submit", account, pickle.dumps(submission))
-        except StromError as error:
-            raise Refused(
-                f"job '{job_id}' is stopped, and could not be started again: {error}; run its "
-                f"program from the savepoint {savepoint}"
-            ) from None
+        submission = replace(before, job_id=new, payload=made.payload)
+        savepoint = self._moved(account, pickle.dumps(submission), directory)
+        self._changed(job_id)
         return Moved(new, savepoint)
+
+    def _moved(self, account: JobRecord, submission: bytes, directory: str | None) -> str:
+        """Once the dispatcher has the savepoint, which may take its time; the dispatcher may die
+        and come back meanwhile."""
+        deadline = time.monotonic() + AWAY_S
+        while True:
+            try:
+                dispatcher = ray.get_actor(DISPATCHER, namespace=NAMESPACE)
+                found = ray.get(dispatcher.take_place.remote(account, submission, directory))
+            except ray.exceptions.RayTaskError as error:
+                if isinstance(error.cause, StromError):
+                    raise Refused(str(error.cause)) from None
+                raise
+            except (ValueError, RayError) as error:
+                if time.monotonic() > deadline:
+                    raise Refused(
+                        f"the dispatcher does not answer ({error}); job '{account.follows}' may "
+                        f"still be stopped for job '{account.job_id}', which starts from its "
+                        "savepoint then: see `strom list`"
+                    ) from None
+                time.sleep(PAUSE_S)
+            else:
+                if found is None:
+                    raise Refused(
+                        f"job '{account.follows}' was not stopped for job '{account.job_id}': it "
+                        "goes on, or ended by itself"
+                    )
+                return str(found)
 
     def _rescaled(self, record: JobRecord, parallelism: int) -> Rescaled:
         call = self._coordinator(record).rescaled.remote(parallelism)
@@ -194,22 +219,6 @@ class SessionJobs:
         except GraphError as error:
             raise Refused(str(error)) from None
         return made
-
-    def _check_room(self, record: JobRecord, made: Rescaled) -> None:
-        """Refused while it would wait: it runs as it is meanwhile."""
-        holding = (Phase.STARTING, Phase.RUNNING)
-        others = sum(
-            one.cpus
-            for one, _ in self._list()
-            if one.phase in holding and one.job_id != record.job_id
-        )
-        free = float(ray.cluster_resources().get("CPU", 0.0)) - others
-        if made.resources.get("CPU", 0.0) > free:
-            cpus = made.resources["CPU"]
-            raise Refused(
-                f"job '{record.job_id}' would need {cpus:g} CPUs, and {free:g} are there for "
-                "it: add nodes, or ask again when others are done"
-            )
 
     # --- asking ----------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ class Rescaled:
     payload: bytes
     """The pickled job graph."""
     resources: dict[str, float]
-    slots: int
+    bundles: list[dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Followed:
 
 def _rescaled(job: JobGraph, parallelism: int) -> Rescaled:
     graph = rescaled(job, parallelism)
-    return Rescaled(code_pickles.dumps(graph), resources_of(graph), len(bundles_of(graph)))
+    return Rescaled(code_pickles.dumps(graph), resources_of(graph), bundles_of(graph))
 
 
 class JobCoordinator:

@@ -19,6 +19,8 @@ from ..graph.model import JobVertex
 from .flink_names import operator_figures
 
 MOST_TEXT: Final = 200
+MOST_INT: Final = 1 << 64
+"""Greater whole numbers are none that readers of JSON know; Python does not even write all."""
 """Characters of what a gauge says, if that is text."""
 
 _REPLACED: Final = re.compile(r"[ .:,]")
@@ -76,6 +78,8 @@ def _of_operator(figures: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
+    if isinstance(value, int) and abs(value) > MOST_INT:
+        return "inf" if value > 0 else "-inf"
     if value is None or isinstance(value, (bool, int)):
         return value
     return encodable(str(value)[:MOST_TEXT])

@@ -19,7 +19,12 @@ from strom.cluster import dispatcher as module
 from strom.cluster.dispatcher import ATTEMPTS_OF_A_RUN, MOST_HISTORY, Dispatcher
 from strom.cluster.records import JobRecord, Phase
 from strom.cluster.registry import Registry
-from strom.core.errors import CheckpointError, ConfigurationError, SerializationError
+from strom.core.errors import (
+    CheckpointError,
+    ConfigurationError,
+    JobFailedError,
+    SerializationError,
+)
 from strom.core.job_status import JobStatus
 from strom.engine.hosts.driver import JobOutcome
 from strom.engine.hosts.launch import Submission
@@ -44,7 +49,10 @@ class Coordinator:
         )
         self.told: list[str] = []
         self.savepoints: list[tuple[str, int]] = []
-        for name in ("start", "detach", "followed", "cancel"):
+        self.claimed: str | None = None
+        self.answer: tuple[str | None, str | None] = ("/s/1", None)
+        """To who wants it stopped with a savepoint."""
+        for name in ("start", "detach", "followed", "cancel", "savepoint"):
             setattr(self, name, SimpleNamespace(remote=getattr(self, f"_{name}")))
 
     async def _start(self) -> None:
@@ -58,6 +66,12 @@ class Coordinator:
         if self.savepoints[known:]:
             return Followed(self.savepoints[known:])
         return Followed([], *await asyncio.shield(self.ends))
+
+    async def _savepoint(self, directory: str | None, stop: str) -> tuple[str | None, str | None]:
+        self.told.append(f"{stop} into {directory}")
+        if self.answer[0] is not None:
+            self.ends.set_result(outcome(JobStatus.FINISHED))
+        return self.answer
 
     async def _cancel(self) -> None:
         self.told.append("cancel")
@@ -87,6 +101,7 @@ class World:
         assert submission.payload == b"graph"
         self.made.append(Coordinator(first_attempt, self.failure))
         self.made[-1].savepoints = list(self.savepoints)
+        self.made[-1].claimed = submission.claimed
         return self.made[-1]
 
     def find(self, name: str, namespace: str) -> Coordinator:
@@ -289,6 +304,66 @@ def test_savepoints_are_kept_with_their_job(world: World) -> None:
             await asyncio.sleep(0.001)
         found = JobRecord.from_json(kept["record"]).savepoints
         assert [(one.path, one.time_ms) for one in found] == world.savepoints
+
+    run(world, test)
+
+
+NEXT = replace(RECORD, job_id="a2", cpus=4.0, submitted_ms=2, follows="a1")
+"""Takes all that there is."""
+
+
+def test_a_job_takes_the_place_of_one_that_is_stopped_for_it(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        given = pickle.dumps(Submission("a2", b"graph"))
+        assert await d.take_place(NEXT, given, "/s") == "/s/1"
+        assert await d.take_place(NEXT, given, "/s") == "/s/1"  # asked again by who was cut off
+        while (found := await d.job("a2"))[0].phase is not Phase.RUNNING:
+            await asyncio.sleep(0.001)
+        old, new = world.made
+        assert (old.told, new.claimed) == (["detach", "halt into /s"], "/s/1")
+        assert (found[0].follows, found[0].claims) == (None, "/s/1")
+        assert (await d.job("a1"))[0].status is JobStatus.FINISHED
+        new.ends.set_exception(ActorDiedError())  # its next run starts from there, too
+        while len(world.made) < 3:
+            await asyncio.sleep(0.001)
+        assert world.made[2].claimed == "/s/1"
+
+    run(world, test)
+
+
+def test_a_job_that_is_not_stopped_goes_on_and_nothing_of_the_other_is_kept(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        world.made[0].answer = None, "the disk is full"
+        with pytest.raises(JobFailedError, match="job 'a1': the disk is full"):
+            await d.take_place(NEXT, b"", None)
+        with pytest.raises(ConfigurationError, match="would need 5 CPUs"):
+            await d.take_place(replace(NEXT, job_id="a3", cpus=5.0), b"", None)
+        assert [one.job_id for one, _ in await d.jobs()] == ["a1"]
+        await d._actions.join()
+        assert [one.job_id for one in d._registry.records()] == ["a1"]
+
+    run(world, test)
+
+
+def test_what_users_put_into_figures_is_no_end_of_the_session(world: World) -> None:
+    """10 ** 5000 is none that Python writes as JSON."""
+
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        last, view = outcome(JobStatus.FINISHED)
+        last = replace(last, metrics={"gauge": 10**5000})
+        world.made[0].ends.set_result((last, {**view, "gauge": 10**5000}))
+        while (kept := await d.archived("a1")) is None:
+            await asyncio.sleep(0.001)
+        assert (kept["record"]["status"], "metrics" in kept) == ("FINISHED", False)
+        await d.submit(replace(RECORD, job_id="b1"), pickle.dumps(Submission("b1", b"graph")))
+        while (await d.job("b1"))[0].phase is not Phase.RUNNING:
+            await asyncio.sleep(0.001)
 
     run(world, test)
 

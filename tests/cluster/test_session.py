@@ -13,12 +13,16 @@ from strom.cluster.session import (
     MOST_SHORT,
     SHORT_MS,
     SILENCE_MS,
+    STOP_MS,
     Cancel,
     Find,
     Follow,
+    Forget,
     Release,
     Session,
+    Settle,
     Start,
+    Stop,
     Store,
 )
 from strom.cluster.slot_pool import SlotGroup, shape_of
@@ -238,6 +242,81 @@ def test_the_same_bundles_in_the_same_order_are_one_shape() -> None:
     assert shape_of([{"CPU": 1}, {"CPU": 2}]) != shape_of([{"CPU": 2}, {"CPU": 1}])
 
 
+def running(s: Session, job: JobRecord, now_ms: int = 0) -> None:
+    s.submit(job, now_ms)
+    s.started(job.job_id, 0, now_ms)
+
+
+def test_a_job_that_takes_the_place_of_another_starts_before_all_that_wait() -> None:
+    s = session()
+    running(s, record("a", 2))
+    new = record("a2", 3, submitted_ms=2, follows="a")
+    assert kinds(s.take_place(new, 2)) == [("Stop", "a2")]
+    assert s.submit(record("b", 2, submitted_ms=3), 3) == []  # one CPU more is kept for a2
+    assert "1 of 4 are free" in (s.waits_for("b") or "")
+    assert "is being stopped" in (s.waits_for("a2") or "")
+    (store,) = s.stopped("a2", "s3://savepoint", 4)
+    assert store.record.claims == "s3://savepoint"
+    assert kinds(s.ended("a", 0, JobStatus.FINISHED, None, 5)) == [("Store", "a"), ("Start", "a2")]
+    assert s.job("b").phase is Phase.QUEUED  # type: ignore[union-attr]
+
+
+def test_its_end_may_be_heard_before_its_savepoint() -> None:
+    s = session()
+    running(s, record("a", 2))
+    s.take_place(record("a2", 4, submitted_ms=2, follows="a"), 2)
+    assert kinds(s.ended("a", 0, JobStatus.FINISHED, None, 5)) == [("Store", "a")]
+    assert s.submit(record("b", 1, submitted_ms=6), 6) == []
+    assert kinds(s.stopped("a2", "s3://savepoint", 7)) == [("Store", "a2"), ("Start", "a2")]
+
+
+def test_a_job_that_is_not_stopped_goes_on_and_the_other_is_forgotten() -> None:
+    s = session()
+    running(s, record("a", 2))
+    s.take_place(record("a2", 4, submitted_ms=2, follows="a"), 2)
+    assert s.submit(record("b", 2, submitted_ms=3), 3) == []
+    assert kinds(s.not_stopped("a2", 4)) == [("Forget", "a2"), ("Start", "b")]
+    assert s.job("a2") is None
+    assert s.stopped("a2", "s3://too late", 5) == []
+
+
+def test_no_place_is_taken_that_would_not_be_free() -> None:
+    s = session()
+    running(s, record("a", 2))
+    with pytest.raises(ConfigurationError, match="would need 5 CPUs, and 4 are there for it"):
+        s.check_replaced("a", record("a2", 5))
+    s.submit(record("b", 3, submitted_ms=1), 1)
+    with pytest.raises(ConfigurationError, match=r"1 of CPU more, which job job b \(b\) waits for"):
+        s.check_replaced("a", record("a2", 3))
+    s.check_replaced("a", record("a2", 1))  # it leaves room
+    s.take_place(record("a2", 1, follows="a"), 2)
+    with pytest.raises(ConfigurationError, match="already"):
+        s.check_replaced("a", record("a3", 1))
+    with pytest.raises(ConfigurationError, match="does not run"):
+        s.check_replaced("b", record("b2", 1))
+
+
+def test_a_dispatcher_that_comes_back_finds_out_whether_a_job_was_stopped() -> None:
+    old = record("a", 2, phase=Phase.RUNNING)
+    new = record("a2", 3, submitted_ms=2, follows="a")
+    for told in (True, False):
+        s = Session()
+        assert kinds(s.recover([old, new], 0)) == [("Find", "a")]
+        s.capacity({"CPU": 4.0}, 0)
+        s.found("a", 0, True, 1)
+        actions = s.ended("a", 0, JobStatus.FINISHED, None, 5)
+        assert kinds(actions) == [("Store", "a"), ("Settle", "a2")]
+        done = s.stopped("a2", "s3://s", 6) if told else s.not_stopped("a2", 6)
+        assert kinds(done)[-1] == (("Start", "a2") if told else ("Forget", "a2"))
+    s = Session()
+    assert kinds(s.recover([new], 0)) == [("Settle", "a2")]  # the other one is over
+    s = Session()
+    s.recover([old, new], 0)
+    s.found("a", 0, True, 1)
+    assert s.capacity({"CPU": 4.0}, STOP_MS) == []
+    assert kinds(s.capacity({"CPU": 4.0}, STOP_MS + 1)) == [("Forget", "a2")]  # it goes on
+
+
 # --- random lives -------------------------------------------------------------------------------
 
 
@@ -255,11 +334,19 @@ class World:
         self.starting: list[JobRecord] = []
         self.followed: set[str] = set()
         self.submitted = 0
+        self.before: dict[str, str] = {}
+        """The jobs whose place others take, by these."""
+        self.halted: dict[str, str] = {}
+        """Jobs that were stopped with a savepoint, and end FINISHED, and for whom."""
+        self.forgotten: set[str] = set()
         self.begin()
 
     def begin(self) -> None:
         self.session = Session()
         self.starting, self.followed = [], set()
+        self.stops: list[tuple[str, int | None]] = []
+        """For whom others are to stop, with the run that these were in when they were told."""
+        self.settles: list[str] = []
         there = [SlotGroup(name, "", {}) for name in self.groups]
         self.carry_out(self.session.recover(self.stored.values(), self.now, there))
         self.carry_out(self.session.capacity({"CPU": self.cpus}, self.now))
@@ -292,8 +379,15 @@ class World:
                 case Cancel(kept):
                     if job in self.alive:
                         del self.alive[job]
-                        done = self.session.ended(job, kept.run, JobStatus.CANCELED, None, self.now)
-                        self.carry_out(done)
+                        how = JobStatus.FINISHED if job in self.halted else JobStatus.CANCELED
+                        self.carry_out(self.session.ended(job, kept.run, how, None, self.now))
+                case Stop():
+                    self.stops.append((job, self.alive.get(self.before[job])))
+                case Settle():
+                    self.settles.append(job)
+                case Forget():
+                    del self.stored[job]
+                    self.forgotten.add(job)
         self.check()
 
     def check(self) -> None:
@@ -306,8 +400,13 @@ class World:
         assert len({job.job_id for job in held}) == len(held)
 
     def step(self) -> None:
+        for job in sorted(self.halted.keys() & self.followed & self.alive.keys()):
+            run = self.alive.pop(job)  # a job that was stopped ends soon
+            self.carry_out(self.session.ended(job, run, JobStatus.FINISHED, None, self.now))
         self.now += self.rng.choice([0, 10, 2_000, 70_000])
-        what = self.rng.choice(["submit", "start", "start", "end", "lose", "cancel", "die", "tick"])
+        what = self.rng.choice(
+            ["submit", "start", "start", "end", "lose", "cancel", "die", "tick", "move", "answer"]
+        )
         if what == "submit" and self.submitted < 30:
             self.submitted += 1
             cpus, idle_ms = self.rng.choice([1, 2, 3, 6]), self.rng.choice([0, 5_000, 100_000])
@@ -326,8 +425,13 @@ class World:
                 done = self.session.ended(job, run, JobStatus.FINISHED, None, self.now)
             else:
                 self.followed.discard(job)
+                self.forget_savepoint(job)
                 done = self.session.lost(job, run, "killed", self.now)
             self.carry_out(done)
+        elif what == "move" and self.followed & self.alive.keys():
+            self.move(self.rng.choice(sorted(self.followed & self.alive.keys())))
+        elif what == "answer":
+            self.answer()
         elif what == "cancel" and self.session.jobs and self.rng.random() < 0.3:
             job = self.rng.choice(self.session.jobs).job_id
             self.carry_out(self.session.cancel(job, self.now))
@@ -335,9 +439,59 @@ class World:
             for one in self.starting:  # what it had begun comes to its end, or does not
                 if self.rng.random() < 0.5:
                     self.begun(one)
+            for new, run in self.stops:
+                if (
+                    run is not None
+                    and self.alive.get(self.before[new]) == run
+                    and self.rng.random() < 0.5
+                ):
+                    self.halted[self.before[new]] = new
             self.begin()
         else:
             self.carry_out(self.session.capacity({"CPU": self.cpus}, self.now))
+
+    def move(self, old: str) -> None:
+        """Another job is to take its place."""
+        new = replace(
+            record(str(self.submitted + 1), self.rng.choice([1, 2, 3, 6]), submitted_ms=self.now),
+            follows=old,
+        )
+        try:
+            self.session.check_replaced(old, new)
+        except ConfigurationError:
+            return
+        self.submitted += 1
+        self.before[new.job_id] = old
+        self.stored[new.job_id] = new
+        self.carry_out(self.session.take_place(new, self.now))
+
+    def answer(self) -> None:
+        """Of a coordinator that was to stop, or of who looked how a job ended."""
+        if self.stops:
+            new, told = self.stops.pop(self.rng.randrange(len(self.stops)))
+            old = self.before[new]
+            if told is not None and self.alive.get(old) == told and self.rng.random() < 0.7:
+                self.halted[old] = new
+                if old in self.followed and self.rng.random() < 0.5:  # its end is heard first
+                    run = self.alive.pop(old)
+                    done = self.session.ended(old, run, JobStatus.FINISHED, None, self.now)
+                    self.carry_out(done)
+                self.carry_out(self.session.stopped(new, f"savepoint of {old}", self.now))
+            else:
+                self.carry_out(self.session.not_stopped(new, self.now))
+        elif self.settles:
+            new = self.settles.pop(0)
+            if self.halted.get(self.before[new]) == new:
+                done = self.session.stopped(new, f"savepoint of {self.before[new]}", self.now)
+            else:
+                done = self.session.not_stopped(new, self.now)
+            self.carry_out(done)
+
+    def forget_savepoint(self, old: str) -> None:
+        """Its coordinator dies: that it had stopped counts if the session has heard so."""
+        heard = [j for j in self.session.jobs if j.follows == old and j.claims is not None]
+        if not heard:
+            self.halted.pop(old, None)
 
     def start(self, kept: JobRecord) -> None:
         job, run = kept.job_id, kept.run
@@ -350,6 +504,7 @@ class World:
 
     def begun(self, kept: JobRecord) -> None:
         """A coordinator lives, and takes the slots that it was told."""
+        assert self.before.get(kept.job_id) not in self.alive, "who it follows still runs"
         self.alive[kept.job_id] = kept.run
         if kept.group is not None:
             self.groups.setdefault(kept.group, kept.cpus)
@@ -361,6 +516,8 @@ class World:
             if not self.session.jobs:
                 return
             self.now += 1_000
+            while self.stops or self.settles:
+                self.answer()
             while self.starting:
                 kept = self.starting.pop(0)
                 self.begun(kept)
@@ -378,7 +535,10 @@ def test_every_job_ends_once_whatever_dies(seed: int) -> None:
     for _ in range(250):
         world.step()
     world.settle()
-    assert len(world.over) == world.submitted
+    assert len(world.over) + len(world.forgotten) == world.submitted
+    for new, old in world.before.items():
+        assert (new in world.over) != (new in world.forgotten)
+        assert new in world.over or world.halted.get(old) != new, "stopped, and nobody goes on"
     assert world.stored == {}
     assert world.alive == {}
     if seed % 2:

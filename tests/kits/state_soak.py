@@ -195,10 +195,8 @@ def newest(plan: Plan) -> Path:
 
 
 def _rss(process: psutil.Process) -> int:
-    """But for what is mapped of files, which is the page cache's."""
     try:
-        found = process.memory_info()
-        return int(found.rss - found.shared)
+        return int(process.memory_info().rss)
     except psutil.NoSuchProcess:
         return 0
 
