@@ -18,6 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import ray
@@ -35,14 +36,13 @@ from ..engine.hosts.ray_cluster import KeptSlots
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import Followed, coordinator_name
 from .records import JobRecord, Phase
-from .registry import Registry
+from .registry import Registry, leave_word
 from .savepoints import state_of_stopped
 from .session import (
     Action,
     Cancel,
     Find,
     Follow,
-    Forget,
     Release,
     Session,
     Settle,
@@ -94,19 +94,18 @@ class Dispatcher:
         """What coordinators said in the end, until that is archived."""
         self._directories: dict[str, str | None] = {}
         """Where jobs leave the savepoint for those that take their place, by these."""
-        self._refused: dict[str, str] = {}
-        """Why jobs were not stopped that others were to take the place of, by these."""
+        self._taking: set[str] = set()
+        """Jobs that are about to take the place of others, and not in the session yet."""
         self._closed = False
         self._changed = asyncio.Condition()
         """Told after each event."""
         self._actions: asyncio.Queue[Action] = asyncio.Queue()
         self._io = ThreadPoolExecutor(1, "strom-registry")
         self._tasks: set[asyncio.Task[None]] = set()
-        history = self._registry.history(by_time=True)
+        history, left = _read(self._registry)
         self._known = set(history)
         """The ids of all jobs that are over."""
         self._began_ms = _now_ms()
-        left = self._registry.records()
         self._do(self._session.recover(left, self._began_ms, _slot_groups()))
         self._spawn(self._carry_out())
         self._spawn(self._watch())
@@ -125,27 +124,37 @@ class Dispatcher:
         self, record: JobRecord, submission: bytes, directory: str | None
     ) -> str | None:
         """Stop the job that a new one `follows` with a savepoint, below `directory`, and start the
-        new one from that; again for a known one is nothing new. Returns the savepoint, or None if
-        the new job is known but not so far. ConfigurationError if that cannot be, JobFailedError if
-        there was no savepoint: the other one goes on."""
+        new one from that; again for a known one is nothing new. Returns the savepoint; None for a
+        job that takes nobody's place. ConfigurationError if that cannot be, JobFailedError if there
+        was no savepoint: the other one goes on, or ended by itself."""
         assert record.follows is not None
         job_id = record.job_id
-        if self._known_record(job_id) is None and job_id not in self._known:
+        new = self._known_record(job_id) is None and job_id not in self._known
+        if new and job_id not in self._taking:
             self._session.check_replaced(record.follows, record)
-            await self._in_io(lambda: self._registry.submit(record, submission))
-            self._directories[job_id] = directory
+            self._taking.add(job_id)
             try:
-                self._do(self._session.take_place(record, _now_ms()))
-            except ConfigurationError:
-                await self._in_io(lambda: self._registry.forget(job_id))
-                raise
-        while (known := self._session.job(job_id)) is not None and known.claims is None:
-            if known.follows is None:
-                return None
+                await self._in_io(lambda: self._registry.submit(record, submission))
+                self._directories[job_id] = directory
+                try:
+                    self._do(self._session.take_place(record, _now_ms()))
+                except ConfigurationError:
+                    del self._directories[job_id]
+                    await self._in_io(lambda: self._registry.forget(job_id))
+                    raise
+            finally:
+                self._taking.discard(job_id)
+        while True:
+            known = self._session.job(job_id)
+            decided = known is not None and (known.claims is not None or known.follows is None)
+            if decided or (known is None and job_id not in self._taking):
+                break
             await self._next_change(1.0)
-        if job_id in self._refused:
-            raise JobFailedError(self._refused.pop(job_id))
-        return None if known is None else known.claims
+        if known is None:
+            known = await self._found(job_id)
+            if known.claims is None:
+                raise JobFailedError(known.error or f"job '{job_id}' is {known.status.value}")
+        return known.claims
 
     async def waiting(self, job_id: str, timeout: float, said: str | None) -> tuple[JobRecord, str]:
         """Where a job is, once it has started or is over, or waits for another reason than `said`,
@@ -266,8 +275,6 @@ class Dispatcher:
                 self._spawn(self._stop(record))
             case Settle(record):
                 self._spawn(self._settle(record))
-            case Forget(record):
-                await self._forget(record.job_id)
 
     async def _store(self, record: JobRecord) -> None:
         """Try until it is done: what comes behind relies on it."""
@@ -326,10 +333,13 @@ class Dispatcher:
             if run > 0:
                 await asyncio.to_thread(withdraw, job_id)
             slots = None if record.group is None else KeptSlots(record.group, DISPATCHER)
-            coordinator = make_coordinator(submission, run * ATTEMPTS_OF_A_RUN, slots)
+            farewell = partial(leave_word, self._location, job_id, run)
+            coordinator = make_coordinator(submission, run * ATTEMPTS_OF_A_RUN, slots, farewell)
+            # Before anything can come between: nobody else would say so.
+            detached = None if record.attached else coordinator.detach.remote()
             await coordinator.start.remote()
-            if not record.attached:
-                await coordinator.detach.remote()
+            if detached is not None:
+                await detached
         except Exception as error:
             await asyncio.to_thread(withdraw, job_id)
             cause = getattr(error, "cause", None)
@@ -348,8 +358,35 @@ class Dispatcher:
             coordinator = None
         else:
             self._coordinators[record.job_id] = coordinator
+            if not record.attached:  # whoever started it may have died before it said so
+                with suppress(RayError):
+                    await coordinator.detach.remote()
+        if coordinator is None and await self._heard_of_its_end(record):
+            return
         alive = coordinator is not None
         self._do(self._session.found(record.job_id, record.run, alive, _now_ms()))
+
+    async def _gone(self, record: JobRecord, why: str) -> None:
+        """Its coordinator: the job may have been over before."""
+        if not await self._heard_of_its_end(record):
+            self._do(self._session.lost(record.job_id, record.run, why, _now_ms()))
+
+    async def _heard_of_its_end(self, record: JobRecord) -> bool:
+        """By what its coordinator left in the registry."""
+        job_id, run = record.job_id, record.run
+        while True:
+            try:
+                said = await self._in_io(lambda: self._registry.last_word(job_id, run))
+            except StromError as error:
+                log.warning("job %s: whether it is over: %s", job_id, error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                break
+        if said is None:
+            return False
+        status, why = said
+        self._do(self._session.ended(job_id, run, JobStatus(status), why, _now_ms()))
+        return True
 
     async def _follow(self, record: JobRecord) -> None:
         job_id, run = record.job_id, record.run
@@ -361,8 +398,11 @@ class Dispatcher:
                 await asyncio.sleep(TICK_S)
             except ActorDiedError as error:
                 why = str(error).strip().splitlines()[-1] if str(error) else "it died"
-                self._do(self._session.lost(job_id, run, why, _now_ms()))
+                await self._gone(record, why)
                 return
+            except RayError as error:  # what it said got lost on the way
+                log.warning("job %s: %s", job_id, described(error))
+                await asyncio.sleep(TICK_S)
             else:
                 known += len(said.savepoints)
                 self._do(self._session.saved(job_id, run, said.savepoints))
@@ -392,11 +432,11 @@ class Dispatcher:
             path, why = await self._coordinators[old].savepoint.remote(directory, "halt")
         except (KeyError, RayError) as error:
             path, why = None, f"its coordinator is gone ({described(error)})"
-        if path is None:
-            self._refused[job_id] = f"job '{old}': {why}"
-            self._do(self._session.not_stopped(job_id, _now_ms()))
-        else:
+        if path is not None:
             self._do(self._session.stopped(job_id, path, _now_ms()))
+            return
+        await asyncio.sleep(TICK_S)  # if that is because it is over, that is heard meanwhile
+        self._do(self._session.stop_failed(job_id, str(why), _now_ms()))
 
     async def _settle(self, record: JobRecord) -> None:
         """A former dispatcher asked for the stop, and did not hear of it."""
@@ -405,21 +445,19 @@ class Dispatcher:
             kept = self._registry.ended(str(record.follows))
             return None if kept is None else state_of_stopped(JobRecord.from_json(kept["record"]))
 
-        try:
-            path = await self._in_io(found)
-        except StromError as error:
-            log.warning("job %s: what it is to start from: %s", record.job_id, error)
-            path = None
-        if path is None:
-            self._do(self._session.not_stopped(record.job_id, _now_ms()))
-        else:
+        while True:
+            try:
+                path = await self._in_io(found)
+            except StromError as error:
+                log.warning("job %s: what it is to start from: %s", record.job_id, error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                break
+        if path is not None:
             self._do(self._session.stopped(record.job_id, path, _now_ms()))
-
-    async def _forget(self, job_id: str) -> None:
-        try:
-            await self._in_io(lambda: self._registry.forget(job_id))
-        except StromError as error:  # it is found again, and settled, by the next dispatcher
-            log.warning("job %s is not removed from the registry: %s", job_id, error)
+            return
+        why = "that is over; where its savepoint is, if it left one, `strom info` of it tells"
+        self._do(self._session.not_stopped(record.job_id, why, _now_ms()))
 
     async def _watch(self) -> None:
         while True:
@@ -481,7 +519,12 @@ class Dispatcher:
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the dispatcher broke off what it did: %s", described(error), exc_info=error)
 
 
 def _slot_groups() -> list[SlotGroup]:
@@ -497,6 +540,17 @@ def _slot_groups() -> list[SlotGroup]:
 def _release(group: str) -> None:
     with suppress(ValueError, RayError):  # it is not there
         remove_placement_group(get_placement_group(group))
+
+
+def _read(registry: Registry) -> tuple[list[str], list[JobRecord]]:
+    """The jobs that are over, by time, and the others. Again until it can be read: an actor whose
+    constructor fails is not made again."""
+    while True:
+        try:
+            return registry.history(by_time=True), list(registry.records())
+        except StromError as error:
+            log.error("the registry cannot be read: %s", error)
+            time.sleep(RETRY_S)
 
 
 def _last_figures(outcome: JobOutcome | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
     jobs/<job id>/record.json     a job that is not over
     jobs/<job id>/submission      what it is started from, however often
+    jobs/<job id>/end.json        how its last run ended, as its coordinator left it
     history/<job id>.json         a job that is over
     views/<job id>.json           all that was known of it in the end, for whoever looks at it
     logs/<job id>.json            the last lines of its log
@@ -14,6 +15,7 @@ there decides what runs on the cluster: submissions hold pickles.
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +25,12 @@ from ..api.jobs.accumulator_results import Part
 from ..checkpoint.storage import located
 from ..checkpoint.whole_files import SLEEP, WholeFiles
 from ..core.errors import CorruptCheckpointError, MissingCheckpointError
+from ..core.failure_text import described
 from .records import JobRecord
 
-RECORD, SUBMISSION = "record.json", "submission"
+log = logging.getLogger("strom")
+
+RECORD, SUBMISSION, END = "record.json", "submission", "end.json"
 
 
 class Registry(WholeFiles):
@@ -92,6 +97,20 @@ class Registry(WholeFiles):
         """Keep nothing of a job that is not over."""
         self._drop(job_id)
 
+    def last_word(self, job_id: str, run: int) -> tuple[str, str | None] | None:
+        """What `leave_word` kept of the end of this run: status and error. None: nothing."""
+        try:
+            found = self._json(self._of_job(job_id, END))
+        except MissingCheckpointError:
+            return None
+        return (str(found["status"]), found["error"]) if found["run"] == run else None
+
+    def put_last_word(self, job_id: str, run: int, status: str, error: str | None) -> None:
+        """Of a job that is not over as far as the session knows."""
+        if self._exists(self._of_job(job_id, RECORD)):
+            told = {"run": run, "status": status, "error": error}
+            self._put_json(self._of_job(job_id, END), told)
+
     def submission(self, job_id: str) -> bytes:
         """Of a job that is not over."""
         return self._read(self._of_job(job_id, SUBMISSION))
@@ -101,7 +120,12 @@ class Registry(WholeFiles):
         that did, has left is removed."""
         over = set(self.history())
         for job_id in self._names_in(posixpath.join(self._root, "jobs")):
-            record = None if job_id in over else self._record(job_id)
+            try:
+                record = None if job_id in over else self._record(job_id)
+            except (CorruptCheckpointError, KeyError, TypeError, ValueError) as error:
+                # Nothing of it is removed: somebody may mend it, or a later version know it.
+                log.error("job %s of the registry cannot be read: %s", job_id, described(error))
+                continue
             if record is None:
                 self._drop(job_id)
             else:
@@ -179,3 +203,13 @@ class Registry(WholeFiles):
         folder = posixpath.join(self._root, "jobs", job_id)
         with self._failing("remove", folder):
             self._removed(folder)
+
+
+def leave_word(location: str, job_id: str, run: int, status: str, error: str | None) -> None:
+    """What a coordinator does when its job is over: there may be no dispatcher to be told, and the
+    coordinator does not stay. Whoever comes next is not to start that job again. Errors are
+    logged."""
+    try:
+        Registry(location, write=False).put_last_word(job_id, run, status, error)
+    except Exception as failure:
+        log.warning("job %s: its end is not in the registry: %s", job_id, described(failure))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..checkpoint.folder_storage import open_folder
-from ..core.errors import CheckpointError, ConfigurationError
+from ..core.errors import ConfigurationError, MissingCheckpointError
 from .records import JobRecord
 
 
@@ -14,9 +14,11 @@ def newest_state(record: JobRecord) -> str:
     they were taken, and its checkpoints; of a job that was stopped with a savepoint, that.
     ConfigurationError if there is none."""
     places = [one.path for one in reversed(record.savepoints)]
-    saved = next(filter(None, map(_found, places)), None)
     root = record.checkpoints
     kept = None if root is None else _found(f"{root.rstrip('/')}/{record.job_id}")
+    if kept is not None and kept.stopped:  # with the last one: those before are older than it
+        places = places[:1]
+    saved = next(filter(None, map(_found, places)), None)
     if saved is not None and (kept is None or kept.stopped or kept.time_ms < saved.time_ms):
         return saved.location
     if kept is not None:
@@ -30,13 +32,13 @@ def newest_state(record: JobRecord) -> str:
 
 def state_of_stopped(record: JobRecord) -> str | None:
     """The savepoint that a job which is over was stopped with; None: it ended otherwise, or nobody
-    can tell, as it kept no checkpoints in a storage."""
+    can tell, as it kept no checkpoints in a storage, or the savepoint is gone. CheckpointError if
+    the storage does not answer."""
     root = record.checkpoints
     kept = None if root is None else _found(f"{root.rstrip('/')}/{record.job_id}")
-    places = [one.path for one in reversed(record.savepoints)]
-    if kept is None or not kept.stopped:
+    if kept is None or not kept.stopped or not record.savepoints:
         return None
-    saved = next(filter(None, map(_found, places)), None)
+    saved = _found(record.savepoints[-1].path)
     return None if saved is None else saved.location
 
 
@@ -52,6 +54,6 @@ class _State:
 def _found(location: str) -> _State | None:
     try:
         _, manifest = open_folder(location)
-    except (ConfigurationError, CheckpointError):
+    except (ConfigurationError, MissingCheckpointError):
         return None
     return _State(location, manifest.timestamp_ms, manifest.stopped)

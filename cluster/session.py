@@ -24,13 +24,10 @@ SHORT_MS = 60_000
 """A run that its coordinator did not survive for so long was short."""
 
 MOST_SHORT = 5
-"""So many short runs one after another end a job."""
+"""One short run more, one after another, ends a job."""
 
 DELAYS_MS = (0, 1_000, 4_000, 15_000, 60_000)
 """Before the next run, by how many short ones there were."""
-
-STOP_MS = 600_000
-"""A job whose stop a former dispatcher asked for, and which still runs after so long, goes on."""
 
 SILENCE_MS = 15_000
 """An attached job that waits is given up when its program says nothing for so long."""
@@ -96,14 +93,7 @@ class Settle:
     record: JobRecord
 
 
-@dataclass(frozen=True)
-class Forget:
-    """Drop the record: there is no such job after all."""
-
-    record: JobRecord
-
-
-Action = Store | Start | Find | Follow | Cancel | Release | Stop | Settle | Forget
+Action = Store | Start | Find | Follow | Cancel | Release | Stop | Settle
 
 
 class Session:
@@ -127,8 +117,6 @@ class Session:
         """Since when jobs have been larger than the whole cluster."""
         self._stopping: set[str] = set()
         """The jobs that wait for the answer of a `Stop` or `Settle`."""
-        self._left_behind: dict[str, int] = {}
-        """Since when jobs wait for the end of another whose stop a former dispatcher asked for."""
 
     @property
     def jobs(self) -> list[JobRecord]:
@@ -152,7 +140,6 @@ class Session:
             if record.phase is not Phase.QUEUED:
                 actions.append(Find(record))
         for record in self._followers():
-            self._left_behind[record.job_id] = now_ms
             if record.follows not in self._jobs:
                 actions += self._settle(record, now_ms)
         held = {record.group for record in self._jobs.values() if _holds(record)}
@@ -215,14 +202,22 @@ class Session:
             return [Store(record)]
         return [Store(record), *self._moved_up(record, now_ms)]
 
-    def not_stopped(self, job_id: str, now_ms: int) -> list[Action]:
-        """The job that this one follows goes on, or ended otherwise."""
+    def stop_failed(self, job_id: str, why: str, now_ms: int) -> list[Action]:
+        """Who was to stop for this one took no savepoint, or was over before it was asked."""
+        record = self._jobs.get(job_id)
+        if record is None or record.follows is None or record.follows in self._jobs:
+            return self.not_stopped(job_id, why, now_ms)
+        self._stopping.discard(job_id)
+        return self._settle(record, now_ms)
+
+    def not_stopped(self, job_id: str, why: str, now_ms: int) -> list[Action]:
+        """The job that this one follows goes on, or ended otherwise: it does not start."""
         self._stopping.discard(job_id)
         record = self._jobs.get(job_id)
         if record is None or record.follows is None or record.claims is not None:
             return []
-        self._drop(job_id)
-        return [Forget(record), *self._admit(now_ms)]
+        error = f"it does not take the place of job {record.follows}: {why}"
+        return self._end(record, JobStatus.FAILED, error, now_ms)
 
     def capacity(self, has: Mapping[str, float], now_ms: int) -> list[Action]:
         """What the whole cluster has, by Ray's names; now and then, also when nothing has
@@ -237,7 +232,8 @@ class Session:
 
     def heard(self, job_id: str, now_ms: int) -> None:
         """The program of an attached job waits for it."""
-        self._heard[job_id] = now_ms
+        if job_id in self._jobs:
+            self._heard[job_id] = now_ms
 
     def started(self, job_id: str, run: int, now_ms: int) -> list[Action]:
         record = self._of_run(job_id, run, Phase.STARTING)
@@ -273,7 +269,14 @@ class Session:
             started_ms=record.started_ms or now_ms,
             status=JobStatus.RUNNING,
         )
-        return [Store(record), Follow(record)]
+        actions: list[Action] = [Store(record), Follow(record)]
+        if record.cancelling:
+            actions.append(Cancel(record))
+        for one in self._followers():
+            if one.follows == job_id and one.claims is None and one.job_id not in self._stopping:
+                self._stopping.add(one.job_id)  # nobody knows whether it was asked for
+                actions.append(Stop(one))
+        return actions
 
     def saved(self, job_id: str, run: int, taken: Iterable[tuple[str, int]]) -> list[Action]:
         """The run has complete savepoints: paths, with times (ms)."""
@@ -406,7 +409,6 @@ class Session:
     def _moved_up(self, record: JobRecord, now_ms: int) -> list[Action]:
         """It follows nobody any more, and starts before all that wait: its room was kept."""
         record = self._changed(record, follows=None)
-        self._left_behind.pop(record.job_id, None)
         started = self._begin(record, now_ms) if self._fits(record) else [Store(record)]
         return [*started, *self._admit(now_ms)]
 
@@ -451,17 +453,16 @@ class Session:
     def _given_up(self, now_ms: int) -> list[Action]:
         """Jobs that have waited for too much, or that nobody waits for any more."""
         actions: list[Action] = []
-        for record in self._queue():
-            since = self._large_since.get(record.job_id)
+        for job_id in [record.job_id for record in self._queue()]:
+            record = self._jobs.get(job_id)
+            if record is None or record.phase is not Phase.QUEUED:
+                continue  # another one that was given up made room for it
+            since = self._large_since.get(job_id)
             if since is not None and now_ms - since >= record.patience_ms:
-                error = f"the job did not start: {self.waits_for(record.job_id)}"
+                error = f"the job did not start: {self.waits_for(job_id)}"
                 actions += self._end(record, JobStatus.FAILED, error, now_ms)
-            elif record.attached and now_ms - self._heard[record.job_id] > SILENCE_MS:
+            elif record.attached and now_ms - self._heard[job_id] > SILENCE_MS:
                 actions += self._end(record, JobStatus.CANCELED, None, now_ms)
-        for record in self._followers():
-            since = self._left_behind.get(record.job_id, now_ms)
-            if record.follows in self._jobs and now_ms - since > STOP_MS:
-                actions += self.not_stopped(record.job_id, now_ms)
         return actions
 
     def _again(self, record: JobRecord, error: str, now_ms: int, run: int) -> list[Action]:
@@ -473,10 +474,8 @@ class Session:
         self._short[record.job_id] = short
         self._not_before[record.job_id] = now_ms + DELAYS_MS[short - 1]
         left = self._left(record, now_ms)
-        waiting = [r for r in self._followers() if r.follows == record.job_id]
-        for one in waiting:  # it goes on: nobody takes its place
-            self._drop(one.job_id)
-        left += [Forget(one) for one in waiting]
+        for one in [r for r in self._followers() if r.follows == record.job_id]:
+            left += self.not_stopped(one.job_id, f"{error}; it goes on", now_ms)
         record = self._changed(
             record, phase=Phase.QUEUED, run=run, status=JobStatus.CREATED, group=None
         )
@@ -498,7 +497,7 @@ class Session:
     def _drop(self, job_id: str) -> None:
         del self._jobs[job_id]
         self._stopping.discard(job_id)
-        known = (self._heard, self._short, self._not_before, self._large_since, self._left_behind)
+        known = (self._heard, self._short, self._not_before, self._large_since)
         for each in known:
             each.pop(job_id, None)
 

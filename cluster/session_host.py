@@ -37,8 +37,8 @@ class SessionHost(RayHost):
             return super()._start(graph, job_name, job_id)
         submission = submission_of(graph, job_id)
         record = record_of(graph, job_name, submission)
-        dispatcher.submit(record, pickle.dumps(submission))
         try:
+            dispatcher.submit(record, pickle.dumps(submission))
             started = _await_start(dispatcher, record)
         except BaseException:
             with suppress(StromError):  # there may be no dispatcher any more

@@ -187,7 +187,7 @@ class SessionJobs:
     def _moved(self, account: JobRecord, submission: bytes, directory: str | None) -> str:
         """Once the dispatcher has the savepoint, which may take its time; the dispatcher may die
         and come back meanwhile."""
-        deadline = time.monotonic() + AWAY_S
+        deadline = None
         while True:
             try:
                 dispatcher = ray.get_actor(DISPATCHER, namespace=NAMESPACE)
@@ -197,6 +197,7 @@ class SessionJobs:
                     raise Refused(str(error.cause)) from None
                 raise
             except (ValueError, RayError) as error:
+                deadline = deadline or time.monotonic() + AWAY_S
                 if time.monotonic() > deadline:
                     raise Refused(
                         f"the dispatcher does not answer ({error}); job '{account.follows}' may "

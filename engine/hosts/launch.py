@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import ray
@@ -18,7 +19,7 @@ from ..graph.model import JobGraph
 from .placed_files import Content, contents_of
 from .ray_cluster import KeptSlots
 from .ray_connect import NAMESPACE
-from .ray_coordinator import JobCoordinator, coordinator_name
+from .ray_coordinator import Farewell, JobCoordinator, coordinator_name
 from .requirements import runtime_env
 from .savepoint_calls import absolute
 from .shipped_code import PackedCode, pack
@@ -57,13 +58,22 @@ def submission_of(graph: JobGraph, job_id: str) -> Submission:
     )
 
 
+@cache
+def _actor() -> Any:
+    """Made once: Ray keeps a copy of the class for each time."""
+    return ray.remote(JobCoordinator)
+
+
 def make_coordinator(
-    submission: Submission, first_attempt: int = 0, slots: KeptSlots | None = None
+    submission: Submission,
+    first_attempt: int = 0,
+    slots: KeptSlots | None = None,
+    farewell: Farewell | None = None,
 ) -> Any:
-    """A new coordinator, which is still to be told to `start`. `first_attempt`, `slots`: as of
-    `JobCoordinator`. ValueError if the job has one."""
+    """A new coordinator, which is still to be told to `start`. `first_attempt`, `slots`,
+    `farewell`: as of `JobCoordinator`. ValueError if the job has one."""
     packages = {} if submission.packages is None else {"runtime_env": submission.packages}
-    actor = ray.remote(JobCoordinator).options(
+    actor = _actor().options(
         name=coordinator_name(submission.job_id),
         namespace=NAMESPACE,
         lifetime="detached",
@@ -79,6 +89,7 @@ def make_coordinator(
         first_attempt,
         submission.claimed,
         slots,
+        farewell,
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import ray
@@ -201,6 +202,12 @@ def _amounts(resources: Mapping[str, float]) -> str:
     return ", ".join(f"{amount} {name}" for name, amount in sorted(resources.items()))
 
 
+@cache
+def _actor() -> Any:
+    """Made once: Ray keeps a copy of the class for each time."""
+    return ray.remote(TaskActor)
+
+
 class RayCluster:
     """Implements the driver's `Cluster` with one Ray actor per task.
 
@@ -313,7 +320,7 @@ class RayCluster:
         return f"task {name}, subtask {task.subtask}, could not start: {self._death(task, error)}"
 
     def _create(self, task: TaskId) -> None:
-        actor = ray.remote(TaskActor).options(**self._slots.options(task)).remote()
+        actor = _actor().options(**self._slots.options(task)).remote()
         self._actors[task] = actor
         self._task_of[actor._actor_id.hex()] = task
         self._processes.pop(task, None)

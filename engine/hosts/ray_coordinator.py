@@ -16,7 +16,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -112,6 +112,13 @@ def _rescaled(job: JobGraph, parallelism: int) -> Rescaled:
     return Rescaled(code_pickles.dumps(graph), resources_of(graph), bundles_of(graph))
 
 
+FAREWELL_S = 10.0
+"""How long the end of a job is held back until it is kept."""
+
+Farewell = Callable[[str, str | None], None]
+"""Keeps how a job ended, status and error, where it outlives its coordinator; raises nothing."""
+
+
 class JobCoordinator:
     """Made into a Ray actor by `RayHost`. All methods are coroutines and return at once."""
 
@@ -124,10 +131,13 @@ class JobCoordinator:
         first_attempt: int = 0,
         claimed: str | None = None,
         slots: KeptSlots | None = None,
+        farewell: Farewell | None = None,
     ) -> None:
         """`first_attempt`: greater than any that the job had under coordinators before this.
-        `claimed`: as of `launch.Submission`. `slots`: those it has, which stay; None: its own."""
+        `claimed`: as of `launch.Submission`. `slots`: those it has, which stay; None: its own.
+        `farewell`: to be called when the job is over, before anybody is told so."""
         use_one_thread()
+        self._farewell = farewell
         self._slots = slots
         self._claimed = claimed
         self._first_attempt = first_attempt
@@ -222,7 +232,13 @@ class JobCoordinator:
         except BaseException as error:
             driver.crashed(error)
         self._release()
-        self._outcome = driver.outcome()
+        outcome = driver.outcome()
+        if self._farewell is not None:
+            said = outcome.status.value, outcome.error
+            saying = threading.Thread(target=self._farewell, args=said, daemon=True)
+            saying.start()
+            saying.join(FAREWELL_S)
+        self._outcome = outcome
         close_log(self._log)
         self._refuse_savepoints()
         self._published.close()

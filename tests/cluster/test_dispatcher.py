@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray.exceptions import ActorDiedError, ActorUnavailableError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, ObjectLostError
 from strom.cluster import dispatcher as module
 from strom.cluster.dispatcher import ATTEMPTS_OF_A_RUN, MOST_HISTORY, Dispatcher
 from strom.cluster.records import JobRecord, Phase
@@ -50,6 +50,7 @@ class Coordinator:
         self.told: list[str] = []
         self.savepoints: list[tuple[str, int]] = []
         self.claimed: str | None = None
+        self.farewell: Callable[[str, str | None], None] = lambda status, error: None
         self.answer: tuple[str | None, str | None] = ("/s/1", None)
         """To who wants it stopped with a savepoint."""
         for name in ("start", "detach", "followed", "cancel", "savepoint"):
@@ -86,6 +87,8 @@ class World:
         self.made: list[Coordinator] = []
         self.dispatchers: list[Dispatcher] = []
         self.failure: Exception | None = None
+        self.all_left = False
+        """Whether the coordinators are gone."""
         self.savepoints: list[tuple[str, int]] = []
         monkeypatch.setattr(module, "make_coordinator", self.make)
         monkeypatch.setattr(module, "withdraw", lambda job_id: None)
@@ -96,16 +99,21 @@ class World:
         monkeypatch.setattr(module, "RETRY_S", 0.01)
 
     def make(
-        self, submission: Submission, first_attempt: int, slots: KeptSlots | None
+        self,
+        submission: Submission,
+        first_attempt: int,
+        slots: KeptSlots | None,
+        farewell: Callable[[str, str | None], None],
     ) -> Coordinator:
         assert submission.payload == b"graph"
         self.made.append(Coordinator(first_attempt, self.failure))
         self.made[-1].savepoints = list(self.savepoints)
         self.made[-1].claimed = submission.claimed
+        self.made[-1].farewell = farewell
         return self.made[-1]
 
     def find(self, name: str, namespace: str) -> Coordinator:
-        if not self.made:
+        if not self.made or self.all_left:
             raise ValueError
         return self.made[-1]
 
@@ -308,6 +316,70 @@ def test_savepoints_are_kept_with_their_job(world: World) -> None:
     run(world, test)
 
 
+def test_a_job_that_ended_while_nobody_listened_is_not_started_again(world: World) -> None:
+    """Its coordinator told the registry before it left."""
+
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        await d.close()
+        world.dispatchers.remove(d)
+        world.made[0].farewell("CANCELED", None)
+        world.all_left = True
+        again = world.dispatcher()
+        record = await phase(again, Phase.ENDED)
+        assert (record.status, record.run) == (JobStatus.CANCELED, 0)
+        assert len(world.made) == 1
+
+    run(world, test)
+
+
+def test_who_is_gone_when_all_was_said_leaves_no_job_to_be_started_again(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        world.made[0].farewell("FINISHED", None)
+        world.made[0].ends.set_exception(ActorDiedError())
+        assert (await phase(d, Phase.ENDED)).status is JobStatus.FINISHED
+        assert len(world.made) == 1
+
+    run(world, test)
+
+
+def test_damage_of_one_job_is_not_that_of_the_session(world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "jobs" / "b2"
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text('{"phase": "PAUSED"}')
+
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        assert [one.job_id for one, _ in await d.jobs()] == ["a1"]
+        assert (folder / "record.json").exists()
+
+    run(world, test)
+
+
+def test_answers_that_get_lost_are_asked_for_again(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        followed, lost = world.made[0].followed, iter([ObjectLostError("1f", None, "")])
+
+        async def losing(timeout: float, known: int) -> Followed:
+            if (error := next(lost, None)) is not None:
+                raise error
+            return await followed.remote(timeout, known)
+
+        world.made[0].followed = SimpleNamespace(remote=losing)
+        world.savepoints = [("/s/1", 5)]
+        world.made[0].savepoints = [("/s/1", 5)]  # what it waits with now is answered
+        world.made[0].ends.set_result(outcome(JobStatus.FINISHED))
+        assert (await phase(d, Phase.ENDED)).status is JobStatus.FINISHED
+
+    run(world, test)
+
+
 NEXT = replace(RECORD, job_id="a2", cpus=4.0, submitted_ms=2, follows="a1")
 """Takes all that there is."""
 
@@ -338,13 +410,15 @@ def test_a_job_that_is_not_stopped_goes_on_and_nothing_of_the_other_is_kept(worl
         d = await world.submitted()
         await phase(d, Phase.RUNNING)
         world.made[0].answer = None, "the disk is full"
-        with pytest.raises(JobFailedError, match="job 'a1': the disk is full"):
+        with pytest.raises(JobFailedError, match="place of job a1: the disk is full"):
             await d.take_place(NEXT, b"", None)
         with pytest.raises(ConfigurationError, match="would need 5 CPUs"):
             await d.take_place(replace(NEXT, job_id="a3", cpus=5.0), b"", None)
-        assert [one.job_id for one, _ in await d.jobs()] == ["a1"]
         await d._actions.join()
         assert [one.job_id for one in d._registry.records()] == ["a1"]
+        (left,) = [one for one, _ in await d.jobs() if one.phase is Phase.ENDED]
+        assert (left.job_id, left.status) == ("a2", JobStatus.FAILED)
+        assert left.error == "it does not take the place of job a1: the disk is full"
 
     run(world, test)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from strom.cluster.records import JobRecord, Phase
-from strom.cluster.registry import Registry
-from strom.core.errors import CheckpointError, ConfigurationError, CorruptCheckpointError
+from strom.cluster.registry import Registry, leave_word
+from strom.core.errors import CheckpointError, ConfigurationError
 from strom.core.job_status import JobStatus
 
 RECORD = JobRecord("a1", "one", 2.0, 2, False, 300_000, 17, checkpoints="s3://b/c")
@@ -51,13 +51,33 @@ def test_a_submission_or_an_archiving_that_broke_off_leaves_nothing(tmp_path: Pa
     assert registry.history() == ["b2"]
 
 
-def test_what_is_damaged_is_named(tmp_path: Path) -> None:
+def test_what_is_damaged_is_named_and_stays_and_holds_up_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = Registry(str(tmp_path))
+    other = replace(RECORD, job_id="b2")
+    registry.submit(RECORD, b"")
+    registry.submit(other, b"")
+    file = tmp_path / "jobs" / "a1" / "record.json"
+    for text in ("{", "[]", "{}"):
+        file.write_text(text)
+        caplog.clear()
+        assert list(registry.records()) == [other]
+        assert "job a1 of the registry cannot be read" in caplog.text
+        assert file.exists()
+
+
+def test_how_a_run_ended_is_known_of_that_run(tmp_path: Path) -> None:
     registry = Registry(str(tmp_path))
     registry.submit(RECORD, b"")
-    for text in ("{", "[]"):
-        (tmp_path / "jobs" / "a1" / "record.json").write_text(text)
-        with pytest.raises(CorruptCheckpointError, match=r"record\.json: not"):
-            list(registry.records())
+    assert registry.last_word("a1", 1) is None
+    leave_word(str(tmp_path), "a1", 1, "FAILED", "why")
+    assert registry.last_word("a1", 1) == ("FAILED", "why")
+    assert registry.last_word("a1", 2) is None
+    leave_word(str(tmp_path), "b2", 0, "FINISHED", None)  # nobody knows it: nothing is left of it
+    assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["a1"]
+    registry.archive(replace(RECORD, phase=Phase.ENDED), {})
+    assert registry.last_word("a1", 1) is None
 
 
 def test_a_record_of_a_later_version_is_read(tmp_path: Path) -> None:

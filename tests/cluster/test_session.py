@@ -13,11 +13,9 @@ from strom.cluster.session import (
     MOST_SHORT,
     SHORT_MS,
     SILENCE_MS,
-    STOP_MS,
     Cancel,
     Find,
     Follow,
-    Forget,
     Release,
     Session,
     Settle,
@@ -275,7 +273,9 @@ def test_a_job_that_is_not_stopped_goes_on_and_the_other_is_forgotten() -> None:
     running(s, record("a", 2))
     s.take_place(record("a2", 4, submitted_ms=2, follows="a"), 2)
     assert s.submit(record("b", 2, submitted_ms=3), 3) == []
-    assert kinds(s.not_stopped("a2", 4)) == [("Forget", "a2"), ("Start", "b")]
+    store, start = s.stop_failed("a2", "no disk", 4)
+    assert store.record.error == "it does not take the place of job a: no disk"
+    assert (store.record.status, start.record.job_id) == (JobStatus.FAILED, "b")
     assert s.job("a2") is None
     assert s.stopped("a2", "s3://too late", 5) == []
 
@@ -305,16 +305,43 @@ def test_a_dispatcher_that_comes_back_finds_out_whether_a_job_was_stopped() -> N
         s.capacity({"CPU": 4.0}, 0)
         s.found("a", 0, True, 1)
         actions = s.ended("a", 0, JobStatus.FINISHED, None, 5)
-        assert kinds(actions) == [("Store", "a"), ("Settle", "a2")]
-        done = s.stopped("a2", "s3://s", 6) if told else s.not_stopped("a2", 6)
-        assert kinds(done)[-1] == (("Start", "a2") if told else ("Forget", "a2"))
+        assert kinds(actions) == [("Store", "a")]  # who was told to stop has not answered
+        assert kinds(s.stop_failed("a2", "it is over", 6)) == [("Settle", "a2")]
+        done = s.stopped("a2", "s3://s", 6) if told else s.not_stopped("a2", "why", 6)
+        assert kinds(done)[-1] == (("Start" if told else "Store"), "a2")
     s = Session()
     assert kinds(s.recover([new], 0)) == [("Settle", "a2")]  # the other one is over
     s = Session()
     s.recover([old, new], 0)
-    s.found("a", 0, True, 1)
-    assert s.capacity({"CPU": 4.0}, STOP_MS) == []
-    assert kinds(s.capacity({"CPU": 4.0}, STOP_MS + 1)) == [("Forget", "a2")]  # it goes on
+    assert kinds(s.found("a", 0, True, 1)) == [("Store", "a"), ("Follow", "a"), ("Stop", "a2")]
+
+
+def test_a_stop_that_comes_too_late_is_no_reason_not_to_look_how_the_other_ended() -> None:
+    s = session()
+    running(s, record("a", 2))
+    s.take_place(record("a2", 2, submitted_ms=2, follows="a"), 2)
+    s.ended("a", 0, JobStatus.FINISHED, None, 5)
+    assert kinds(s.stop_failed("a2", "the job is FINISHED", 6)) == [("Settle", "a2")]
+
+
+def test_a_cancel_outlives_the_dispatcher_that_was_told() -> None:
+    s = Session()
+    s.recover([record("a", 2, phase=Phase.RUNNING, cancelling=True)], 0)
+    assert kinds(s.found("a", 0, True, 1)) == [("Store", "a"), ("Follow", "a"), ("Cancel", "a")]
+
+
+def test_who_gives_up_at_once_leaves_no_slots_behind() -> None:
+    """What the first one leaves is lent to the second, which has given up as well."""
+    s = session(2)
+    s.submit(record("a", 2, shape="2", idle_ms=10**9), 0)
+    s.started("a", 0, 0)
+    for number, name in enumerate(("b", "c"), start=1):
+        s.submit(record(name, 2, submitted_ms=number, shape="2", attached=True), number)
+    s.ended("a", 0, JobStatus.FINISHED, None, 3)
+    s.submit(record("d", 2, submitted_ms=4, shape="2", attached=True), 4)
+    s.capacity({"CPU": 2}, SILENCE_MS + 10)
+    held = {job.group for job in s.jobs if job.group is not None}
+    assert len(held | s._pool.names) == 1, "the one group is somebody's, or the pool's"
 
 
 # --- random lives -------------------------------------------------------------------------------
@@ -338,7 +365,6 @@ class World:
         """The jobs whose place others take, by these."""
         self.halted: dict[str, str] = {}
         """Jobs that were stopped with a savepoint, and end FINISHED, and for whom."""
-        self.forgotten: set[str] = set()
         self.begin()
 
     def begin(self) -> None:
@@ -385,9 +411,6 @@ class World:
                     self.stops.append((job, self.alive.get(self.before[job])))
                 case Settle():
                     self.settles.append(job)
-                case Forget():
-                    del self.stored[job]
-                    self.forgotten.add(job)
         self.check()
 
     def check(self) -> None:
@@ -478,13 +501,13 @@ class World:
                     self.carry_out(done)
                 self.carry_out(self.session.stopped(new, f"savepoint of {old}", self.now))
             else:
-                self.carry_out(self.session.not_stopped(new, self.now))
+                self.carry_out(self.session.stop_failed(new, "why", self.now))
         elif self.settles:
             new = self.settles.pop(0)
             if self.halted.get(self.before[new]) == new:
                 done = self.session.stopped(new, f"savepoint of {self.before[new]}", self.now)
             else:
-                done = self.session.not_stopped(new, self.now)
+                done = self.session.not_stopped(new, "why", self.now)
             self.carry_out(done)
 
     def forget_savepoint(self, old: str) -> None:
@@ -535,10 +558,12 @@ def test_every_job_ends_once_whatever_dies(seed: int) -> None:
     for _ in range(250):
         world.step()
     world.settle()
-    assert len(world.over) + len(world.forgotten) == world.submitted
+    assert len(world.over) == world.submitted
     for new, old in world.before.items():
-        assert (new in world.over) != (new in world.forgotten)
-        assert new in world.over or world.halted.get(old) != new, "stopped, and nobody goes on"
+        why = world.over[new].error or ""
+        assert world.halted.get(old) != new or "does not take the place" not in why, (
+            "nobody goes on"
+        )
     assert world.stored == {}
     assert world.alive == {}
     if seed % 2:

@@ -177,7 +177,8 @@ def test_a_savepoint_and_a_stop(tmp_path: Path, url: str) -> None:
     assert stopped["location"] != taken["location"]
     job.is_over("FINISHED")
     late = job.outcome_of("savepoints", {"target-directory": str(tmp_path)})
-    assert "only a job that runs" in late["failure-cause"]["stack-trace"]
+    # Of the session, or of a coordinator whose end it has not heard of yet.
+    assert "FINISHED" in late["failure-cause"]["stack-trace"]
 
 
 def test_a_job_that_is_cancelled(tmp_path: Path, url: str) -> None:
@@ -291,7 +292,7 @@ def test_a_server_that_dies_comes_back(url: str) -> None:
     (process,) = [
         one
         for one in psutil.Process().children(recursive=True)
-        if "SessionServer" in " ".join(one.cmdline())
+        if one.status() != psutil.STATUS_ZOMBIE and "SessionServer" in " ".join(one.cmdline())
     ]
     process.kill()
     process.wait(60)
