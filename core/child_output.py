@@ -71,7 +71,7 @@ def _read(output: IO[bytes], ended: int, heard: Heard) -> None:
 def _left(pipe: int) -> bytes:
     """What is in it now: whoever hears the lines may have been slow."""
     os.set_blocking(pipe, False)
-    pieces = []
+    pieces: list[bytes] = []
     with suppress(BlockingIOError):
         while len(pieces) < MOST_LEFT and (piece := os.read(pipe, PIECE)):
             pieces.append(piece)

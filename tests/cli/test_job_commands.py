@@ -78,9 +78,7 @@ def test_plans_of_jobs(jobs: PlayedJobs, monkeypatch: pytest.MonkeyPatch) -> Non
     assert made == {"kind": "rows", "name": "kernel", "why_not": "it is Python", "remarks": ["odd"]}
 
 
-def test_rescaling(
-    jobs: PlayedJobs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_rescaling(jobs: PlayedJobs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     moved = json.loads(said("rescale", JOB, "3", "--directory", "s3://b/s", "--json"))
     assert moved["was"] == JOB
     assert moved["job_id"] in said("rescale", JOB, "3")
