@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import Final
 
 import typer
+
+from . import children
 
 PROGRAM: Final = "from strom.benchmarks.cli import main; main('strom bench')"
 """The benchmarks are above the command line, which imports nothing of them."""
@@ -22,4 +23,4 @@ def bench(context: typer.Context) -> None:
     """Run one of the benchmarks: `--help` lists them, `NAME --help` says what one takes; --json
     makes JSON lines. The exit code is the benchmark's."""
     words = [sys.executable, "-P", "-c", PROGRAM, *(context.args or ["--help"])]
-    raise typer.Exit(subprocess.run(words, check=False).returncode)
+    raise typer.Exit(children.exit_code(words))

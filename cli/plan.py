@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from . import answers
+from . import answers, children
 from .asking import catalog
 from .cluster import Address, Json
 
@@ -74,7 +73,7 @@ def _planned(program: str, module: bool, arguments: list[str], as_json: bool) ->
         place = Path(folder, "plan.json")
         how = ["--module"] if module else []
         words = [sys.executable, "-m", "strom.cli.planning", str(place), *how, program, *arguments]
-        code = subprocess.run(words, stdout=answers.STDERR, check=False).returncode
+        code = children.exit_code(words, stdout=answers.STDERR)
         if place.exists():
             found: dict[str, Any] = json.loads(place.read_text())
             return found

@@ -27,9 +27,13 @@ def rescale(
 ) -> None:
     """Stop JOB with a savepoint and start it again from that at PARALLELISM, under another id.
 
-    For detached jobs of a session. If it cannot be, the job goes on as it was."""
+    For detached jobs of a session. What is refused before the job is stopped leaves it as it was;
+    from then on it is in the savepoint, which is told: `strom run -s` goes on from that where the
+    new job fails."""
     with answers.answering(as_json):
-        moved = catalog(address).rescale(job, parallelism, directory)
+        from ..engine.hosts.savepoint_calls import absolute
+
+        moved = catalog(address).rescale(job, parallelism, absolute(directory))
         if as_json:
             answers.say_json({"job_id": moved.job_id, "savepoint": moved.savepoint, "was": job})
         else:

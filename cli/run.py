@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
 
-from . import answers
+from . import answers, children
 from .cluster import Address, _session
 from .run_options import RunOptions
 
@@ -100,8 +101,7 @@ def run(
         answers.fail(f"there is no file '{there}'", as_json, answers.USAGE)
     command = [sys.executable, *words]
     if not as_json:
-        done = subprocess.run(command, env=environment, cwd=working_dir, check=False)
-        raise typer.Exit(done.returncode)
+        raise typer.Exit(children.exit_code(command, environment, working_dir))
     with answers.answering(as_json):
         jobs, code = _listened(command, environment, working_dir)
         answers.say_json({"jobs": jobs, "exit_code": code})
@@ -137,12 +137,13 @@ def _listened(
     from ..rest.program_runs import JOB_LINE
 
     jobs = []
-    with subprocess.Popen(
-        command, env=environment, cwd=folder, stdout=answers.STDERR, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            os.write(answers.STDERR, line)
+
+    def heard(lines: Sequence[bytes]) -> None:
+        for line in lines:
+            with suppress(BrokenPipeError):  # nobody reads it: its jobs are told all the same
+                os.write(answers.STDERR, line)
             if (found := JOB_LINE.match(line)) is not None:
                 jobs.append(found[1].decode())
-    return jobs, process.returncode
+
+    code = children.exit_code(command, environment, folder, answers.STDERR, heard)
+    return jobs, code

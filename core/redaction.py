@@ -44,19 +44,44 @@ _STEMS: Final = (
 )
 """Of these at least one is in the name of a secret."""
 
-_MARKS: Final = (*_STEMS, "bearer", "basic", "://", "-----begin")
+_MARKS: Final = (*_STEMS, "bearer", "basic", "identified", "://", "-----begin")
 """Of these at least one is in a text that is changed."""
 
 _NAMED: Final = re.compile(
     rf"(?:{'|'.join(_STEMS)})[\w.\-]{{0,128}}+(?P<close>\\{{0,16}}[\"']?\]?)"
-    r"(?P<sign>[ \t]{0,8}(?::=|=>|==|[=:>]|%3[ad])[ \t]{0,8}|[ \t]{1,8})",
+    r"(?P<sign>[ \t]{0,8}(?::=|=>|==|[=:>]|%3[ad])[ \t]{0,8}"
+    r"|,?\s{0,64}\\{0,16}[\"']?value\\{0,16}[\"']?[ \t]{0,8}[=:][ \t]{0,8}"
+    r"|[ \t]{0,8},\s{0,8}(?=[bru]{0,2}\\{0,16}[\"'])|[ \t]{1,8})",
     re.IGNORECASE,
 )
-"""`name=`, `"name": `, `['name'] = `, `<name>`, `--name `, from the stem on."""
+"""`name=`, `"name": `, `['name'] = `, `<name>`, `--name `, `"name", "value": `, `'name', '`, from
+the stem on."""
+
+_SHORT: Final = frozenset(("pass", "auth"))
+"""Names that are also words: of secrets only in `pass=` and `"pass": `."""
+
+_SQL: Final = re.compile(
+    r"\b(?:identified\s{1,8}(?:with\s{1,8}\S{1,64}\s{1,8})?by|password)"
+    r"\s{1,8}(?:password\s{1,8})?(?=\\{0,16}[\"'])",
+    re.IGNORECASE,
+)
+"""What stands before a password in quotes: also `WITH PASSWORD '`."""
 
 _WORD: Final = re.compile(r"[\w.\-]*")
 _OPENING: Final = re.compile(r"(?:[bru]{1,2}(?=\\{0,16}[\"']))?(\\{0,16})(\"{3}|'{3}|[\"'])", re.I)
 _CLOSING: Final = {quote: re.compile(rf"{quote}|\n") for quote in ('"', "'", '"""', "'''")}
+_TWICE: Final = {quote: re.compile(rf"{quote * 2}|\n") for quote in "\"'"}
+_LATER: Final = {
+    **{q: re.compile(rf"[^{q}]{{0,1024}}+(?<![\s=:,(\[{{\\]){q}(?=[\s,;&)}}\]]|$)") for q in "\"'"},
+    **{q * 3: re.compile(rf"(?:[^{q}]|{q}(?!{q}{q})){{0,4096}}+{q * 3}") for q in "\"'"},
+}
+"""From the end of a line on: up to what closes a quote that this line has opened, if the next such
+quote looks like it."""
+
+_DOUBLED: Final = re.compile(r"(?:''|\"\"|'\\''|'\"'\"')")
+"""A quote within what is quoted, as SQL and shells have it."""
+
+_BEHIND_PAIR: Final = re.compile(r"\\{0,16}(?:\"{3}|'{3}|[\"'])\s{0,8},?\s{0,8}[)\]]")
 _BRACKET: Final = re.compile(r"[\[\](){}\n]")
 _BARE: Final = re.compile(r"[^\s,;&]*")
 _LINE: Final = re.compile(r"[^\n\"']*")
@@ -76,7 +101,14 @@ _PROSE: Final = frozenset(
 
 _URL: Final = re.compile(r"://[^\s\"'<>]*")
 _WEB: Final = ("http", "https")
+_MOST_SCHEME: Final = 36
 _PORT: Final = re.compile(r"[^:/]*:\d{1,5}/")
+_DATABASE: Final = re.compile(
+    r"(?:postgres|postgresql|mysql|mariadb|redis|rediss|mongodb|amqps?|mssql|oracle|clickhouse)"
+    r"(?:\+\w{1,24})?$",
+    re.IGNORECASE,
+)
+"""Whose URLs have no `@` behind host and port."""
 
 _PEM: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----")
 _PEM_END: Final = "-----END "
@@ -130,6 +162,8 @@ def redacted(text: str, limit: int | None = None) -> str:
         text = _URL.sub(_without_logins, text)
     if any(stem in small for stem in _STEMS):
         text = _replaced(text, _NAMED, _value_of)
+    if "identified" in small or "password" in small:
+        text = _replaced(text, _SQL, _quoted_next)
     if "bearer" in small or "basic" in small:
         text = _BEARER.sub(_login, text)
     return text
@@ -194,8 +228,12 @@ def _value_of(text: str, found: re.Match[str]) -> tuple[int, str] | None:
     word = _WORD.match(back)
     begins = found.start() - (word.end() if word is not None else 0)
     name, sign, at = text[begins : found.start("close")], found["sign"].strip(), found.end()
-    if at >= len(text) or not is_secret(name):
+    if at >= len(text) or not (
+        is_secret(name) or (name.lower() in _SHORT and (found["close"] or sign in ("=", ":=")))
+    ):
         return None
+    if sign == ",":
+        return _second(text, begins, found) if found["close"] else None
     if sign == ">":
         element = text[max(0, begins - 1) : begins] == "<"
         return _bare(name, text, at, _ELEMENT) if element else None
@@ -209,14 +247,41 @@ def _value_of(text: str, found: re.Match[str]) -> tuple[int, str] | None:
     return _bare(name, text, at, _LINE if header else _BARE)
 
 
+def _second(text: str, begins: int, name: re.Match[str]) -> tuple[int, str] | None:
+    """Of a pair in brackets, of which the first is a name in quotes."""
+    before = text[max(0, begins - 24) : begins].rstrip("\"'").rstrip("\\")
+    opening = _OPENING.match(text, name.end())
+    if opening is None or not before.removesuffix("b").endswith(("(", "[")):
+        return None
+    end, hidden = _quoted(text, opening)
+    return None if _BEHIND_PAIR.match(text, end) is None else (end, hidden)
+
+
+def _quoted_next(text: str, found: re.Match[str]) -> tuple[int, str] | None:
+    opening = _OPENING.match(text, found.end())
+    return None if opening is None else _quoted(text, opening)
+
+
 def _quoted(text: str, opening: re.Match[str]) -> tuple[int, str]:
-    """Up to the quote that closes it, in a text that itself may be quoted; without one to the end
-    of the line."""
+    """Up to the quote that closes it, maybe some lines on, in a text that itself may be quoted;
+    without one to the end of the line."""
     escapes, begins = len(opening[1]), opening.end()
+    skipped = begins
     for found in _CLOSING[opening[2]].finditer(text, begins):
         at, run = found.start(), 0
+        if at < skipped:
+            continue
         if found[0] == "\n":
-            return at, opening[0] + HIDDEN
+            later = _LATER[opening[2]].match(text, at) if not escapes else None
+            closed = at if later is None else later.end() - len(opening[2])
+            return closed, opening[0] + HIDDEN
+        if not escapes and len(opening[2]) == 1:
+            if at == begins and text[at + 1 : at + 2].isalnum():  # the text around doubles quotes
+                return _twice_quoted(text, at + 1, opening[0])
+            doubled = _DOUBLED.match(text, at) if at > begins else None
+            if doubled is not None and doubled[0][-1] == opening[2]:
+                skipped = doubled.end()
+                continue
         while at - run > begins and text[at - run - 1] == "\\":
             run += 1
         if run < escapes:  # it is the text around that ends
@@ -224,6 +289,12 @@ def _quoted(text: str, opening: re.Match[str]) -> tuple[int, str]:
         if run % (2 * escapes + 2) == escapes:
             return at - escapes, opening[0] + (HIDDEN if at - escapes > begins else "")
     return len(text), opening[0] + HIDDEN
+
+
+def _twice_quoted(text: str, at: int, quote: str) -> tuple[int, str]:
+    """Up to the next two quotes, or the end of the line."""
+    end = _TWICE[quote[-1]].search(text, at)
+    return len(text) if end is None else end.start(), quote + quote[-1] + HIDDEN
 
 
 def _enclosed(text: str, at: int) -> tuple[int, str]:
@@ -242,13 +313,19 @@ def _bare(name: str, text: str, at: int, pattern: re.Pattern[str]) -> tuple[int,
     """Without quotes: what the pattern takes, and what closes something behind it."""
     first = pattern if pattern is not _LINE else _FIRST
     value = _taken(first, text, at)
-    counts = "token" in name.lower() and value.replace(".", "").isdigit()
+    counts = value.replace(".", "").isdigit() and _may_count(name.lower(), len(value))
     if not value or counts or value.lower() in _NO_SECRETS:
         return None
     if pattern is _LINE:
         value = _taken(pattern, text, at)
     scheme = _SCHEME.match(value)
     return at + len(value), ("" if scheme is None else scheme[0]) + HIDDEN
+
+
+def _may_count(name: str, digits: int) -> bool:
+    """Whether a number behind the name may be how many there are: not a long one of one token."""
+    short = digits < SHORTEST
+    return short if name in _SHORT or name.endswith("token") else "token" in name
 
 
 def _taken(pattern: re.Pattern[str], text: str, at: int) -> str:
@@ -264,14 +341,16 @@ def _private_key(text: str, found: re.Match[str]) -> tuple[int, str]:
 def _without_logins(found: re.Match[str]) -> str:
     """Of a URL from `://` on, where another may follow. A user alone is a login of the web's only:
     other URLs have names of containers there."""
-    web = found.string[max(0, found.start() - 5) : found.start()].lower().endswith(_WEB)
+    scheme = found.string[max(0, found.start() - _MOST_SCHEME) : found.start()]
     pieces = []
     for piece in found[0].split("://")[1:]:
         before, at, behind = piece.rpartition("@")
         user, colon, _ = before.partition(":")
-        login = at and "/" not in user and (web or colon) and _PORT.match(before) is None
+        login = at and "/" not in user and (colon or scheme.lower().endswith(_WEB))
+        if login and _PORT.match(before) is not None:
+            login = _DATABASE.search(scheme) is not None
         pieces.append(HIDDEN + at + behind if login else piece)
-        web = piece.lower().endswith(_WEB)
+        scheme = piece[-_MOST_SCHEME:]
     return "".join(f"://{piece}" for piece in pieces)
 
 

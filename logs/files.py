@@ -79,12 +79,17 @@ class LogFolder:
         self._locks: list[int] = []
         self._name = secrets.token_hex(8)
         """Whoever comes first gives it."""
-        for _ in range(_TRIES):
-            self.keep()
-            self._locks = _locked(self._real, fcntl.LOCK_SH, create=True)
+        for left in reversed(range(_TRIES)):  # somebody may just remove it
+            try:
+                self.keep()
+                self._locks = _locked(self._real, fcntl.LOCK_SH, create=True)
+            except FileNotFoundError:
+                if not left:
+                    raise
+                continue
             if self._is_locked():
                 break
-            self.close()  # somebody has just removed it
+            self.close()
         _thin(self.path)
 
     def keep(self) -> None:

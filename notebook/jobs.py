@@ -6,17 +6,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..core.errors import StromError
+from ..core.errors import AuthenticationError, StromError, TransportError
 from ..observe import top
 from ..observe.live import Rates, format_watermark
 from .display import Place, in_notebook, place
 from .markup import Cell, message, safe, table
+
+PATIENCE_S: Final = 600.0
+"""How long a job that does not answer is asked again: others may have to start its coordinator."""
 
 
 class Look:
@@ -32,9 +35,10 @@ class Look:
         self._rated = False
         self._problem = ""
         """Why there are no figures."""
+        self._silent_since: float | None = None
 
     def look(self, client: Any) -> bool:
-        """Whether the job goes on."""
+        """Whether the job goes on, or may."""
         self._title = f"job {client.get_job_id()}"
         try:
             going_on = not client.get_job_status().is_terminal
@@ -42,10 +46,17 @@ class Look:
             self._found = top.figures(client.metrics(), self._rates, self._clock(), wall_ms)
         except StromError as error:
             self._problem = str(error)
-            return False
-        self._problem = ""
+            return self._may_answer(error)
+        self._problem, self._silent_since = "", None
         self._rated, self._again = self._again and going_on, True
         return going_on
+
+    def _may_answer(self, error: StromError) -> bool:
+        if not isinstance(error, TransportError) or isinstance(error, AuthenticationError):
+            return False
+        now = self._clock()
+        self._silent_since = now if self._silent_since is None else self._silent_since
+        return now - self._silent_since < PATIENCE_S
 
     def html(self) -> str:
         if self._problem:
@@ -62,6 +73,10 @@ _looks: WeakKeyDictionary[Any, Look] = WeakKeyDictionary()
 """So that who shows a client again sees rates since the time before."""
 
 
+_watching: WeakKeyDictionary[Any, threading.Event] = WeakKeyDictionary()
+"""What ends the thread that watches a client's job."""
+
+
 def job_html(client: Any) -> str:
     look = _looks.setdefault(client, Look())
     look.look(client)
@@ -69,17 +84,21 @@ def job_html(client: Any) -> str:
 
 
 def watch(client: Any, interval: timedelta, wait: bool) -> None:
-    """Until the job is over. `wait` False: on a thread, beside other cells; in a terminal once."""
-    seconds, look, shown = interval.total_seconds(), Look(), place()
+    """Until the job is over. `wait` False: on a thread, beside other cells, until the client's job
+    is watched anew; in a terminal once."""
+    seconds, look, shown, stop = interval.total_seconds(), Look(), place(), threading.Event()
+    if (before := _watching.pop(client, None)) is not None:
+        before.set()
     if wait:
-        follow(client, look, shown, seconds, threading.Event())
+        follow(client, look, shown, seconds, stop)
         return
     # In the cell that asked for it: a thread only draws where it began.
     going_on = look.look(client)
     with shown:
         shown.draw(look.html, look.text)
     if going_on and in_notebook():
-        given = (client, look, shown, seconds, threading.Event())
+        _watching[client] = stop
+        given = (client, look, shown, seconds, stop)
         threading.Thread(target=follow, args=given, name="strom-show", daemon=True).start()
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import selectors
 import signal
 import subprocess
 import sys
@@ -21,8 +20,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
+from ..core.child_output import followed
 from ..core.errors import ConfigurationError
 from ..core.redaction import redacted
 from .catalog import Refused, Unavailable
@@ -31,14 +31,6 @@ from .programs import Program
 MOST_RUNNING: Final = 16
 MOST_KEPT: Final = 200
 MOST_LINES: Final = 400
-LINE: Final = 2_000
-"""Bytes."""
-
-PIECE: Final = 1 << 16
-
-LAST_WORDS_S: Final = 1.0
-"""How long what a program has left in the pipe is read for once it is over."""
-
 JOB_LINE: Final = re.compile(rb"^strom: job '.*' has the id ([0-9a-f]{16}) ")
 """What `RayHost.submit` prints once a job has started."""
 
@@ -98,6 +90,9 @@ class Running:
         self.began_ms = time.time_ns() // 1_000_000
         self.jobs: list[str] = []
         self._lines: deque[bytes] = deque(maxlen=MOST_LINES)
+        self._lines_heard = 0
+        self._shown = (0, "")
+        """The output as it was after so many lines."""
         self._news = threading.Condition()
         self._process = subprocess.Popen(
             run.command(),
@@ -116,39 +111,18 @@ class Running:
     def _follow(self) -> None:
         """Until the program is over, though a child of its own may hold the pipe for ever."""
         assert self._process.stdout is not None
-        ended, end = os.pipe()
-        reading = threading.Thread(
-            target=self._read, args=(self._process.stdout, ended), name="strom-rest-read"
-        )
-        reading.daemon = True
-        reading.start()
-        code = self._process.wait()
-        with self._news:
-            self._deserted = not _signalled(self._process.pid, 0)
-        reading.join(LAST_WORDS_S)
-        os.close(end)
-        reading.join()
-        os.close(ended)
+        code = followed(self._process, self._process.stdout, self._heard, self._over)
         with self._news:
             self.exit_code = code
             self._news.notify_all()
 
-    def _read(self, output: IO[bytes], ended: int) -> None:
-        """Until nobody can write any more, or the other end of `ended` is closed."""
-        rest = b""
-        with output, selectors.DefaultSelector() as ready:
-            ready.register(output, selectors.EVENT_READ)
-            ready.register(ended, selectors.EVENT_READ)
-            while all(key.fd != ended for key, _ in ready.select()):
-                piece = os.read(output.fileno(), PIECE)
-                *lines, rest = _lines(rest + piece)
-                self._heard(lines)
-                if not piece:
-                    break
-        self._heard([rest] if rest else [])
+    def _over(self) -> None:
+        with self._news:
+            self._deserted = not _signalled(self._process.pid, 0)
 
     def _heard(self, lines: Sequence[bytes]) -> None:
         with self._news:
+            self._lines_heard += len(lines)
             for line in lines:
                 self._lines.append(line)
                 found = JOB_LINE.match(line)
@@ -163,10 +137,16 @@ class Running:
 
     @property
     def output(self) -> str:
-        """The end of what it printed."""
+        """The end of what it printed, looked through for secrets only if there is more of it: a
+        secret may have several lines."""
         with self._news:
-            lines = list(self._lines)
-        return redacted(b"".join(lines).decode("utf-8", "replace"))
+            lines, heard = list(self._lines), self._lines_heard
+            if self._shown[0] == heard:
+                return self._shown[1]
+        text = redacted(b"".join(lines).decode("utf-8", "replace"))
+        with self._news:
+            self._shown = max(self._shown, (heard, text))
+        return text
 
     def kill(self) -> None:
         """The program, and what it has left behind; jobs that have started go on."""
@@ -182,16 +162,6 @@ def _signalled(group: int, number: int) -> bool:
         os.killpg(group, number)
         return True
     return False
-
-
-def _lines(text: bytes) -> list[bytes]:
-    """With their ends, in pieces of `LINE`; the last is what has no end yet, maybe empty."""
-    *whole, last = text.split(b"\n")
-    return [
-        line[at : at + LINE]
-        for line in (*(one + b"\n" for one in whole), last)
-        for at in range(0, len(line) or 1, LINE)
-    ]
 
 
 class ProgramRuns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,13 +78,16 @@ def test_plans_of_jobs(jobs: PlayedJobs, monkeypatch: pytest.MonkeyPatch) -> Non
     assert made == {"kind": "rows", "name": "kernel", "why_not": "it is Python", "remarks": ["odd"]}
 
 
-def test_rescaling(jobs: PlayedJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rescaling(jobs: PlayedJobs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     moved = json.loads(said("rescale", JOB, "3", "--directory", "s3://b/s", "--json"))
     assert moved["was"] == JOB
     assert moved["job_id"] in said("rescale", JOB, "3")
+    monkeypatch.chdir(tmp_path)
+    said("rescale", JOB, "3", "--directory", "sp")
     assert [one for one in jobs.asked if one[0] == "rescale"] == [
         ("rescale", JOB, 3, "s3://b/s"),
         ("rescale", JOB, 3, None),
+        ("rescale", JOB, 3, str(tmp_path / "sp")),
     ]
 
     def no(*arguments: Any) -> Any:

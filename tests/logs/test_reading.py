@@ -198,6 +198,25 @@ def test_a_job_that_says_nothing_for_long_keeps_its_log(
     written.close()
 
 
+def test_a_folder_that_is_removed_before_it_is_locked_is_made_anew(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked, tries = files._locked, []
+
+    def late(where: Path, *how: Any, **more: Any) -> list[int]:
+        tries.append(where)
+        if len(tries) == 1:
+            (where / files.ID).unlink()
+            where.rmdir()
+        return locked(where, *how, **more)
+
+    monkeypatch.setattr(files, "_locked", late)
+    made = LogFolder("k", None)
+    monkeypatch.undo()
+    assert len(tries) == 2
+    made.close()
+
+
 def test_another_directory_is_found_under_the_usual_name(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,9 +18,11 @@ from strom import (
     JobFailedError,
     JobStatus,
     StreamExecutionEnvironment,
+    TransportError,
 )
+from strom.notebook import jobs
 from strom.notebook.display import as_text
-from strom.notebook.jobs import Look, follow, job_html
+from strom.notebook.jobs import Look, follow, job_html, watch
 
 
 class Client:
@@ -123,6 +125,44 @@ def test_a_job_that_cannot_be_asked() -> None:
     assert "job &lt;job&gt;: its &lt;coordinator&gt; is gone" in html
     assert text == "job <job>: its <coordinator> is gone"
     assert job_html(Gone()) == html
+
+
+def test_a_job_that_does_not_answer_for_a_while() -> None:
+    class Away(Client):
+        def metrics(self) -> dict[str, Any]:
+            if self.looks in away:
+                raise TransportError("ask again")
+            return super().metrics()
+
+    now = iter(range(0, 1 << 20, int(jobs.PATIENCE_S) // 3))
+    away, place = {2, 3, 5}, Place()
+    follow(Away(looks=7), Look(lambda: float(next(now))), place, 0.0, threading.Event())
+    assert ["ask again" in html for html in place.html] == [n in away for n in range(6, -2, -1)]
+    away, place = set(range(100)), Place()
+    follow(Away(looks=50), Look(lambda: float(next(now))), place, 0.0, threading.Event())
+    assert len(place.html) == 4, "not for ever"
+
+
+def test_who_watches_anew_ends_the_thread_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, other, before = Client(), Client(), set(threading.enumerate())
+    monkeypatch.setattr(jobs, "in_notebook", lambda: True)
+    monkeypatch.setattr(jobs, "place", Place)
+
+    def watched(client: Client, wait: bool = False) -> set[threading.Thread]:
+        known = set(threading.enumerate())
+        watch(client, timedelta(hours=1), wait)
+        return {one for one in threading.enumerate() if one.name == "strom-show"} - known
+
+    (first,), (second,) = watched(client), watched(other)
+    (third,) = watched(client)
+    first.join(60)
+    assert [one.is_alive() for one in (first, second, third)] == [False, True, True]
+    for one in (client, other):
+        one.looks = 0
+        assert watched(one, wait=True) == set()
+    for thread in (second, third):
+        thread.join(60)
+    assert set(threading.enumerate()) <= before
 
 
 def test_clients_show_their_job(capsys: pytest.CaptureFixture[str]) -> None:
