@@ -16,6 +16,9 @@ from ..core.child_output import Heard, followed
 
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM)
 
+INTERRUPTED: Final = 128 + signal.SIGINT
+"""The exit code of a program that Ctrl-C has ended."""
+
 Handler = Callable[[int, "FrameType | None"], Any]
 
 

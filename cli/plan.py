@@ -77,6 +77,8 @@ def _planned(program: str, module: bool, arguments: list[str], as_json: bool) ->
         if place.exists():
             found: dict[str, Any] = json.loads(place.read_text())
             return found
+    if code == children.INTERRUPTED:
+        raise KeyboardInterrupt
     why = f"it ended with exit code {code}" if code else "it runs none"
     answers.fail(f"'{program}' came to no job: {why}", as_json, answers.USAGE)
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from strom.cli import bench
+from strom.cli import bench, children
 from strom.cli.main import app
 from typer.testing import CliRunner
 
@@ -53,7 +53,7 @@ def test_a_plan_of_a_program_which_runs_no_job(
     assert capfd.readouterr() == ("", "about to run\n")
 
 
-def test_programs_that_come_to_no_job(tmp_path: Path) -> None:
+def test_programs_that_come_to_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(app, ["plan", "--module", "json", "--json"])
     assert (done.exit_code, json.loads(done.stdout)) == (
         2,
@@ -61,6 +61,8 @@ def test_programs_that_come_to_no_job(tmp_path: Path) -> None:
     )
     for words in ([], ["a", "b"], ["--program", "x", "--module", "y"], ["--program", "nix.py"]):
         assert CliRunner().invoke(app, ["plan", *words]).exit_code == 2
+    monkeypatch.setattr(children, "exit_code", lambda *words, **how: 130)
+    assert CliRunner().invoke(app, ["plan", "--module", "json"]).exit_code == 130, "Ctrl-C"
 
 
 def test_benchmarks_are_listed(
