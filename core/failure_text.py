@@ -14,6 +14,8 @@ import traceback
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 
+from .texts import encodable
+
 TEXT_LIMIT = 10_000
 """The most characters of one error's text."""
 
@@ -72,12 +74,13 @@ def cut(text: str, limit: int = TEXT_LIMIT) -> str:
 
 def text_of(error: BaseException) -> str:
     """`str(error)`, cut; a user's exception may be unable to say it. What polars says of the
-    expression in which a function raised stands behind it, in the same line."""
+    expression in which a function raised stands behind it, in the same line. It can be written
+    anywhere: names of files that are no UTF-8 come from users' functions, too."""
     try:
         text, where = _without_note(str(error))
     except BaseException as second:
         return f"(its text cannot be had: {type(second).__name__})"
-    return cut(text) + where
+    return encodable(cut(text) + where)
 
 
 def described(error: BaseException) -> str:
@@ -118,7 +121,8 @@ def traced(error: BaseException) -> str:
     pieces = ["".join(_without_note(piece)) for piece in pieces]
     if start is not None and _is_users(start.tb_frame):
         pieces = list(_folded(pieces))
-    return cut("".join(cut(piece, TRACE_LINE_LIMIT) for piece in pieces), TRACE_LIMIT)
+    whole = cut("".join(cut(piece, TRACE_LINE_LIMIT) for piece in pieces), TRACE_LIMIT)
+    return encodable(whole)
 
 
 def _folded(pieces: list[str]) -> Iterator[str]:
