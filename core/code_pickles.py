@@ -9,19 +9,23 @@ line.
 from __future__ import annotations
 
 import io
-from collections import ChainMap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import cloudpickle
 
 _NOWHERE: Final = "<dynamic-code>"
-_PLAIN: Final = cloudpickle.Pickler.dispatch_table
+_TABLE: Final = cloudpickle.Pickler.dispatch_table
 """How cloudpickle reduces values, by type."""
+
+_reduce_code = _TABLE[CodeType]
 
 
 def _code_with_its_file(code: CodeType) -> tuple[Any, ...]:
-    made, arguments, *more = _PLAIN[CodeType](code)
+    made, arguments, *more = _reduce_code(code)
     named = (code.co_filename if one == _NOWHERE else one for one in arguments)
     return (made, tuple(named), *more)
 
@@ -29,7 +33,31 @@ def _code_with_its_file(code: CodeType) -> tuple[Any, ...]:
 class CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
     """cloudpickle's, which see."""
 
-    dispatch_table: ClassVar[Any] = ChainMap({CodeType: _code_with_its_file}, _PLAIN)
+    def dump(self, obj: Any) -> None:
+        with _files_kept():
+            super().dump(obj)
+
+
+_lock = threading.Lock()
+_depth = 0
+
+
+@contextmanager
+def _files_kept() -> Iterator[None]:
+    """Values may call cloudpickle themselves while they are pickled, as polars' expressions do for
+    functions within: its own table says so meanwhile. What other threads pickle then has the files,
+    too, which does no harm."""
+    global _depth
+    with _lock:
+        _depth += 1
+        _TABLE[CodeType] = _code_with_its_file
+    try:
+        yield
+    finally:
+        with _lock:
+            _depth -= 1
+            if _depth == 0:
+                _TABLE[CodeType] = _reduce_code
 
 
 def dumps(value: Any) -> bytes:

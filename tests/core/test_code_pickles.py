@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pickle
 import traceback
+from types import CodeType
 from typing import Any
 
+import cloudpickle
+import polars as pl
 import pytest
 from strom.core import code_pickles
 from strom.core.code_pickles import dumps
@@ -40,19 +43,35 @@ class Counter:
         assert set(files_of(raised.value)) == {"somewhere/program.py"}
 
 
+def without_file(code: Any) -> tuple[Any, ...]:
+    """As of a version that leaves it out, whichever is installed."""
+    made, arguments, *more = PLAIN(code)
+    hidden = ("<dynamic-code>" if a == code.co_filename else a for a in arguments)
+    return (made, tuple(hidden), *more)
+
+
+PLAIN = code_pickles._reduce_code
+
+
 def test_a_version_that_leaves_the_file_out(monkeypatch: Any) -> None:
-    kind = type(dumps.__code__)
-    plain = code_pickles._PLAIN[kind]
-
-    def without(code: Any) -> tuple[Any, ...]:
-        made, arguments, *more = plain(code)
-        hidden = ("<dynamic-code>" if a == code.co_filename else a for a in arguments)
-        return (made, tuple(hidden), *more)
-
-    monkeypatch.setattr(code_pickles, "_PLAIN", {kind: without})
+    monkeypatch.setattr(code_pickles, "_reduce_code", without_file)
+    monkeypatch.setitem(cloudpickle.Pickler.dispatch_table, CodeType, without_file)
     function = by_value("def f():\n    return 7", "far/away.py")["f"]
     travelled = pickle.loads(dumps(function))
     assert (travelled(), travelled.__code__.co_filename) == (7, "far/away.py")
+    # Other pickles are as they were.
+    assert pickle.loads(cloudpickle.dumps(function)).__code__.co_filename == "<dynamic-code>"
+
+
+def test_functions_within_expressions_of_polars(monkeypatch: Any) -> None:
+    """polars calls cloudpickle for them."""
+    monkeypatch.setattr(code_pickles, "_reduce_code", without_file)
+    monkeypatch.setitem(cloudpickle.Pickler.dispatch_table, CodeType, without_file)
+    function = by_value("def f(n):\n    return len(str(n))", "far/away.py")["f"]
+    expression = pl.col("n").map_elements(function, return_dtype=pl.Int64)
+    data = dumps(expression)
+    assert b"far/away.py" in data
+    assert pl.DataFrame({"n": [1]}).select(pickle.loads(data)).item() == 1
 
 
 def test_what_a_program_names_is_read_as_before() -> None:
