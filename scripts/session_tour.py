@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -231,14 +232,18 @@ def _upload(rest: str, program: Path) -> None:
     head = f'--{mark}\r\nContent-Disposition: form-data; name="jarfile"; filename="{program.name}"'
     body = f"{head}\r\nContent-Type: text/x-python\r\n\r\n{program.read_text()}\r\n--{mark}--\r\n"
     kind = {"Content-Type": f"multipart/form-data; boundary={mark}"}
-    ask = urllib.request.Request(f"{rest}/v1/programs/upload", body.encode(), kind)
-    with urllib.request.urlopen(ask, timeout=60) as answer:
-        name = json.load(answer)["filename"].rpartition("/")[2]
-    ask = urllib.request.Request(
-        f"{rest}/v1/programs/{name}/run", b"{}", {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(ask, timeout=WAIT_S) as answer:
-        print(f"by REST: {json.load(answer)}", flush=True)
+    name = _posted(f"{rest}/v1/programs/upload", body.encode(), kind)["id"]
+    run = _posted(f"{rest}/v1/programs/{name}/run", b"{}", {"Content-Type": "application/json"})
+    print(f"by REST: {run}", flush=True)
+
+
+def _posted(url: str, body: bytes, headers: dict[str, str]) -> Any:
+    try:
+        ask = urllib.request.Request(url, body, headers)
+        with urllib.request.urlopen(ask, timeout=WAIT_S) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise SystemExit(f"{url}: {error}: {error.read().decode()}") from None
 
 
 def _runs(one: dict[str, Any]) -> bool:
