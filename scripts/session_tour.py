@@ -47,6 +47,7 @@ def numbers(start, count):
 
 
 env = StreamExecutionEnvironment.get_execution_environment(host="ray")
+env.set_parallelism(2)
 env.enable_checkpointing(timedelta(seconds=1), storage={storage!r})
 source = DataGenSource(numbers, rate=20_000, schema=SCHEMA)
 sums = env.from_source(source, source_name="numbers").key_by("k").sum("v").name("sums").uid("sums")
@@ -177,9 +178,9 @@ def walk(tour: Tour, pictures: Path) -> None:
     _until(lambda: _rate(tour, job) > 0, "a throughput in `strom top`")
     print(tour.run("strom", "top", job, "--once"))
     taken = tour.strom("savepoint", job, str(tour.folder / "savepoints"))
-    _must(Path(str(taken["path"]).removeprefix("file://")).is_dir(), f"a savepoint: {taken}")
-    print(tour.run("strom", "state", "ls", str(taken["path"])))
-    moved = tour.strom("rescale", job, "2")
+    _must(Path(str(taken["savepoint"]).removeprefix("file://")).is_dir(), f"a savepoint: {taken}")
+    print(tour.run("strom", "state", "ls", str(taken["savepoint"])))
+    moved = tour.strom("rescale", job, "3", "--directory", str(tour.folder / "savepoints"))
     _until(lambda: tour.running().get("by-strom-run") not in (None, job), "the rescaled job")
     print(f"rescaled: {moved}", flush=True)
 
