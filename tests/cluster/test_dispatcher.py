@@ -49,6 +49,8 @@ class Coordinator:
         )
         self.told: list[str] = []
         self.savepoints: list[tuple[str, int]] = []
+        self.followers = 0
+        """How many calls have begun to wait for what is new."""
         self.claimed: str | None = None
         self.farewell: Callable[[str, str | None], None] = lambda status, error: None
         self.answer: tuple[str | None, str | None] = ("/s/1", None)
@@ -66,6 +68,7 @@ class Coordinator:
     async def _followed(self, timeout: float, known: int) -> Followed:
         if self.savepoints[known:]:
             return Followed(self.savepoints[known:])
+        self.followers += 1
         return Followed([], *await asyncio.shield(self.ends))
 
     async def _savepoint(self, directory: str | None, stop: str) -> tuple[str | None, str | None]:
@@ -364,17 +367,12 @@ def test_answers_that_get_lost_are_asked_for_again(world: World) -> None:
     async def test() -> None:
         d = await world.submitted()
         await phase(d, Phase.RUNNING)
-        followed, lost = world.made[0].followed, iter([ObjectLostError("1f", None, "")])
-
-        async def losing(timeout: float, known: int) -> Followed:
-            if (error := next(lost, None)) is not None:
-                raise error
-            return await followed.remote(timeout, known)
-
-        world.made[0].followed = SimpleNamespace(remote=losing)
-        world.savepoints = [("/s/1", 5)]
-        world.made[0].savepoints = [("/s/1", 5)]  # what it waits with now is answered
-        world.made[0].ends.set_result(outcome(JobStatus.FINISHED))
+        coordinator = world.made[0]
+        while not coordinator.followers:
+            await asyncio.sleep(0.001)
+        lost, coordinator.ends = coordinator.ends, asyncio.get_running_loop().create_future()
+        coordinator.ends.set_result(outcome(JobStatus.FINISHED))
+        lost.set_exception(ObjectLostError("1f", None, ""))  # what it waits for now
         assert (await phase(d, Phase.ENDED)).status is JobStatus.FINISHED
 
     run(world, test)

@@ -331,17 +331,17 @@ def test_a_cancel_outlives_the_dispatcher_that_was_told() -> None:
 
 
 def test_who_gives_up_at_once_leaves_no_slots_behind() -> None:
-    """What the first one leaves is lent to the second, which has given up as well."""
-    s = session(2)
-    s.submit(record("a", 2, shape="2", idle_ms=10**9), 0)
-    s.started("a", 0, 0)
-    for number, name in enumerate(("b", "c"), start=1):
-        s.submit(record(name, 2, submitted_ms=number, shape="2", attached=True), number)
-    s.ended("a", 0, JobStatus.FINISHED, None, 3)
-    s.submit(record("d", 2, submitted_ms=4, shape="2", attached=True), 4)
-    s.capacity({"CPU": 2}, SILENCE_MS + 10)
+    """What the end of the first one lends to the second, which has given up as well."""
+    s = session(3)
+    running(s, record("x", 1))
+    running(s, record("old", 2, shape="2", idle_ms=10**9))
+    s.submit(record("a", 3, submitted_ms=1, attached=True), 1)
+    s.submit(record("b", 2, submitted_ms=2, shape="2", attached=True, idle_ms=10**9), 2)
+    s.ended("old", 0, JobStatus.FINISHED, None, 3)
+    (group,) = s._pool.names  # "a" is too large for what is free, and comes before "b"
+    s.capacity({"CPU": 3}, SILENCE_MS + 10)
     held = {job.group for job in s.jobs if job.group is not None}
-    assert len(held | s._pool.names) == 1, "the one group is somebody's, or the pool's"
+    assert held | s._pool.names == {group}, "the group is somebody's, or the pool's"
 
 
 # --- random lives -------------------------------------------------------------------------------
