@@ -38,7 +38,6 @@ from .states import STATES, records
 from .streams import KEY_VALUE, mix, numbers
 
 STATE = "running_sum"
-SHARES = (1.0, 0.1, 0.01)
 BACKENDS = ("memory", "rocksdb")
 EVENTS = {"memory": 100_000_000, "rocksdb": 15_000_000}
 """Of the jobs, by backend: so many as take ten seconds or more."""

@@ -44,6 +44,14 @@ def positive(text: str) -> float:
     return number
 
 
+def shares(text: str) -> list[float]:
+    """Parts of a whole, above 0 and up to 1, with commas."""
+    found = [positive(part) for part in text.split(",")]
+    if any(share > 1 for share in found):
+        raise argparse.ArgumentTypeError(f"must be parts of 1, is {text}")
+    return found
+
+
 def milliseconds(text: str) -> int:
     """A whole number of at least 0."""
     return 0 if int(text) == 0 else count(text)
@@ -203,6 +211,12 @@ def _snapshot(command: argparse.ArgumentParser) -> None:
 def _checkpoint(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=commands.checkpoint, columns=commands.CHECKPOINT_COLUMNS)
     command.add_argument("--keys", type=counts, default=[1_000_000, 10_000_000])
+    command.add_argument(
+        "--changed",
+        type=shares,
+        default=[1.0, 0.1, 0.01],
+        help="shares of the keys that change between two: 1,0.1,0.01",
+    )
     command.add_argument("--rounds", type=count, default=5, help="checkpoints of each")
     command.add_argument("--backends", type=backends, default=["memory", "rocksdb"])
     command.add_argument(

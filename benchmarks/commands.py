@@ -223,11 +223,13 @@ def snapshot(options: Namespace) -> Iterator[Line]:
 def checkpoint(options: Namespace) -> Iterator[Line]:
     """For each backend a line for each number of keys and share of them that changed, incremental
     and full; then one for each number of keys of a job's throughput."""
-    from .checkpoint import SHARES, measure_checkpoints, measure_throughput
+    from .checkpoint import measure_checkpoints, measure_throughput
 
     failed = []
     if options.only != "throughput":
-        lines = measure_checkpoints(options.keys, SHARES, options.rounds, options.backends)
+        lines = measure_checkpoints(
+            options.keys, options.changed, options.rounds, options.backends
+        )
         for line in lines:
             failed += [f"{line['keys']} keys, {line['backend']}"] if "error" in line else []
             yield line
