@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 from ..core.ids import CheckpointId
+from ..state.increments import REMOVED
 from .cancellation import Cancellation, UnwantedError
 from .handles import FileHandle
 from .packing import SMALL, SMALL_SHARED, Packing
@@ -152,11 +153,16 @@ class Uploads:
 
 
 class _Table:
+    """An Arrow IPC file. Of deltas the columns are compressed: much of them is alike (key groups,
+    namespaces, the values of removed rows)."""
+
     def __init__(self, data: pa.Table) -> None:
         self._data = data
 
     def __call__(self, sink: Any) -> None:
-        with pa.ipc.new_file(sink, self._data.schema) as writer:
+        codec = "lz4" if REMOVED in self._data.column_names else None
+        options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+        with pa.ipc.new_file(sink, self._data.schema, options=options) as writer:
             writer.write_table(self._data)
 
 

@@ -20,6 +20,23 @@ BACKENDS = {
 """Names of backends, and which they are: all but `memory` are Flink's."""
 
 
+COMPRESSIONS = ("none", "snappy", "lz4", "zstd")
+"""Of RocksDB's files."""
+
+
+def compression_named(name: str) -> str:
+    """One of COMPRESSIONS; Flink's names are taken, too: `NO_COMPRESSION`, `LZ4_COMPRESSION`.
+    ConfigurationError if there is none of that name."""
+    check_kind("compression", name, str)
+    found = name.lower().removesuffix("_compression")
+    found = "none" if found in ("no", "disable") else found
+    if found not in COMPRESSIONS:
+        raise ConfigurationError(
+            f"RocksDB's files are not compressed by '{name}': there are {', '.join(COMPRESSIONS)}"
+        )
+    return found
+
+
 def backend_named(name: str) -> str:
     """MEMORY or ROCKSDB. ConfigurationError if there is none of that name."""
     check_kind("state backend", name, str)
@@ -44,6 +61,8 @@ class StateConfig:
     of operators that keep their state elsewhere than `backend` says, by their uid.
     `mapped`: whether RocksDB's files are mapped into memory, the page cache's and none of `memory`:
     what is not in the caches is read faster, and shows in the process's resident memory.
+    `compression`: of RocksDB's files, one of COMPRESSIONS for each level; the last one is for all
+    further levels.
     """
 
     backend: str = MEMORY
@@ -53,6 +72,7 @@ class StateConfig:
     local_dirs: tuple[str, ...] = ()
     by_uid: dict[str, str] = field(default_factory=dict, hash=False)
     mapped: bool = False
+    compression: tuple[str, ...] = ("lz4",)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "backend", backend_named(self.backend))
@@ -68,3 +88,8 @@ class StateConfig:
                 )
         check_kind("local_dirs", self.local_dirs, tuple)
         check_kind("mapped", self.mapped, bool)
+        check_kind("compression", self.compression, tuple)
+        named_levels = tuple(compression_named(name) for name in self.compression)
+        if not named_levels:
+            raise ConfigurationError("compression needs one name at least; `none` is one")
+        object.__setattr__(self, "compression", named_levels)

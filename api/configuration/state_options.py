@@ -9,7 +9,7 @@ from ...core.state_config import StateConfig
 from .memory import MemorySize
 from .registry import Apply, known
 from .settings import Settings
-from .values import BOOLEAN, FLOAT, MAP, MEMORY, STRING, folders_in
+from .values import BOOLEAN, FLOAT, LIST, MAP, MEMORY, STRING, folders_in
 
 
 def _state(name: str) -> Apply:
@@ -25,6 +25,10 @@ def _set_memory(settings: Settings, value: MemorySize) -> None:
 
 def _set_folders(settings: Settings, value: str) -> None:
     settings.change(state=replace(settings.base.state, local_dirs=folders_in(value)))
+
+
+def _set_compression(settings: Settings, value: list[str]) -> None:
+    settings.change(state=replace(settings.base.state, compression=tuple(value)))
 
 
 _DEFAULTS: Final = StateConfig()
@@ -72,6 +76,14 @@ STATE_OPTIONS: Final = (
         None,
         _set_folders,
         "folders for local databases, separated by commas; else the system's temporary folder",
+    ),
+    known(
+        "state.backend.rocksdb.compression.per.level",
+        LIST,
+        list(_DEFAULTS.compression),
+        _set_compression,
+        "of RocksDB's files, by level, the last for all further ones: `none`, `snappy`, `lz4`, "
+        "`zstd`, or Flink's names of these",
     ),
     known(
         "strom.state.rocksdb-mmap",

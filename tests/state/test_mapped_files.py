@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from strom.core.errors import ConfigurationError
 from strom.core.ids import KeyGroupRange
 from strom.core.state_config import StateConfig
 from strom.state.rocks.database.files import is_needed
@@ -90,3 +92,35 @@ def test_either_goes_on_with_files_of_the_other(
             check(other)
         finally:
             other.close()
+
+
+def test_files_are_compressed_as_told_and_read_by_all(tmp_path: Path) -> None:
+    """Flink's names are taken; what is told of one level is for all that follow. Each goes on with
+    the files of the one before."""
+    sizes, former = [], None
+    for names in (("NO_COMPRESSION",), ("none", "ZSTD_COMPRESSION"), ("lz4",), ("snappy",)):
+        told = StateConfig("rocksdb", 16 << 20, local_dirs=(str(tmp_path),), compression=names)
+        database = TaskDatabase(told)
+        if former is not None:
+            database.inherit(former, GROUPS)
+            check(database)
+            raw(database).compact_range(None, None)
+        else:
+            prefix, _ = database.new_state("sums", "table", {"layout": "slots"})
+            database.write([], sorted((place(prefix, n), row(n)) for n in range(ROWS)))
+            raw(database).flush()
+        check(database)
+        sizes.append(raw(database).property_int_value("rocksdb.total-sst-files-size"))
+        kept = tmp_path / f"kept-{len(sizes)}"
+        kept.mkdir()
+        for path in filter(is_needed, database.hold().files().iterdir()):
+            shutil.copy(path, kept / path.name)
+        former = FormerDatabase(database.states, partial(shutil.copytree, kept), GROUPS)
+        database.close()
+    assert max(sizes[1:]) < sizes[0] * 3 / 4
+
+
+@pytest.mark.parametrize("names", [(), ("lz5",), ("lz4", "")])
+def test_unknown_compression_is_refused(names: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigurationError, match=r"compress.* (needs|none, snappy, lz4, zstd)"):
+        StateConfig("rocksdb", compression=names)

@@ -32,6 +32,8 @@ class StateBudget:
         self.caches = config.memory - rocksdb
         self.mapped = config.mapped
         """Whether files are mapped into memory, beside the budget."""
+        self.compression = config.compression
+        """Of files, by level; the last one is for all further levels."""
         self._users: WeakSet[Any] = WeakSet()
         self._lock = Lock()
         self._shared: tuple[Any, Any] | None = None
@@ -72,12 +74,13 @@ class StateBudget:
         return int(cache.get_usage()) + int(buffers.get_usage())
 
 
-_budgets: dict[tuple[int, float, float, bool], StateBudget] = {}
+_budgets: dict[tuple[object, ...], StateBudget] = {}
 _lock = Lock()
 
 
 def budget_of(config: StateConfig) -> StateBudget:
     """That of this process. Jobs that share a process and ask for the same share one."""
-    key = (config.memory, config.rocksdb_share, config.write_buffer_share, config.mapped)
+    sizes = config.memory, config.rocksdb_share, config.write_buffer_share
+    key = *sizes, config.mapped, config.compression
     with _lock:
         return _budgets.setdefault(key, StateBudget(config))

@@ -1,6 +1,6 @@
 """How RocksDB is set up for the state of streams.
 
-Bloom filters of 10 bits, but none for the last level; LZ4; no log of writes.
+Bloom filters of 10 bits, but none for the last level; LZ4 unless told otherwise; no log of writes.
 
 Index and filter are in the block cache, so they count towards the budget, in partitions of 4 KB.
 Whole filters are megabytes a file: where they do not fit into the block cache together, each read
@@ -13,6 +13,9 @@ from there into the block cache. The former take none of the budget: they are th
 which drops what nobody asks for. Blocks are small, 1.5 KB are decompressed for a row and not 4 KB,
 with fewer restarts, so that files are as large as they were. A change of a small row that is not in
 memory takes 0.7 of the time of the task's thread, one of 200 bytes 0.8.
+
+Where files are mapped and not compressed a block is used where it lies, too: a change of a small
+row that is not in memory takes three quarters of that again, and the files twice the room.
 
 Files are merged by size (universal compaction) and not by levels, which write nearly all files anew
 every few checkpoints where changes are spread over all keys, and checkpoints have to upload what is
@@ -37,6 +40,9 @@ _BLOCK: Final = 1536
 
 _RESTARTS: Final = 32, 4
 """Of so many keys one is whole, of blocks and of indexes."""
+
+_LEVELS: Final = 7
+"""As many as a database has."""
 
 _FILE: Final = 8 << 20, 64 << 20
 """The least and most bytes of a file, about. Who writes a whole filter has 8 bytes in hand for each
@@ -77,7 +83,11 @@ def options_of(budget: StateBudget, apart: bool = False) -> Any:
     options = Options(raw_mode=True)
     options.set_block_based_table_factory(blocks)
     options.set_optimize_filters_for_hits(True)
-    options.set_compression_type(DBCompressionType.lz4())
+    kinds = [getattr(DBCompressionType, name)() for name in budget.compression]
+    options.set_compression_type(kinds[-1])
+    if len(kinds) > 1:
+        kinds += kinds[-1:] * (_LEVELS - len(kinds))
+        options.set_compression_per_level(kinds[:_LEVELS])
     options.set_write_buffer_manager(buffers)
     options.set_write_buffer_size(max(min(budget.write_buffers // 2, 64 << 20), 64 << 10))
     merging = UniversalCompactOptions()
