@@ -227,9 +227,7 @@ def checkpoint(options: Namespace) -> Iterator[Line]:
 
     failed = []
     if options.only != "throughput":
-        lines = measure_checkpoints(
-            options.keys, options.changed, options.rounds, options.backends
-        )
+        lines = measure_checkpoints(options.keys, options.changed, options.rounds, options.backends)
         for line in lines:
             failed += [f"{line['keys']} keys, {line['backend']}"] if "error" in line else []
             yield line
