@@ -7,6 +7,9 @@ Whole filters are megabytes a file: where they do not fit into the block cache t
 of a row reads some. That cost 40 us a row, and 17 us with those of the last level alone, where 4 to
 6 us are left.
 
+Write buffers have filters, too. Without one each read goes down a list of a million keys, of which
+every step is a miss of the processor's cache, before it gets to the files: 2 of 6 to 9 us.
+
 Where files are mapped into memory (`mapped`) a read takes no system call and copies nothing:
 indexes and filters, which are not compressed, are used where they lie, and blocks are decompressed
 from there into the block cache. The former take none of the budget: they are the page cache's,
@@ -28,6 +31,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from .budget import StateBudget
+
+_FILTER: Final = 0.03
+"""Which part of a write buffer is a filter of its keys: some 15 bits for each row of 16 bytes."""
 
 _MOST_OLDER: Final = 100
 """In percent of the oldest run of files: once all others together are so large, all are merged."""
@@ -90,6 +96,8 @@ def options_of(budget: StateBudget, apart: bool = False) -> Any:
         options.set_compression_per_level(kinds[:_LEVELS])
     options.set_write_buffer_manager(buffers)
     options.set_write_buffer_size(max(min(budget.write_buffers // 2, 64 << 20), 64 << 10))
+    options.set_memtable_whole_key_filtering(True)
+    options.set_memtable_prefix_bloom_ratio(_FILTER)
     merging = UniversalCompactOptions()
     merging.max_size_amplification_percent = _MOST_OLDER
     merging.size_ratio = 10
