@@ -151,7 +151,10 @@ class JobCoordinator:
         self._job_id = job_id
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._published = PublishedValues(first_attempt)
-        self._reports: dict[tuple[TaskId, Attempt], Resequencer[TaskReport]] = {}
+        self._reporting = Attempt(first_attempt)
+        """The newest attempt of which a task has told anything."""
+        self._reports: dict[TaskId, Resequencer[TaskReport]] = {}
+        """Of that attempt."""
         self._outcome: JobOutcome | None = None
         self._savepoints: list[tuple[str, int]] = []
         """Where each complete one is, and since when (ms); only grows."""
@@ -347,13 +350,19 @@ class JobCoordinator:
 
     async def report(self, task: TaskId, attempt: Attempt, number: int, data: bytes) -> None:
         """From a task, which numbers its reports and pickles them: one that cannot be read here is
-        a failure of the task, and holds up none of those behind it."""
+        a failure of the task, and holds up none of those behind it. Once a later attempt tells
+        anything, nobody hears those before it any more: the job master would pass them over."""
+        if attempt < self._reporting:
+            return
+        if attempt > self._reporting:
+            self._reporting = attempt
+            self._reports.clear()
         try:
             report: TaskReport = pickle.loads(data)
         except Exception as error:
             why = f"a report of task {task} cannot be read by the coordinator: {described(error)}"
             report = TaskFailed(task, attempt, why)
-        order = self._reports.setdefault((task, attempt), Resequencer())
+        order = self._reports.setdefault(task, Resequencer())
         for ready in order.accept(number, report):
             self._inbox.put(ready)
 
