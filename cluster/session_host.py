@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import sys
-import time
 from contextlib import suppress
 from typing import Final
 
@@ -14,15 +13,14 @@ from ..core.errors import JobCancelledError, JobFailedError, StromError
 from ..core.job_status import JobStatus
 from ..engine.graph.model import JobGraph
 from ..engine.hosts.attachment import Attachment
-from ..engine.hosts.launch import Submission, submission_of
-from ..engine.hosts.ray_cluster import bundles_of, resources_of
+from ..engine.hosts.launch import submission_of
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import coordinator_name
 from ..engine.hosts.ray_host import RayHost, RayJobClient
 from .clusters import DispatcherClient, find
+from .new_jobs import record_of
 from .records import JobRecord, Phase
 from .session_client import SessionJobClient
-from .slot_pool import shape_of
 
 POLL_S: Final = 5.0
 
@@ -47,24 +45,6 @@ class SessionHost(RayHost):
         coordinator = ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE)
         attachment = Attachment(job_id, coordinator) if record.attached else None
         return SessionJobClient(started, coordinator, attachment)
-
-
-def record_of(graph: JobGraph, name: str, submission: Submission) -> JobRecord:
-    """What the dispatcher is to know of a new job."""
-    others = resources_of(graph)
-    return JobRecord(
-        submission.job_id,
-        name,
-        cpus=others.pop("CPU", 0.0),
-        slots=len(bundles_of(graph)),
-        attached=bool(graph.config.attached),
-        patience_ms=round(graph.config.slot_request_timeout.total_seconds() * 1000),
-        submitted_ms=time.time_ns() // 1_000_000,
-        checkpoints=graph.config.checkpoint.storage,
-        others=others,
-        shape=shape_of(bundles_of(graph)),
-        idle_ms=round(graph.config.slot_idle_timeout.total_seconds() * 1000),
-    )
 
 
 def _await_start(dispatcher: DispatcherClient, record: JobRecord) -> JobRecord:

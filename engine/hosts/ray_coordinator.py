@@ -44,7 +44,7 @@ from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
 from .placed_files import Content
 from .published import PublishedValues, Read
-from .ray_cluster import AllStopped, KeptSlots, RayCluster, TaskLost, bundles_of, resources_of
+from .ray_cluster import AllStopped, Bundle, KeptSlots, RayCluster, TaskLost, bundles_of
 from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
 from .reporters import serve_metrics
@@ -89,12 +89,11 @@ class Answered:
 
 @dataclass(frozen=True)
 class Rescaled:
-    """What a job is started from at another parallelism, and what its slots take."""
+    """What a job is started from at another parallelism, and what each of its slots takes."""
 
     payload: bytes
     """The pickled job graph."""
-    resources: dict[str, float]
-    bundles: list[dict[str, float]]
+    bundles: list[Bundle]
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class Followed:
 
 def _rescaled(job: JobGraph, parallelism: int) -> Rescaled:
     graph = rescaled(job, parallelism)
-    return Rescaled(code_pickles.dumps(graph), resources_of(graph), bundles_of(graph))
+    return Rescaled(code_pickles.dumps(graph), bundles_of(graph))
 
 
 FAREWELL_S = 10.0
