@@ -33,6 +33,9 @@ DISPATCHER: Final = "strom-dispatcher"
 TICK_S: Final = 1.0
 """How often the session is told what the cluster has."""
 
+LOOK_S: Final = 15.0
+"""How often it is looked which slots there are."""
+
 
 class Dispatcher:
     """Made into a Ray actor by `clusters.start`. All methods are coroutines."""
@@ -219,9 +222,14 @@ class Dispatcher:
         self._agenda.spawn(self._ledger.keep_lines(record.job_id))
 
     async def _watch(self) -> None:
+        looked = 0.0
         while True:
             try:
+                now = self._clock.monotonic()
                 self._do(self._session.capacity(ray.cluster_resources(), self._clock.now_ms()))
+                if now - looked >= LOOK_S:
+                    looked = now
+                    self._do(self._session.there(await asyncio.to_thread(slots_there)))
             except Exception:
                 log.exception("what the cluster has could not be found out")
             await asyncio.sleep(TICK_S)

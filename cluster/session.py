@@ -75,7 +75,7 @@ class Session:
         for record in self._succession.followers:
             if record.follows not in self._jobs:
                 actions += self._settle(record, now_ms)
-        return [*map(Release, self._room.unknown(groups)), *actions]
+        return [*self.there(groups), *actions]
 
     def submit(self, record: JobRecord, now_ms: int) -> list[Action]:
         """A new job, which the registry has. Again for a known one is nothing new."""
@@ -130,6 +130,12 @@ class Session:
         self._room.resize(has)
         expired = [Release(name) for name in self._room.expired(now_ms)]
         return [*expired, *self._admit(now_ms), *self._given_up(now_ms)]
+
+    def there(self, groups: Iterable[str]) -> list[Action]:
+        """The names of the session's slots that there are, or were a moment ago; now and then. Of
+        some nobody knows any more: a coordinator may die while it makes slots, which are there only
+        after they were released."""
+        return [Release(name) for name in self._room.unknown(groups)]
 
     def close(self) -> list[Action]:
         """The session ends, and its jobs go on: what none of them has is released."""

@@ -228,6 +228,31 @@ def test_who_is_gone_when_all_was_said_leaves_no_job_to_be_started_again(world: 
     run(world, test)
 
 
+def test_slots_that_are_there_only_after_their_release_go_as_well(world: World) -> None:
+    """A coordinator dies while it makes them, and Ray hears of them after that."""
+
+    async def test() -> None:
+        shaped = replace(RECORD, shape="two", checkpoints=None)
+        d = world.dispatcher()
+        for one in (shaped, replace(shaped, job_id="b1")):
+            await d.submit(one, pickle.dumps(Submission(one.job_id, b"graph")))
+        group = (await phase(d, Phase.RUNNING)).group
+        while (other := (await d.job("b1"))[0]).phase is not Phase.RUNNING:
+            await asyncio.sleep(0.001)
+        assert group is not None
+        assert other.group is not None
+        world.slots.append(other.group)
+        world.made[0].ends.set_exception(ActorDiedError())
+        await phase(d, Phase.ENDED)
+        await d._agenda.done()
+        world.slots.append(group)
+        while group in world.slots:
+            await asyncio.sleep(0.001)
+        assert world.slots == [other.group]
+
+    run(world, test)
+
+
 def test_damage_of_one_job_is_not_that_of_the_session(world: World, tmp_path: Path) -> None:
     folder = tmp_path / "jobs" / "b2"
     folder.mkdir(parents=True)

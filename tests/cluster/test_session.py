@@ -222,6 +222,21 @@ def test_a_lost_run_leaves_its_slots_to_the_next() -> None:
     assert recovered == [Release("left by a crash"), Find(again.record)]
 
 
+def test_slots_that_nobody_knows_are_released_whenever_they_are_seen() -> None:
+    """Those of a coordinator that died while it made them, and that were not there as they were
+    released."""
+    s = session(4)
+    (a,) = s.submit(record("a", 1, shape="one"), 0)
+    (b,) = s.submit(record("b", 2, shape="two", idle_ms=50, submitted_ms=1), 1)
+    left(s, "b", 2)  # its slots are kept for the next
+    names = [a.record.group, b.record.group]
+    assert s.there(names) == []
+    assert left(s, "a", 3)[-1] == Release(a.record.group)
+    assert s.there(names) == [Release(a.record.group)]
+    s.capacity({"CPU": 4}, 1_000)
+    assert s.there(names) == [Release(name) for name in names]
+
+
 def test_the_same_bundles_in_the_same_order_are_one_shape() -> None:
     assert shape_of([{"CPU": 1, "GPU": 2.0}]) == shape_of([{"GPU": 2, "CPU": 1.0}])
     assert shape_of([{"CPU": 1}, {"CPU": 2}]) != shape_of([{"CPU": 2}, {"CPU": 1}])

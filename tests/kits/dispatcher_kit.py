@@ -111,6 +111,7 @@ class World:
         monkeypatch.setattr(dispatcher, "slots_there", lambda: list(self.slots))
         monkeypatch.setattr(dispatcher, "release", self.release)
         monkeypatch.setattr(dispatcher, "TICK_S", 0.01)
+        monkeypatch.setattr(dispatcher, "LOOK_S", 0.01)
 
     def make(
         self,
