@@ -19,7 +19,7 @@ from ..core.errors import ConfigurationError, JobFailedError
 from ..engine.hosts.driver import JobOutcome
 from .actions import Action, Cancel, Find, Follow, Release, Settle, Start, Stop, Store
 from .agenda import Agenda
-from .ledger import Ledger
+from .ledger import RETAINED_JOBS, Ledger
 from .records import JobRecord, Phase
 from .runs import Runs
 from .session import Session
@@ -40,11 +40,12 @@ LOOK_S: Final = 15.0
 class Dispatcher:
     """Made into a Ray actor by `clusters.start`. All methods are coroutines."""
 
-    def __init__(self, registry: str) -> None:
-        """`registry`: an fsspec URL or path that outlives this process."""
+    def __init__(self, registry: str, retained: int = RETAINED_JOBS) -> None:
+        """`registry`: an fsspec URL or path that outlives this process. `retained`: how many jobs
+        that are over it keeps."""
         self._clock = SystemClock()
         self._session = Session()
-        self._ledger = Ledger(registry)
+        self._ledger = Ledger(registry, self._clock, retained)
         self._agenda = Agenda(self._carry)
         self._runs = Runs(self._session, self._ledger, self._do, DISPATCHER, self._clock)
         self._taking: set[str] = set()
@@ -53,6 +54,7 @@ class Dispatcher:
         self._do(self._session.recover(self._ledger.left, self._began_ms, slots_there()))
         self._agenda.spawn(self._watch())
         self._agenda.spawn(self._ledger.recall())
+        self._agenda.spawn(self._ledger.remove_old())
 
     # --- programs --------------------------------------------------------------------------------
 
@@ -164,6 +166,7 @@ class Dispatcher:
         jobs = self._session.jobs
         return {
             "registry": self._ledger.location,
+            "retained_jobs": self._ledger.retained,
             "since_ms": self._began_ms,
             "queued": sum(job.phase is Phase.QUEUED for job in jobs),
             "running": sum(job.phase is not Phase.QUEUED for job in jobs),

@@ -1,4 +1,5 @@
-"""The account of a dispatcher: what its registry takes and tells and which jobs are over.
+"""The account of a dispatcher: what its registry takes and tells, which jobs are over, and which of
+these it keeps.
 
 A registry may be slow, and away for a while. All calls of it go through one thread, one after the
 other, so that what was said last is what it has; what must be in it is tried again until it is.
@@ -17,6 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from ..core.clock import Clock
 from ..core.errors import StromError
 from ..core.failure_text import described
 from ..engine.hosts.driver import JobOutcome
@@ -33,6 +35,16 @@ RETRY_S: Final = 5.0
 MOST_HISTORY: Final = 1_000
 """So many jobs that are over are in memory."""
 
+RETAINED_JOBS: Final = 10_000
+"""So many jobs that are over are kept, unless somebody says otherwise."""
+
+RECENT_S: Final = 600.0
+"""Whoever ended within that is kept, however many there are: clients may still ask how, and who
+submits a job again, as nobody answered, is not to have it run twice."""
+
+REMOVAL_S: Final = 60.0
+"""How often it is looked for jobs that are kept no more."""
+
 MOST_LINES: Final = 500
 MOST_LINE_BYTES: Final = 256 << 10
 """Of the last lines of a job's log, that are archived."""
@@ -44,16 +56,19 @@ class Ledger:
     """Made and used on the dispatcher's loop. Jobs that are not over are the session's; here they
     are only written down."""
 
-    def __init__(self, location: str) -> None:
-        """Waits until the registry at `location` can be read. ConfigurationError, CheckpointError
-        as of `Registry`."""
+    def __init__(self, location: str, clock: Clock, retained: int = RETAINED_JOBS) -> None:
+        """Waits until the registry at `location` can be read. `retained`: how many jobs that are
+        over are kept. ConfigurationError, CheckpointError as of `Registry`."""
         self.location = location
+        self.retained = retained
+        self._clock = clock
         self._registry = Registry(location)
         self._io = ThreadPoolExecutor(1, "strom-registry")
         history, self.left = _read(self._registry)
         """The jobs that a former dispatcher has left, none of which is over."""
-        self._archived = dict.fromkeys(history)
-        """All jobs that are over, in the order of their ends."""
+        self._archived: dict[str, int] = dict.fromkeys(history, clock.now_ms())
+        """All jobs that the registry keeps and that are over, in the order of their ends, with when
+        they ended (ms), or were found here."""
         self._over: dict[str, JobRecord] = {}
         """The jobs that ended last, in that order."""
         self._ending: dict[str, JobRecord] = {}
@@ -154,7 +169,7 @@ class Ledger:
             ],
         )
         del self._ending[record.job_id]
-        self._archived[record.job_id] = None
+        self._archived[record.job_id] = self._clock.now_ms()
         self._over[record.job_id] = record
         while len(self._over) > MOST_HISTORY:
             del self._over[next(iter(self._over))]
@@ -177,6 +192,30 @@ class Ledger:
                 log.exception("job %s: what is known of it cannot be kept", job_id)
             else:
                 return
+
+    # --- what it keeps no more -------------------------------------------------------------------
+
+    async def remove_old(self) -> None:
+        """For ever: remove the jobs that ended first, beyond those that are retained, between other
+        things. What cannot be removed now may be later."""
+        while True:
+            try:
+                for job_id in self._too_many():
+                    await self._remove(job_id)
+            except StromError as error:
+                log.warning("what is old in the registry cannot be removed: %s", error)
+            await asyncio.sleep(REMOVAL_S)
+
+    def _too_many(self) -> list[str]:
+        """The first ones to go."""
+        now = self._clock.now_ms()
+        beyond = list(self._archived.items())[: max(0, len(self._archived) - self.retained)]
+        return [job_id for job_id, ended_ms in beyond if now - ended_ms >= RECENT_S * 1000]
+
+    async def _remove(self, job_id: str) -> None:
+        await self.ask(lambda registry: registry.remove(job_id))
+        del self._archived[job_id]
+        self._over.pop(job_id, None)
 
 
 def _read(registry: Registry) -> tuple[list[str], list[JobRecord]]:
