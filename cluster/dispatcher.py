@@ -15,7 +15,7 @@ from typing import Any, Final
 import ray
 
 from ..core.clock import SystemClock
-from ..core.errors import ConfigurationError, JobFailedError
+from ..core.errors import ConfigurationError, JobCancelledError, JobFailedError
 from ..engine.hosts.driver import JobOutcome
 from .actions import Action, Cancel, Find, Follow, Release, Settle, Start, Stop, Store
 from .agenda import Agenda
@@ -36,6 +36,9 @@ TICK_S: Final = 1.0
 LOOK_S: Final = 15.0
 """How often it is looked which slots there are."""
 
+MOST_UNWANTED: Final = 1_000
+"""So many jobs are known that were cancelled before they were there."""
+
 
 class Dispatcher:
     """Made into a Ray actor by `clusters.start`. All methods are coroutines."""
@@ -50,6 +53,8 @@ class Dispatcher:
         self._runs = Runs(self._session, self._ledger, self._do, DISPATCHER, self._clock)
         self._taking: set[str] = set()
         """Jobs that are about to take the place of others, and not in the session yet."""
+        self._unwanted: dict[str, None] = {}
+        """Jobs that were cancelled and are not known: their submission may be on its way."""
         self._began_ms = self._clock.now_ms()
         self._do(self._session.recover(self._ledger.left, self._began_ms, slots_there()))
         self._agenda.spawn(self._watch())
@@ -59,10 +64,16 @@ class Dispatcher:
     # --- programs --------------------------------------------------------------------------------
 
     async def submit(self, record: JobRecord, submission: bytes) -> None:
-        """Take a job, which is durable when this returns. Again for the same is nothing new."""
-        if self._is_known(record.job_id):
+        """Take a job, which is durable when this returns. Again for the same is nothing new.
+        JobCancelledError for one that was cancelled meanwhile, or before: nothing is left of it."""
+        job_id = record.job_id
+        if self._is_known(job_id):
             return
-        await self._ledger.submit(record, submission)
+        if job_id not in self._unwanted:
+            await self._ledger.submit(record, submission)
+        if job_id in self._unwanted:
+            await self._ledger.insist(job_id, lambda registry: registry.forget(job_id))
+            raise JobCancelledError(f"job '{job_id}' was cancelled before it was there")
         self._do(self._session.submit(record, self._clock.now_ms()))
 
     async def take_place(
@@ -129,10 +140,14 @@ class Dispatcher:
             await self._agenda.next_change(min(wait, 1.0))
 
     async def cancel(self, job_id: str) -> None:
-        """Of a job that is over this changes nothing. ConfigurationError if there is none."""
+        """Of a job that is over this changes nothing. ConfigurationError if there is none; should
+        it only be on its way, it does not start."""
         if self._session.job(job_id) is not None:
             self._do(self._session.cancel(job_id, self._clock.now_ms()))
         elif not self._ledger.is_over(job_id):
+            self._unwanted[job_id] = None
+            while len(self._unwanted) > MOST_UNWANTED:
+                del self._unwanted[next(iter(self._unwanted))]
             raise ConfigurationError(f"this session has no job '{job_id}'")
 
     async def jobs(self, ended: int = 100) -> list[tuple[JobRecord, str]]:
