@@ -20,7 +20,7 @@ import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
 
 from ..core.clock import Clock
-from ..core.errors import StromError
+from ..core.errors import CheckpointFormatError, CorruptCheckpointError, StromError
 from ..core.failure_text import described
 from ..core.job_status import JobStatus
 from ..engine.hosts.driver import JobOutcome
@@ -194,8 +194,13 @@ class Runs:
         and did not hear of it."""
 
         def found(registry: Registry) -> str | None:
-            kept = registry.ended(str(record.follows))
-            return None if kept is None else state_of_stopped(JobRecord.from_json(kept["record"]))
+            try:
+                kept = registry.ended(str(record.follows))
+                old = None if kept is None else JobRecord.from_json(kept["record"])
+                return None if old is None else state_of_stopped(old)
+            except (CorruptCheckpointError, CheckpointFormatError) as error:  # it stays so
+                log.warning("job %s: what it is to start from: %s", record.job_id, error)
+                return None
 
         path = await self._ledger.insist(record.job_id, found)
         if path is not None:

@@ -228,6 +228,38 @@ def test_who_is_gone_when_all_was_said_leaves_no_job_to_be_started_again(world: 
     run(world, test)
 
 
+@pytest.mark.parametrize("coordinator", ["lives", "leaves", "is gone"])
+def test_a_job_whose_dispatcher_dies_as_it_starts_it(world: World, coordinator: str) -> None:
+    """The coordinator was made, and heard neither that its job is to begin nor that it is detached.
+    It leaves after a while unless it is told the one, and would end with its client unless it is
+    told the other."""
+
+    async def test() -> None:
+        world.deaf = {"start", "detach"}
+        d = await world.submitted()
+        while not world.made:
+            await asyncio.sleep(0.001)
+        assert (await d.job("a1"))[0].phase is Phase.STARTING
+        world.kill(d)
+        (first,) = world.made
+        first.deaf, world.deaf = set(), set()
+        world.all_left = coordinator == "is gone"
+        again = world.dispatcher()
+        record = await phase(again, Phase.RUNNING)
+        if coordinator == "leaves":
+            first.ends.set_exception(ActorDiedError())
+        if coordinator != "lives":
+            while len(world.made) < 2:
+                await asyncio.sleep(0.001)
+            record = await phase(again, Phase.RUNNING)
+        assert (record.run, len(world.made)) == ((0, 1) if coordinator == "lives" else (1, 2))
+        assert world.made[-1].told == ["detach"]
+        world.made[-1].ends.set_result(outcome(JobStatus.FINISHED))
+        assert (await phase(again, Phase.ENDED)).status is JobStatus.FINISHED
+
+    run(world, test)
+
+
 def test_slots_that_are_there_only_after_their_release_go_as_well(world: World) -> None:
     """A coordinator dies while it makes them, and Ray hears of them after that."""
 
