@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import pickle
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from dispatcher_kit import RECORD, World, outcome, phase, run
 from ray.exceptions import ActorDiedError, ObjectLostError
+from strom.cluster import ledger
 from strom.cluster.ledger import MOST_HISTORY
 from strom.cluster.records import JobRecord, Phase
 from strom.cluster.registry import Registry
@@ -121,6 +123,9 @@ def test_what_cannot_start_fails_with_the_cause(world: World) -> None:
         assert len(world.made) == 1
 
     run(world, test)
+    world.made.clear()
+    world.failure = None  # which holds what was on the stack
+    gc.collect()  # a call that nobody awaits would say so now
 
 
 def test_attempts_of_the_next_run_are_later_ones(world: World) -> None:
@@ -329,6 +334,31 @@ def test_what_users_put_into_figures_is_no_end_of_the_session(world: World) -> N
         await d.submit(replace(RECORD, job_id="b1"), pickle.dumps(Submission("b1", b"graph")))
         while (await d.job("b1"))[0].phase is not Phase.RUNNING:
             await asyncio.sleep(0.001)
+
+    run(world, test)
+
+
+def test_a_dispatcher_keeps_as_many_jobs_as_it_is_told(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "RECENT_S", 0.0)
+    monkeypatch.setattr(ledger, "REMOVAL_S", 0.01)
+    world.failure = SerializationError("no module named 'mine'")
+
+    async def test() -> None:
+        d = world.dispatcher(retained=2)
+        assert (await d.about())["retained_jobs"] == 2
+        for job_id in ("a1", "a2", "a3"):
+            await d.submit(replace(RECORD, job_id=job_id), pickle.dumps(Submission("a", b"graph")))
+            while (await d.job(job_id))[0].phase is not Phase.ENDED:
+                await asyncio.sleep(0.001)
+        old = tmp_path / "history" / "a1.json"
+        while old.exists() or (await d.about())["ended"] != 2:
+            await asyncio.sleep(0.001)
+        assert [one.job_id for one, _ in await d.jobs()] == ["a3", "a2"]
+        assert (await d.about())["ended"] == 2
+        with pytest.raises(ConfigurationError, match="no job 'a1'"):
+            await d.job("a1")
 
     run(world, test)
 

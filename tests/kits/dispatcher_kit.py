@@ -137,8 +137,8 @@ class World:
         if group in self.slots:
             self.slots.remove(group)
 
-    def dispatcher(self) -> Dispatcher:
-        self.dispatchers.append(Dispatcher(self.folder))
+    def dispatcher(self, **options: Any) -> Dispatcher:
+        self.dispatchers.append(Dispatcher(self.folder, **options))
         return self.dispatchers[-1]
 
     def kill(self, dispatcher: Dispatcher) -> None:
