@@ -37,6 +37,14 @@ def start(
             "all nodes reach. Else a folder of your home, which serves a cluster of one machine."
         ),
     ] = None,
+    retained_jobs: Annotated[
+        int | None,
+        typer.Option(
+            help="How many jobs that are over the registry keeps; of more, those that ended first "
+            "are removed. Else 10000.",
+            min=1,
+        ),
+    ] = None,
     rest: Annotated[bool, typer.Option(help="Serve the REST API, on this machine.")] = True,
     rest_host: RestHost = "127.0.0.1",
     rest_port: RestPort = None,
@@ -57,7 +65,7 @@ def start(
             serving = serving_of(
                 rest_host, rest_port, rest_tokens, rest_token_file, rest_name, rest_programs
             )
-        client, new = clusters.start(place, address)
+        client, new = clusters.start(place, address, retained_jobs)
         known = client.about() | {"new": new}
         if serving is not None:
             from ..rest import session_server

@@ -10,10 +10,12 @@ from typing import Any, Final
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError, RayTaskError
 
+from ..core.checks import check_count
 from ..core.errors import ConfigurationError, StromError, TransportError
 from ..engine.hosts.driver import JobOutcome
 from ..engine.hosts.ray_connect import NAMESPACE, join_ray
 from .dispatcher import DISPATCHER, Dispatcher
+from .ledger import RETAINED_JOBS
 from .records import JobRecord
 from .registry import Registry
 
@@ -115,11 +117,16 @@ def find(patience: float = AWAY_S) -> DispatcherClient | None:
         return None
 
 
-def start(registry: str, address: str | None = None) -> tuple[DispatcherClient, bool]:
+def start(
+    registry: str, address: str | None = None, retained: int | None = None
+) -> tuple[DispatcherClient, bool]:
     """The dispatcher of the Ray cluster at `address` (as of `join_ray`), and whether it is new.
-    `registry`: an fsspec URL or path that all nodes reach. ConfigurationError if there is one with
-    another registry, or nobody understands this one; CheckpointError if it cannot be used here;
-    ResourceError without a cluster."""
+    `registry`: an fsspec URL or path that all nodes reach. `retained`: how many jobs that are over
+    it keeps, at least one; None: as many as it does, a new one `RETAINED_JOBS`. ConfigurationError
+    if there is one with another registry, or that keeps another number, or nobody understands this
+    registry; CheckpointError if it cannot be used here; ResourceError without a cluster."""
+    if retained is not None:
+        check_count("retained", retained, 1)
     join_ray(address)
     place = registry if "://" in registry else str(Path(registry).absolute())
     Registry(place)
@@ -134,15 +141,20 @@ def start(registry: str, address: str | None = None) -> tuple[DispatcherClient, 
             max_restarts=-1,
             get_if_exists=True,
         )
-        client = DispatcherClient(actor.remote(place))
+        client = DispatcherClient(actor.remote(place, retained or RETAINED_JOBS))
     try:
-        there = client.about()["registry"]
+        about = client.about()
     except TransportError as error:
         raise ConfigurationError(f"the dispatcher could not start: {error}") from None
-    if there != place:
+    if about["registry"] != place:
         raise ConfigurationError(
-            f"the cluster's dispatcher has its registry in '{there}': use it, or `strom cluster "
-            "stop` first"
+            f"the cluster's dispatcher has its registry in '{about['registry']}': use it, or "
+            "`strom cluster stop` first"
+        )
+    if retained not in (None, about["retained_jobs"]):
+        raise ConfigurationError(
+            f"the cluster's dispatcher keeps {about['retained_jobs']} jobs that are over, and not "
+            f"{retained}: `strom cluster stop` first"
         )
     return client, new
 

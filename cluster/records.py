@@ -88,6 +88,16 @@ class JobRecord:
         """All that its slots take, by Ray's names."""
         return {"CPU": self.cpus, **self.others}
 
+    @property
+    def holds_slots(self) -> bool:
+        """Whether what it needs is its own, as far as the session decides."""
+        return self.phase in (Phase.STARTING, Phase.RUNNING)
+
+    @property
+    def waits_in_line(self) -> bool:
+        """Whether it starts once its turn comes and there is room; not who follows another."""
+        return self.phase is Phase.QUEUED and self.follows is None
+
     def with_savepoints(self, taken: Iterable[tuple[str, int]]) -> JobRecord:
         """As (path, time); those that it has already are passed over."""
         known = {one.path for one in self.savepoints}

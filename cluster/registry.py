@@ -93,6 +93,19 @@ class Registry(WholeFiles):
             return []
         return found
 
+    def remove(self, job_id: str) -> None:
+        """Keep nothing any more of a job that is over. The history tells of it until all else is
+        gone: if this breaks off, the next call does the rest, and nobody starts the job again."""
+        self._drop(job_id)
+        for path in (
+            self._of_accumulators(job_id),
+            self._of_lines(job_id),
+            self._of_view(job_id),
+            self._of_history(job_id),
+        ):
+            with self._failing("remove", path):
+                self._retried(lambda path=path: self._remove(path))  # type: ignore[misc]
+
     def forget(self, job_id: str) -> None:
         """Keep nothing of a job that is not over."""
         self._drop(job_id)

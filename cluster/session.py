@@ -2,23 +2,25 @@
 gone. Pure: events in, actions out; times are given.
 
 Jobs start in the order of their submission, each once its slots fit beside those of all that have
-started: none overtakes another, but those that are larger than the whole cluster hold up nobody. A
-job with checkpoints of its own that is not attached survives its coordinator: the next run goes on
-from the newest checkpoint. Runs that end soon one after another end the job.
+started (`room`): none overtakes another, but those that are larger than the whole cluster hold up
+nobody. A job with checkpoints of its own that is not attached survives its coordinator: the next
+run goes on from the newest checkpoint. Runs that end soon one after another end the job.
 
-A job may take the place of one that is stopped for it (a rescaled one does): it waits for the other
-one's end, and what it needs more is kept for it meanwhile, so that it starts whoever else waits.
+A job may take the place of one that is stopped for it (`succession`): it waits for the other one's
+end, and what it needs more is kept for it meanwhile, so that it starts whoever else waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..core.errors import ConfigurationError
 from ..core.job_status import JobStatus
+from .actions import Action, Cancel, Find, Follow, Release, Start, Store
 from .records import JobRecord, Phase
-from .slot_pool import PREFIX, SlotGroup, SlotPool
+from .room import Room
+from .succession import Succession
 
 SHORT_MS = 60_000
 """A run that its coordinator did not survive for so long was short."""
@@ -32,69 +34,6 @@ DELAYS_MS = (0, 1_000, 4_000, 15_000, 60_000)
 SILENCE_MS = 15_000
 """An attached job that waits is given up when its program says nothing for so long."""
 
-_ROUNDING = 1e-6
-
-
-@dataclass(frozen=True)
-class Store:
-    """Keep this in the registry."""
-
-    record: JobRecord
-
-
-@dataclass(frozen=True)
-class Start:
-    """Keep the record, then start its run; `started` or `start_failed` is told."""
-
-    record: JobRecord
-
-
-@dataclass(frozen=True)
-class Find:
-    """See whether the run's coordinator lives; `found` is told."""
-
-    record: JobRecord
-
-
-@dataclass(frozen=True)
-class Follow:
-    """Wait for the end of the run; `ended` or `lost` is told."""
-
-    record: JobRecord
-
-
-@dataclass(frozen=True)
-class Cancel:
-    """Tell the run's coordinator to cancel."""
-
-    record: JobRecord
-
-
-@dataclass(frozen=True)
-class Release:
-    """Remove these slots, if they are there."""
-
-    group: str
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Have the job that this one `follows` stopped with a savepoint; `stopped` or `not_stopped` is
-    told of this one."""
-
-    record: JobRecord
-
-
-@dataclass(frozen=True)
-class Settle:
-    """Find out whether the job that this one `follows`, which is over, was stopped with a
-    savepoint; `stopped` or `not_stopped` is told of this one."""
-
-    record: JobRecord
-
-
-Action = Store | Start | Find | Follow | Cancel | Release | Stop | Settle
-
 
 class Session:
     """See the module. Invariant: what all jobs take that are STARTING or RUNNING was free when each
@@ -102,12 +41,8 @@ class Session:
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobRecord] = {}
-        self._pool = SlotPool()
-        """Slots that no job has; those of others are named in their records."""
-        self._named = 0
-        """How many slots got a name."""
-        self._has: Mapping[str, float] = {}
-        """What the whole cluster has, by Ray's names."""
+        self._room = Room(self._jobs)
+        self._succession = Succession(self._jobs, self._room)
         self._heard: dict[str, int] = {}
         """When the programs of attached jobs that wait were last heard of."""
         self._short: dict[str, int] = {}
@@ -115,8 +50,6 @@ class Session:
         self._not_before: dict[str, int] = {}
         self._large_since: dict[str, int] = {}
         """Since when jobs have been larger than the whole cluster."""
-        self._stopping: set[str] = set()
-        """The jobs that wait for the answer of a `Stop` or `Settle`."""
 
     @property
     def jobs(self) -> list[JobRecord]:
@@ -129,22 +62,20 @@ class Session:
     # --- events: each answers with what is to be done, in this order ------------------------------
 
     def recover(
-        self, records: Iterable[JobRecord], now_ms: int, groups: Iterable[SlotGroup] = ()
+        self, records: Iterable[JobRecord], now_ms: int, groups: Iterable[str] = ()
     ) -> list[Action]:
         """Once, at first: jobs that a former dispatcher has left, none of which is over, and the
-        session's slots that there are."""
+        session's slots that there are, by name."""
         actions: list[Action] = []
         for record in sorted(records, key=lambda record: (record.submitted_ms, record.job_id)):
             self._jobs[record.job_id] = record
             self._heard[record.job_id] = now_ms
             if record.phase is not Phase.QUEUED:
                 actions.append(Find(record))
-        for record in self._followers():
+        for record in self._succession.followers:
             if record.follows not in self._jobs:
                 actions += self._settle(record, now_ms)
-        held = {record.group for record in self._jobs.values() if _holds(record)}
-        left = [group.name for group in groups if group.name not in held]
-        return [*map(Release, left), *actions]
+        return [*self.there(groups), *actions]
 
     def submit(self, record: JobRecord, now_ms: int) -> list[Action]:
         """A new job, which the registry has. Again for a known one is nothing new."""
@@ -157,29 +88,7 @@ class Session:
         """Whether `record`, a new job, may take the place of a job that runs: ConfigurationError
         with the reason, of which the last is that there is no room for it, so that it would wait
         while nothing runs."""
-        old = self._jobs.get(job_id)
-        if old is None or old.phase is not Phase.RUNNING or old.cancelling:
-            raise ConfigurationError(f"job '{job_id}' does not run: only a job that runs is moved")
-        if old.attached:
-            raise ConfigurationError(
-                f"job '{job_id}' ends with its program, which waits for it: detach it"
-            )
-        if any(other.follows == job_id for other in self._followers()):
-            raise ConfigurationError(f"job '{job_id}' is being stopped to start again already")
-        for name, need in record.needs.items():
-            more, free = need - old.needs.get(name, 0.0), max(self._free(name), 0)
-            if more > _ROUNDING and self._queue():
-                first = self._queue()[0]
-                raise ConfigurationError(
-                    f"job '{job_id}' would need {more:g} of {name} more, which job {first.name} "
-                    f"({first.job_id}) waits for: ask again when that has started"
-                )
-            if more > free + _ROUNDING:
-                raise ConfigurationError(
-                    f"job '{job_id}' would need {_amount(need, name)}, and "
-                    f"{need - more + free:g} are there for it: add nodes, or ask again when others "
-                    "are done"
-                )
+        self._succession.check(job_id, record)
 
     def take_place(self, record: JobRecord, now_ms: int) -> list[Action]:
         """A new job, which the registry has, takes the place of the one that it `follows`.
@@ -188,14 +97,12 @@ class Session:
         self.check_replaced(record.follows, record)
         self._jobs[record.job_id] = record
         self._heard[record.job_id] = now_ms
-        self._stopping.add(record.job_id)
-        return [Stop(record)]
+        return self._succession.ask(record)
 
     def stopped(self, job_id: str, savepoint: str, now_ms: int) -> list[Action]:
         """The job that this one follows left this savepoint, and is over or about to be."""
-        self._stopping.discard(job_id)
-        record = self._jobs.get(job_id)
-        if record is None or record.follows is None:
+        record = self._succession.answered(job_id)
+        if record is None:
             return []
         record = self._changed(record, claims=savepoint)
         if record.follows in self._jobs:
@@ -204,17 +111,15 @@ class Session:
 
     def stop_failed(self, job_id: str, why: str, now_ms: int) -> list[Action]:
         """Who was to stop for this one took no savepoint, or was over before it was asked."""
-        record = self._jobs.get(job_id)
-        if record is None or record.follows is None or record.follows in self._jobs:
+        record = self._succession.answered(job_id)
+        if record is None or record.follows in self._jobs:
             return self.not_stopped(job_id, why, now_ms)
-        self._stopping.discard(job_id)
         return self._settle(record, now_ms)
 
     def not_stopped(self, job_id: str, why: str, now_ms: int) -> list[Action]:
         """The job that this one follows goes on, or ended otherwise: it does not start."""
-        self._stopping.discard(job_id)
-        record = self._jobs.get(job_id)
-        if record is None or record.follows is None or record.claims is not None:
+        record = self._succession.answered(job_id)
+        if record is None or record.claims is not None:
             return []
         error = f"it does not take the place of job {record.follows}: {why}"
         return self._end(record, JobStatus.FAILED, error, now_ms)
@@ -222,13 +127,19 @@ class Session:
     def capacity(self, has: Mapping[str, float], now_ms: int) -> list[Action]:
         """What the whole cluster has, by Ray's names; now and then, also when nothing has
         changed."""
-        self._has = has
-        expired = [Release(name) for name in self._pool.expired(now_ms)]
+        self._room.resize(has)
+        expired = [Release(name) for name in self._room.expired(now_ms)]
         return [*expired, *self._admit(now_ms), *self._given_up(now_ms)]
+
+    def there(self, groups: Iterable[str]) -> list[Action]:
+        """The names of the session's slots that there are, or were a moment ago; now and then. Of
+        some nobody knows any more: a coordinator may die while it makes slots, which are there only
+        after they were released."""
+        return [Release(name) for name in self._room.unknown(groups)]
 
     def close(self) -> list[Action]:
         """The session ends, and its jobs go on: what none of them has is released."""
-        return [Release(name) for name in self._pool.clear()]
+        return [Release(name) for name in self._room.clear()]
 
     def heard(self, job_id: str, now_ms: int) -> None:
         """The program of an attached job waits for it."""
@@ -272,11 +183,7 @@ class Session:
         actions: list[Action] = [Store(record), Follow(record)]
         if record.cancelling:
             actions.append(Cancel(record))
-        for one in self._followers():
-            if one.follows == job_id and one.claims is None and one.job_id not in self._stopping:
-                self._stopping.add(one.job_id)  # nobody knows whether it was asked for
-                actions.append(Stop(one))
-        return actions
+        return [*actions, *self._succession.ask_again(job_id)]
 
     def saved(self, job_id: str, run: int, taken: Iterable[tuple[str, int]]) -> list[Action]:
         """The run has complete savepoints: paths, with times (ms)."""
@@ -303,8 +210,8 @@ class Session:
         if record is None or record.run != run or record.phase is Phase.QUEUED:
             return []
         error = f"the coordinator of the job is gone: {why}"
-        if any(one.follows == job_id and one.claims is not None for one in self._followers()):
-            return self._end(record, JobStatus.FINISHED, None, now_ms)  # it was stopped
+        if self._succession.was_stopped(job_id):
+            return self._end(record, JobStatus.FINISHED, None, now_ms)
         if record.cancelling:
             return self._end(record, JobStatus.CANCELED, None, now_ms)
         if record.attached:
@@ -332,123 +239,56 @@ class Session:
         record = self._jobs.get(job_id)
         if record is None or record.phase is not Phase.QUEUED:
             return None
-        for name, need in record.needs.items():
-            if need > self._all(name) + _ROUNDING:
-                return (
-                    f"it needs {_amount(need, name)} for {record.slots} slots, and the whole "
-                    f"cluster has {self._all(name):g}: add nodes, lower its parallelism, or let "
-                    "slots take less"
-                )
+        too_large = self._room.why_too_large(record)
+        if too_large is not None:
+            return too_large
         if record.follows is not None:
             return f"job {record.follows}, whose place it takes, is being stopped with a savepoint"
-        first = next(r for r in self._queue() if not self._too_large(r))
+        first = next(one for one in self._queue() if not self._room.is_too_large(one))
         if first.job_id != job_id:
             return f"job {first.name} ({first.job_id}) came before it, and waits"
-        for name, need in record.needs.items():
-            free = self._free(name)
-            if need > free + _ROUNDING:
-                holders = ", ".join(
-                    f"{r.name} ({r.job_id}) has {r.needs[name]:g}"
-                    for r in self._jobs.values()
-                    if _holds(r) and r.needs.get(name)
-                )
-                return (
-                    f"it needs {_amount(need, name)}, and {max(free, 0):g} of "
-                    f"{self._all(name):g} are free: "
-                    f"{holders or 'none is held by a job of this session'}"
-                )
-        return "its coordinator was lost, and is started again in a moment"
+        why = self._room.why_not_now(record)
+        return why or "its coordinator was lost, and is started again in a moment"
 
     # --- decisions -------------------------------------------------------------------------------
 
     def _queue(self) -> list[JobRecord]:
-        queued = (record for record in self._jobs.values() if record.phase is Phase.QUEUED)
-        return [record for record in queued if record.follows is None]
-
-    def _followers(self) -> list[JobRecord]:
-        return [record for record in self._jobs.values() if record.follows is not None]
-
-    def _too_large(self, record: JobRecord) -> bool:
-        return any(need > self._all(name) + _ROUNDING for name, need in record.needs.items())
-
-    def _all(self, name: str) -> float:
-        return self._has.get(name, 0.0)
-
-    def _free(self, name: str) -> float:
-        held = sum(r.needs.get(name, 0.0) for r in self._jobs.values() if _holds(r))
-        return self._all(name) - held - sum(self._kept(r, name) for r in self._followers())
-
-    def _kept(self, follower: JobRecord, name: str) -> float:
-        """What is kept for it beside what the job has that it follows."""
-        old = self._jobs.get(follower.follows or "")
-        has = old.needs.get(name, 0.0) if old is not None and _holds(old) else 0.0
-        return max(0.0, follower.needs.get(name, 0.0) - has)
-
-    def _fits(self, record: JobRecord) -> bool:
-        return all(need <= self._free(name) + _ROUNDING for name, need in record.needs.items())
+        return [record for record in self._jobs.values() if record.waits_in_line]
 
     def _admit(self, now_ms: int) -> list[Action]:
         actions: list[Action] = []
         for record in self._queue():
-            if self._too_large(record):
+            if self._room.is_too_large(record):
                 self._large_since.setdefault(record.job_id, now_ms)
                 continue
             self._large_since.pop(record.job_id, None)
             if self._not_before.get(record.job_id, now_ms) > now_ms:
                 continue
-            if not self._fits(record):
+            if not self._room.fits(record):
                 break
             actions += self._begin(record, now_ms)
         return actions
 
     def _begin(self, record: JobRecord, now_ms: int) -> list[Action]:
-        group, released = self._slots_for(record, now_ms)
+        group, released = self._room.slots_for(record, now_ms)
         record = self._changed(record, phase=Phase.STARTING, started_ms=now_ms, group=group)
         return [*map(Release, released), Start(record)]
 
     def _moved_up(self, record: JobRecord, now_ms: int) -> list[Action]:
         """It follows nobody any more, and starts before all that wait: its room was kept."""
         record = self._changed(record, follows=None)
-        started = self._begin(record, now_ms) if self._fits(record) else [Store(record)]
+        started = self._begin(record, now_ms) if self._room.fits(record) else [Store(record)]
         return [*started, *self._admit(now_ms)]
 
     def _settle(self, record: JobRecord, now_ms: int) -> list[Action]:
         """The job that it follows is over."""
         if record.claims is not None:
             return self._moved_up(record, now_ms)
-        if record.job_id in self._stopping:
-            return []
-        self._stopping.add(record.job_id)
-        return [Settle(record)]
-
-    def _slots_for(self, record: JobRecord, now_ms: int) -> tuple[str | None, list[str]]:
-        """The name of its slots, which may be those of a job before it; and what has to go first,
-        as it needs the room."""
-        if not record.shape:
-            return None, self._pool.make_room(lambda: self._has_room(record))
-        lent = self._pool.lend(record.shape)
-        if lent is not None:
-            return lent, []
-        released = self._pool.make_room(lambda: self._has_room(record))
-        self._named += 1
-        return f"{PREFIX}{record.job_id}-{now_ms:x}-{self._named}", released
-
-    def _has_room(self, record: JobRecord) -> bool:
-        """Whether it fits beside what the pool has, too."""
-        return all(
-            need <= self._free(name) - self._pool.takes(name) + _ROUNDING
-            for name, need in record.needs.items()
-        )
+        return self._succession.settle(record)
 
     def _left(self, record: JobRecord, now_ms: int) -> list[Action]:
         """The job has its slots no more."""
-        if record.group is None:
-            return []
-        if record.idle_ms <= 0:
-            return [Release(record.group)]
-        group = SlotGroup(record.group, record.shape, record.needs)
-        self._pool.add(group, now_ms + record.idle_ms)
-        return []
+        return [Release(name) for name in self._room.leave(record, now_ms)]
 
     def _given_up(self, now_ms: int) -> list[Action]:
         """Jobs that have waited for too much, or that nobody waits for any more."""
@@ -474,7 +314,7 @@ class Session:
         self._short[record.job_id] = short
         self._not_before[record.job_id] = now_ms + DELAYS_MS[short - 1]
         left = self._left(record, now_ms)
-        for one in [r for r in self._followers() if r.follows == record.job_id]:
+        for one in self._succession.followers_of(record.job_id):
             left += self.not_stopped(one.job_id, f"{error}; it goes on", now_ms)
         record = self._changed(
             record, phase=Phase.QUEUED, run=run, status=JobStatus.CREATED, group=None
@@ -490,13 +330,13 @@ class Session:
         )
         self._drop(record.job_id)
         left = self._left(record, now_ms)
-        after = [r for r in self._followers() if r.follows == record.job_id]
+        after = self._succession.followers_of(record.job_id)
         settled = [action for one in after for action in self._settle(one, now_ms)]
         return [Store(ended), *left, *settled, *self._admit(now_ms)]
 
     def _drop(self, job_id: str) -> None:
         del self._jobs[job_id]
-        self._stopping.discard(job_id)
+        self._succession.drop(job_id)
         known = (self._heard, self._short, self._not_before, self._large_since)
         for each in known:
             each.pop(job_id, None)
@@ -509,14 +349,6 @@ class Session:
         changed = replace(record, **changes)  # type: ignore[arg-type]
         self._jobs[record.job_id] = changed
         return changed
-
-
-def _amount(need: float, name: str) -> str:
-    return f"{need:g} CPUs" if name == "CPU" else f"{need:g} of {name}"
-
-
-def _holds(record: JobRecord) -> bool:
-    return record.phase in (Phase.STARTING, Phase.RUNNING)
 
 
 def _failed_or_canceled(record: JobRecord) -> JobStatus:

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import pickle
 import sys
-import time
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import ray
 
-from ..core.errors import JobCancelledError, JobFailedError, StromError
+from ..core.errors import ConfigurationError, JobCancelledError, JobFailedError
 from ..core.job_status import JobStatus
 from ..engine.graph.model import JobGraph
 from ..engine.hosts.attachment import Attachment
-from ..engine.hosts.launch import Submission, submission_of
-from ..engine.hosts.ray_cluster import bundles_of, resources_of
+from ..engine.hosts.launch import submission_of
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import coordinator_name
 from ..engine.hosts.ray_host import RayHost, RayJobClient
 from .clusters import DispatcherClient, find
+from .new_jobs import record_of
 from .records import JobRecord, Phase
 from .session_client import SessionJobClient
-from .slot_pool import shape_of
 
 POLL_S: Final = 5.0
 
 
 class SessionHost(RayHost):
     """As `RayHost`, which see. A job of a session may wait for others; the program waits with it,
-    and is told why."""
+    and is told why.
+
+    A submission that breaks off, by an error or an interrupt, leaves no job behind that runs, or
+    starts later: it is cancelled, whether the dispatcher has taken it, is about to, or never hears
+    of it. Only if no dispatcher can be told is it as the registry says: the next one takes it up if
+    it is there, and ends an attached one soon, as no program is heard of. So the id of one that is
+    detached is printed.
+    """
 
     def _start(self, graph: JobGraph, job_name: str, job_id: str) -> RayJobClient:
         dispatcher = find()
@@ -40,31 +45,35 @@ class SessionHost(RayHost):
         try:
             dispatcher.submit(record, pickle.dumps(submission))
             started = _await_start(dispatcher, record)
+            coordinator = _coordinator(job_id)
+            tied = record.attached and coordinator is not None
+            attachment = Attachment(job_id, coordinator) if tied else None
+            return SessionJobClient(started, coordinator, attachment)
         except BaseException:
-            with suppress(StromError):  # there may be no dispatcher any more
-                dispatcher.cancel(job_id)
+            _withdraw(dispatcher, record)
             raise
-        coordinator = ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE)
-        attachment = Attachment(job_id, coordinator) if record.attached else None
-        return SessionJobClient(started, coordinator, attachment)
 
 
-def record_of(graph: JobGraph, name: str, submission: Submission) -> JobRecord:
-    """What the dispatcher is to know of a new job."""
-    others = resources_of(graph)
-    return JobRecord(
-        submission.job_id,
-        name,
-        cpus=others.pop("CPU", 0.0),
-        slots=len(bundles_of(graph)),
-        attached=bool(graph.config.attached),
-        patience_ms=round(graph.config.slot_request_timeout.total_seconds() * 1000),
-        submitted_ms=time.time_ns() // 1_000_000,
-        checkpoints=graph.config.checkpoint.storage,
-        others=others,
-        shape=shape_of(bundles_of(graph)),
-        idle_ms=round(graph.config.slot_idle_timeout.total_seconds() * 1000),
-    )
+def _coordinator(job_id: str) -> Any:
+    """Of a job that has started. None: it is gone again, and the client hears what comes of it."""
+    with suppress(ValueError):
+        return ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE)
+    return None
+
+
+def _withdraw(dispatcher: DispatcherClient, record: JobRecord) -> None:
+    """Cancel a job whose submission broke off. Raises nothing of its own."""
+    try:
+        dispatcher.cancel(record.job_id)
+    except ConfigurationError:
+        pass  # it is not there, and is refused should it come
+    except Exception as error:
+        if not record.attached:
+            print(
+                f"strom: job '{record.name}' ({record.job_id}) could not be cancelled ({error}): "
+                f"it may start later; then `strom cancel {record.job_id}`",
+                file=sys.stderr,
+            )
 
 
 def _await_start(dispatcher: DispatcherClient, record: JobRecord) -> JobRecord:

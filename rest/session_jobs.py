@@ -19,10 +19,9 @@ from ray.exceptions import RayError
 from ..cluster.clusters import AWAY_S, PAUSE_S, find
 from ..cluster.coordinators import Account, Listed
 from ..cluster.dispatcher import DISPATCHER
+from ..cluster.new_jobs import rescaled
 from ..cluster.records import JobRecord, Phase
-from ..cluster.slot_pool import shape_of
 from ..core.errors import ConfigurationError, GraphError, StromError, TransportError
-from ..engine.hosts.driver import new_job_id
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.launch import Submission
 from ..engine.hosts.ray_connect import NAMESPACE
@@ -110,7 +109,7 @@ class SessionJobs:
 
     def slots(self) -> Slots:
         total = int(ray.cluster_resources().get("CPU", 0))
-        held = sum(r.cpus for r, _ in self._list() if r.phase in (Phase.STARTING, Phase.RUNNING))
+        held = sum(record.cpus for record, _ in self._list() if record.holds_slots)
         return Slots(total, max(0, int(total - held)))
 
     def nodes(self) -> list[Node]:
@@ -164,34 +163,19 @@ class SessionJobs:
             raise Refused(f"job '{job_id}' does not run: only a job that runs is rescaled")
         made = self._rescaled(record, parallelism)
         before: Submission = pickle.loads(kept.submission(job_id))  # as the dispatcher does
-        new = new_job_id()
-        account = JobRecord(
-            new,
-            record.name,
-            cpus=made.resources.pop("CPU", 0.0),
-            slots=len(made.bundles),
-            attached=False,
-            patience_ms=record.patience_ms,
-            submitted_ms=time.time_ns() // 1_000_000,
-            checkpoints=record.checkpoints,
-            others=made.resources,
-            shape=record.shape and shape_of(made.bundles),
-            idle_ms=record.idle_ms,
-            follows=job_id,
-        )
-        submission = replace(before, job_id=new, payload=made.payload)
-        savepoint = self._moved(account, pickle.dumps(submission), directory)
+        new, submission = rescaled(record, before, made)
+        savepoint = self._moved(new, pickle.dumps(submission), directory)
         self._changed(job_id)
-        return Moved(new, savepoint)
+        return Moved(new.job_id, savepoint)
 
-    def _moved(self, account: JobRecord, submission: bytes, directory: str | None) -> str:
+    def _moved(self, new: JobRecord, submission: bytes, directory: str | None) -> str:
         """Once the dispatcher has the savepoint, which may take its time; the dispatcher may die
         and come back meanwhile."""
         deadline = None
         while True:
             try:
                 dispatcher = ray.get_actor(DISPATCHER, namespace=NAMESPACE)
-                found = ray.get(dispatcher.take_place.remote(account, submission, directory))
+                found = ray.get(dispatcher.take_place.remote(new, submission, directory))
             except ray.exceptions.RayTaskError as error:
                 if isinstance(error.cause, StromError):
                     raise Refused(str(error.cause)) from None
@@ -200,16 +184,16 @@ class SessionJobs:
                 deadline = deadline or time.monotonic() + AWAY_S
                 if time.monotonic() > deadline:
                     raise Refused(
-                        f"the dispatcher does not answer ({error}); job '{account.follows}' may "
-                        f"still be stopped for job '{account.job_id}', which starts from its "
+                        f"the dispatcher does not answer ({error}); job '{new.follows}' may still "
+                        f"be stopped for job '{new.job_id}', which starts from its "
                         "savepoint then: see `strom list`"
                     ) from None
                 time.sleep(PAUSE_S)
             else:
                 if found is None:
                     raise Refused(
-                        f"job '{account.follows}' was not stopped for job '{account.job_id}': it "
-                        "goes on, or ended by itself"
+                        f"job '{new.follows}' was not stopped for job '{new.job_id}': it goes "
+                        "on, or ended by itself"
                     )
                 return str(found)
 

@@ -87,7 +87,11 @@ def slots_of(job: JobGraph) -> dict[TaskId, int]:
     }
 
 
-def bundles_of(job: JobGraph) -> list[dict[str, float]]:
+Bundle = dict[str, float]
+"""What one slot takes, by Ray's names."""
+
+
+def bundles_of(job: JobGraph) -> list[Bundle]:
     """What each slot takes, in their order."""
     groups = {v.id: v.slot_sharing_group for v in job.vertices}
     group_of = {slot: groups[task.vertex] for task, slot in slots_of(job).items()}
@@ -99,10 +103,10 @@ def bundles_of(job: JobGraph) -> list[dict[str, float]]:
     ]
 
 
-def resources_of(job: JobGraph) -> dict[str, float]:
-    """What all its slots take together, by Ray's names."""
+def total_of(bundles: Sequence[Bundle]) -> dict[str, float]:
+    """What slots take together, by Ray's names."""
     total: Counter[str] = Counter()
-    for bundle in bundles_of(job):
+    for bundle in bundles:
         total.update(bundle)
     return dict(total)
 

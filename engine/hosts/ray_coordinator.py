@@ -44,7 +44,7 @@ from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
 from .placed_files import Content
 from .published import PublishedValues, Read
-from .ray_cluster import AllStopped, KeptSlots, RayCluster, TaskLost, bundles_of, resources_of
+from .ray_cluster import AllStopped, Bundle, KeptSlots, RayCluster, TaskLost, bundles_of
 from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
 from .reporters import serve_metrics
@@ -89,12 +89,11 @@ class Answered:
 
 @dataclass(frozen=True)
 class Rescaled:
-    """What a job is started from at another parallelism, and what its slots take."""
+    """What a job is started from at another parallelism, and what each of its slots takes."""
 
     payload: bytes
     """The pickled job graph."""
-    resources: dict[str, float]
-    bundles: list[dict[str, float]]
+    bundles: list[Bundle]
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class Followed:
 
 def _rescaled(job: JobGraph, parallelism: int) -> Rescaled:
     graph = rescaled(job, parallelism)
-    return Rescaled(code_pickles.dumps(graph), resources_of(graph), bundles_of(graph))
+    return Rescaled(code_pickles.dumps(graph), bundles_of(graph))
 
 
 FAREWELL_S = 10.0
@@ -151,7 +150,10 @@ class JobCoordinator:
         self._job_id = job_id
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._published = PublishedValues(first_attempt)
-        self._reports: dict[tuple[TaskId, Attempt], Resequencer[TaskReport]] = {}
+        self._reporting = Attempt(first_attempt)
+        """The newest attempt of which a task has told anything."""
+        self._reports: dict[TaskId, Resequencer[TaskReport]] = {}
+        """Of that attempt."""
         self._outcome: JobOutcome | None = None
         self._savepoints: list[tuple[str, int]] = []
         """Where each complete one is, and since when (ms); only grows."""
@@ -347,13 +349,19 @@ class JobCoordinator:
 
     async def report(self, task: TaskId, attempt: Attempt, number: int, data: bytes) -> None:
         """From a task, which numbers its reports and pickles them: one that cannot be read here is
-        a failure of the task, and holds up none of those behind it."""
+        a failure of the task, and holds up none of those behind it. Once a later attempt tells
+        anything, nobody hears those before it any more: the job master would pass them over."""
+        if attempt < self._reporting:
+            return
+        if attempt > self._reporting:
+            self._reporting = attempt
+            self._reports.clear()
         try:
             report: TaskReport = pickle.loads(data)
         except Exception as error:
             why = f"a report of task {task} cannot be read by the coordinator: {described(error)}"
             report = TaskFailed(task, attempt, why)
-        order = self._reports.setdefault((task, attempt), Resequencer())
+        order = self._reports.setdefault(task, Resequencer())
         for ready in order.accept(number, report):
             self._inbox.put(ready)
 

@@ -1,155 +1,36 @@
-"""The dispatcher with coordinators and a cluster that a test plays."""
+"""The dispatcher, with coordinators and a cluster that a test plays."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import pickle
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray.exceptions import ActorDiedError, ActorUnavailableError, ObjectLostError
-from strom.cluster import dispatcher as module
-from strom.cluster.dispatcher import ATTEMPTS_OF_A_RUN, MOST_HISTORY, Dispatcher
+from dispatcher_kit import RECORD, World, outcome, phase, run
+from ray.exceptions import ActorDiedError, ObjectLostError
+from strom.cluster import ledger
+from strom.cluster.ledger import MOST_HISTORY
 from strom.cluster.records import JobRecord, Phase
 from strom.cluster.registry import Registry
-from strom.core.errors import (
-    CheckpointError,
-    ConfigurationError,
-    JobFailedError,
-    SerializationError,
-)
+from strom.cluster.runs import ATTEMPTS_OF_A_RUN
+from strom.core.errors import CheckpointError, ConfigurationError, SerializationError
 from strom.core.job_status import JobStatus
-from strom.engine.hosts.driver import JobOutcome
 from strom.engine.hosts.launch import Submission
-from strom.engine.hosts.ray_cluster import KeptSlots
-from strom.engine.hosts.ray_coordinator import Followed
 
-RECORD = JobRecord("a1", "one", 2.0, 2, False, 60_000, 1, checkpoints="memory://x")
-
-
-def outcome(status: JobStatus, error: str | None = None) -> tuple[JobOutcome, dict[str, Any]]:
-    last = JobOutcome("a1", "one", status, error, 17.0, 3, 1, {"state": status.value})
-    return last, {"id": "a1", "status": status.value, "tasks": [{"status": "FAILED"}]}
-
-
-class Coordinator:
-    """Calls as of an actor's handle. `ends`: what its run comes to."""
-
-    def __init__(self, first_attempt: int, failure: Exception | None) -> None:
-        self.first_attempt, self.failure = first_attempt, failure
-        self.ends: asyncio.Future[tuple[JobOutcome, dict[str, Any] | None]] = (
-            asyncio.get_running_loop().create_future()
-        )
-        self.told: list[str] = []
-        self.savepoints: list[tuple[str, int]] = []
-        self.followers = 0
-        """How many calls have begun to wait for what is new."""
-        self.claimed: str | None = None
-        self.farewell: Callable[[str, str | None], None] = lambda status, error: None
-        self.answer: tuple[str | None, str | None] = ("/s/1", None)
-        """To who wants it stopped with a savepoint."""
-        for name in ("start", "detach", "followed", "cancel", "savepoint"):
-            setattr(self, name, SimpleNamespace(remote=getattr(self, f"_{name}")))
-
-    async def _start(self) -> None:
-        if self.failure is not None:
-            raise self.failure
-
-    async def _detach(self) -> None:
-        self.told.append("detach")
-
-    async def _followed(self, timeout: float, known: int) -> Followed:
-        if self.savepoints[known:]:
-            return Followed(self.savepoints[known:])
-        self.followers += 1
-        return Followed([], *await asyncio.shield(self.ends))
-
-    async def _savepoint(self, directory: str | None, stop: str) -> tuple[str | None, str | None]:
-        self.told.append(f"{stop} into {directory}")
-        if self.answer[0] is not None:
-            self.ends.set_result(outcome(JobStatus.FINISHED))
-        return self.answer
-
-    async def _cancel(self) -> None:
-        self.told.append("cancel")
-        if self.told.count("cancel") == 1:
-            raise ActorUnavailableError("for a while", None)
-        self.ends.set_result(outcome(JobStatus.CANCELED))
-
-
-class World:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        self.folder = str(folder)
-        self.made: list[Coordinator] = []
-        self.dispatchers: list[Dispatcher] = []
-        self.failure: Exception | None = None
-        self.all_left = False
-        """Whether the coordinators are gone."""
-        self.savepoints: list[tuple[str, int]] = []
-        monkeypatch.setattr(module, "make_coordinator", self.make)
-        monkeypatch.setattr(module, "withdraw", lambda job_id: None)
-        monkeypatch.setattr(module.ray, "cluster_resources", lambda: {"CPU": 4.0})
-        monkeypatch.setattr(module.ray, "get_actor", self.find)
-        monkeypatch.setattr(module, "_slot_groups", list)
-        monkeypatch.setattr(module, "TICK_S", 0.01)
-        monkeypatch.setattr(module, "RETRY_S", 0.01)
-
-    def make(
-        self,
-        submission: Submission,
-        first_attempt: int,
-        slots: KeptSlots | None,
-        farewell: Callable[[str, str | None], None],
-    ) -> Coordinator:
-        assert submission.payload == b"graph"
-        self.made.append(Coordinator(first_attempt, self.failure))
-        self.made[-1].savepoints = list(self.savepoints)
-        self.made[-1].claimed = submission.claimed
-        self.made[-1].farewell = farewell
-        return self.made[-1]
-
-    def find(self, name: str, namespace: str) -> Coordinator:
-        if not self.made or self.all_left:
-            raise ValueError
-        return self.made[-1]
-
-    def dispatcher(self) -> Dispatcher:
-        self.dispatchers.append(Dispatcher(self.folder))
-        return self.dispatchers[-1]
-
-    async def submitted(self) -> Dispatcher:
-        made = self.dispatcher()
-        await made.submit(RECORD, pickle.dumps(Submission("a1", b"graph")))
-        return made
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
+"""Coroutines that nobody awaits, above all."""
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     return World(monkeypatch, tmp_path)
-
-
-def run(world: World, test: Callable[[], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        try:
-            await asyncio.wait_for(test(), 60)
-        finally:
-            for dispatcher in world.dispatchers:
-                await dispatcher.close()
-
-    asyncio.run(whole())
-
-
-async def phase(dispatcher: Dispatcher, wanted: Phase) -> JobRecord:
-    while (found := await dispatcher.job("a1"))[0].phase is not wanted:
-        await asyncio.sleep(0.001)
-    return found[0]
 
 
 def test_from_its_submission_to_the_archive(world: World) -> None:
@@ -169,7 +50,7 @@ def test_from_its_submission_to_the_archive(world: World) -> None:
         assert kept is not None
         assert (kept["metrics"], kept["checkpoints"]) == ({"state": "FAILED"}, 3)
         assert kept["record"]["tasks"] == {"FAILED": 1}
-        view = d._registry.view("a1")
+        view = d._ledger._registry.view("a1")
         assert view is not None
         assert (view["id"], view["status"]) == ("a1", "FAILED")
         await d.submit(RECORD, b"again")
@@ -193,7 +74,7 @@ def test_a_job_without_a_last_view_is_archived_all_the_same(world: World) -> Non
         kept = await d.archived("a1")
         assert kept is not None
         assert (kept["record"]["status"], kept["record"]["tasks"]) == ("FINISHED", {})
-        assert d._registry.view("a1") is None
+        assert d._ledger._registry.view("a1") is None
 
     run(world, test)
 
@@ -201,7 +82,7 @@ def test_a_job_without_a_last_view_is_archived_all_the_same(world: World) -> Non
 def test_nothing_starts_that_the_registry_does_not_take(world: World) -> None:
     async def test() -> None:
         d = world.dispatcher()
-        store, failures = d._registry.store, iter(range(3))
+        store, failures = d._ledger._registry.store, iter(range(3))
 
         def failing(record: JobRecord) -> None:
             if record.phase is Phase.STARTING and next(failures, None) is not None:
@@ -209,7 +90,7 @@ def test_nothing_starts_that_the_registry_does_not_take(world: World) -> None:
                 raise CheckpointError("the disk is full")
             store(record)
 
-        d._registry.store = failing  # type: ignore[method-assign]
+        d._ledger._registry.store = failing  # type: ignore[method-assign]
         await d.submit(RECORD, pickle.dumps(Submission("a1", b"graph")))
         await phase(d, Phase.RUNNING)
         assert next(failures, None) is None
@@ -224,7 +105,7 @@ def test_a_submission_that_the_registry_does_not_take_is_refused(world: World) -
         def failing(record: JobRecord, submission: bytes) -> None:
             raise CheckpointError("the disk is full")
 
-        d._registry.submit = failing  # type: ignore[method-assign]
+        d._ledger._registry.submit = failing  # type: ignore[method-assign]
         with pytest.raises(CheckpointError, match="full"):
             await d.submit(RECORD, b"")
         assert await d.jobs() == []
@@ -242,6 +123,9 @@ def test_what_cannot_start_fails_with_the_cause(world: World) -> None:
         assert len(world.made) == 1
 
     run(world, test)
+    world.made.clear()
+    world.failure = None  # which holds what was on the stack
+    gc.collect()  # a call that nobody awaits would say so now
 
 
 def test_attempts_of_the_next_run_are_later_ones(world: World) -> None:
@@ -349,6 +233,63 @@ def test_who_is_gone_when_all_was_said_leaves_no_job_to_be_started_again(world: 
     run(world, test)
 
 
+@pytest.mark.parametrize("coordinator", ["lives", "leaves", "is gone"])
+def test_a_job_whose_dispatcher_dies_as_it_starts_it(world: World, coordinator: str) -> None:
+    """The coordinator was made, and heard neither that its job is to begin nor that it is detached.
+    It leaves after a while unless it is told the one, and would end with its client unless it is
+    told the other."""
+
+    async def test() -> None:
+        world.deaf = {"start", "detach"}
+        d = await world.submitted()
+        while not world.made:
+            await asyncio.sleep(0.001)
+        assert (await d.job("a1"))[0].phase is Phase.STARTING
+        world.kill(d)
+        (first,) = world.made
+        first.deaf, world.deaf = set(), set()
+        world.all_left = coordinator == "is gone"
+        again = world.dispatcher()
+        record = await phase(again, Phase.RUNNING)
+        if coordinator == "leaves":
+            first.ends.set_exception(ActorDiedError())
+        if coordinator != "lives":
+            while len(world.made) < 2:
+                await asyncio.sleep(0.001)
+            record = await phase(again, Phase.RUNNING)
+        assert (record.run, len(world.made)) == ((0, 1) if coordinator == "lives" else (1, 2))
+        assert world.made[-1].told == ["detach"]
+        world.made[-1].ends.set_result(outcome(JobStatus.FINISHED))
+        assert (await phase(again, Phase.ENDED)).status is JobStatus.FINISHED
+
+    run(world, test)
+
+
+def test_slots_that_are_there_only_after_their_release_go_as_well(world: World) -> None:
+    """A coordinator dies while it makes them, and Ray hears of them after that."""
+
+    async def test() -> None:
+        shaped = replace(RECORD, shape="two", checkpoints=None)
+        d = world.dispatcher()
+        for one in (shaped, replace(shaped, job_id="b1")):
+            await d.submit(one, pickle.dumps(Submission(one.job_id, b"graph")))
+        group = (await phase(d, Phase.RUNNING)).group
+        while (other := (await d.job("b1"))[0]).phase is not Phase.RUNNING:
+            await asyncio.sleep(0.001)
+        assert group is not None
+        assert other.group is not None
+        world.slots.append(other.group)
+        world.made[0].ends.set_exception(ActorDiedError())
+        await phase(d, Phase.ENDED)
+        await d._agenda.done()
+        world.slots.append(group)
+        while group in world.slots:
+            await asyncio.sleep(0.001)
+        assert world.slots == [other.group]
+
+    run(world, test)
+
+
 def test_damage_of_one_job_is_not_that_of_the_session(world: World, tmp_path: Path) -> None:
     folder = tmp_path / "jobs" / "b2"
     folder.mkdir(parents=True)
@@ -378,49 +319,6 @@ def test_answers_that_get_lost_are_asked_for_again(world: World) -> None:
     run(world, test)
 
 
-NEXT = replace(RECORD, job_id="a2", cpus=4.0, submitted_ms=2, follows="a1")
-"""Takes all that there is."""
-
-
-def test_a_job_takes_the_place_of_one_that_is_stopped_for_it(world: World) -> None:
-    async def test() -> None:
-        d = await world.submitted()
-        await phase(d, Phase.RUNNING)
-        given = pickle.dumps(Submission("a2", b"graph"))
-        assert await d.take_place(NEXT, given, "/s") == "/s/1"
-        assert await d.take_place(NEXT, given, "/s") == "/s/1"  # asked again by who was cut off
-        while (found := await d.job("a2"))[0].phase is not Phase.RUNNING:
-            await asyncio.sleep(0.001)
-        old, new = world.made
-        assert (old.told, new.claimed) == (["detach", "halt into /s"], "/s/1")
-        assert (found[0].follows, found[0].claims) == (None, "/s/1")
-        assert (await d.job("a1"))[0].status is JobStatus.FINISHED
-        new.ends.set_exception(ActorDiedError())  # its next run starts from there, too
-        while len(world.made) < 3:
-            await asyncio.sleep(0.001)
-        assert world.made[2].claimed == "/s/1"
-
-    run(world, test)
-
-
-def test_a_job_that_is_not_stopped_goes_on_and_nothing_of_the_other_is_kept(world: World) -> None:
-    async def test() -> None:
-        d = await world.submitted()
-        await phase(d, Phase.RUNNING)
-        world.made[0].answer = None, "the disk is full"
-        with pytest.raises(JobFailedError, match="place of job a1: the disk is full"):
-            await d.take_place(NEXT, b"", None)
-        with pytest.raises(ConfigurationError, match="would need 5 CPUs"):
-            await d.take_place(replace(NEXT, job_id="a3", cpus=5.0), b"", None)
-        await d._actions.join()
-        assert [one.job_id for one in d._registry.records()] == ["a1"]
-        (left,) = [one for one, _ in await d.jobs() if one.phase is Phase.ENDED]
-        assert (left.job_id, left.status) == ("a2", JobStatus.FAILED)
-        assert left.error == "it does not take the place of job a1: the disk is full"
-
-    run(world, test)
-
-
 def test_what_users_put_into_figures_is_no_end_of_the_session(world: World) -> None:
     """10 ** 5000 is none that Python writes as JSON."""
 
@@ -436,6 +334,31 @@ def test_what_users_put_into_figures_is_no_end_of_the_session(world: World) -> N
         await d.submit(replace(RECORD, job_id="b1"), pickle.dumps(Submission("b1", b"graph")))
         while (await d.job("b1"))[0].phase is not Phase.RUNNING:
             await asyncio.sleep(0.001)
+
+    run(world, test)
+
+
+def test_a_dispatcher_keeps_as_many_jobs_as_it_is_told(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "RECENT_S", 0.0)
+    monkeypatch.setattr(ledger, "REMOVAL_S", 0.01)
+    world.failure = SerializationError("no module named 'mine'")
+
+    async def test() -> None:
+        d = world.dispatcher(retained=2)
+        assert (await d.about())["retained_jobs"] == 2
+        for job_id in ("a1", "a2", "a3"):
+            await d.submit(replace(RECORD, job_id=job_id), pickle.dumps(Submission("a", b"graph")))
+            while (await d.job(job_id))[0].phase is not Phase.ENDED:
+                await asyncio.sleep(0.001)
+        old = tmp_path / "history" / "a1.json"
+        while old.exists() or (await d.about())["ended"] != 2:
+            await asyncio.sleep(0.001)
+        assert [one.job_id for one, _ in await d.jobs()] == ["a3", "a2"]
+        assert (await d.about())["ended"] == 2
+        with pytest.raises(ConfigurationError, match="no job 'a1'"):
+            await d.job("a1")
 
     run(world, test)
 

@@ -214,6 +214,8 @@ def test_the_next_dispatcher_takes_up_what_the_last_one_left(
     registry = session.about()["registry"]
     with pytest.raises(ConfigurationError, match="has its registry in"):
         clusters.start(str(tmp_path / "another"))
+    with pytest.raises(ConfigurationError, match="keeps 10000 jobs that are over, and not 7"):
+        clusters.start(registry, retained=7)
     assert clusters.stop()
     running.release()
     client.get_job_execution_result()
@@ -227,7 +229,8 @@ def test_the_next_dispatcher_takes_up_what_the_last_one_left(
     until(lambda: again.job(other)[0].status == "CANCELED", "its end", 60.0)
     running.check()
     assert clusters.stop()
-    third, _ = clusters.start(registry)
+    third, _ = clusters.start(registry, retained=7)
+    assert third.about()["retained_jobs"] == 7
     until(lambda: len(third.jobs()) == 2, "the history")
     assert [record.job_id for record, _ in third.jobs()] == [other, job_id]
     over = attach(job_id)

@@ -7,23 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from strom.cluster.actions import Cancel, Find, Follow, Release, Settle, Start, Stop, Store
 from strom.cluster.records import JobRecord, Phase
-from strom.cluster.session import (
-    DELAYS_MS,
-    MOST_SHORT,
-    SHORT_MS,
-    SILENCE_MS,
-    Cancel,
-    Find,
-    Follow,
-    Release,
-    Session,
-    Settle,
-    Start,
-    Stop,
-    Store,
-)
-from strom.cluster.slot_pool import SlotGroup, shape_of
+from strom.cluster.session import DELAYS_MS, MOST_SHORT, SHORT_MS, SILENCE_MS, Session
+from strom.cluster.slot_pool import shape_of
 from strom.core.errors import ConfigurationError
 from strom.core.job_status import JobStatus
 
@@ -230,9 +217,24 @@ def test_a_lost_run_leaves_its_slots_to_the_next() -> None:
     s.started("a", 0, 0)
     _, again = s.lost("a", 0, "killed", SHORT_MS)
     assert again.record.group == start.record.group
-    groups = [SlotGroup(start.record.group, "", {}), SlotGroup("left by a crash", "", {})]
+    groups = [start.record.group, "left by a crash"]
     recovered = Session().recover([again.record], 0, groups)
     assert recovered == [Release("left by a crash"), Find(again.record)]
+
+
+def test_slots_that_nobody_knows_are_released_whenever_they_are_seen() -> None:
+    """Those of a coordinator that died while it made them, and that were not there as they were
+    released."""
+    s = session(4)
+    (a,) = s.submit(record("a", 1, shape="one"), 0)
+    (b,) = s.submit(record("b", 2, shape="two", idle_ms=50, submitted_ms=1), 1)
+    left(s, "b", 2)  # its slots are kept for the next
+    names = [a.record.group, b.record.group]
+    assert s.there(names) == []
+    assert left(s, "a", 3)[-1] == Release(a.record.group)
+    assert s.there(names) == [Release(a.record.group)]
+    s.capacity({"CPU": 4}, 1_000)
+    assert s.there(names) == [Release(name) for name in names]
 
 
 def test_the_same_bundles_in_the_same_order_are_one_shape() -> None:
@@ -338,10 +340,10 @@ def test_who_gives_up_at_once_leaves_no_slots_behind() -> None:
     s.submit(record("a", 3, submitted_ms=1, attached=True), 1)
     s.submit(record("b", 2, submitted_ms=2, shape="2", attached=True, idle_ms=10**9), 2)
     s.ended("old", 0, JobStatus.FINISHED, None, 3)
-    (group,) = s._pool.names  # "a" is too large for what is free, and comes before "b"
+    (group,) = s._room.idle  # "a" is too large for what is free, and comes before "b"
     s.capacity({"CPU": 3}, SILENCE_MS + 10)
     held = {job.group for job in s.jobs if job.group is not None}
-    assert held | s._pool.names == {group}, "the group is somebody's, or the pool's"
+    assert held | s._room.idle == {group}, "the group is somebody's, or the pool's"
 
 
 # --- random lives -------------------------------------------------------------------------------
@@ -373,8 +375,7 @@ class World:
         self.stops: list[tuple[str, int | None]] = []
         """For whom others are to stop, with the run that these were in when they were told."""
         self.settles: list[str] = []
-        there = [SlotGroup(name, "", {}) for name in self.groups]
-        self.carry_out(self.session.recover(self.stored.values(), self.now, there))
+        self.carry_out(self.session.recover(self.stored.values(), self.now, list(self.groups)))
         self.carry_out(self.session.capacity({"CPU": self.cpus}, self.now))
 
     def carry_out(self, actions: list[Any]) -> None:
@@ -416,7 +417,7 @@ class World:
     def check(self) -> None:
         groups = [job.group for job in self.session.jobs if job.group is not None]
         assert len(set(groups)) == len(groups), "slots of two jobs"
-        assert not self.session._pool.names & set(groups)
+        assert not self.session._room.idle & set(groups)
         assert sum(self.groups.values()) <= self.cpus + 1e-6, "more slots than there is room for"
         held = [j for j in self.session.jobs if j.phase in (Phase.STARTING, Phase.RUNNING)]
         assert sum(job.cpus for job in held) <= self.cpus + 1e-6

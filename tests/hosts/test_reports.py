@@ -34,6 +34,24 @@ def test_reports_come_in_order() -> None:
     assert heard(*reports) == reports
 
 
+def test_only_the_newest_attempt_is_heard_and_remembered() -> None:
+    coordinator = JobCoordinator(b"", "job", first_attempt=7)
+
+    def tell(attempt: int, number: int) -> None:
+        data = pickle.dumps(TaskRunning(TASK, Attempt(attempt)))
+        asyncio.run(coordinator.report(TASK, Attempt(attempt), number, data))
+
+    for attempt in range(7, 100):
+        tell(attempt, 1)  # the first one is late
+        tell(attempt, 0)
+        assert len(coordinator._reports) == 1
+    tell(98, 2)  # of an attempt that is over
+    tell(8, 5)
+    tell(99, 2)
+    told = [coordinator._inbox.get_nowait().attempt for _ in range(coordinator._inbox.qsize())]
+    assert told == [*(attempt for attempt in range(7, 100) for _ in range(2)), 99]
+
+
 def test_an_unreadable_report_is_a_failure_and_no_gap() -> None:
     running = TaskRunning(TASK, ATTEMPT)
     odd = MetricsReported(TASK, ATTEMPT, {"odd": Unreadable()})

@@ -1,0 +1,227 @@
+"""The runs of a session's jobs, as their coordinators know them: started, found, followed, told to
+cancel or to stop.
+
+Each coroutine carries out one action of the session, and tells it as an event what came of it. None
+ends with an error because a coordinator died, or the registry is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
+
+from ..core.clock import Clock
+from ..core.errors import CheckpointFormatError, CorruptCheckpointError, StromError
+from ..core.failure_text import described
+from ..core.job_status import JobStatus
+from ..engine.hosts.driver import JobOutcome
+from ..engine.hosts.job_view import JobView
+from ..engine.hosts.launch import Submission, make_coordinator, withdraw
+from ..engine.hosts.ray_cluster import KeptSlots
+from ..engine.hosts.ray_connect import NAMESPACE
+from ..engine.hosts.ray_coordinator import Followed, coordinator_name
+from .actions import Action
+from .ledger import Ledger
+from .records import JobRecord
+from .registry import Registry, leave_word
+from .savepoints import state_of_stopped
+from .session import Session
+
+log = logging.getLogger("strom")
+
+ATTEMPTS_OF_A_RUN: Final = 1_000_000
+"""More than any coordinator makes."""
+
+PAUSE_S: Final = 1.0
+"""Before a coordinator is asked again that could not be reached."""
+
+ASK_S: Final = 30.0
+"""How long a coordinator may keep the question whether the job is over."""
+
+LastWords = tuple[JobOutcome | None, JobView | None]
+
+
+class Runs:
+    """On the dispatcher's loop. Invariant: a coordinator is known here from when its run has
+    started, or was found, until the job is forgotten."""
+
+    def __init__(
+        self,
+        session: Session,
+        ledger: Ledger,
+        do: Callable[[list[Action]], None],
+        keeper: str,
+        clock: Clock,
+    ) -> None:
+        """`do`: has the session's actions carried out. `keeper`: the name of the session's actor;
+        while there is one, slots that jobs have left stay."""
+        self._session = session
+        self._ledger = ledger
+        self._do = do
+        self._keeper = keeper
+        self._clock = clock
+        self._coordinators: dict[str, Any] = {}
+        self._last_words: dict[str, LastWords] = {}
+        """What coordinators said in the end."""
+        self._directories: dict[str, str | None] = {}
+
+    def save_into(self, job_id: str, directory: str | None) -> None:
+        """Where the job is to leave its savepoint whose place this one takes, if it is asked to by
+        this dispatcher; None: where it leaves others."""
+        self._directories[job_id] = directory
+
+    def last_words(self, job_id: str) -> LastWords:
+        """What the job's coordinator said in the end, as far as it did."""
+        return self._last_words.get(job_id, (None, None))
+
+    def forget(self, job_id: str) -> None:
+        """The job is over, or will never be."""
+        self._coordinators.pop(job_id, None)
+        self._last_words.pop(job_id, None)
+        self._directories.pop(job_id, None)
+
+    # --- what the session decides ----------------------------------------------------------------
+
+    async def start(self, record: JobRecord) -> None:
+        """Of a run that is in the registry."""
+        job_id, run = record.job_id, record.run
+        try:
+            data = await self._ledger.ask(lambda registry: registry.submission(job_id))
+            submission: Submission = pickle.loads(data)  # whoever writes there may run anything
+            if record.claims is not None:
+                submission = replace(submission, claimed=record.claims)
+            if run > 0:
+                await asyncio.to_thread(withdraw, job_id)
+            slots = None if record.group is None else KeptSlots(record.group, self._keeper)
+            farewell = partial(leave_word, self._ledger.location, job_id, run)
+            coordinator = make_coordinator(submission, run * ATTEMPTS_OF_A_RUN, slots, farewell)
+            # Before anything can come between: nobody else would say so.
+            detached = None if record.attached else coordinator.detach.remote()
+            await coordinator.start.remote()
+            if detached is not None:
+                await detached
+        except Exception as error:
+            await asyncio.to_thread(withdraw, job_id)
+            cause = getattr(error, "cause", None)
+            known = error if isinstance(error, StromError) else cause
+            for_good = isinstance(known, StromError) or not isinstance(error, RayError | ValueError)
+            why = f"the coordinator could not start: {described(known or error)}"
+            self._do(self._session.start_failed(job_id, run, why, for_good, self._clock.now_ms()))
+        else:
+            self._coordinators[job_id] = coordinator
+            self._do(self._session.started(job_id, run, self._clock.now_ms()))
+
+    async def find(self, record: JobRecord) -> None:
+        """Of a run that a former dispatcher has left."""
+        try:
+            coordinator = ray.get_actor(coordinator_name(record.job_id), namespace=NAMESPACE)
+        except ValueError:
+            coordinator = None
+        else:
+            self._coordinators[record.job_id] = coordinator
+            if not record.attached:  # whoever started it may have died before it said so
+                with suppress(RayError):
+                    await coordinator.detach.remote()
+        if coordinator is None and await self._heard_of_its_end(record):
+            return
+        alive = coordinator is not None
+        self._do(self._session.found(record.job_id, record.run, alive, self._clock.now_ms()))
+
+    async def follow(self, record: JobRecord) -> None:
+        """Until the run is over, or its coordinator gone."""
+        job_id, run = record.job_id, record.run
+        known = 0
+        while True:
+            try:
+                said: Followed = await self._coordinators[job_id].followed.remote(ASK_S, known)
+            except ActorUnavailableError:
+                await asyncio.sleep(PAUSE_S)
+            except ActorDiedError as error:
+                why = str(error).strip().splitlines()[-1] if str(error) else "it died"
+                await self._gone(record, why)
+                return
+            except RayError as error:  # what it said got lost on the way
+                log.warning("job %s: %s", job_id, described(error))
+                await asyncio.sleep(PAUSE_S)
+            else:
+                known += len(said.savepoints)
+                self._do(self._session.saved(job_id, run, said.savepoints))
+                if said.outcome is not None:
+                    self._last_words[job_id] = said.outcome, said.view
+                    status, said_why = JobStatus(said.outcome.status), said.outcome.error
+                    now_ms = self._clock.now_ms()
+                    self._do(self._session.ended(job_id, run, status, said_why, now_ms))
+                    return
+
+    async def cancel(self, record: JobRecord) -> None:
+        """Tell the coordinator, as long as there is a job to cancel."""
+        while self._session.job(record.job_id) is not None:
+            try:
+                await self._coordinators[record.job_id].cancel.remote()
+            except ActorUnavailableError:
+                await asyncio.sleep(PAUSE_S)
+            except RayError as error:  # it is gone: who follows it hears that, too
+                log.info("job %s: its coordinator is not told to cancel: %s", record.job_id, error)
+                return
+            else:
+                return
+
+    async def stop(self, record: JobRecord) -> None:
+        """Have the job that this one follows stopped with a savepoint."""
+        job_id, old = record.job_id, str(record.follows)
+        directory = self._directories.pop(job_id, None)
+        try:
+            path, why = await self._coordinators[old].savepoint.remote(directory, "halt")
+        except (KeyError, RayError) as error:
+            path, why = None, f"its coordinator is gone ({described(error)})"
+        if path is not None:
+            self._do(self._session.stopped(job_id, path, self._clock.now_ms()))
+            return
+        await asyncio.sleep(PAUSE_S)  # if that is because it is over, that is heard meanwhile
+        self._do(self._session.stop_failed(job_id, str(why), self._clock.now_ms()))
+
+    async def settle(self, record: JobRecord) -> None:
+        """Of the job that this one follows, which is over: a former dispatcher asked for the stop,
+        and did not hear of it."""
+
+        def found(registry: Registry) -> str | None:
+            try:
+                kept = registry.ended(str(record.follows))
+                old = None if kept is None else JobRecord.from_json(kept["record"])
+                return None if old is None else state_of_stopped(old)
+            except (CorruptCheckpointError, CheckpointFormatError) as error:  # it stays so
+                log.warning("job %s: what it is to start from: %s", record.job_id, error)
+                return None
+
+        path = await self._ledger.insist(record.job_id, found)
+        if path is not None:
+            self._do(self._session.stopped(record.job_id, path, self._clock.now_ms()))
+            return
+        why = "that is over; where its savepoint is, if it left one, `strom info` of it tells"
+        self._do(self._session.not_stopped(record.job_id, why, self._clock.now_ms()))
+
+    # --- how a run ended -------------------------------------------------------------------------
+
+    async def _gone(self, record: JobRecord, why: str) -> None:
+        """Its coordinator: the job may have been over before."""
+        if not await self._heard_of_its_end(record):
+            self._do(self._session.lost(record.job_id, record.run, why, self._clock.now_ms()))
+
+    async def _heard_of_its_end(self, record: JobRecord) -> bool:
+        """By what its coordinator left in the registry."""
+        job_id, run = record.job_id, record.run
+        said = await self._ledger.insist(job_id, lambda registry: registry.last_word(job_id, run))
+        if said is None:
+            return False
+        status, why = said
+        self._do(self._session.ended(job_id, run, JobStatus(status), why, self._clock.now_ms()))
+        return True
