@@ -23,6 +23,7 @@ from .ledger import RETAINED_JOBS, Ledger
 from .records import JobRecord, Phase
 from .runs import Runs
 from .session import Session
+from .slot_pool import prefix_of
 from .slots_there import release, slots_there
 
 log = logging.getLogger("strom")
@@ -47,7 +48,9 @@ class Dispatcher:
         """`registry`: an fsspec URL or path that outlives this process. `retained`: how many jobs
         that are over it keeps."""
         self._clock = SystemClock()
-        self._session = Session()
+        self._slots = prefix_of(registry)
+        """What the names of the session's slots begin with."""
+        self._session = Session(self._slots)
         self._ledger = Ledger(registry, self._clock, retained)
         self._agenda = Agenda(self._carry)
         self._runs = Runs(self._session, self._ledger, self._do, DISPATCHER, self._clock)
@@ -56,7 +59,7 @@ class Dispatcher:
         self._unwanted: dict[str, None] = {}
         """Jobs that were cancelled and are not known: their submission may be on its way."""
         self._began_ms = self._clock.now_ms()
-        self._do(self._session.recover(self._ledger.left, self._began_ms, slots_there()))
+        self._do(self._session.recover(self._ledger.left, self._began_ms, slots_there(self._slots)))
         self._agenda.spawn(self._watch())
         self._agenda.spawn(self._ledger.recall())
         self._agenda.spawn(self._ledger.remove_old())
@@ -247,7 +250,7 @@ class Dispatcher:
                 self._do(self._session.capacity(ray.cluster_resources(), self._clock.now_ms()))
                 if now - looked >= LOOK_S:
                     looked = now
-                    self._do(self._session.there(await asyncio.to_thread(slots_there)))
+                    self._do(self._session.there(await asyncio.to_thread(slots_there, self._slots)))
             except Exception:
                 log.exception("what the cluster has could not be found out")
             await asyncio.sleep(TICK_S)

@@ -19,9 +19,10 @@ class Room:
     """Invariant: whoever keeps to `fits` before a job takes its slots never gives out more than the
     cluster has, nor what is kept for a job that follows another."""
 
-    def __init__(self, jobs: Mapping[str, JobRecord]) -> None:
+    def __init__(self, jobs: Mapping[str, JobRecord], prefix: str = PREFIX) -> None:
         """`jobs`: all that are not over, by id, in the order of their submission; it is looked at
-        in each call, and the caller's to change."""
+        in each call, and the caller's to change. `prefix`: of the names of groups."""
+        self._prefix = prefix
         self._jobs = jobs
         self._has: Mapping[str, float] = {}
         """What the whole cluster has, by Ray's names."""
@@ -129,7 +130,7 @@ class Room:
             return lent, []
         released = self._pool.make_room(lambda: self._fits_beside_idle(record))
         self._named += 1
-        return f"{PREFIX}{record.job_id}-{now_ms:x}-{self._named}", released
+        return f"{self._prefix}{record.job_id}-{now_ms:x}-{self._named}", released
 
     def leave(self, record: JobRecord, now_ms: int) -> list[str]:
         """The job has its slots no more: what is to be released now."""

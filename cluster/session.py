@@ -20,6 +20,7 @@ from ..core.job_status import JobStatus
 from .actions import Action, Cancel, Find, Follow, Release, Start, Store
 from .records import JobRecord, Phase
 from .room import Room
+from .slot_pool import PREFIX
 from .succession import Succession
 
 SHORT_MS = 60_000
@@ -39,9 +40,10 @@ class Session:
     """See the module. Invariant: what all jobs take that are STARTING or RUNNING was free when each
     of them started."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: str = PREFIX) -> None:
+        """`slots`: what the names of its slots begin with."""
         self._jobs: dict[str, JobRecord] = {}
-        self._room = Room(self._jobs)
+        self._room = Room(self._jobs, slots)
         self._succession = Succession(self._jobs, self._room)
         self._heard: dict[str, int] = {}
         """When the programs of attached jobs that wait were last heard of."""

@@ -14,7 +14,13 @@ from hashlib import blake2b
 from typing import Any, Final
 
 PREFIX: Final = "strom-slots-"
-"""Names of groups that belong to the session begin so."""
+"""Names of groups that belong to a session begin so."""
+
+
+def prefix_of(registry: str) -> str:
+    """What names of groups begin with that belong to the session of this registry: another one, on
+    the same cluster after it, has no business with slots in which jobs of this one still run."""
+    return f"{PREFIX}{blake2b(registry.encode(), digest_size=6).hexdigest()}-"
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,14 @@ import ray
 from ray.exceptions import RayError
 from ray.util.placement_group import get_placement_group, remove_placement_group
 
-from .slot_pool import PREFIX
 
-
-def slots_there() -> list[str]:
-    """The names of those that there are, whoever has them."""
+def slots_there(prefix: str) -> list[str]:
+    """The names of those that there are and that begin so, whoever has them."""
     table: dict[str, Any] = ray.util.placement_group_table()
     return [
         one["name"]
         for one in table.values()
-        if one["name"].startswith(PREFIX) and one["state"] != "REMOVED"
+        if one["name"].startswith(prefix) and one["state"] != "REMOVED"
     ]
 
 

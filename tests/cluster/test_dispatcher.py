@@ -20,6 +20,7 @@ from strom.cluster.ledger import MOST_HISTORY
 from strom.cluster.records import JobRecord, Phase
 from strom.cluster.registry import Registry
 from strom.cluster.runs import ATTEMPTS_OF_A_RUN
+from strom.cluster.slot_pool import PREFIX, prefix_of
 from strom.core.errors import CheckpointError, ConfigurationError, SerializationError
 from strom.core.job_status import JobStatus
 from strom.engine.hosts.launch import Submission
@@ -266,7 +267,10 @@ def test_a_job_whose_dispatcher_dies_as_it_starts_it(world: World, coordinator: 
 
 
 def test_slots_that_are_there_only_after_their_release_go_as_well(world: World) -> None:
-    """A coordinator dies while it makes them, and Ray hears of them after that."""
+    """A coordinator dies while it makes them, and Ray hears of them after that. Those of another
+    registry's session stay: its jobs may run in them while it has no dispatcher."""
+    foreign = f"{prefix_of('elsewhere')}c1-0-1"
+    assert foreign.startswith(PREFIX)
 
     async def test() -> None:
         shaped = replace(RECORD, shape="two", checkpoints=None)
@@ -278,14 +282,14 @@ def test_slots_that_are_there_only_after_their_release_go_as_well(world: World) 
             await asyncio.sleep(0.001)
         assert group is not None
         assert other.group is not None
-        world.slots.append(other.group)
+        world.slots += [other.group, foreign]
         world.made[0].ends.set_exception(ActorDiedError())
         await phase(d, Phase.ENDED)
         await d._agenda.done()
         world.slots.append(group)
         while group in world.slots:
             await asyncio.sleep(0.001)
-        assert world.slots == [other.group]
+        assert world.slots == [other.group, foreign]
 
     run(world, test)
 

@@ -108,7 +108,11 @@ class World:
         monkeypatch.setattr(runs.ray, "get_actor", self.find)
         monkeypatch.setattr(runs, "PAUSE_S", 0.01)
         monkeypatch.setattr(ledger, "RETRY_S", 0.01)
-        monkeypatch.setattr(dispatcher, "slots_there", lambda: list(self.slots))
+        monkeypatch.setattr(
+            dispatcher,
+            "slots_there",
+            lambda prefix: [one for one in self.slots if one.startswith(prefix)],
+        )
         monkeypatch.setattr(dispatcher, "release", self.release)
         monkeypatch.setattr(dispatcher, "TICK_S", 0.01)
         monkeypatch.setattr(dispatcher, "LOOK_S", 0.01)
