@@ -24,9 +24,9 @@ from strom.cluster import clusters
 from strom.connectors.files import ParquetSink
 from strom.core.errors import ConfigurationError, ResourceError
 from strom.engine.hosts.ray_host import connect_to_ray
-from strom.rest import session_server
-from strom.rest.archive import Archive
-from strom.rest.serving import Serving
+from strom.rest.catalogs.archive import Archive
+from strom.rest.servers import session_server
+from strom.rest.servers.api import Serving
 from typer.testing import CliRunner
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
