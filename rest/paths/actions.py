@@ -105,7 +105,7 @@ def savepoint_status(job: JobParameter, trigger: TriggerParameter, api: Common) 
     return progress_of(api, job, trigger)
 
 
-@router.patch("/rescaling", status_code=202)
+@router.patch("/rescaling")  # 200, as Flink's: clients made of its description know no other
 def rescale_job(
     job: JobParameter,
     catalog: Catalog,

@@ -117,7 +117,7 @@ class Counting:
     def rescaled(self, parallelism: int, folder: Path | None = None) -> Any:
         more = "" if folder is None else f"&targetDirectory={folder}"
         status, asked = ask(f"{self.url}/rescaling?parallelism={parallelism}{more}", "PATCH")
-        assert status == 202, asked
+        assert status == 200, asked
         place = f"{self.url}/rescaling/{asked['request-id']}"
         return until(lambda: _done(get(place)), "the rescaling", 60.0)["operation"]
 

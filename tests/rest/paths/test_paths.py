@@ -282,8 +282,14 @@ def test_stopping_and_cancelling(client: TestClient, catalog: PlayedJobs) -> Non
 
 
 def test_rescaling(client: TestClient, catalog: PlayedJobs) -> None:
-    asked = client.patch(f"{AT}/rescaling?parallelism=4&targetDirectory=d").json()
+    answer = client.patch(f"{AT}/rescaling?parallelism=4&targetDirectory=d")
+    assert (answer.status_code, list(answer.json())) == (200, ["request-id"])
+    described = get(client, "/v1/openapi.json")["paths"]["/v1/jobs/{jobid}/rescaling"]["patch"]
+    assert [code for code in described["responses"] if code < "3"] == ["200"]
+    asked = answer.json()
     done = wait_for(client, f"{AT}/rescaling/{asked['request-id']}")
+    get(client, f"{AT}/rescaling/{'0' * 32}", 404)
+    get(client, f"/v1/jobs/{OVER}/rescaling/{asked['request-id']}", 404)
     assert done == {"jobid": "00000000000000aa", "location": "s3://savepoint-7"}
     asked = client.patch(f"{AT}/rescaling?parallelism=400").json()
     done = wait_for(client, f"{AT}/rescaling/{asked['request-id']}")
