@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ...api.jobs.host import SUBMITTED_BY
 from ...core.child_output import followed
 from ...core.errors import ConfigurationError
 from ...core.redaction import redacted
@@ -62,7 +63,6 @@ class Run:
         """`address`: of the cluster."""
         found = {k: v for k, v in os.environ.items() if not _DROPPED.match(k)}
         options = {
-            "strom.host": "ray",
             "strom.attached": "false",
             "strom.wait": "false",
             **(self.options or {}),
@@ -76,6 +76,7 @@ class Run:
             key = name.upper().replace("-", "_").replace(".", "__")
             found[f"STROM_CONF__{key}"] = value
         found["PYTHONUNBUFFERED"] = "1"
+        found[SUBMITTED_BY] = "the REST API"
         if address is not None:
             found["RAY_ADDRESS"] = address
         return found

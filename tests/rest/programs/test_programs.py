@@ -17,6 +17,7 @@ import pytest
 from chaos_kit import until
 from rest_kit import OPERATE, READ, TOKENS, PlayedJobs, bearer
 from starlette.testclient import TestClient
+from strom.api.jobs.host import default_host
 from strom.rest.programs import runs, uploads
 from strom.rest.programs.runs import ProgramRuns, Run, Running
 from strom.rest.programs.uploads import Program, Programs
@@ -284,7 +285,7 @@ def test_what_a_program_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     program = Program("0" * 32, "job.zip", 1, 1)
     run = Run(program, tmp_path / "job.zip", options={"parallelism.default": "3"})
     told = run.environment("127.0.0.1:6379")
-    assert told["STROM_CONF__STROM__HOST"] == "ray"
+    assert default_host(told) == ("ray", "it was submitted by the REST API")
     assert told["STROM_CONF__STROM__WAIT"] == "false"
     assert told["STROM_CONF__PARALLELISM__DEFAULT"] == "3"
     assert told["STROM_CONF__PYTHON__FILES"] == str(tmp_path / "job.zip")
