@@ -332,7 +332,7 @@ def _open_host(name: str, options: Mapping[str, Any]) -> Host:
 
 
 def _open_pages(client: JobClient) -> Any:
-    from .rest.job_server import open_pages
+    from .rest.servers.job_server import open_pages
 
     return open_pages(client)
 

@@ -31,8 +31,8 @@ from strom import DiscardSink, JobStatus, MetricsConfig, StreamExecutionEnvironm
 from strom.engine.hosts.driver import JobDriver
 from strom.engine.task.chain_node import ChainNode
 from strom.engine.task.task import Task
-from strom.rest.one_job import OneJob
-from strom.rest.serving import Serving, serve
+from strom.rest.catalogs.one_job import OneJob
+from strom.rest.servers.api import Serving, serve
 
 from .accounted import accounted
 from .measure import Run, Setting, environment, run_of

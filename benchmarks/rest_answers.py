@@ -26,8 +26,8 @@ from strom.cluster.registry import Registry
 from strom.connectors.datagen import DataGenSource
 from strom.engine.hosts.driver import new_job_id
 from strom.engine.hosts.ray_connect import connect_to_ray
-from strom.rest import session_server
-from strom.rest.serving import Serving
+from strom.rest.servers import session_server
+from strom.rest.servers.api import Serving
 
 from .measure import Setting, environment
 from .streams import KEY_VALUE, key_values

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..cluster.coordinators import Account
-    from ..rest.session_jobs import SessionJobs
+    from ..rest.catalogs.session_jobs import SessionJobs
 
 
 def account(address: str | None) -> Account:
@@ -21,7 +21,7 @@ def account(address: str | None) -> Account:
 def catalog(address: str | None) -> SessionJobs:
     """The same with all that is known of each, as the REST API serves it: a `JobCatalog`."""
     from ..engine.hosts.ray_connect import join_ray
-    from ..rest.session_jobs import jobs_there
+    from ..rest.catalogs.session_jobs import jobs_there
 
     join_ray(address)
     return jobs_there()

@@ -68,7 +68,7 @@ def start(
         client, new = clusters.start(place, address, retained_jobs)
         known = client.about() | {"new": new}
         if serving is not None:
-            from ..rest import session_server
+            from ..rest.servers import session_server
 
             known |= session_server.start(serving)
         _say(known, as_json, "started" if new else "runs")
@@ -79,7 +79,7 @@ def status(address: Address = None, as_json: Json = False) -> None:
     """What the dispatcher says of itself."""
     with answers.answering(as_json):
         known = _session(address, as_json).about()
-        from ..rest import session_server
+        from ..rest.servers import session_server
 
         _say(known | (session_server.about() or {}), as_json, "runs")
 
@@ -91,7 +91,7 @@ def stop(address: Address = None, as_json: Json = False) -> None:
         from ..cluster import clusters
 
         stopped = clusters.stop(address)
-        from ..rest import session_server
+        from ..rest.servers import session_server
 
         session_server.stop()
         if not stopped:

@@ -37,8 +37,8 @@ def dashboard(
     """The dashboard of the session: its jobs in a browser."""
     with answers.answering(as_json):
         from ..engine.hosts.ray_connect import join_ray
-        from ..rest import session_server
-        from ..rest.job_server import link
+        from ..rest.servers import session_server
+        from ..rest.servers.job_server import link
 
         join_ray(address)
         found = session_server.about()

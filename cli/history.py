@@ -25,8 +25,8 @@ def history_server(
 ) -> None:
     """Serve the jobs in FOLDER that are over, over REST, until Ctrl-C."""
     with answers.answering(as_json):
-        from ..rest.archive import Archive
-        from ..rest.serving import HISTORY_PORT, serve
+        from ..rest.catalogs.archive import Archive
+        from ..rest.servers.api import HISTORY_PORT, serve
 
         serving = serving_of(rest_host, rest_port, rest_tokens, rest_token_file, rest_name)
         archive = Archive(folder)

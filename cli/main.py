@@ -8,6 +8,7 @@ from . import (
     bench,
     checkpoints,
     cluster,
+    completion,
     dashboard,
     doctor,
     history,
@@ -20,6 +21,8 @@ from . import (
     state,
     top,
 )
+
+completion.answer_the_first_tab()
 
 app = typer.Typer(
     name="strom",

@@ -51,11 +51,11 @@ def serving_of(
     names: list[str] | None,
     programs: bool | None = False,
 ) -> Any:
-    """What the options, and tokens in the environment, come to: a `rest.serving.Serving`.
+    """What the options, and tokens in the environment, come to: a `rest.servers.api.Serving`.
     ConfigurationError if they do not fit together."""
-    from ..rest.server import is_loopback
-    from ..rest.serving import Serving
-    from ..rest.tokens import keep_tokens, tokens_in, tokens_of_environment
+    from ..rest.servers.api import Serving
+    from ..rest.servers.listener import is_loopback
+    from ..rest.servers.tokens import keep_tokens, tokens_in, tokens_of_environment
 
     given = tokens_of_environment()
     named = given is not None or file is not None

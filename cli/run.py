@@ -134,7 +134,7 @@ def _listened(
     command: list[str], environment: dict[str, str], folder: str | None
 ) -> tuple[list[str], int]:
     """The ids of the jobs that the program says it has started, and its exit code."""
-    from ..rest.program_runs import JOB_LINE
+    from ..rest.programs.runs import JOB_LINE
 
     jobs = []
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..api.jobs.host import SUBMITTED_BY
 from ..core.errors import ConfigurationError
 
 
@@ -34,9 +35,10 @@ class RunOptions:
     def environment(self, current: Mapping[str, str]) -> dict[str, str]:
         """`current` with all of it. ConfigurationError."""
         found = dict(current)
-        options = {"STROM__HOST": "ray"}
+        found[SUBMITTED_BY] = "`strom run`"
+        options: dict[str, str] = {}
         if self.detached:
-            options |= {"STROM__ATTACHED": "false", "STROM__WAIT": "false"}
+            options = {"STROM__ATTACHED": "false", "STROM__WAIT": "false"}
         if self.restore_from is not None:
             options["EXECUTION__STATE_RECOVERY__PATH"] = self.restore_from
         files = self._files()

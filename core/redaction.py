@@ -48,14 +48,33 @@ _MARKS: Final = (*_STEMS, "bearer", "basic", "identified", "://", "-----begin")
 """Of these at least one is in a text that is changed."""
 
 _NAMED: Final = re.compile(
-    rf"(?:{'|'.join(_STEMS)})[\w.\-]{{0,128}}+(?P<close>\\{{0,16}}[\"']?\]?)"
+    rf"(?:{'|'.join(_STEMS)})[\w.\-]{{0,128}}+(?P<close>\\{{0,16}}(?:\"\"|''|[\"'])?\]?)"
     r"(?P<sign>[ \t]{0,8}(?::=|=>|==|[=:>]|%3[ad])[ \t]{0,8}"
-    r"|,?\s{0,64}\\{0,16}[\"']?value\\{0,16}[\"']?[ \t]{0,8}[=:][ \t]{0,8}"
+    r"|,?\s{0,64}\\{0,16}[\"']{0,2}value\\{0,16}[\"']{0,2}[ \t]{0,8}[=:][ \t]{0,8}"
     r"|[ \t]{0,8},\s{0,8}(?=[bru]{0,2}\\{0,16}[\"'])|[ \t]{1,8})",
     re.IGNORECASE,
 )
 """`name=`, `"name": `, `['name'] = `, `<name>`, `--name `, `"name", "value": `, `'name', '`, from
-the stem on."""
+the stem on. Quotes may be doubled, as in CSV: `""name"": `."""
+
+_VALUE: Final = re.compile(
+    r"(?<![\w.\-])value(?P<close>\\{0,16}(?:\"\"|''|[\"'])?)[ \t]{0,8}[=:][ \t]{0,8}",
+    re.IGNORECASE,
+)
+"""Of a pair whose value stands first: what stands before that."""
+
+_ITS_NAME: Final = re.compile(
+    r"\\{0,16}(?:\"{1,3}|'{1,3}|[)}\]])?\s{0,8}[,;&]?\s{0,64}"
+    r"\\{0,16}[\"']{0,2}(?:name|key|id|type)\\{0,16}[\"']{0,2}[ \t]{0,8}[=:][ \t]{0,8}"
+    r"(?P<quote>[bru]{0,2}\\{0,16}(?:\"\"|''|[\"']))?(?P<name>[\w.\-]{1,128}+)"
+    r"(?(quote)(?=\\{0,16}[\"'])|(?=[\s,;&)}\]>]|$))",
+    re.IGNORECASE,
+)
+"""From the end of the value on."""
+
+_LONG: Final = 1024
+"""Characters. In a longer value that is no secret itself, no pair of this kind is looked for: all
+of it would be looked at again for each."""
 
 _SHORT: Final = frozenset(("pass", "auth"))
 """Names that are also words: of secrets only in `pass=` and `"pass": `."""
@@ -70,7 +89,7 @@ _SQL: Final = re.compile(
 _WORD: Final = re.compile(r"[\w.\-]*")
 _OPENING: Final = re.compile(r"(?:[bru]{1,2}(?=\\{0,16}[\"']))?(\\{0,16})(\"{3}|'{3}|[\"'])", re.I)
 _CLOSING: Final = {quote: re.compile(rf"{quote}|\n") for quote in ('"', "'", '"""', "'''")}
-_TWICE: Final = {quote: re.compile(rf"{quote * 2}|\n") for quote in "\"'"}
+_TWICE: Final = {quote * 2: re.compile(rf"{quote * 2}|\n") for quote in "\"'"}
 _LATER: Final = {
     **{q: re.compile(rf"[^{q}]{{0,1024}}+(?<![\s=:,(\[{{\\]){q}(?=[\s,;&)}}\]]|$)") for q in "\"'"},
     **{q * 3: re.compile(rf"(?:[^{q}]|{q}(?!{q}{q})){{0,4096}}+{q * 3}") for q in "\"'"},
@@ -81,7 +100,7 @@ quote looks like it."""
 _DOUBLED: Final = re.compile(r"(?:''|\"\"|'\\''|'\"'\"')")
 """A quote within what is quoted, as SQL and shells have it."""
 
-_BEHIND_PAIR: Final = re.compile(r"\\{0,16}(?:\"{3}|'{3}|[\"'])\s{0,8},?\s{0,8}[)\]]")
+_BEHIND_PAIR: Final = re.compile(r"\\{0,16}(?:\"{1,3}|'{1,3})\s{0,8},?\s{0,8}[)\]]")
 _BRACKET: Final = re.compile(r"[\[\](){}\n]")
 _BARE: Final = re.compile(r"[^\s,;&]*")
 _LINE: Final = re.compile(r"[^\n\"']*")
@@ -161,6 +180,8 @@ def redacted(text: str, limit: int | None = None) -> str:
     if "://" in small:
         text = _URL.sub(_without_logins, text)
     if any(stem in small for stem in _STEMS):
+        if "value" in small:
+            text = _replaced(text, _VALUE, _value_before)
         text = _replaced(text, _NAMED, _value_of)
     if "identified" in small or "password" in small:
         text = _replaced(text, _SQL, _quoted_next)
@@ -239,12 +260,32 @@ def _value_of(text: str, found: re.Match[str]) -> tuple[int, str] | None:
         return _bare(name, text, at, _ELEMENT) if element else None
     if not sign and not (name.startswith("--") and text[at] != "-"):
         return None
-    if (opening := _OPENING.match(text, at)) is not None:
-        return _quoted(text, opening)
-    if text[at] in "[({":
-        return _enclosed(text, at)
+    if (whole := _within(text, at, found["close"])) is not None:
+        return whole
     header = re.search("authorization|cookie", name, re.IGNORECASE)
     return _bare(name, text, at, _LINE if header else _BARE)
+
+
+def _value_before(text: str, found: re.Match[str]) -> tuple[int, str] | None:
+    """A value whose name comes next."""
+    at = found.end()
+    whole = _within(text, at, found["close"])
+    end = at + len(_taken(_BARE, text, at)) if whole is None else whole[0]
+    named = _ITS_NAME.match(text, end)
+    name = "" if named is None else named["name"]
+    if is_secret(name) or name.lower() in _SHORT:
+        return _bare(name, text, at, _BARE) if whole is None else whole
+    return (end, text[at:end]) if end - at > _LONG else None
+
+
+def _within(text: str, at: int, close: str) -> tuple[int, str] | None:
+    """What stands in quotes or brackets from here on; None: it stands in none. `close`: what closes
+    the name before it."""
+    if close[-2:] in _TWICE and text.startswith(close, at):
+        return _twice_quoted(text, at + len(close), close)
+    if (opening := _OPENING.match(text, at)) is not None:
+        return _quoted(text, opening)
+    return _enclosed(text, at) if text.startswith(("[", "(", "{"), at) else None
 
 
 def _second(text: str, begins: int, name: re.Match[str]) -> tuple[int, str] | None:
@@ -277,7 +318,7 @@ def _quoted(text: str, opening: re.Match[str]) -> tuple[int, str]:
             return closed, opening[0] + HIDDEN
         if not escapes and len(opening[2]) == 1:
             if at == begins and text[at + 1 : at + 2].isalnum():  # the text around doubles quotes
-                return _twice_quoted(text, at + 1, opening[0])
+                return _twice_quoted(text, at + 1, opening[0] + opening[2])
             doubled = _DOUBLED.match(text, at) if at > begins else None
             if doubled is not None and doubled[0][-1] == opening[2]:
                 skipped = doubled.end()
@@ -291,10 +332,20 @@ def _quoted(text: str, opening: re.Match[str]) -> tuple[int, str]:
     return len(text), opening[0] + HIDDEN
 
 
-def _twice_quoted(text: str, at: int, quote: str) -> tuple[int, str]:
-    """Up to the next two quotes, or the end of the line."""
-    end = _TWICE[quote[-1]].search(text, at)
-    return len(text) if end is None else end.start(), quote + quote[-1] + HIDDEN
+def _twice_quoted(text: str, begins: int, opening: str) -> tuple[int, str]:
+    """As `_quoted`, of quotes that the text around doubles, and to the end of the line at most."""
+    escapes, end = opening.count("\\"), len(text)
+    for found in _TWICE[opening[-2:]].finditer(text, begins):
+        at, run = found.start(), 0
+        while at - run > begins and text[at - run - 1] == "\\":
+            run += 1
+        if found[0] == "\n" or run < escapes:
+            end = at
+            break
+        if run % (2 * escapes + 2) == escapes:
+            end = at - escapes
+            break
+    return end, opening + (HIDDEN if end > begins else "")
 
 
 def _enclosed(text: str, at: int) -> tuple[int, str]:

@@ -46,7 +46,7 @@ def numbers(start, count):
     return pa.RecordBatch.from_arrays([pa.array(number % 1000), pa.array(number)], schema=SCHEMA)
 
 
-env = StreamExecutionEnvironment.get_execution_environment(host="ray")
+env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(2)
 env.enable_checkpointing(timedelta(seconds=1), storage={storage!r})
 source = DataGenSource(numbers, rate=20_000, schema=SCHEMA)

@@ -218,9 +218,10 @@ KNOWN: Final = (
     known(
         "strom.host",
         _HOSTS,
-        "local",
+        None,
         _attribute("host"),
-        "`local` or `ray`, unless the program says",
+        "`local` or `ray`, unless the program says; else `ray` in a program that was handed to a "
+        "cluster (`strom run`, `ray job submit`, an upload), and `local` in any other",
     ),
     known("strom.attached", BOOLEAN, None, _setting("attached"), "`JobConfig.attached`"),
     known("strom.wait", BOOLEAN, True, _setting("wait"), "`JobConfig.wait`"),

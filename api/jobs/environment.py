@@ -8,6 +8,7 @@ new job; streams made before may still be read by it.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -53,15 +54,16 @@ from .host import (
     JobClient,
     JobExecutionResult,
     JobPages,
+    default_host,
     open_host,
     open_pages,
 )
 from .refused import Refused
 from .state_backends import with_backends
 
-DEFAULT_JOB_NAME = "strom job"
+log = logging.getLogger("strom")
 
-DEFAULT_HOST = "local"
+DEFAULT_JOB_NAME = "strom job"
 
 ExplainFormat = Literal["text", "mermaid", "json"]
 
@@ -74,7 +76,8 @@ class Environment(Refused):
     def __init__(
         self, config: JobConfig | None, host: str | Host | None, **host_options: Any
     ) -> None:
-        """host None: what a configuration says, else the local one."""
+        """host None: what a configuration says, else Ray in a program that was handed to a cluster,
+        else the local one."""
         self._settings = Settings.of(config or JobConfig())
         set_restart(self._settings, self._settings.base.restart)
         self._execution_config = ExecutionConfig(self._settings)
@@ -430,13 +433,19 @@ class Environment(Refused):
     def _open(self) -> Host:
         """The host, opened if it is not."""
         if self._opened is None:
+            name, why = default_host()
+            if why and self._host_said is None:
+                log.info("the jobs of this program run on host '%s': %s", name, why)
             self._opened = open_host(self._host_now(), self._host_options)
         return self._opened
 
-    def _host_now(self) -> str | Host:
+    @property
+    def _host_said(self) -> str | Host | None:
         """What the program says counts more than an option."""
-        said = self._host if self._host is not None else self._settings.host
-        return said or DEFAULT_HOST
+        return self._host if self._host is not None else self._settings.host
+
+    def _host_now(self) -> str | Host:
+        return self._host_said or default_host()[0]
 
     def _waited_for(self, graph: JobGraph) -> JobGraph:
         """The graph of a job that this program waits for: attached, unless told otherwise."""

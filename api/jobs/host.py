@@ -7,10 +7,12 @@ engine.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from ...core.answered import Answered, AnsweredDict, CompletableFuture, JobID
 from ...core.errors import ConfigurationError
@@ -177,6 +179,34 @@ def open_pages(client: JobClient) -> JobPages:
     if not _pages_openers:
         raise ConfigurationError("dashboard: nothing is registered that serves it; import strom")
     return _pages_openers[0](client)
+
+
+# --- which host --------------------------------------------------------------------------------
+
+SUBMITTED_BY: Final = "STROM_SUBMITTED_BY"
+"""The environment variable by which who starts a program for a cluster tells it so, by its name."""
+
+_RAY_JOB: Final = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""The environment variable that the entrypoint of `ray job submit` has: neither workers of Ray nor
+programs that are started otherwise have it."""
+
+
+def default_host(environment: Mapping[str, str] = os.environ) -> tuple[str, str]:
+    """The name of the host of a program that names none in code or configuration, and, if it is not
+    the local one, why: as with Flink, a program that was handed to a cluster runs on it."""
+    by = environment.get(SUBMITTED_BY)
+    if by:
+        return "ray", f"it was submitted by {by}"
+    job = _ray_job(environment.get(_RAY_JOB, ""))
+    return ("local", "") if job is None else ("ray", f"it is Ray job '{job}'")
+
+
+def _ray_job(config: str) -> str | None:
+    """The id under which it was submitted, as its configuration tells; None: there is none."""
+    try:
+        return str(json.loads(config)["metadata"]["job_submission_id"])
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 HostOpener = Callable[[str, Mapping[str, Any]], Host]

@@ -11,7 +11,7 @@ import ray
 from strom.cli.main import app
 from strom.cluster import clusters, coordinators, session_client
 from strom.engine.hosts import ray_connect
-from strom.rest import session_server
+from strom.rest.servers import session_server
 from typer.main import get_command
 from typer.testing import CliRunner
 

@@ -10,7 +10,7 @@ import pytest
 from rest_kit import PlayedJobs, view_of_a_job
 from strom.cli import checkpoints, plan, rescale
 from strom.cli.main import app
-from strom.rest.catalog import Refused
+from strom.rest.catalogs.catalog import Refused
 from typer.testing import CliRunner
 
 JOB = "0123456789abcdef"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from strom.cli import bench, children
 from strom.cli.main import app
+from typer.completion import get_completion_script
 from typer.testing import CliRunner
 
 PROGRAM = """
@@ -94,3 +95,15 @@ def test_a_shell_completes(tmp_path: Path) -> None:
     )
     assert done.stdout.splitlines()[-3:] == ["checkpoints", "--program", "verify"], done
     assert "bash_completions/strom.sh" in (tmp_path / ".bashrc").read_text()
+
+
+def test_zsh_is_answered_by_what_it_has_just_loaded() -> None:
+    """Its first Tab: else the script says nothing. Without zsh, which may not be there."""
+    script = get_completion_script(prog_name="strom", complete_var="_STROM_COMPLETE", shell="zsh")
+    assert script.splitlines()[-5:] == [
+        "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then",
+        '  _strom_completion "$@"',
+        "else",
+        "  compdef _strom_completion strom",
+        "fi",
+    ]

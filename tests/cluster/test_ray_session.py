@@ -33,7 +33,7 @@ from strom.cluster.slot_pool import PREFIX
 from strom.connectors.files import ParquetSink
 from strom.core.errors import ConfigurationError, TransportError
 from strom.engine.hosts.ray_host import connect_to_ray
-from strom.rest.session_jobs import SessionJobs, jobs_there
+from strom.rest.catalogs.session_jobs import SessionJobs, jobs_there
 from typer.testing import CliRunner
 from wheels_kit import make_wheel
 

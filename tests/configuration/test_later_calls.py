@@ -208,6 +208,51 @@ def test_the_host(opened: list[Noted]) -> None:
     assert runs_on(make(JobConfig(), "local").configure(ray)) == "local"
 
 
+RAY_JOB = '{"runtime_env": {}, "metadata": {"job_submission_id": "raysubmit_7", "job_name": "x"}}'
+"""What the entrypoint of `ray job submit` has in its environment."""
+
+
+@pytest.mark.parametrize(
+    ("variables", "why"),
+    [
+        ({"RAY_JOB_CONFIG_JSON_ENV_VAR": RAY_JOB}, "it is Ray job 'raysubmit_7'"),
+        ({"STROM_SUBMITTED_BY": "`strom run`"}, "it was submitted by `strom run`"),
+    ],
+)
+def test_what_was_handed_to_a_cluster_runs_on_it_unless_told_otherwise(
+    opened: list[Noted],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    variables: dict[str, str],
+    why: str,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with caplog.at_level("INFO", "strom"):
+        env = make()
+        assert [runs_on(env), runs_on(env), runs_on(make(JobConfig()))] == ["ray"] * 3
+    said = f"the jobs of this program run on host 'ray': {why}"
+    assert [one.getMessage() for one in caplog.records] == [said] * 2  # once of each environment
+    caplog.clear()
+    with caplog.at_level("INFO", "strom"):
+        assert runs_on(make(host="local")) == "local"
+        assert runs_on(make().set_host("local")) == "local"
+        assert runs_on(make(Configuration.from_dict({"strom.host": "local"}))) == "local"
+        monkeypatch.setenv("STROM_CONF__STROM__HOST", "local")
+        assert runs_on(make()) == "local"
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("config", ["", "{", "[]", '{"metadata": null}', '{"runtime_env": {}}'])
+def test_what_is_no_ray_job(
+    opened: list[Noted], monkeypatch: pytest.MonkeyPatch, config: str
+) -> None:
+    """Workers of Ray have `RAY_JOB_ID`; a configuration without the id is of whoever set it."""
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", config)
+    monkeypatch.setenv("RAY_JOB_ID", "01000000")
+    assert runs_on(make()) == "local"
+
+
 def test_a_host_that_is_configured_later_takes_the_place_of_an_open_one(
     opened: list[Noted],
 ) -> None:

@@ -19,7 +19,7 @@ from strom.operators import registry, window_choice
 from strom.operators.windows.windower import Windower
 
 ROOT = Path(strom.__file__).parent
-FOLDERS = ("api", "connectors", "core", "operators", "plan", "state")
+FOLDERS = ("api", "connectors", "core", "operators", "plan", "rest", "state")
 
 Arrow = tuple[str, str]
 """Two modules, named from the root: the first imports the second."""

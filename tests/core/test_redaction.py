@@ -83,6 +83,25 @@ TEXTS = [
     ('{"name": "password", "value": "hush"}', '{"name": "password", "value": "***"}'),
     ("{'name': 'DB_PASSWORD',\n  'value': 'hush'}", "{'name': 'DB_PASSWORD',\n  'value': '***'}"),
     ("- name: DB_PASSWORD\n  value: hush\n", "- name: DB_PASSWORD\n  value: ***\n"),
+    ('{"value": "hush", "name": "password"}', '{"value": "***", "name": "password"}'),
+    ("{'Value': b'hu\\'sh',\n 'Key': 'DB_PASSWORD'}", "{'Value': b'***',\n 'Key': 'DB_PASSWORD'}"),
+    (r"{\"value\": \"hush\", \"name\": \"token\"}", r"{\"value\": \"***\", \"name\": \"token\"}"),
+    ('{"value": ["hush"], "id": "pass"}', '{"value": [***], "id": "pass"}'),
+    ("- value: hush\n  name: DB_PASSWORD\n", "- value: ***\n  name: DB_PASSWORD\n"),
+    ('<input value="hush" type="password">', '<input value="***" type="password">'),
+    (
+        '{"value": "{\\"value\\": \\"hush\\", \\"name\\": \\"jwt\\"}", "name": "x"}',
+        '{"value": "{\\"value\\": \\"***\\", \\"name\\": \\"jwt\\"}", "name": "x"}',
+    ),
+    # JSON within CSV
+    ('1,"{""password"": ""hush"", ""n"": 1}"', '1,"{""password"": ""***"", ""n"": 1}"'),
+    ('"{""password"": ""$hu""}"', '"{""password"": ""***""}"'),
+    (r'"{""password"": ""a\""hush""}"', '"{""password"": ""***""}"'),
+    (r'"""{\""password\"": \""hush\""}"""', r'"""{\""password\"": \""***\""}"""'),
+    ('"(""password"", ""hush"")"', '"(""password"", ""***"")"'),
+    ('"{""name"": ""token"", ""value"": ""hush""}"', '"{""name"": ""token"", ""value"": ""***""}"'),
+    ('"{""value"": ""hush"", ""name"": ""token""}"', '"{""value"": ""***"", ""name"": ""token""}"'),
+    ("'{''password'': ''hush''}'", "'{''password'': ''***''}'"),
     # SQL
     ("USER me IDENTIFIED BY 'hush' x", "USER me IDENTIFIED BY '***' x"),
     ('identified with plain by "hush"', 'identified with plain by "***"'),
@@ -137,6 +156,11 @@ TEXTS = [
     ("('password', 'user', 'host')", "('password', 'user', 'host')"),
     ("hdfs://host:8020/a@b", "hdfs://host:8020/a@b"),
     ("identified by its 'name'", "identified by its 'name'"),
+    ('{"value": "x", "name": "user"}', '{"value": "x", "name": "user"}'),
+    ('{"value": "x", "name": "password reset"}', '{"value": "x", "name": "password reset"}'),
+    ("value: 17, name: tokens", "value: 17, name: tokens"),
+    ('{"value": null, "name": "password"}', '{"value": null, "name": "password"}'),
+    ('"{""password"": """", ""n"": ""x""}"', '"{""password"": """", ""n"": ""x""}"'),
     ("nothing here", "nothing here"),
     ("", ""),
 ]
@@ -234,6 +258,8 @@ HOSTILE = [
         "password='a\n=\"",
         "redis://a:1/",
     ),
+    *('value="', "value: '", 'value="",name="', "value=a/", "value=[", "value='\n", "value: '''"),
+    *('value=\\"', "value: x, name: ", '""api_key"": ""', '"api_key"": ""\\', 'value"": ""a'),
 ]
 
 

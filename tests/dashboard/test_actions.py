@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from dashboard_kit import DONE, MOVED, SHOP, PlayedCluster, Visit, serve
 from rest_kit import OPERATE, READ, TOKENS
-from strom.rest.guard import Access
+from strom.rest.servers.guard import Access
 
 pytestmark = [pytest.mark.browser]
 

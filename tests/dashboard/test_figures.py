@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from rest_kit import SOURCE, SUMS, PlayedJobs, client_of, view_of_a_job
-from strom.rest.figure_shapes import figures_of
+from strom.rest.shapes.figures import figures_of
 
 JOB = "0123456789abcdef"
 

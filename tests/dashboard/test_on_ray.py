@@ -17,9 +17,9 @@ from strom.cli.main import app
 from strom.cluster import clusters
 from strom.core.errors import JobFailedError
 from strom.engine.hosts.ray_host import connect_to_ray
-from strom.rest import session_server
-from strom.rest.serving import Serving
-from strom.rest.tokens import tokens_in
+from strom.rest.servers import session_server
+from strom.rest.servers.api import Serving
+from strom.rest.servers.tokens import tokens_in
 from typer.testing import CliRunner
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]

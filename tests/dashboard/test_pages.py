@@ -10,7 +10,7 @@ from pathlib import Path
 import strom
 from rest_kit import TOKENS, PlayedJobs, client_of
 from strom.dashboard import pages
-from strom.rest.guard import Access
+from strom.rest.servers.guard import Access
 
 STATIC = Path(strom.__file__).parent / "dashboard" / "static"
 OWN = [path for path in STATIC.rglob("*") if path.is_file() and path.parent.name != "vendor"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from dashboard_kit import NOON, SHOP, PlayedCluster, Visit
-from strom.rest import flame_graphs, job_paths
+from strom.rest.paths import flame_graphs, jobs
 
 pytestmark = [pytest.mark.browser]
 
@@ -65,7 +65,7 @@ def test_pictures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = SimpleNamespace(time_ns=lambda: cluster.now_ms * 1_000_000)
-    monkeypatch.setattr(job_paths, "time", clock)
+    monkeypatch.setattr(jobs, "time", clock)
     stacks = flame_graphs.stacks_in(STACKS)
     monkeypatch.setattr(flame_graphs, "_sampled_everywhere", lambda processes, kind: stacks)
     monotonic = SimpleNamespace(monotonic=lambda: cluster.now_ms / 1000, **vars(clock))

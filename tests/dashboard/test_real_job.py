@@ -21,7 +21,7 @@ from strom import (
     StreamExecutionEnvironment,
 )
 from strom.api.jobs.host import open_pages
-from strom.rest import job_server
+from strom.rest.servers import job_server
 
 
 def opened(capsys: pytest.CaptureFixture[str]) -> tuple[str, str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from dashboard_kit import CLICKS, DONE, FAILED, QUEUED, SHOP, PlayedCluster, Visit
-from strom.rest import flame_graphs
+from strom.rest.paths import flame_graphs
 
 pytestmark = [pytest.mark.browser]
 

@@ -19,8 +19,7 @@ from strom import DiscardSink, JobConfig, StreamExecutionEnvironment
 from strom.connectors.datagen import DataGenSource
 from strom.engine.hosts.job_view import JobView
 from strom.engine.hosts.task_figures import operator_labels
-from strom.rest.app import guarded, make_app
-from strom.rest.catalog import (
+from strom.rest.catalogs.catalog import (
     ENDED,
     JobSummary,
     Moved,
@@ -32,8 +31,9 @@ from strom.rest.catalog import (
     summary_of,
     view_without_run,
 )
-from strom.rest.guard import Access
-from strom.rest.server import RestServer
+from strom.rest.servers.api import guarded, make_app
+from strom.rest.servers.guard import Access
+from strom.rest.servers.listener import RestServer
 
 NOON = 1_772_452_800_000
 """2026-03-02 12:00 UTC: when the played jobs began."""

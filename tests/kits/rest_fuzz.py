@@ -25,11 +25,11 @@ from rest_kit import SOURCE, SUMS, PlayedJobs
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks as openapi_checks
 from strom.logs import files
-from strom.rest.app import guarded, make_app
-from strom.rest.guard import Access
-from strom.rest.program_runs import ProgramRuns, Run
-from strom.rest.programs import Programs
-from strom.rest.server import RestServer
+from strom.rest.programs.runs import ProgramRuns, Run
+from strom.rest.programs.uploads import Programs
+from strom.rest.servers.api import guarded, make_app
+from strom.rest.servers.guard import Access
+from strom.rest.servers.listener import RestServer
 
 KNOWN: dict[str, list[Any]] = {
     "jobid": ["0123456789abcdef", "fedcba9876543210"],

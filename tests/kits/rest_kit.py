@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from starlette.testclient import TestClient
 from strom.engine.hosts.job_view import JobView
-from strom.rest.app import guarded, make_app
-from strom.rest.catalog import (
+from strom.rest.catalogs.catalog import (
     ENDED,
     JobSummary,
     Moved,
@@ -20,8 +19,9 @@ from strom.rest.catalog import (
     Stop,
     summary_of,
 )
-from strom.rest.guard import Access
-from strom.rest.tokens import Tokens
+from strom.rest.servers.api import guarded, make_app
+from strom.rest.servers.guard import Access
+from strom.rest.servers.tokens import Tokens
 
 READ, OPERATE = "r" * 20, "o" * 20
 TOKENS = Tokens(READ, OPERATE)

@@ -19,7 +19,7 @@ from strom.engine.hosts.job_logs import JobLogs
 from strom.logs import files, reading
 from strom.logs.files import LogFolder
 from strom.logs.filters import LogFilter, moment
-from strom.rest import flame_graphs
+from strom.rest.paths import flame_graphs
 
 
 @pytest.fixture(autouse=True)

@@ -24,9 +24,9 @@ from strom.cluster import clusters
 from strom.connectors.files import ParquetSink
 from strom.core.errors import ConfigurationError, ResourceError
 from strom.engine.hosts.ray_host import connect_to_ray
-from strom.rest import session_server
-from strom.rest.archive import Archive
-from strom.rest.serving import Serving
+from strom.rest.catalogs.archive import Archive
+from strom.rest.servers import session_server
+from strom.rest.servers.api import Serving
 from typer.testing import CliRunner
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -117,7 +117,7 @@ class Counting:
     def rescaled(self, parallelism: int, folder: Path | None = None) -> Any:
         more = "" if folder is None else f"&targetDirectory={folder}"
         status, asked = ask(f"{self.url}/rescaling?parallelism={parallelism}{more}", "PATCH")
-        assert status == 202, asked
+        assert status == 200, asked
         place = f"{self.url}/rescaling/{asked['request-id']}"
         return until(lambda: _done(get(place)), "the rescaling", 60.0)["operation"]
 

@@ -1,0 +1,162 @@
+"""Paths that change jobs: cancel, savepoint, stop, rescale."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from fastapi import APIRouter, HTTPException, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from ..catalogs.catalog import Stop
+from .long_work import Operation
+from .parameters import ID, Catalog, Common, JobParameter
+
+router = APIRouter(prefix="/jobs/{jobid}", tags=["actions"])
+
+Place = Annotated[str | None, Field(max_length=4096, min_length=1)]
+Format = Literal["CANONICAL", "NATIVE"]
+TriggerId = Annotated[str | None, Field(pattern=ID, alias="triggerId")]
+TriggerParameter = Annotated[str, Path(alias="triggerid", pattern=ID)]
+
+
+class SavepointRequest(BaseModel):
+    """`cancel-job`: the job ends with it. All of strom's savepoints have one format."""
+
+    model_config = ConfigDict(extra="forbid")
+    directory: Place = Field(None, alias="target-directory")
+    cancel: bool = Field(False, alias="cancel-job")
+    format: Format | None = Field(None, alias="formatType")
+    trigger: TriggerId = None
+
+
+class StopRequest(BaseModel):
+    """`drain`: the sources end first, and all windows fire."""
+
+    model_config = ConfigDict(extra="forbid")
+    directory: Place = Field(None, alias="targetDirectory")
+    drain: bool = False
+    format: Format | None = Field(None, alias="formatType")
+    trigger: TriggerId = None
+
+
+Triggered = TypedDict("Triggered", {"request-id": str})
+
+
+class Nothing(TypedDict):
+    pass
+
+
+class Status(TypedDict):
+    id: Literal["IN_PROGRESS", "COMPLETED"]
+
+
+FailureCause = TypedDict("FailureCause", {"class": str, "stack-trace": str})
+
+Done = TypedDict(
+    "Done",
+    {
+        "location": NotRequired[str],
+        "jobid": NotRequired[str],
+        "failure-cause": NotRequired[FailureCause],
+    },
+)
+
+
+class Progress(TypedDict):
+    status: Status
+    operation: NotRequired[Done]
+
+
+@router.patch("", status_code=202)
+def cancel_job(
+    job: JobParameter,
+    catalog: Catalog,
+    mode: Annotated[Literal["cancel"], Query()] = "cancel",
+) -> Nothing:
+    """Have the job cancelled. Of one that is over this changes nothing."""
+    catalog.cancel(job)
+    return {}
+
+
+@router.post("/savepoints", status_code=202)
+def take_savepoint(
+    job: JobParameter, catalog: Catalog, api: Common, wanted: SavepointRequest | None = None
+) -> Triggered:
+    """Take a savepoint; what becomes of it is told under the id."""
+    wanted = wanted or SavepointRequest.model_validate({})
+    stop: Stop | None = "halt" if wanted.cancel else None
+    return _begin(job, catalog, api, wanted.directory, stop, wanted.trigger)
+
+
+@router.post("/stop", status_code=202)
+def stop_job(
+    job: JobParameter, catalog: Catalog, api: Common, wanted: StopRequest | None = None
+) -> Triggered:
+    """Stop the job with a savepoint; what becomes of it is told under the id, at `savepoints`."""
+    wanted = wanted or StopRequest.model_validate({})
+    stop: Stop = "drain" if wanted.drain else "halt"
+    return _begin(job, catalog, api, wanted.directory, stop, wanted.trigger)
+
+
+@router.get("/savepoints/{triggerid}")
+def savepoint_status(job: JobParameter, trigger: TriggerParameter, api: Common) -> Progress:
+    """What has become of a savepoint, or of a stop."""
+    return progress_of(api, job, trigger)
+
+
+@router.patch("/rescaling")  # 200, as Flink's: clients made of its description know no other
+def rescale_job(
+    job: JobParameter,
+    catalog: Catalog,
+    api: Common,
+    parallelism: Annotated[int, Query(ge=1, le=32768)],
+    directory: Annotated[
+        str | None, Query(alias="targetDirectory", max_length=4096, min_length=1)
+    ] = None,
+) -> Triggered:
+    """Stop the job with a savepoint and start it again at another parallelism, under another id,
+    which is told under the id of the request."""
+    catalog.job(job)
+
+    def work() -> dict[str, Any]:
+        moved = catalog.rescale(job, parallelism, directory)
+        return {"jobid": moved.job_id, "location": moved.savepoint}
+
+    return {"request-id": api.triggers.begin(job, work)}
+
+
+@router.get("/rescaling/{triggerid}")
+def rescaling_status(job: JobParameter, trigger: TriggerParameter, api: Common) -> Progress:
+    """What has become of a rescaling."""
+    return progress_of(api, job, trigger)
+
+
+def _begin(
+    job: str,
+    catalog: Catalog,
+    api: Any,
+    directory: str | None,
+    stop: Stop | None,
+    trigger: str | None,
+) -> Triggered:
+    catalog.job(job)
+
+    def work() -> dict[str, Any]:
+        return {"location": catalog.savepoint(job, directory, stop)}
+
+    return {"request-id": api.triggers.begin(job, work, trigger)}
+
+
+def progress_of(api: Any, job: str, trigger: str) -> Progress:
+    """HTTPException 404 for what nobody asked for."""
+    found: Operation | None = api.triggers.get(job, trigger)
+    if found is None:
+        raise HTTPException(404, f"nobody asked job '{job}' for '{trigger}', or it was long ago")
+    if not found.done:
+        return {"status": {"id": "IN_PROGRESS"}}
+    if found.error is not None:
+        cause: FailureCause = {"class": found.kind, "stack-trace": found.error}
+        return {"status": {"id": "COMPLETED"}, "operation": {"failure-cause": cause}}
+    done: Any = found.result
+    return {"status": {"id": "COMPLETED"}, "operation": done}

@@ -1,0 +1,1 @@
+"""Programs that are uploaded and run beside the server."""
