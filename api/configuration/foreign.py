@@ -49,7 +49,7 @@ FOREIGN: Final = tuple(
     state.backend.heap. state.backend.latency-track.
     state.backend.rocksdb.block. state.backend.rocksdb.bloom-filter.
     state.backend.rocksdb.checkpoint. state.backend.rocksdb.compaction.
-    state.backend.rocksdb.compression. state.backend.rocksdb.files.
+    state.backend.rocksdb.files.
     state.backend.rocksdb.incremental-restore state.backend.rocksdb.log.
     state.backend.rocksdb.manual-compaction. state.backend.rocksdb.memory.fixed-per-slot
     state.backend.rocksdb.memory.high-prio state.backend.rocksdb.memory.managed
