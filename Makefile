@@ -1,6 +1,6 @@
 # Every target sets up what it needs by itself.
 
-.PHONY: demo demo-kafka kafka test test-browser seeds fuzz-rest test-fast check format reference bench soak-state vendor pictures tour wheel wheel-pure clean
+.PHONY: demo demo-kafka kafka test test-browser seeds soak fuzz-rest test-fast check format reference bench soak-state vendor pictures tour wheel wheel-pure clean
 
 demo: .venv/.installed
 	.venv/bin/python examples/flight_delays.py
@@ -17,16 +17,21 @@ test: .venv/.installed
 test-browser: .venv/.installed
 	.venv/bin/python -m pytest -m browser tests/dashboard
 
-# The schedules of the simulator, of which `make test` runs 80.
+# The schedules of the simulator, of which `make test` runs 40.
 seeds: .venv/.installed
 	STROM_SEEDS=1000 .venv/bin/python -m pytest -n auto -k test_every_schedule tests/e2e/test_simulator_seeds.py
+
+# The tests that start nothing, with all that they draw at random, of which `make test` draws two
+# fifths, and those that take too long for it: wheels, memory of much state, a job that is killed.
+soak: .venv/.installed
+	STROM_AMOUNT=1 STROM_SEEDS=200 .venv/bin/python -m pytest -n 2 --dist loadfile -m "not (ray or spark or kafka or postgres or s3 or browser)"
 
 # Random requests to each path of the REST API, of which `make test` makes ten.
 fuzz-rest: .venv/.installed
 	PYTHONPATH=tests/kits .venv/bin/python tests/kits/rest_fuzz.py 1000 $${SEED:-0}
 
 test-fast: .venv/.installed
-	.venv/bin/python -m pytest -m "not (ray or spark or kafka or postgres or s3 or browser or slow)"
+	.venv/bin/python -m pytest -m "not (ray or spark or kafka or postgres or s3 or browser or slow or soak)"
 
 check: .venv/.installed
 	scripts/check

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import cloudpickle
 import psutil
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, settings
 
 # Ray clusters of the tests have a token of their own; else Ray would leave one in the user's home.
@@ -34,7 +35,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 # How long a busy machine takes to draw or to run an example says nothing of what is tested.
-settings.register_profile("strom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "strom",
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("strom")
 
 ROOT = Path(__file__).parent

@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.connectors.base import (
@@ -61,7 +62,7 @@ def drain(splits: Any, readers: list[SourceReader], polls: int | None = None) ->
     polls=st.integers(0, 25),
     size=st.integers(1, 7),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_each_record_once_over_a_restore_at_another_parallelism(
     count: int, before: int, after: int, polls: int, size: int
 ) -> None:

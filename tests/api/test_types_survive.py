@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from amounts import examples
 from hypothesis import HealthCheck, given, settings
 from strom import (
     CoMapFunction,
@@ -153,7 +154,7 @@ def source(drawn: Records) -> DataStream:
     return env.from_collection(drawn.values, drawn.type)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(records())
 def test_records_come_out_of_every_operator_as_they_went_in(drawn: Records) -> None:
     stream = source(drawn)

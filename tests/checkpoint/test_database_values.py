@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import seeds
 from database_kit import MOST, Subtasks
 from strom.core.state_config import StateConfig
 from strom.operators.tables.group_values import GroupValues
@@ -183,7 +184,7 @@ def check(groups: dict[int, Groups], held: Held, lasting: bool) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lasting", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_against_counters(
     seed: int, lasting: bool, kind: str, job: Subtasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +232,7 @@ def test_whole_snapshots_go_from_one_backend_to_the_other(seed: int, lasting: bo
         states.close()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_some_stay_and_some_leave(seed: int) -> None:
     """Heads and pairs come and go by themselves, and what is in memory stays within its bounds."""
     rng = np.random.default_rng(seed)

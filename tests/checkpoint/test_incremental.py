@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from amounts import seeds
 from shaky_storage import Shaky, check_files, in_memory, layers_of, needed
 from strom import TumblingEventTimeWindows, WatermarkStrategy, count, max_, sum_
 from strom.checkpoint.storage import CheckpointStorage, open_storage
@@ -104,7 +105,7 @@ def test_killed_jobs_go_on_from_deltas(reference: list[Any]) -> None:
     assert from_deltas >= 2
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_uploads_that_fail_leave_nothing_and_lose_nothing(seed: int, reference: list[Any]) -> None:
     shaky = Shaky(in_memory(), 5 + seed)
     plan = SimulationPlan(seed=seed, crashes=2, crash_window=WINDOW)

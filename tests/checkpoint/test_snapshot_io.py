@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.checkpoint import uploads
@@ -72,7 +73,7 @@ def test_group_offsets() -> None:
     assert group_offsets(keyed_table("s", []).data) == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.integers(0, MAX - 1), max_size=40),
     st.integers(1, 5),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import Types
@@ -116,7 +117,7 @@ DIALECTS = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     rows=st.lists(
         st.tuples(st.none() | FIELDS, st.none() | st.integers(-9, 9), st.none() | FIELDS),
@@ -135,7 +136,7 @@ def test_what_is_written_is_read_again(rows: list[Any], dialect: CsvDialect) -> 
     assert found == rows
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     rows=st.lists(
         st.tuples(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strom.api.connectors.base import Emit, ReaderContext, Wait
@@ -65,7 +66,7 @@ def test_splits_partition_the_numbers(
     assert sorted(seen) == list(range(count))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     count=st.integers(0, 120),
     splits=st.one_of(st.none(), st.integers(1, 5)),

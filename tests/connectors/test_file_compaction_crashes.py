@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amounts import examples
 from compaction_kit import batch, every, hidden, prepare, records
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -110,7 +111,9 @@ SCRIPT = st.lists(
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(script=SCRIPT, checkpoints=st.integers(1, 4))
 def test_any_history_gives_each_record_once(

@@ -11,6 +11,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strom.connectors.files import FileSink, FileSource, ParquetSink
@@ -240,7 +241,9 @@ def test_close_removes_what_was_not_prepared(tmp_path: Path, writer_context: Any
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(script=st.lists(st.sampled_from(["write", "prepare", "complete", "crash"]), max_size=30))
 def test_any_history_gives_each_record_once(

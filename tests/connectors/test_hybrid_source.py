@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import (
@@ -53,7 +54,7 @@ def sequence(start: int, end: int) -> NumberSequenceSource:
     return NumberSequenceSource(start, end)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     schedule=st.lists(st.integers(0, 1), max_size=60),
     again=st.lists(st.integers(0, 2), max_size=40),
@@ -72,7 +73,7 @@ def test_any_restore_in_the_middle_of_any_source(
     assert sorted(first.rows() + second.rows() + third.rows()) == list(range(100))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(schedule=st.lists(st.integers(0, 2), max_size=80), restored=st.booleans())
 def test_no_reader_begins_a_source_before_all_have_read_the_former(
     run: Any, schedule: list[int], restored: bool

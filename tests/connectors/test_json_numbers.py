@@ -10,6 +10,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from kafka_kit import decoded
 from strom import Row, StreamExecutionEnvironment, Types
@@ -75,7 +76,7 @@ def rows_of(values: list[bytes | None]) -> tuple[list[Any], list[bool]]:
     return [exact(row) for row in ColumnBatch(found.data).rows()], bad
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(ROWS, st.booleans()), min_size=1, max_size=5))
 def test_numbers_and_texts_are_read_exactly(drawn: list[tuple[Row, bool]]) -> None:
     rows, bad = rows_of([text_of(row, numbers) for row, numbers in drawn])
@@ -83,7 +84,7 @@ def test_numbers_and_texts_are_read_exactly(drawn: list[tuple[Row, bool]]) -> No
     assert rows == [exact(row) for row, _ in drawn]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=5))
 def test_what_is_written_is_read_again(rows: list[Row]) -> None:
     written = JsonRowSerializationSchema.builder().with_type_info(INFO).build().encoder

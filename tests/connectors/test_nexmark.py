@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.connectors.base import ReaderContext
@@ -210,7 +211,7 @@ def test_people(people: Any) -> None:
     assert len(set(people.column("extra").to_pylist())) > 0.99 * people.num_rows
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
     count=st.integers(0, 3000),

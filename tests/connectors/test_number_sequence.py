@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import WatermarkStrategy
@@ -15,7 +16,7 @@ from strom.testing.equivalence import assert_equivalent
 LONG = 1 << 63
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     start=st.one_of(st.integers(-20, 20), st.just(-LONG), st.just(LONG - 200)),
     count=st.integers(1, 120),

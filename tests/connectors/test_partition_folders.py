@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strom.connectors.files import FileSink, FileSource, ParquetSink
@@ -375,7 +376,9 @@ CONDITIONS = st.recursive(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(condition=CONDITIONS, columns=st.sampled_from([None, ["n"], ["day"], ["m", "f"]]))
 def test_filters_take_the_same_rows_as_without_pruning(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from amounts import examples
 from fsspec.implementations.local import LocalFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -206,7 +207,9 @@ ACTIONS = st.lists(st.sampled_from(["write", "look", "poll", "restore"]), max_si
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(script=ACTIONS, max_age=st.sampled_from([None, timedelta(days=1)]))
 def test_any_history_reads_each_file_once(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from strom import Row, RowKind, Types
 from strom.api.types.type_info import schema_of
@@ -36,7 +37,7 @@ def through_ipc(batch: ColumnBatch) -> ColumnBatch:
     return ColumnBatch(pa.ipc.open_stream(file.getvalue()).read_next_batch())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(records())
 def test_what_comes_out_of_columns_is_what_went_in(drawn: Records) -> None:
     schema = schema_of(drawn.type)

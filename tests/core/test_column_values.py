@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.batch import ColumnBatch, ObjectBatch, to_columns
@@ -82,7 +83,7 @@ def exact(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", WORDS, ids=str)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_values_are_those_of_arrow(kind: pa.DataType, data: Any) -> None:
     column = data.draw(columns(kind))
@@ -95,7 +96,7 @@ CODED = [pa.string(), pa.int64(), pa.timestamp("ms"), pa.date32(), pa.list_(pa.i
 
 
 @pytest.mark.parametrize("kind", CODED, ids=str)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_dictionaries_give_the_values_they_stand_for(kind: pa.DataType, data: Any) -> None:
     words = data.draw(columns(kind))
@@ -141,7 +142,7 @@ def test_the_first_and_the_last_day() -> None:
     assert python_values(pa.array(moments, type=pa.timestamp("us"))) == moments
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.lists(st.sampled_from(list(WORDS)), min_size=1, max_size=4))
 def test_rows_become_the_columns_they_came_from(data: Any, kinds: list[pa.DataType]) -> None:
     arrays = [data.draw(columns(kind)) for kind in kinds]

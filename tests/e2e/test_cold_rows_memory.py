@@ -24,6 +24,7 @@ def grown(backend: str, folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.soak
 def test_a_join_of_many_rows_takes_what_it_may(tmp_path: Path) -> None:
     """150 MB of rows under 64 MB, a whole snapshot included, which is made of pieces. Beside them
     is what finds rows. Measured: 400 MB in memory, 190 MB with RocksDB."""

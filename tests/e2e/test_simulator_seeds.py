@@ -39,7 +39,7 @@ from strom.testing.probes import CollectProbe
 from strom.testing.scripted import ScriptedSource
 
 CHUNKS = 4
-CHUNK = int(os.environ.get("STROM_SEEDS", "80")) // CHUNKS
+CHUNK = int(os.environ.get("STROM_SEEDS", "40")) // CHUNKS
 """Seeds of one test; chunks may run in several processes."""
 
 MOST_FILES = 8

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.batch import Batch, ColumnBatch, ObjectBatch
@@ -144,7 +145,7 @@ def test_columns_are_read_in_place() -> None:
     ),
     stamped=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_objects_round_trip(values: list[Any], stamped: bool) -> None:
     stamps = np.arange(len(values), dtype=np.int64) if stamped else None
     got, _ = through(ObjectBatch(values, stamps))
@@ -186,7 +187,7 @@ def test_control_elements_round_trip(element: Any) -> None:
     sizes=st.lists(st.integers(0, 30_000).map(lambda n: n * 8), max_size=6),
     step=st.integers(24, 200_000),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_frames_survive_any_fragmentation(sizes: list[int], step: int) -> None:
     frames = [(i, np.random.default_rng(i).bytes(size)) for i, size in enumerate(sizes)]
     data = b"".join(header(Kind.OBJECTS, len(p), i) + p for i, p in frames)
@@ -220,7 +221,7 @@ def test_bad_control_elements_are_refused(payload: bytes) -> None:
 
 
 @given(garbage=st.binary(max_size=200))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_garbage_payloads_are_transport_errors(garbage: bytes) -> None:
     padded = garbage + bytes(-len(garbage) % 8)
     schema = pa.schema([("a", pa.int64())])

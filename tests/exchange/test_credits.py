@@ -6,6 +6,7 @@ import random
 from collections import deque
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import ConfigurationError, IllegalTransitionError, TransportError
@@ -133,7 +134,7 @@ class World:
     floating=st.integers(0, 6),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_everything_arrives_under_any_fair_schedule(
     loads: list[int], exclusive: int, floating: int, seed: int
 ) -> None:

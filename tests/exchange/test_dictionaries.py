@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.batch import ColumnBatch
@@ -122,7 +123,7 @@ def test_codes_without_or_beyond_their_dictionary_are_refused() -> None:
         max_size=8,
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_sequence_arrives(batches: list[tuple[list[str | None], int]]) -> None:
     channel = Channel()
     for number, (values, rows) in enumerate(batches):

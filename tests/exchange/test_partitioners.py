@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from groups_kit import subtask_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -72,7 +73,7 @@ def test_shuffle_is_repeatable_even_and_complete() -> None:
     channels=st.integers(1, 7),
     text=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_keyed_columns_and_rows_agree_with_the_definition(
     keys: list[int], channels: int, text: bool
 ) -> None:
@@ -109,7 +110,7 @@ def test_slices_of_one_reordering_share_memory() -> None:
     rows=st.lists(st.tuples(st.integers(-99, 99), st.one_of(st.none(), st.text())), max_size=30),
     data=st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_reordered_is_take(rows: list[tuple[int, str | None]], data: st.DataObject) -> None:
     numbers = [n for n, _ in rows]
     batch = pa.record_batch(

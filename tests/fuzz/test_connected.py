@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from amounts import examples, seeds
 from strom.operators.connected import broadcast
 from strom.operators.rows.timers import Timers
 from strom.state.operator_state import OperatorStateBackend
@@ -19,7 +20,7 @@ from strom.testing.fuzz.running import Disagreement
 
 
 def test_every_way_agrees() -> None:
-    for seed in range(120):
+    for seed in seeds(120):
         run_connected(draw_connected(seed))
 
 
@@ -44,9 +45,9 @@ def test_cases_are_of_many_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
 
     restore = _Tasks.restore
     monkeypatch.setattr(_Tasks, "restore", watched)
-    for case in cases:
+    for case in cases[: examples(len(cases))]:
         run_connected(case)
-    assert sum(parked) > 20
+    assert sum(parked) > 5
 
 
 def failing(seeds: int) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.config import JobConfig
@@ -140,7 +141,7 @@ def random_graphs(draw: st.DrawFn) -> StreamGraph:
 
 
 @given(random_graphs())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_every_operator_and_edge_is_kept_exactly_once(stream: StreamGraph) -> None:
     job = build_job_graph(stream)
     operators = [o.operator_id for v in job.vertices for o in v.operators]

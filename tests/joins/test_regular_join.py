@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import DataStream, StreamExecutionEnvironment
@@ -210,7 +211,7 @@ KEYS: dict[str, tuple[pa.DataType, Any]] = {
 
 @pytest.mark.parametrize("how", KINDS)
 @given(RECORDS, st.booleans(), st.booleans(), st.sampled_from(sorted(KEYS)), st.integers(0, 8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_equals_the_model(
     how: str, steps: Any, changelog: bool, condition: bool, key: str, stop: int
 ) -> None:
@@ -248,7 +249,7 @@ def test_equals_the_model(
 
 @pytest.mark.parametrize("how", KINDS)
 @given(RECORDS, st.integers(0, 8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_rows_live_for_their_time(how: str, steps: Any, stop: int) -> None:
     stream = join(pa.int64(), how, ttl=10)
     harness = OperatorHarness.of(stream)
@@ -355,7 +356,7 @@ def shortened(bits: int) -> Any:
 
 @pytest.mark.parametrize("bits", HASHES.values(), ids=HASHES)
 @given(RECORDS, st.integers(0, 8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_rows_whose_hashes_collide_are_told_apart(bits: int, steps: Any, stop: int) -> None:
     """Texts, numbers and nulls by content, whatever the hash; rows added, taken back and added
     again within a batch and between batches."""

@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import StreamExecutionEnvironment
@@ -90,7 +91,7 @@ def subtask_harness(stream: Any, subtask: int, snapshot: Any = None) -> Operator
 
 @pytest.mark.parametrize("how", KINDS)
 @given(st.lists(ROWS, max_size=4), st.lists(ROWS, max_size=3), st.integers(0, 7), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_broadcast_join_in_two_then_three_subtasks(
     how: str, left: Any, right: Any, stop: int, end: bool
 ) -> None:
@@ -236,7 +237,7 @@ TABLES = {
 
 @pytest.mark.parametrize("how", KINDS)
 @given(st.lists(ROWS, max_size=3), ROWS, st.sampled_from(sorted(TABLES)))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_lookup_in_a_table(how: str, batches: Any, right: Any, kind: str) -> None:
     right = [*right, (4, 4)]
     stream = (
@@ -266,7 +267,7 @@ class Service:
 
 @pytest.mark.parametrize("how", KINDS)
 @given(st.lists(ROWS, max_size=5), ROWS, st.sampled_from([0, 1, 3, 100]), st.integers(0, 9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_lookup_by_a_function(how: str, batches: Any, right: Any, size: int, wait: int) -> None:
     service = Service(right)
     stream = (

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import StreamExecutionEnvironment
@@ -105,7 +106,7 @@ STEPS = st.lists(
 
 @pytest.mark.parametrize("how", ["inner", "left"])
 @given(STEPS, st.integers(0, 6), st.booleans())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_equals_the_model(how: str, steps: Any, stop: int, small: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if small:

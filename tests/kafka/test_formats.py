@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka_kit import decoded
@@ -47,7 +48,7 @@ OBJECTS = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(OBJECTS, max_size=6), st.sampled_from([None, 1, "\t"]), st.booleans())
 def test_what_is_one_object_is_framed(values: list[Any], indent: Any, ascii_only: bool) -> None:
     texts = [json.dumps(v, indent=indent, ensure_ascii=ascii_only).encode() for v in values]
@@ -63,7 +64,7 @@ def test_what_is_one_object_is_framed(values: list[Any], indent: Any, ascii_only
             assert line == b""
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(
         st.binary(max_size=12)

@@ -13,6 +13,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import Types
@@ -303,7 +304,7 @@ class Library:
 optional = st.one_of(st.none(), st.binary(max_size=5))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(
     rows=st.lists(
         st.tuples(

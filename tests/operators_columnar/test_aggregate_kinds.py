@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import examples
 from groups_kit import subtask_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -182,7 +183,7 @@ def owner(key: str, parallelism: int, max_parallelism: int) -> int:
     return subtask_for(key_group(key, max_parallelism), parallelism, max_parallelism)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sampled_from(
         [

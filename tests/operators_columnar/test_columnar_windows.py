@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import examples
 from columns_kit import AGGREGATES as KINDS
 from columns_kit import FIELDS, VALUES, stamped
 from groups_kit import subtask_for
@@ -150,7 +151,7 @@ def late_records(tasks: list[Any]) -> list[str]:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     ASSIGNERS,
     st.sampled_from([0, 0, 5, 12]),
@@ -182,7 +183,7 @@ def spec_operator(spec: WindowSpec) -> Any:
     return lambda: make_window_operator(spec)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     ASSIGNERS,
     st.sampled_from([0, 8]),

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import reference_counting
+from amounts import examples
 from columns_kit import HALVES, WHOLE, batch, of_groups
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -121,7 +122,7 @@ def test_rows_and_columns_give_the_same_in_the_same_order(
     }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.sampled_from(list(WINDOWS)), BATCHES, BATCHES, BATCHES)
 def test_snapshots_restore_split_in_halves_and_whole_again(
     window: str, before: Any, between: Any, after: Any
@@ -145,7 +146,7 @@ def test_snapshots_restore_split_in_halves_and_whole_again(
     assert Counter(r for p in parts for r in results(p)) == Counter(results(oracle))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.integers(0, 2), max_size=15),
     st.integers(0, 4),

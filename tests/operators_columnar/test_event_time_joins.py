@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from amounts import examples
 from groups_kit import subtask_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -229,7 +230,7 @@ def same(found: list[Any], expected: list[Any]) -> None:
     assert Counter(map(repr, found)) == Counter(map(repr, expected))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     st.sampled_from(HOWS),
     st.sampled_from(list(KEYS)),
@@ -275,7 +276,7 @@ def test_window_join(
     same(run.out, expected)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.sampled_from(HOWS),
     st.sampled_from(list(KEYS)),

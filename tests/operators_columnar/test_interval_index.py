@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_intervals import interval_pairs
@@ -32,7 +33,7 @@ def columns(rows: list[tuple[int, int]]) -> tuple[Any, Any]:
     return np.ascontiguousarray(array[:, 0]), np.ascontiguousarray(array[:, 1])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(ROWS, max_size=4),
     ROWS,
@@ -127,7 +128,7 @@ def append(chunks: RowChunks, first: int, stamps: list[int]) -> None:
     assert chunks.append(rows, rows, times, np.zeros(len(stamps), np.bool_)) == first
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.operators.kernels import running, scatter, slices
@@ -71,7 +72,7 @@ def test_kernel_equals_its_twin(name: str, floats: bool) -> None:
     kernel = getattr(scatter, name, None) or getattr(running, name)
     twin = getattr(reference, name)
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=examples(30), deadline=None)
     @given(inputs(floats))
     def check(data: dict[str, Any]) -> None:
         want = copy.deepcopy(data)
@@ -86,7 +87,7 @@ def test_kernel_equals_its_twin(name: str, floats: bool) -> None:
     check()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(st.integers(-1000, 1000) | st.integers(-(2**60), 2**60), max_size=20),
     st.integers(-50, 50),

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import reference_lists
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import (
@@ -124,7 +125,7 @@ def test_rows_and_columns_give_the_same(window: str, function: str, script: Any)
     assert found == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(list(WINDOWS)), st.sampled_from(list(FUNCTIONS)), SCRIPT, SCRIPT, SCRIPT)
 def test_snapshots_split_in_halves_and_whole_again(
     window: str, function: str, before: Any, between: Any, after: Any
@@ -142,7 +143,7 @@ def test_snapshots_split_in_halves_and_whole_again(
 STEP = st.lists(st.integers(0, 3), max_size=6) | st.tuples(st.integers(0, 3), st.integers(0, 3))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(STEP, max_size=12), st.integers(0, 12))
 def test_lists_equal_their_twin(steps: Any, keep_at: int) -> None:
     """Values come to slots; (a, b): the list of b is put ahead of a's, and b is empty then."""
@@ -172,7 +173,7 @@ def test_lists_equal_their_twin(steps: Any, keep_at: int) -> None:
     assert other.freeze()(again) == lists.freeze()(last)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=14))
 def test_lists_are_joined_to_running_ones(sizes: list[int]) -> None:
     """Slots of a few values, or none; each takes in all before it by doubling distances, as the

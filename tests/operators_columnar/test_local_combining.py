@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import count, first, max_, mean, min_, sum_
@@ -226,7 +227,7 @@ def both(bench: Any, spec: WindowSpec, steps: list[Any]) -> tuple[Pipeline, Pipe
     return run(Pipeline(bench, spec, True), steps), run(Pipeline(bench, spec, False), steps)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     st.sampled_from(KEYS),
     st.sampled_from(ASSIGNERS),
@@ -243,7 +244,7 @@ def test_the_same_windows(
     assert combined.late == plain.late
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.sampled_from(ASSIGNERS),
     st.sampled_from(FUNCTIONS),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import reference_distinct
 import reference_moments
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.operators.kernels import distinct, moments, pairs
@@ -72,7 +73,7 @@ def inputs(draw: Any, floats: bool, other_floats: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_kernel_equals_its_twin(name: str, data: Any) -> None:
     given_ = data.draw(inputs(data.draw(st.booleans()), data.draw(st.booleans())))
@@ -142,7 +143,7 @@ ROWS = st.lists(
 
 
 @given(ROWS, ROWS, st.sampled_from([4, 6, 9, 18]))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_sketches(first: Any, second: Any, precision: int) -> None:
     """Those of slots 1.. are merged into the slots before them; slot 0 is left out."""
     made = []
@@ -160,7 +161,7 @@ def test_sketches(first: Any, second: Any, precision: int) -> None:
 
 
 @given(ROWS, st.integers(4, 18))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_estimates_are_those_of_single_values(rows: Any, precision: int) -> None:
     sketch = Sketch(precision)
     sketch.add(distinct, rows)

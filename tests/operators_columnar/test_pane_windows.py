@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import CumulateEventTimeWindows
@@ -99,7 +100,7 @@ def check(spec: WindowSpec, script: Sequence[Any], start: int = 0) -> None:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(EVENT_WINDOWS, COUNT_TRIGGERS, LATENESS, st.sampled_from(list(KEYS)), SCRIPT)
 def test_counting_in_event_time_windows(
     function: str, assigner: Any, trigger: Any, lateness: int, key: str, script: Any
@@ -107,13 +108,13 @@ def test_counting_in_event_time_windows(
     check(spec_of(assigner, trigger, lateness, function, key), script)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(CLOCK_WINDOWS, COUNT_TRIGGERS, SCRIPT)
 def test_counting_in_processing_time_windows(assigner: Any, trigger: Any, script: Any) -> None:
     check(spec_of(assigner, trigger, 3), script)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(EVENT_WINDOWS, st.sampled_from([3, 7, 25]), SCRIPT)
 def test_purging_at_the_end_with_lateness(assigner: Any, lateness: int, script: Any) -> None:
     """Each late record fires with itself only, however many come in a batch."""
@@ -121,7 +122,7 @@ def test_purging_at_the_end_with_lateness(assigner: Any, lateness: int, script: 
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(EVENT_WINDOWS, st.integers(1, 12), LATENESS, SCRIPT)
 def test_purging_at_multiples_of_event_time(
     function: str, assigner: Any, interval: int, lateness: int, script: Any
@@ -130,13 +131,13 @@ def test_purging_at_multiples_of_event_time(
     check(spec_of(assigner, trigger, lateness, function), script)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(CLOCK_WINDOWS, st.integers(1, 12), SCRIPT)
 def test_purging_at_multiples_of_the_clock(assigner: Any, interval: int, script: Any) -> None:
     check(spec_of(assigner, PurgingTrigger.of(ContinuousProcessingTimeTrigger(interval))), script)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(EVENT_WINDOWS, st.integers(1, 12), LATENESS, st.sampled_from([-1000, 0, 1000]), SCRIPT)
 def test_purging_event_time_windows_by_the_clock(
     assigner: Any, interval: int, lateness: int, start: int, script: Any
@@ -145,7 +146,7 @@ def test_purging_event_time_windows_by_the_clock(
     check(spec_of(assigner, trigger, lateness), script, start)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(EVENT_WINDOWS, st.integers(1, 3), st.booleans(), st.lists(ROW, max_size=30))
 def test_counting_by_a_plain_model(assigner: Any, n: int, purge: bool, rows: Any) -> None:
     """The n-th, 2n-th, ... record of each key and window brings out all before it, or the last n;
@@ -170,7 +171,7 @@ def test_counting_by_a_plain_model(assigner: Any, n: int, purge: bool, rows: Any
     assert [tuple(row)[:5] for row in harness.outputs()] == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     EVENT_WINDOWS,
     COUNT_TRIGGERS

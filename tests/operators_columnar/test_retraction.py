@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import Aggregate, count, last, max_, mean, stddev, sum_, variance
@@ -58,7 +59,7 @@ def same(left: Any, right: Any) -> bool:
 
 @pytest.mark.parametrize("aggregate", AGGREGATES, ids=Aggregate.describe)
 @pytest.mark.parametrize("floats", [False, True])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_what_is_taken_back_was_never_there(aggregate: Aggregate, floats: bool, data: Any) -> None:
     kind = pa.float64() if floats else pa.int64()
@@ -107,7 +108,7 @@ def test_what_cannot_take_values_back_says_so() -> None:
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES, ids=Aggregate.describe)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     left=st.lists(st.tuples(st.integers(0, 2), st.integers(-9, 9).map(float) | ODD)),
     right=st.lists(st.tuples(st.integers(0, 2), st.integers(-9, 9).map(float) | ODD)),

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_sessions import Sessions
@@ -118,7 +119,7 @@ def faces(sessions: Any) -> Any:
     return sorted(session.face for session in sessions)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(STEP, max_size=12),
     st.integers(1, 15),
@@ -135,7 +136,7 @@ MOVE = st.tuples(
 """How far the watermark moves, and records with their times from there on."""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(MOVE, min_size=5, max_size=25), st.integers(2, 8), st.integers(0, 4))
 def test_sessions_grow_while_the_watermark_follows_closely(
     moves: Any, gap: int, lateness: int
@@ -180,7 +181,7 @@ VARYING = st.lists(
 ) | st.integers(-60, 120)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(VARYING, max_size=12), st.sampled_from([0, 0, 5]), st.integers(1, 9))
 def test_every_record_may_have_a_gap_of_its_own(steps: Any, lateness: int, width: int) -> None:
     """A long gap joins any number of sessions, also such as have fired."""
@@ -207,7 +208,7 @@ def test_every_record_may_have_a_gap_of_its_own(steps: Any, lateness: int, width
     assert not twin.open
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(STEP, max_size=8), st.lists(STEP, max_size=8), st.sampled_from([0, 12]))
 def test_restored_sessions_go_on_as_before(before: Any, after: Any, lateness: int) -> None:
     kernels = Kernels(5, lateness, 3)
@@ -236,7 +237,7 @@ class InParts(Kernels):
         return fired, sorted([*ended, *others])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(STEP, max_size=12), st.sampled_from([0, 5, 60]), st.integers(1, 9))
 def test_sessions_may_be_ended_one_by_one(steps: Any, lateness: int, width: int) -> None:
     both = [Kernels(5, lateness, width), InParts(5, lateness, width)]
@@ -294,7 +295,7 @@ class AwayAndBack(Kernels):
         kernel.enter(order, lateness, width, self.sessions, self.head, self.ring, self.control)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(STEP, max_size=12), st.sampled_from([0, 5, 60]), st.integers(1, 9))
 def test_keys_may_leave_and_come_back(steps: Any, lateness: int, width: int) -> None:
     both = [Kernels(5, lateness, width), AwayAndBack(5, lateness, width)]

@@ -11,6 +11,7 @@ from typing import Any, cast
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import examples
 from columns_kit import AGGREGATES, FIELDS, HALVES, VALUES, WHOLE, of_groups, stamped
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,7 +120,7 @@ def both(spec: WindowSpec, steps: Sequence[Any]) -> tuple[OperatorHarness, Opera
 
 
 @pytest.mark.parametrize("key", KEYS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(steps=STEPS)
 def test_rows_and_columns_give_the_same_in_the_same_order(key: str, steps: Any) -> None:
     columns, rows = both(spec_of(key=KEYS[key]), steps)
@@ -128,7 +129,7 @@ def test_rows_and_columns_give_the_same_in_the_same_order(key: str, steps: Any) 
     assert schemas(columns) == schemas(rows)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(STEPS, LATENESS)
 def test_with_batches_of_one_record_every_early_result_is_the_same(
     steps: Any, lateness: int
@@ -155,7 +156,7 @@ def settled(harness: OperatorHarness) -> dict[Any, str]:
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(STEPS, st.sampled_from([4, 15, 40]))
 def test_what_is_left_after_late_records_is_the_same(steps: Any, lateness: int) -> None:
     columns, rows = both(spec_of(lateness), steps)
@@ -168,7 +169,7 @@ def part_of(step: Any, groups: KeyGroupRange) -> Any:
     return step if isinstance(step, int) else of_groups(stamped(SCHEMA, step), step, "k", groups)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(STEPS, STEPS, STEPS, LATENESS)
 def test_snapshots_restore_split_in_halves_and_whole_again(
     before: Any, between: Any, after: Any, lateness: int
@@ -199,7 +200,7 @@ def test_snapshots_restore_split_in_halves_and_whole_again(
     assert Counter(r for p in parts for r in late(p)) == Counter(late(oracle))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(STEPS, st.sampled_from(["v", "f", "d", "s"]), st.sampled_from(["min", "max"]), st.booleans())
 def test_first_extremes(steps: Any, field: str, kind: Any, every: bool) -> None:
     """Bounds and extremes are the row path's. Of several records at the extreme it is the first to
@@ -246,7 +247,7 @@ def number_records(steps: Any) -> tuple[Any, dict[int, Any]]:
 SKEW = 7
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(STEPS, STEPS, LATENESS)
 def test_halves_that_fired_unequally_far_become_one(before: Any, after: Any, lateness: int) -> None:
     """The second half's watermark is behind. As one, each key group goes on from where it was: no
@@ -281,7 +282,7 @@ LATER = (
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(STEPS)
 def test_further_aggregates(steps: Any) -> None:
     """arg_min and arg_max by the number of arrival, so that there are no ties."""
@@ -294,7 +295,7 @@ def test_further_aggregates(steps: Any) -> None:
             assert same or value == wanted
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(STEPS, STEPS, LATENESS)
 def test_first_extremes_across_a_restore(before: Any, after: Any, lateness: int) -> None:
     spec = window_of(ExtremeWindow("s", "max", False), lateness)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import count, last, max_, sum_
@@ -161,21 +162,21 @@ def check(spec: WindowSpec, script: Sequence[Any], start: int = 0) -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(EVENT_WINDOWS, SCRIPT)
 def test_event_time_windows(name: str, assigner: Any, script: Any) -> None:
     check(WindowSpec(KEY, assigner, FUNCTIONS[name], late_tag=OutputTag("late")), script)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(CLOCK_WINDOWS, SCRIPT)
 def test_processing_time_windows(name: str, assigner: Any, script: Any) -> None:
     check(WindowSpec(KEY, assigner, FUNCTIONS[name], allowed_lateness_ms=3), script)
 
 
 @pytest.mark.parametrize("name", ["aggregates", "top"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(EVENT_WINDOWS, st.integers(1, 12), SCRIPT)
 def test_continuous_event_time_trigger(
     name: str, assigner: Any, interval: int, script: Any
@@ -185,14 +186,14 @@ def test_continuous_event_time_trigger(
     check(spec, script)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(CLOCK_WINDOWS, st.integers(1, 12), SCRIPT)
 def test_continuous_processing_time_trigger(assigner: Any, interval: int, script: Any) -> None:
     trigger = ContinuousProcessingTimeTrigger(interval)
     check(WindowSpec(KEY, assigner, FUNCTIONS["aggregates"], trigger), script)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     EVENT_WINDOWS,
     st.integers(1, 12),
@@ -209,14 +210,14 @@ def test_continuous_processing_time_trigger_of_event_time_windows(
     check(spec, script, start)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(EVENT_WINDOWS, SCRIPT)
 def test_purging_at_the_end_changes_nothing(assigner: Any, script: Any) -> None:
     trigger = PurgingTrigger.of(EventTimeTrigger.create())
     check(WindowSpec(KEY, assigner, FUNCTIONS["aggregates"], trigger), script)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(EVENT_WINDOWS, st.sampled_from([None, 3, 7]), SCRIPT)
 def test_late_records_fire_again_once_per_batch(assigner: Any, interval: Any, script: Any) -> None:
     """One record per batch: then once per batch is once per record."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from groups_kit import subtask_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,7 +94,7 @@ def alone(spec: WindowSpec, before: list[Any], after: list[Any], times: Any, clo
 
 
 @pytest.mark.parametrize("name", SPECS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(RECORDS, RECORDS, st.integers(0, 20), st.integers(0, 20))
 def test_each_key_fires_as_if_alone(
     bench: Any, name: str, before: Any, after: Any, first: int, second: int

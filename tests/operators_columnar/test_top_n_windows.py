@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import reference_topn
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import (
@@ -53,7 +54,7 @@ ROWS = st.tuples(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data(), st.sampled_from([1, 2, 3, 40]), st.integers(1, 3))
 def test_the_kernel_equals_its_twin(data: Any, n: int, width: int) -> None:
     size = data.draw(st.integers(0, 60))
@@ -101,7 +102,7 @@ def expected(order: Any, n: int, assigner: Any, rows: list[Any]) -> list[str]:
     return sorted(found)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.lists(ROWS, min_size=1, max_size=12), min_size=1, max_size=4),
     ORDERS,

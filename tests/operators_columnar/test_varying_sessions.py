@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import count, last, max_, sum_
@@ -77,13 +78,13 @@ def spec_of(assigner: Any, key: str = "text", lateness: int = 0, trigger: Any = 
 
 
 @pytest.mark.parametrize("gap", GAPS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(script=SCRIPT, key=st.sampled_from(list(KEYS)))
 def test_a_gap_per_record_gives_what_rows_give(gap: str, script: Any, key: str) -> None:
     check(spec_of(EventTimeSessionWindows.with_dynamic_gap(GAPS[gap]), key), script)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SCRIPT, st.sampled_from([3, 12, 50]))
 def test_late_records_with_gaps_of_their_own(script: Any, lateness: int) -> None:
     """One record per batch: then once per batch is once per record."""
@@ -91,19 +92,19 @@ def test_late_records_with_gaps_of_their_own(script: Any, lateness: int) -> None
     check(spec, singly(script))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(SCRIPT, st.integers(1, 20), st.sampled_from([-1000, 0, 5]), st.sampled_from(list(KEYS)))
 def test_sessions_by_the_clock(script: Any, gap: int, start: int, key: str) -> None:
     check(spec_of(ProcessingTimeSessionWindows.with_gap(gap), key, lateness=3), script, start)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(SCRIPT, st.sampled_from(["function", "column"]))
 def test_sessions_by_the_clock_with_a_gap_per_record(script: Any, gap: str) -> None:
     check(spec_of(ProcessingTimeSessionWindows.with_dynamic_gap(GAPS[gap])), script)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(SCRIPT)
 def test_purging_at_the_end_changes_nothing(script: Any) -> None:
     event = PurgingTrigger.of(EventTimeTrigger.create())
@@ -112,7 +113,7 @@ def test_purging_at_the_end_changes_nothing(script: Any) -> None:
     check(spec_of(ProcessingTimeSessionWindows.with_gap(5), trigger=clock), script)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(ROW, max_size=20))
 def test_a_gap_per_record_by_a_plain_model(rows: Any) -> None:
     """Intervals of a key that overlap or touch are one."""
@@ -135,7 +136,7 @@ def test_a_gap_per_record_by_a_plain_model(rows: Any) -> None:
     assert found == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SCRIPT, SCRIPT, SCRIPT, st.booleans())
 def test_snapshots_split_in_halves_and_whole_again(
     before: Any, between: Any, after: Any, clock: bool

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import reference_whole_sums
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import mean
@@ -79,7 +80,7 @@ def inputs(draw: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=inputs())
 def test_kernel_equals_its_twin(name: str, data: Any) -> None:
     got, want = copy.deepcopy(data), copy.deepcopy(data)
@@ -115,7 +116,7 @@ def exact(values: list[int]) -> float | None:
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.int16(), pa.bool_()])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_a_mean_is_exact_whatever_was_taken_back(kind: pa.DataType, data: Any) -> None:
     least, most = {"uint64": (0, 2**64 - 1), "int16": (-(2**15), 2**15 - 1), "bool": (0, 1)}.get(

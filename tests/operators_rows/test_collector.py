@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import Types
@@ -45,7 +46,7 @@ VALUES = st.one_of(
 GROUPS = st.lists(st.none() | st.lists(VALUES, max_size=3), min_size=1, max_size=8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(GROUPS, st.booleans())
 def test_every_value_goes_where_it_belongs(groups: list[Any], stamped: bool) -> None:
     harness = OperatorHarness(ProcessSpec(Yielding()))
@@ -91,7 +92,7 @@ class Waiting(KeyedProcessFunction):
         return None if count == 0 else [(count, timestamp)] * count
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=20))
 def test_results_of_timers_carry_the_timers_time(records: list[tuple[int, int]]) -> None:
     harness = OperatorHarness(KeyedProcessSpec(FunctionKey(lambda record: record[0]), Waiting()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_windows_kit import KEY, Averages, Listing, listing, push, state_names
@@ -220,7 +221,7 @@ def run(spec, events, cuts=()):
 
 
 @pytest.mark.parametrize("name", EVICTORS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(EVENTS, st.sampled_from([(10, 10), (8, 4)]), st.sampled_from([0, 6, 30]), st.data())
 def test_windows_match_the_model_also_over_restores(name, events, shape, lateness, data):
     size, slide = shape
@@ -236,7 +237,7 @@ def test_windows_match_the_model_also_over_restores(name, events, shape, latenes
 
 
 @pytest.mark.parametrize("name", EVICTORS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(EVENTS, st.sets(st.integers(0, 40), max_size=3))
 def test_a_restore_anywhere_changes_nothing_with_merging_windows(name, events, cuts):
     assigner = EventTimeSessionWindows.with_gap(6)
@@ -244,7 +245,7 @@ def test_a_restore_anywhere_changes_nothing_with_merging_windows(name, events, c
     assert run(spec, events, cuts) == run(spec, events)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(-30, 60)), max_size=30))
 def test_sessions_keep_their_latest_records(events):
     """All records come before the watermark, so that each session fires once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.functions.user_functions import KeyedProcessFunction, OutputTag, TimeDomain
@@ -184,7 +185,7 @@ def run(events, cuts=()):
     return main + harness.stamped_outputs(), side + harness.side_outputs("repeat")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(EVENTS.map(lambda events: sorted_marks(events)), st.sets(st.integers(0, 30), max_size=3))
 def test_a_restore_anywhere_changes_nothing(events, cuts):
     assert run(events, cuts) == run(events)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from columns_kit import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -192,7 +193,7 @@ def run(spec, events, cuts=()):
     return outputs, dropped + harness.metrics.get_count("numLateRecordsDropped")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(EVENTS, st.sampled_from([(10, 10, 0), (7, 3, 1), (4, 6, -2)]), st.sampled_from([0, 5]))
 def test_aligned_windows_match_the_model(events, shape, lateness):
     size, slide, offset = shape
@@ -220,7 +221,7 @@ def naive_sessions(events, gap):
     return sorted(out)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(-30, 60)), max_size=30),
     st.integers(1, 9),
@@ -250,13 +251,13 @@ SPECS = {
 
 
 @pytest.mark.parametrize("name", [name for name in SPECS if name != "count"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(EVENTS, st.sets(st.integers(0, 40), max_size=3))
 def test_a_restore_anywhere_changes_nothing(name, events, cuts):
     assert run(SPECS[name], events, cuts) == run(SPECS[name], events)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(EVENTS, st.sets(st.integers(0, 40), max_size=3))
 def test_a_restore_anywhere_keeps_counts(events, cuts):
     def outputs(cuts):

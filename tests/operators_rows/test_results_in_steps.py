@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pauses_kit import GROUPS, RANGES, check_pauses, of_groups, run
@@ -81,7 +82,7 @@ def test_a_record_without_end(kind: int) -> None:
 RESULTS = st.lists(st.none() | st.integers(0, 13), min_size=1, max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(RESULTS, st.integers(1, 6), st.booleans(), st.integers(0, 2))
 def test_nothing_is_lost_or_doubled(
     sizes: list[int | None], batch_size: int, stamped: bool, kind: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.functions.user_functions import ProcessWindowFunction
@@ -46,7 +47,7 @@ BATCHES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(BATCHES, st.sampled_from([0, 3, 20]), st.integers(0, 6))
 def test_sessions_fire_as_if_asked_at_each_record(
     batches: list[Any], lateness: int, restore_at: int

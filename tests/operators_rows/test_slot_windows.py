@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import examples
 from backends import TINY
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -362,7 +363,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(EVENTS, st.integers(1, 9), st.sets(st.integers(0, 29)), st.sampled_from(list(FUNCTIONS)))
 def test_any_events_and_any_cuts(
     events: list[Any], size: int, cuts: set[int], function: str
@@ -378,7 +379,7 @@ AWAY = st.sampled_from([[TINY], [StateConfig(), TINY], [TINY, StateConfig()], [s
 """Where windows that are not in use are, from one restart to the next."""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     EVENTS,
     st.integers(1, 9),
@@ -437,7 +438,7 @@ def test_few_windows_are_in_memory() -> None:
     harness.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(EVENTS, st.integers(1, 9), st.sets(st.integers(0, 29)), st.sampled_from(list(FUNCTIONS)))
 def test_sessions_that_merge_give_the_same_however_batches_are_cut(
     events: list[Any], size: int, cuts: set[int], function: str

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import (
@@ -86,7 +87,7 @@ def rounded(value):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(RECORDS)
 def test_rows_and_kernels_agree(name, records):
     spec = WindowSpec(KEY, SlidingEventTimeWindows.of(10, 5), FUNCTIONS[name])

@@ -88,7 +88,7 @@ class Installed:
         return done.stdout, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_wheel_of_this_platform(tmp_path: Path) -> None:
     installed = Installed(tmp_path)
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
@@ -122,7 +122,7 @@ def test_the_wheel_of_this_platform(tmp_path: Path) -> None:
         assert printed.splitlines()[1:] == [str(installed.site / name), "False"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_wheel_of_all_platforms(tmp_path: Path) -> None:
     installed = Installed(tmp_path, "--pure")
     assert re.fullmatch(r"strom-[\d.]+-py3-none-any\.whl", installed.wheel.name)

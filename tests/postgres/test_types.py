@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgres_kit import Database, Reading, prepare, writer
@@ -121,7 +122,7 @@ def test_all_types_both_ways(database: Database) -> None:
         made = writer(sink)
 
         @settings(
-            max_examples=40,
+            max_examples=examples(40),
             deadline=None,
             suppress_health_check=list(HealthCheck),
             database=None,

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import strom
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from open_state_kit import rewritten
@@ -63,7 +64,7 @@ class Bomb:
 # --- damage -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_a_flipped_bit_anywhere_is_found(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -216,7 +217,7 @@ def test_a_small_pickle_that_describes_a_huge_value_stays_small(tmp_path: Path) 
     assert len(text) < 2000
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=60), st.binary(max_size=10))
 def test_any_bytes_are_a_description_or_unreadable(noise: bytes, tail: bytes) -> None:
     whole = pickle.dumps({"a": [1, (2.5, None)], "b": {3}}, protocol=5)

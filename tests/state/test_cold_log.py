@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import seeds
 from strom.checkpoint.layers import flattened
 from strom.core.errors import StateError
 from strom.core.ids import KeyGroupRange
@@ -238,7 +239,7 @@ def test_deltas_are_of_what_changed(database: RowsDatabase) -> None:
     log.cache.close()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_another_thread_encodes_while_rows_leave_and_come_back(seed: int) -> None:
     random, database = np.random.default_rng(seed), RowsDatabase(spilling(64 << 10))
     with pytest.MonkeyPatch.context() as patch:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from backends import close_all, make_backend
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,7 +104,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(STEPS, max_size=20))
 def test_against_a_dict(steps: list[Any]) -> None:
     held: dict[Any, tuple[int, str]] = {}

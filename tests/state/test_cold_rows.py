@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import seeds
 from strom.checkpoint.layers import flattened
 from strom.core.errors import StateError
 from strom.core.ids import KeyGroupRange
@@ -107,7 +108,7 @@ def stored(tables: list[StateTable]) -> list[tuple[Any, ...]]:
     return sorted(found, key=lambda row: int(row[0]))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_every_type_of_column_comes_back(database: RowsDatabase, seed: int) -> None:
     random = np.random.default_rng(seed)
     table, held = cold(database, SCHEMA, ()), {}
@@ -294,7 +295,7 @@ def test_layers_make_what_a_whole_snapshot_has(
     model.table.cache.close()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_another_thread_encodes_while_rows_leave_and_come_back(seed: int) -> None:
     random = np.random.default_rng(seed)
     database = RowsDatabase(spilling(64 << 10))

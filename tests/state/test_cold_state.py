@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from amounts import examples
 from backends import close_all, make_backend
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -178,7 +179,7 @@ def as_held(key: Any) -> Any:
     return held_key(findable([key])[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(STEPS, max_size=40))
 def test_values_per_key_against_a_dict(steps: list[Any]) -> None:
     model = Model()
@@ -204,7 +205,7 @@ def batch(rows: list[Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(TABLE_STEPS, max_size=20))
 def test_tables_against_a_dict(steps: list[Any]) -> None:
     held: dict[Any, int] = {}

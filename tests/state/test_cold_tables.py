@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.state_config import StateConfig
@@ -147,7 +148,7 @@ def read(tables: list[StateTable]) -> Held:
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.sampled_from(list(SCHEMAS)), st.lists(STEPS, max_size=25))
 def test_against_a_dict(
     database: TaskDatabase, kind: str, steps: list[tuple[str, int, int]]
@@ -167,7 +168,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(CHANGES)
 def test_layers_of_what_is_hot_over_what_is_in_rocksdb(
     database: TaskDatabase, steps: list[tuple[str, int]]

@@ -192,6 +192,7 @@ print(most - empty)
 """
 
 
+@pytest.mark.soak
 def test_a_million_timers_take_about_what_they_may() -> None:
     """In memory they take 240 MB; half of 64 MB is for them, and RocksDB has the rest."""
     command = [sys.executable, "-c", MEMORY]

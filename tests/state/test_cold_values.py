@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.aggregates import (
@@ -217,7 +218,7 @@ STEPS = st.one_of(
 
 
 @pytest.mark.parametrize("use", list(USES))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps=st.lists(STEPS, max_size=25))
 def test_against_the_table_in_memory(
     database: TaskDatabase, use: str, steps: list[tuple[str, int, int]]
@@ -242,7 +243,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps=CHANGES)
 def test_what_is_hot_over_the_rows_in_rocksdb(
     database: TaskDatabase, steps: list[tuple[str, int]]

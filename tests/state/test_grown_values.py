@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.state.value_rows import ValueRows, in_order
@@ -64,7 +65,7 @@ class Lists:
 
 
 @pytest.mark.parametrize("best", [None, 1, 2])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(before=BATCHES, after=BATCHES)
 def test_lists_grow_thin_out_and_come_back(best: int | None, before: Any, after: Any) -> None:
     """What is frozen stays as it was while the lists grow and are thinned out."""
@@ -84,7 +85,7 @@ def test_lists_grow_thin_out_and_come_back(best: int | None, before: Any, after:
         assert other.held() == lists.held()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(rows=st.lists(st.tuples(st.integers(0, 2**33), st.integers(0, 5)), min_size=1))
 def test_rows_in_order(rows: list[tuple[int, int]]) -> None:
     owners, numbers = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
@@ -110,7 +111,7 @@ class Sets:
         assert self.store.sizes(np.array([-1])).tolist() == [0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(before=BATCHES, after=BATCHES, others=BATCHES)
 def test_sets_grow_unite_and_come_back(before: Any, after: Any, others: Any) -> None:
     """A set takes in another store's, which stays as it is; so does what is frozen."""

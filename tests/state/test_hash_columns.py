@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from groups_kit import subtask_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,14 +85,14 @@ def arrays(draw: st.DrawFn, name: str, rows: int) -> pa.Array:
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_single_column_is_the_scalar_hash(name: str, data: st.DataObject) -> None:
     batch = batch_of(data.draw(arrays(name, data.draw(st.integers(0, 6)))))
     assert hash_columns(batch).tolist() == list(map(stable_hash, rows_of(batch)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_several_columns_are_the_tuple_hash(data: st.DataObject) -> None:
     rows = data.draw(st.integers(0, 4))
@@ -116,7 +117,7 @@ def test_no_columns_and_unstable_columns_are_refused() -> None:
         hash_columns(batch_of(far))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.binary(max_size=100), max_size=8), st.integers(0, 2**64 - 1))
 def test_kernels_are_xxh64(slices: list[bytes], seed: int) -> None:
     offsets = np.cumsum([0, *map(len, slices)]).astype(np.int64)
@@ -142,7 +143,7 @@ def sequential_route(keys: list[Any], parallelism: int, groups: int) -> tuple[li
 
 
 @pytest.mark.parametrize("name", ["int64", "string", "float64", "int32", "list"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data(), groups=st.integers(1, 300))
 def test_route_is_the_sequential_route(name: str, data: st.DataObject, groups: int) -> None:
     parallelism = data.draw(st.integers(1, groups))

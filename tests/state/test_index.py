@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import StateError
@@ -84,13 +85,13 @@ def check(names: list[str], made: list[list[pa.Array]]) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_one_column(name: str, data: st.DataObject) -> None:
     check([name], data.draw(batches([name])))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(data=st.data())
 def test_several_columns(data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(sorted(SMALL)), min_size=2, max_size=4))

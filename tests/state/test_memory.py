@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from backends import BACKENDS, close_all, make_backend
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -226,7 +227,7 @@ def timers(backends: list[MemoryKeyedStateBackend]) -> list[Any]:
     return sorted(found, key=repr)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(KEYS, NAMESPACES, VALUES), max_size=25), st.booleans())
 def test_rescaled_state_is_the_same(writes: list[Any], reread: bool) -> None:
     """p=2 -> 3 -> 1; with `reread` False the state at p=3 is carried along without being read."""

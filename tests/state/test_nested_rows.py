@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.state_config import StateConfig
@@ -91,7 +92,7 @@ def bits(column: pa.Array) -> Any:
     return column.to_pylist()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_what_was_made_plain_is_what_it_was(data: Any) -> None:
     """Of slices; and the bytes of a row say it in any order."""

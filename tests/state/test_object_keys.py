@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import StateError, TypeMismatchError
@@ -313,7 +314,7 @@ def test_values_of_a_table_with_object_keys_are_restored_with_them():
     assert len(texts) == len(KEYS)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("akf"), st.integers(0, 12)), max_size=80))
 def test_any_order_of_adding_and_forgetting(steps):
     keys = ObjectKeys("operator 'o'")

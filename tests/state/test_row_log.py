@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import StateError
@@ -97,7 +98,7 @@ STEPS = st.lists(
 
 @pytest.mark.parametrize("name", COLUMNS)
 @given(STEPS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_any_order_of_steps(name: str, steps: list[tuple[str, int]]) -> None:
     """Against a list of rows; freezes are read at any time after, and once more at the end."""
     kind, make = COLUMNS[name]

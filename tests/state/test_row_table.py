@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import StateError
@@ -74,7 +75,7 @@ def stored(frozen: FrozenTable) -> list[tuple[Any, ...]]:
     return [tuple(map(repr, one.values())) for one in rows]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.lists(row, min_size=1, max_size=6), st.integers(0, 6)), max_size=8))
 def test_rows_come_back(steps: Any) -> None:
     table, held = RowTable("t", SCHEMA, [0]), {}
@@ -131,7 +132,7 @@ def test_what_is_replaced_takes_no_more_room() -> None:
     assert table._pool.end == 100
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.booleans(),
     st.lists(

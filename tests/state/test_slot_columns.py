@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.state.backend import AccColumn
@@ -44,7 +45,7 @@ def test_new_slots_are_initial_and_reset_ones_are_again() -> None:
     assert (columns.array("n")[200:500] == 7).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.integers(1, 40 * BLOCK),
     st.lists(

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import reference_seen_pairs
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import StateError
@@ -101,7 +102,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.sampled_from(list(KINDS)), st.booleans(), st.lists(STEP, max_size=20))
 def test_any_order_of_changes_freezes_and_restores(
     name: str, counted: bool, steps: list[Any]

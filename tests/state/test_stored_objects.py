@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import ListStateDescriptor, MapStateDescriptor, Row, Types, ValueStateDescriptor
@@ -302,7 +303,7 @@ def changes(draw: Any) -> tuple[list[str], dict[str, str], list[str], list[str]]
     return old, rename, drop, added
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.sampled_from(sorted(KINDS)), changes(), st.randoms())
 def test_any_change(
     kind: str, change: tuple[list[str], dict[str, str], list[str], list[str]], order: Any

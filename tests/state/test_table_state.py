@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import StateError, TypeMismatchError
@@ -123,7 +124,7 @@ ROWS = st.tuples(st.none() | st.sampled_from(["a", "bb", ""]), st.none() | st.in
 WRITES = st.lists(st.tuples(st.integers(-1, 2), st.lists(ROWS, min_size=1, max_size=8)), max_size=5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(WRITES, st.booleans())
 def test_rescaled_tables_are_the_same(writes: list[Any], reread: bool) -> None:
     two = [backend(i, 2) for i in range(2)]

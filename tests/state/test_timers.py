@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import StateError
@@ -73,7 +74,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(OPERATIONS)
 def test_agrees_with_a_sorted_list_also_across_restore(operations: list[Any]) -> None:
     backend = MemoryKeyedStateBackend(range_for(0, 1, 128), 128)
@@ -106,7 +107,7 @@ SCRIPT = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(SCRIPT)
 def test_agrees_with_a_sorted_list_while_firing(script: list[Any]) -> None:
     """Timers come and go between two firings of one timestamp, also ones that are past."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.core.errors import StateError
@@ -57,7 +58,7 @@ def nested(inner: Any) -> Any:
 KINDS = st.recursive(st.sampled_from(PLAIN), nested, max_leaves=4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
 def test_what_is_read_is_what_was_written(data: Any) -> None:
     """Two columns behind a number, of slices, in rows that are taken in any order."""

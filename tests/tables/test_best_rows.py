@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import examples
 from columns_kit import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,7 +108,7 @@ def changes(rows: list[Row]) -> list[Row]:
     return [tuple(tuple(v) if isinstance(v, list) else v for v in row) for row in rows]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(runs(), st.sampled_from(ORDERS), st.integers(1, 3), RANKS, KEYS)
 def test_top_n(run: Any, order_by: Any, n: int, rank: str | None, key: Any) -> None:
     kind, batches, cuts = run
@@ -127,7 +128,7 @@ def test_top_n(run: Any, order_by: Any, n: int, rank: str | None, key: Any) -> N
         assert got == want
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(runs(), st.sampled_from([None, *ORDERS]), st.sampled_from(["first", "last"]), KEYS)
 def test_deduplicate(run: Any, order_by: Any, keep: Any, key: Any) -> None:
     kind, batches, cuts = run
@@ -177,7 +178,7 @@ def retract(rows: list[Row], row: Row) -> None:
     del rows[same[0]]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     changelogs(), st.sampled_from(ORDERS), st.integers(1, 3), st.sampled_from([None, "place"]), KEYS
 )
@@ -200,7 +201,7 @@ def test_top_n_of_a_changelog(run: Any, order_by: Any, n: int, rank: str | None,
         assert got == want
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(changelogs(), st.sampled_from([None, "v"]), st.sampled_from(["first", "last"]), KEYS)
 def test_deduplicate_a_changelog(run: Any, order_by: Any, keep: Any, key: Any) -> None:
     batches, cuts = run

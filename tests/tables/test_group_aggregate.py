@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import examples
 from backends import TINY
 from columns_kit import batch
 from hypothesis import given, settings
@@ -131,7 +132,7 @@ def without(rows: list[Row], row: Row) -> None:
     del rows[at]
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(st.booleans().flatmap(lambda r: st.tuples(st.just(r), changelogs(r))), cuts, some_names)
 def test_against_the_model(run: Any, restores: Any, names: list[str]) -> None:
     retracting, batches = run
@@ -152,7 +153,7 @@ AWAY = [TINY], [IN_MEMORY, TINY], [TINY, IN_MEMORY]
 """Where state lies, from one restore to the next."""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.booleans().flatmap(lambda r: st.tuples(st.just(r), changelogs(r))),
     cuts,
@@ -183,7 +184,7 @@ def validate(tasks: Subtasks) -> None:
                 state.validate()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(changelogs(True), cuts, some_names)
 def test_upserts(batches: Any, restores: Any, names: list[str]) -> None:
     tasks, seen = Subtasks(spec(names, changelog="upsert")), []
@@ -360,7 +361,7 @@ def test_a_retraction_of_what_never_was() -> None:
         tasks.push(batch(schema, [(1, 5), (1, 6)], [0, 3]))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.lists(st.tuples(*[st.integers(0, 5)] * 3), min_size=1), min_size=1, max_size=5))
 def test_average_per_category_of_the_maximum_per_auction(batches: Any) -> None:
     """As q4 does: the second level takes back what the first one replaced."""

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import examples
 from columns_kit import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,7 +90,7 @@ def expected(one: Row, frame: list[Row], chosen: dict[str, Any]) -> Row:
     return tuple(map(plain, (*one, *(pair[1](frame) for pair in chosen.values()))))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows_of, cuts, names, st.sampled_from([1, 2, 3, None]), st.booleans())
 def test_in_order_of_arrival(
     batches: Any, restores: Any, names: list[str], n: int | None, text: bool
@@ -111,7 +112,7 @@ def test_in_order_of_arrival(
             assert got == want
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(stamped, cuts, names, st.sampled_from(["rows", "range", "all"]), st.integers(0, 25))
 def test_in_order_of_time(
     batches: Any, restores: Any, names: list[str], frame: str, size: int
