@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import join_memory
+import pytest
 
 
 def grown(backend: str, folder: Path) -> dict[str, Any]:

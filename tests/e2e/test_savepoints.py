@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import strom
+from amounts import seeds
 from chaos_kit import config, until, within
 from held_source import HeldSource
 from strom import (
@@ -43,7 +44,7 @@ from strom.testing.equivalence import Ways, checkpointed, compare, run_local
 from strom.testing.probes import CollectProbe, seen_once
 from strom.testing.scripted import ScriptedSource
 
-SEEDS = 40
+SEEDS = len(seeds(60))
 
 LANES = [
     [Row("k", "v", "ts")((3 * i + lane) % 5, i, 10 * i + lane) for i in range(40)]
@@ -131,9 +132,9 @@ def check_seed(seed: int, folder: str, reference: list[Any]) -> SimulationResult
 
 def test_savepoints_among_failures_for_many_seeds(reference: list[Any]) -> None:
     only = os.environ.get("STROM_SEED")
-    seeds = range(SEEDS) if only is None else range(int(only), int(only) + 1)
+    chosen = range(SEEDS) if only is None else range(int(only), int(only) + 1)
     saved = halted = refused = 0
-    for seed in seeds:
+    for seed in chosen:
         with tempfile.TemporaryDirectory(prefix="strom-savepoints-") as folder:
             try:
                 result = check_seed(seed, folder, reference)
