@@ -21,10 +21,10 @@ test-browser: .venv/.installed
 seeds: .venv/.installed
 	STROM_SEEDS=1000 .venv/bin/python -m pytest -n auto -k test_every_schedule tests/e2e/test_simulator_seeds.py
 
-# The tests that start nothing, with all that they draw at random, of which `make test` draws two
-# fifths, and those that take too long for it: wheels, memory of much state, a job that is killed.
+# All tests, with all that they draw at random, of which `make test` draws two fifths, and those that
+# take too long for it: wheels, memory of much state, the benchmarks of Spark's connectors.
 soak: .venv/.installed
-	STROM_AMOUNT=1 STROM_SEEDS=200 .venv/bin/python -m pytest -n 2 --dist loadfile -m "not (ray or spark or kafka or postgres or s3 or browser)"
+	STROM_SOAK=1 STROM_AMOUNT=1 STROM_SEEDS=200 scripts/test
 
 # Random requests to each path of the REST API, of which `make test` makes ten.
 fuzz-rest: .venv/.installed

@@ -12,7 +12,7 @@ from strom.benchmarks.connectors.systems import Systems
 from strom.connectors.spark import kafka_jars
 from strom.connectors.spark.launch import add_jars, see_added_jars
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.soak, pytest.mark.spark, pytest.mark.timeout(600)]
 
 EVENTS = 2_000
 
