@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from strom import DiscardSink, JobClient
+from strom import DiscardSink, JobClient, JobStatus
 from strom.cluster import clusters
 from strom.cluster.records import JobRecord
 from strom.cluster.registry import Registry
@@ -32,8 +32,11 @@ from strom.rest.servers.api import Serving
 from .measure import Setting, environment
 from .streams import KEY_VALUE, key_values
 
-RATE = 100
+RATE = 10
 """Records a second of each job."""
+
+CHECKPOINT_S = 10.0
+"""From one checkpoint of a job to the next."""
 
 PATHS = {
     "overview": "/jobs/overview",
@@ -108,11 +111,18 @@ def session(ended: int, running: int) -> Iterator[tuple[str, list[str]]]:
 
 
 def started(checkpoints: str, events: int = 1 << 40) -> JobClient:
-    """A job of the session, of which all tasks are about to run."""
-    env = environment(Setting("observe rest", events, 1, checkpoint_interval=2.0), checkpoints)
+    """A job of the session, of which all tasks run, or have."""
+    setting = Setting("observe rest", events, 1, checkpoint_interval=CHECKPOINT_S)
+    env = environment(setting, checkpoints)
     source = DataGenSource(key_values, events, schema=KEY_VALUE, rate=RATE)
     env.from_source(source, source_name="paced").key_by("k").sum("v").sink_to(DiscardSink())
-    return env.execute_async("benchmark rest")
+    client = env.execute_async("benchmark rest")
+    deadline = time.monotonic() + TIMEOUT_S
+    while client.get_job_status() in (JobStatus.CREATED, JobStatus.RESTARTING):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"job {client.get_job_id()} does not run after {TIMEOUT_S:.0f} s")
+        time.sleep(0.1)
+    return client
 
 
 def multiply(registry: str, job_id: str, count: int) -> None:
