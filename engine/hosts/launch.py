@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 from ray.util.placement_group import get_placement_group, remove_placement_group
 
 from ...core import code_pickles
@@ -26,6 +27,10 @@ from .shipped_code import PackedCode, pack
 
 WITHDRAWAL_S = 1.0
 """How long slots are looked for that a killed coordinator had just asked for."""
+
+
+CANCELLING_S = 5.0
+"""How long a coordinator has to take note that it is not wanted, and again to end its job."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +99,25 @@ def make_coordinator(
 
 
 def withdraw(job_id: str) -> None:
-    """End a job whose start broke off. Ray frees the slots of an actor that dies, but not those
-    that it hears of only after the death: these are looked for by their name. Waits a second."""
+    """End a job whose start broke off, with its slots; seconds. Its coordinator, which may be about
+    to ask for these, is told first, and killed when it is done, or silent: what Ray hears of only
+    after a death it keeps. Those of one that was killed are looked for by their name."""
     name = coordinator_name(job_id)
     with suppress(Exception):
-        ray.kill(ray.get_actor(name, namespace=NAMESPACE), no_restart=True)
+        coordinator = ray.get_actor(name, namespace=NAMESPACE)
+        try:
+            _cancelled(coordinator)
+        finally:  # also if the wait for it is interrupted
+            ray.kill(coordinator, no_restart=True)
         deadline = time.monotonic() + WITHDRAWAL_S
         while time.monotonic() < deadline:
             with suppress(ValueError):  # there is none, or none yet
                 remove_placement_group(get_placement_group(name))
             time.sleep(0.1)
+
+
+def _cancelled(coordinator: Any) -> None:
+    """Wait for the job's end."""
+    with suppress(RayError):  # the coordinator is gone, or too slow
+        ray.get(coordinator.cancel.remote(), timeout=CANCELLING_S)
+        ray.get(coordinator.outcome.remote(CANCELLING_S), timeout=CANCELLING_S)

@@ -1,0 +1,72 @@
+"""A job whose start broke off is ended by its coordinator, which knows of the slots that it asks
+for, and only then killed. On fakes of Ray; on the real one: tests/chaos/test_ray_programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ray.exceptions import ActorDiedError, GetTimeoutError
+from strom.engine.hosts import launch
+
+
+class Called:
+    def __init__(self, told: list[str], name: str) -> None:
+        self._told, self._name = told, name
+
+    def remote(self, *arguments: Any) -> str:
+        self._told.append(self._name)
+        return self._name
+
+
+class World:
+    """One coordinator, which answers as `answers` say by call, and the slots of its job."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.told: list[str] = []
+        self.answers: dict[str, BaseException] = {}
+        self.cancel = Called(self.told, "cancel")
+        self.outcome = Called(self.told, "outcome")
+        monkeypatch.setattr(launch.ray, "get_actor", lambda name, namespace: self)
+        monkeypatch.setattr(launch.ray, "get", self.get)
+        monkeypatch.setattr(launch.ray, "kill", self.kill)
+        monkeypatch.setattr(launch, "get_placement_group", lambda name: name)
+        monkeypatch.setattr(launch, "remove_placement_group", self.remove)
+        monkeypatch.setattr(launch, "WITHDRAWAL_S", 0.01)
+
+    def get(self, call: str, timeout: float) -> None:
+        if call in self.answers:
+            raise self.answers[call]
+
+    def kill(self, coordinator: Any, no_restart: bool) -> None:
+        assert coordinator is self
+        assert no_restart
+        self.told.append("kill")
+
+    def remove(self, group: str) -> None:
+        if "remove" not in self.told:
+            self.told.append("remove")
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_the_coordinator_ends_the_job_before_it_is_killed(world: World) -> None:
+    launch.withdraw("a")
+    assert world.told == ["cancel", "outcome", "kill", "remove"]
+
+
+@pytest.mark.parametrize("error", [ActorDiedError(), GetTimeoutError()])
+def test_one_that_does_not_answer_is_killed(world: World, error: Exception) -> None:
+    world.answers["cancel"] = error
+    launch.withdraw("a")
+    assert world.told == ["cancel", "kill", "remove"]
+
+
+def test_one_that_is_waited_for_is_killed_by_a_second_interrupt(world: World) -> None:
+    world.answers["outcome"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        launch.withdraw("a")
+    assert world.told == ["cancel", "outcome", "kill"]
