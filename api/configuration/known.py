@@ -221,7 +221,8 @@ KNOWN: Final = (
         None,
         _attribute("host"),
         "`local` or `ray`, unless the program says; else `ray` in a program that was handed to a "
-        "cluster (`strom run`, `ray job submit`, an upload), and `local` in any other",
+        "cluster (`strom run`, `ray job submit -- python job.py`, an upload), and `local` in any "
+        "other",
     ),
     known("strom.attached", BOOLEAN, None, _setting("attached"), "`JobConfig.attached`"),
     known("strom.wait", BOOLEAN, True, _setting("wait"), "`JobConfig.wait`"),
