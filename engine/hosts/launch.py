@@ -25,7 +25,7 @@ from .requirements import runtime_env
 from .savepoint_calls import absolute
 from .shipped_code import PackedCode, pack
 
-WITHDRAWAL_S = 1.0
+WITHDRAWAL_S = 3.0
 """How long slots are looked for that a killed coordinator had just asked for."""
 
 
@@ -99,9 +99,9 @@ def make_coordinator(
 
 
 def withdraw(job_id: str) -> None:
-    """End a job whose start broke off, with its slots; seconds. Its coordinator, which may be about
-    to ask for these, is told first, and killed when it is done, or silent: what Ray hears of only
-    after a death it keeps. Those of one that was killed are looked for by their name."""
+    """End a job whose start broke off, with its slots; takes seconds. Its coordinator, which may be
+    about to ask for these, is told first, and killed when it is done, or silent: what Ray hears of
+    only after a death it keeps. Those of one that was killed are looked for by their name."""
     name = coordinator_name(job_id)
     with suppress(Exception):
         coordinator = ray.get_actor(name, namespace=NAMESPACE)

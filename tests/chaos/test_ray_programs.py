@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import strom
-from chaos_kit import until
+from chaos_kit import HangError, until
 from ray_programs import job_ids, joined_environ, program, running_job
 from strom.checkpoint.folder_storage import open_folder
 from strom.core.errors import CheckpointError
@@ -48,10 +48,23 @@ def nothing_runs_on(cluster: None) -> Iterator[None]:
     yield
     try:
         until(lambda: ray.available_resources().get("CPU", 0) == CPUS, "free slots", 30.0)
+    except HangError as error:
+        raise AssertionError(f"{error}; {holders()}") from error
     finally:
         for job_id in job_ids():  # the next test starts without
             with suppress(strom.StromError):
                 strom.attach(job_id).cancel(timedelta(seconds=10))
+
+
+def holders() -> str:
+    """Who may have the slots."""
+    import ray
+    from ray.util.state import list_actors
+
+    groups = ray.util.placement_group_table().values()
+    there = [(one["name"], one["state"]) for one in groups if one["state"] != "REMOVED"]
+    actors = [(a.class_name, a.name, a.state) for a in list_actors() if a.state != "DEAD"]
+    return f"groups of slots: {there}, actors: {actors}, free: {ray.available_resources()}"
 
 
 def ends_as(client: Any, status: str, seconds: float) -> None:
