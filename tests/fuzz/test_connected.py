@@ -45,9 +45,10 @@ def test_cases_are_of_many_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
 
     restore = _Tasks.restore
     monkeypatch.setattr(_Tasks, "restore", watched)
-    for case in cases[: examples(len(cases))]:
+    run = cases[: examples(len(cases))]
+    for case in run:
         run_connected(case)
-    assert sum(parked) > 5
+    assert sum(parked) > len(run) // 6
 
 
 def failing(seeds: int) -> list[str]:
