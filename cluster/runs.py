@@ -26,9 +26,9 @@ from ..core.job_status import JobStatus
 from ..engine.hosts.driver import JobOutcome
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.launch import Submission, make_coordinator, withdraw
-from ..engine.hosts.ray_cluster import KeptSlots
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import Followed, coordinator_name
+from ..engine.hosts.slots import KeptSlots
 from .actions import Action
 from .ledger import Ledger
 from .records import JobRecord

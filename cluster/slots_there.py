@@ -7,7 +7,9 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError
-from ray.util.placement_group import get_placement_group, remove_placement_group
+from ray.util.placement_group import get_placement_group
+
+from ..engine.hosts.slots import give_back
 
 
 def slots_there(prefix: str) -> list[str]:
@@ -24,4 +26,4 @@ def release(group: str) -> None:
     """Remove them; nothing, if they are not there, or not yet: who looks what is there finds them
     later."""
     with suppress(ValueError, RayError):
-        remove_placement_group(get_placement_group(group))
+        give_back(get_placement_group(group))

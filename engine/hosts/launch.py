@@ -13,17 +13,17 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError
-from ray.util.placement_group import get_placement_group, remove_placement_group
+from ray.util.placement_group import get_placement_group
 
 from ...core import code_pickles
 from ..graph.model import JobGraph
 from .placed_files import Content, contents_of
-from .ray_cluster import KeptSlots
 from .ray_connect import NAMESPACE
 from .ray_coordinator import Farewell, JobCoordinator, coordinator_name
 from .requirements import runtime_env
 from .savepoint_calls import absolute
 from .shipped_code import PackedCode, pack
+from .slots import KeptSlots, await_made, give_back
 
 WITHDRAWAL_S = 3.0
 """How long slots are looked for that a killed coordinator had just asked for."""
@@ -100,19 +100,22 @@ def make_coordinator(
 
 def withdraw(job_id: str) -> None:
     """End a job whose start broke off, with its slots; takes seconds. Its coordinator, which may be
-    about to ask for these, is told first, and killed when it is done, or silent: what Ray hears of
-    only after a death it keeps. Those of one that was killed are looked for by their name."""
+    about to ask for these, is told first, and killed when it is done, or silent, and its slots are
+    not just being made. What Ray hears of only after a death it keeps: that is looked for by its
+    name."""
     name = coordinator_name(job_id)
     with suppress(Exception):
         coordinator = ray.get_actor(name, namespace=NAMESPACE)
         try:
             _cancelled(coordinator)
-        finally:  # also if the wait for it is interrupted
+            with suppress(Exception):  # above all ValueError: there are none
+                await_made(get_placement_group(name))
+        finally:  # also if one of these waits is interrupted
             ray.kill(coordinator, no_restart=True)
         deadline = time.monotonic() + WITHDRAWAL_S
         while time.monotonic() < deadline:
             with suppress(ValueError):  # there is none, or none yet
-                remove_placement_group(get_placement_group(name))
+                give_back(get_placement_group(name))
             time.sleep(0.1)
 
 

@@ -8,26 +8,17 @@ comes back as an event in the coordinator's inbox.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import ray
-from ray.util.placement_group import (
-    PlacementGroup,
-    get_placement_group,
-    placement_group,
-    remove_placement_group,
-)
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ...core import code_pickles
-from ...core.config import JobConfig, SlotResources
+from ...core.config import JobConfig
 from ...core.errors import JobCancelledError, ResourceError, SerializationError, StromError
 from ...core.ids import Attempt, TaskId
 from ..graph.model import JobGraph
@@ -36,12 +27,12 @@ from ..messages import Mail, TaskFailed
 from ..task.deployment import TaskDeployment
 from .last_words import Whereabouts, how_it_died
 from .mail import sealed
-from .ray_connect import NAMESPACE
 from .ray_task import TaskActor
 from .requirements import not_installed
 from .resequencer import Numbering
 from .sent_files import SentFiles
 from .shipped_code import PackedCode
+from .slots import KeptSlots, Slots, wait_for
 
 START_TIMEOUT_S = 120.0
 """How long the processes of all tasks may take to start."""
@@ -67,143 +58,6 @@ class AllStopped:
     """No task of the attempt runs any more."""
 
     attempt: Attempt
-
-
-def slots_of(job: JobGraph) -> dict[TaskId, int]:
-    """The slot of each task. A slot holds one subtask of each vertex of one slot sharing group."""
-    widths: dict[str, int] = {}
-    for vertex in job.vertices:
-        group = vertex.slot_sharing_group
-        widths[group] = max(widths.get(group, 0), vertex.parallelism)
-    start: dict[str, int] = {}
-    total = 0
-    for group, width in widths.items():
-        start[group] = total
-        total += width
-    return {
-        TaskId(v.id, i): start[v.slot_sharing_group] + i
-        for v in job.vertices
-        for i in range(v.parallelism)
-    }
-
-
-Bundle = dict[str, float]
-"""What one slot takes, by Ray's names."""
-
-
-def bundles_of(job: JobGraph) -> list[Bundle]:
-    """What each slot takes, in their order."""
-    groups = {v.id: v.slot_sharing_group for v in job.vertices}
-    group_of = {slot: groups[task.vertex] for task, slot in slots_of(job).items()}
-    config = job.config
-    plain = SlotResources(None, config.slot_memory, config.slot_others)
-    return [
-        config.slot_resources.get(group_of[slot], plain).bundle(config.slot_cpus)
-        for slot in range(len(group_of))
-    ]
-
-
-def total_of(bundles: Sequence[Bundle]) -> dict[str, float]:
-    """What slots take together, by Ray's names."""
-    total: Counter[str] = Counter()
-    for bundle in bundles:
-        total.update(bundle)
-    return dict(total)
-
-
-@dataclass(frozen=True)
-class KeptSlots:
-    """A placement group that outlives the job: `name` says which, made or not; `keeper`: the name
-    of the actor that has it then."""
-
-    name: str
-    keeper: str
-
-    def wanted(self) -> bool:
-        """Whether there is somebody to have it."""
-        try:
-            ray.get_actor(self.keeper, namespace=NAMESPACE)
-        except ValueError:
-            return False
-        return True
-
-
-class Slots:
-    """A placement group with one bundle per slot. It has a name, so that whoever kills the
-    coordinator while it makes the group can find it: see `launch.withdraw`."""
-
-    def __init__(self, job: JobGraph, name: str, kept: KeptSlots | None = None) -> None:
-        """`kept`: the group that is used, and stays; None: one that ends with the job."""
-        self._name = name if kept is None else kept.name
-        self._kept = kept
-        self._slots = slots_of(job)
-        self._bundles = bundles_of(job)
-        self._timeout = job.config.slot_request_timeout
-        self._group: PlacementGroup | None = None
-
-    def reserve(self, cancelled: Future[None]) -> None:
-        """Wait for the bundles; ResourceError says what the cluster lacks."""
-        if self._group is not None:
-            return
-        group = self._found() or placement_group(
-            self._bundles,
-            strategy="PACK",
-            name=self._name,
-            lifetime=None if self._kept is None else "detached",
-        )
-        try:
-            wait_for([group.ready()], self._timeout.total_seconds(), cancelled)
-        except JobCancelledError:
-            remove_placement_group(group)
-            raise
-        except TimeoutError:
-            remove_placement_group(group)
-            have, free = ray.cluster_resources(), ray.available_resources()
-            raise ResourceError(
-                f"{lacking(self._bundles, have, free)} (waited for {self._timeout}): lower the "
-                "parallelism or what slots take (slot_cpus, slot sharing groups), or add nodes"
-            ) from None
-        self._group = group
-
-    def _found(self) -> PlacementGroup | None:
-        """What another job has left, if it is there."""
-        if self._kept is None:
-            return None
-        with suppress(ValueError):
-            return get_placement_group(self._name)
-        return None
-
-    def options(self, task: TaskId) -> dict[str, Any]:
-        """Actor options that put the task into its slot. All tasks of a slot share its CPUs."""
-        strategy = PlacementGroupSchedulingStrategy(
-            placement_group=self._group,
-            placement_group_bundle_index=self._slots[task],
-        )
-        return {"num_cpus": 0, "max_restarts": 0, "scheduling_strategy": strategy}
-
-    def release(self) -> None:
-        group, self._group = self._group, None
-        if group is not None and (self._kept is None or not self._kept.wanted()):
-            remove_placement_group(group)
-
-
-def lacking(
-    bundles: Sequence[Mapping[str, float]], have: Mapping[str, float], free: Mapping[str, float]
-) -> str:
-    """What slots that cannot be had need, and what the cluster has of that."""
-    kinds = Counter(tuple(sorted(bundle.items())) for bundle in bundles)
-    needs = " and ".join(f"{n} slots of {_amounts(dict(kind))}" for kind, n in kinds.items())
-    names = sorted({name for bundle in bundles for name in bundle})
-    there = {name: have.get(name, 0) for name in names}
-    left = {name: free.get(name, 0) for name in names}
-    return (
-        f"the job needs {needs}, the cluster has {_amounts(there)} of which {_amounts(left)} are "
-        "free"
-    )
-
-
-def _amounts(resources: Mapping[str, float]) -> str:
-    return ", ".join(f"{amount} {name}" for name, amount in sorted(resources.items()))
 
 
 @cache
@@ -386,22 +240,6 @@ class RayCluster:
         for actor in actors.values():
             ray.kill(actor, no_restart=True)
         self._slots.release()
-
-
-def wait_for(refs: Sequence[Any], timeout: float, cancelled: Future[None]) -> list[Any]:
-    """The results, waited for on the driver's thread. Raises TimeoutError, or the first error, that
-    of `cancelled` among them. (`ray.get` objects to being called in an actor that has an event
-    loop, also beside the loop.)"""
-    deadline = time.monotonic() + timeout
-    futures: list[Future[Any]] = [ref.future() for ref in refs]
-    waiting = {cancelled, *futures}
-    while len(waiting) > 1:
-        done, waiting = wait(waiting, deadline - time.monotonic(), return_when=FIRST_COMPLETED)
-        if not done:
-            raise TimeoutError
-        for future in done:
-            future.result()
-    return [future.result() for future in futures]
 
 
 def _as_future(ref: Any) -> asyncio.Future[Any]:

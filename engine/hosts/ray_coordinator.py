@@ -44,13 +44,14 @@ from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
 from .placed_files import Content
 from .published import PublishedValues, Read
-from .ray_cluster import AllStopped, Bundle, KeptSlots, RayCluster, TaskLost, bundles_of
+from .ray_cluster import AllStopped, RayCluster, TaskLost
 from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
 from .reporters import serve_metrics
 from .resequencer import Resequencer
 from .sent_files import SentFiles
 from .shipped_code import PackedCode, unpack
+from .slots import Bundle, KeptSlots, bundles_of
 
 log = logging.getLogger("strom")
 

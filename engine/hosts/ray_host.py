@@ -40,12 +40,12 @@ from .last_words import how_it_died
 from .launch import make_coordinator, submission_of, withdraw
 from .published import Read
 from .ray_cache import RayCache
-from .ray_cluster import bundles_of
 from .ray_connect import NAMESPACE, connect_to_ray, on_own_cluster
 from .ray_coordinator import LINGER_S, coordinator_name
 from .requirements import not_installed
 from .savepoint_calls import SavepointCalls, answer, refused
 from .shown_job import ShownJob
+from .slots import bundles_of
 
 POLL_S = 1.0
 

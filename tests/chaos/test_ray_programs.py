@@ -59,11 +59,10 @@ def nothing_runs_on(cluster: None) -> Iterator[None]:
 def holders() -> str:
     """Who may have the slots."""
     import ray
-    from ray.util.state import list_actors
 
     groups = ray.util.placement_group_table().values()
     there = [(one["name"], one["state"]) for one in groups if one["state"] != "REMOVED"]
-    actors = [(a.class_name, a.name, a.state) for a in list_actors() if a.state != "DEAD"]
+    actors = ray.util.list_named_actors(all_namespaces=True)
     return f"groups of slots: {there}, actors: {actors}, free: {ray.available_resources()}"
 
 

@@ -19,8 +19,8 @@ from strom.cluster.records import JobRecord, Phase
 from strom.core.job_status import JobStatus
 from strom.engine.hosts.driver import JobOutcome
 from strom.engine.hosts.launch import Submission
-from strom.engine.hosts.ray_cluster import KeptSlots
 from strom.engine.hosts.ray_coordinator import Followed
+from strom.engine.hosts.slots import KeptSlots
 
 RECORD = JobRecord("a1", "one", 2.0, 2, False, 60_000, 1, checkpoints="memory://x")
 
