@@ -21,7 +21,7 @@ test-browser: .venv/.installed
 seeds: .venv/.installed
 	STROM_SEEDS=1000 .venv/bin/python -m pytest -n auto -k test_every_schedule tests/e2e/test_simulator_seeds.py
 
-# All tests, with all that they draw at random, of which `make test` draws two fifths, and those that
+# All tests, with all that they draw at random, of which `make test` draws a part, and those that
 # take too long for it: wheels, memory of much state, the benchmarks of Spark's connectors.
 soak: .venv/.installed
 	STROM_SOAK=1 STROM_AMOUNT=1 STROM_SEEDS=200 scripts/test

@@ -61,6 +61,9 @@ UNIT_FOLDERS = (
 )
 """Here nothing may sleep or start Ray."""
 
+STARTING = ("ray", "spark", "kafka", "postgres", "s3", "browser")
+"""Markers of tests that start something, which `scripts/test` runs apart."""
+
 LINGERING = ("fsspecIO", "asyncio_", "pytest_timeout", "IPythonHistory")
 """Threads that libraries start once per process and keep."""
 
@@ -73,6 +76,14 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     kits = {sys.modules[kit.stem] for kit in KITS.glob("*.py") if kit.stem in sys.modules}
     for module in kits | {item.module for item in items if hasattr(item, "module")}:
         cloudpickle.register_pickle_by_value(module)
+    for path, name in {(item.path, mark.name) for item in items for mark in item.iter_markers()}:
+        if name not in STARTING or path.parent == ROOT / "docs":
+            continue
+        if f"mark.{name}" not in path.read_text():
+            raise pytest.UsageError(
+                f"{path} has tests under the marker {name}, but not its name in its text, so that "
+                f"scripts/test does not find them: write pytest.mark.{name}"
+            )
 
 
 def _forbidden(*arguments: Any, **options: Any) -> NoReturn:

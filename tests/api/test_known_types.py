@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from amounts import met
 from strom import (
     EventTimeSessionWindows,
     EventTimeTrigger,
@@ -138,8 +139,9 @@ MISSING = {"group": WINDOWED, "over all": WINDOWED + GROUPED, "over rows": WINDO
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("stream", STREAMS)
 def test_aggregates(stream: str, column: str) -> None:
-    for name, aggregate in AGGREGATES.items():
-        if name not in MISSING.get(stream, ()):
+    place = list(STREAMS).index(stream), COLUMNS.index(column)
+    for number, (name, aggregate) in enumerate(AGGREGATES.items()):
+        if met(number, *place) and name not in MISSING.get(stream, ()):
             made = aggregate(column)
             agreement(lambda s, a=made: STREAMS[stream](s, a), column, stream[:3] != "by ")
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from chaos_kit import config, environment, run_into, until, within
+from shared_ray import have_ray
 from strom import ExchangeConfig, Sink, SinkWriter
 from strom.connectors.datagen import DataGenSource
 
@@ -69,8 +70,9 @@ HOSTS = ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.timeou
 
 def overloaded(host: str, count: int | None, **settings: Any) -> Any:
     """A source that gives what it is asked for, rebalanced to the sink's two subtasks."""
-    options = {"num_cpus": 2} if host == "ray" else {}
-    env = environment(config(batch_size=BATCH, exchange=EXCHANGE, **settings), host, **options)
+    if host == "ray":
+        have_ray()
+    env = environment(config(batch_size=BATCH, exchange=EXCHANGE, **settings), host)
     source = DataGenSource(heavy, count, splits=2, schema=SCHEMA, block=BATCH)
     return env.from_source(source, source_name="fast").rebalance()
 
@@ -123,16 +125,6 @@ def test_under_full_backpressure_a_job_is_checkpointed_and_cancelled(host: str) 
     started = time.monotonic()
     within(10.0, "cancel", client.cancel)
     assert time.monotonic() - started < 3.0
-
-
-@pytest.fixture(autouse=True, scope="module")
-def end_of_ray() -> Any:
-    yield
-    import sys
-
-    ray = sys.modules.get("ray")
-    if ray is not None:
-        ray.shutdown()
 
 
 @pytest.mark.parametrize("size", [100_000, 3_000_000])

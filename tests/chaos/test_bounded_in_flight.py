@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import itertools
 import resource
-import sys
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from chaos_kit import config, environment, until, within
+from shared_ray import have_ray
 from strom import ExchangeConfig, TumblingEventTimeWindows, WatermarkStrategy
 from strom.api.aggregates import count
 from strom.api.connectors.builtin_sinks import DiscardSink
@@ -36,14 +35,6 @@ FIRED_BYTES = KEYS * 70
 SCHEMA = pa.schema([("key", pa.string()), ("at", pa.int64())])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_cluster_left() -> Iterator[None]:
-    """A Ray that a job of this module has started ends with the module."""
-    yield
-    if "ray" in sys.modules:
-        sys.modules["ray"].shutdown()
-
-
 def keyed(start: int, rows: int) -> pa.RecordBatch:
     """Every record a key of its own; the last one completes the window of all others."""
     numbers = np.arange(start, start + rows)
@@ -59,8 +50,9 @@ def slowly(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def environment_of(host: str, **settings: Any) -> Any:
-    options = {"num_cpus": 2} if host == "ray" else {}
-    return environment(config(batch_size=BATCH, exchange=EXCHANGE, **settings), host, **options)
+    if host == "ray":
+        have_ray()
+    return environment(config(batch_size=BATCH, exchange=EXCHANGE, **settings), host)
 
 
 def figures(metrics: dict[str, Any], name: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from chaos_kit import config, environment, pairs, until, within
 from leashed_source import Leashed
+from shared_ray import ray_of
 from strom.core.state_config import StateConfig
 from strom.engine.hosts.local_folder import copies_roots
 from strom.testing.backends import spilling
@@ -24,13 +25,8 @@ COUNT = 20_000
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    import ray
-    from strom.engine.hosts.ray_host import connect_to_ray
-
-    assert not ray.is_initialized()
-    connect_to_ray(num_cpus=6, log_to_driver=False)
-    yield
-    ray.shutdown()
+    with ray_of():
+        yield
 
 
 def started(folder: Path, state: StateConfig) -> tuple[Any, Any]:

@@ -19,19 +19,15 @@ import pytest
 import strom
 from chaos_kit import config, environment, failure, gather, within
 from odd_programs import MOST, PROGRAMS, OddSource, Unreadable, numbers
+from shared_ray import ray_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    import ray
-    from strom.engine.hosts.ray_host import connect_to_ray
-
-    assert not ray.is_initialized()
-    connect_to_ray(num_cpus=6, log_to_driver=False)
-    yield
-    ray.shutdown()
+    with ray_of():
+        yield
 
 
 def said_by(text: str) -> str:

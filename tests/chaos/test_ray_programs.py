@@ -17,13 +17,13 @@ import pytest
 import strom
 from chaos_kit import HangError, until
 from ray_programs import job_ids, joined_environ, program, running_job
+from shared_ray import CPUS, ray_of
 from strom.checkpoint.folder_storage import open_folder
 from strom.core.errors import CheckpointError
 from strom.engine.hosts.lease import MISSES, PERIOD_S
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
-CPUS = 4
 
 PATIENT = timedelta(minutes=3)
 
@@ -31,13 +31,8 @@ PATIENT = timedelta(minutes=3)
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     """One Ray for the module, joined by the programs."""
-    import ray
-    from strom.engine.hosts.ray_host import connect_to_ray
-
-    assert not ray.is_initialized()
-    connect_to_ray(num_cpus=CPUS, log_to_driver=False)
-    yield
-    ray.shutdown()
+    with ray_of():
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -222,8 +217,10 @@ def test_an_interrupt_while_ray_is_joined_leaves_no_job(tmp_path: Path) -> None:
     assert running(before) == []
 
 
-@pytest.mark.parametrize("how", ["execute", "execute_async"])
-@pytest.mark.parametrize("delay_s", [0.0, 0.3, 0.6, 1.0])
+@pytest.mark.parametrize(
+    ("delay_s", "how"),
+    [(0.0, "execute"), (0.3, "execute_async"), (0.6, "execute"), (1.0, "execute_async")],
+)
 def test_an_interrupt_during_the_submission_leaves_no_job(
     tmp_path: Path, delay_s: float, how: str
 ) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chaos_kit import config, environment, until
+from shared_ray import ray_of
 from strom.connectors.files import FileCompactStrategy, FileSource, ParquetSink
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -24,13 +25,8 @@ ROWS = 50
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    import ray
-    from strom.engine.hosts.ray_host import connect_to_ray
-
-    assert not ray.is_initialized()
-    connect_to_ray(num_cpus=6, log_to_driver=False)
-    yield
-    ray.shutdown()
+    with ray_of():
+        yield
 
 
 class Feed:

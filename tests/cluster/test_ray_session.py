@@ -25,6 +25,7 @@ from chaos_kit import (
     windows_of,
 )
 from leashed_source import Leashed
+from shared_ray import ray_of
 from strom import CollectSink, DiscardSink, JobCancelledError, JobFailedError, attach
 from strom.cli.main import app
 from strom.cluster import clusters
@@ -32,7 +33,6 @@ from strom.cluster.savepoints import newest_state
 from strom.cluster.slot_pool import PREFIX
 from strom.connectors.files import ParquetSink
 from strom.core.errors import ConfigurationError, TransportError
-from strom.engine.hosts.ray_host import connect_to_ray
 from strom.rest.catalogs.session_jobs import SessionJobs, jobs_there
 from typer.testing import CliRunner
 from wheels_kit import make_wheel
@@ -45,12 +45,8 @@ COUNT = 4_000
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    import ray
-
-    assert not ray.is_initialized()
-    connect_to_ray(num_cpus=CPUS, log_to_driver=False)
-    yield
-    ray.shutdown()
+    with ray_of(CPUS):
+        yield
 
 
 @pytest.fixture

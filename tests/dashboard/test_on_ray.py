@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from dashboard_kit import endless, get, link_in
+from shared_ray import ray_of
 from strom.cli import dashboard
 from strom.cli.main import app
 from strom.cluster import clusters
 from strom.core.errors import JobFailedError
-from strom.engine.hosts.ray_host import connect_to_ray
 from strom.rest.servers import session_server
 from strom.rest.servers.api import Serving
 from strom.rest.servers.tokens import tokens_in
@@ -27,12 +27,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    import ray
-
-    assert not ray.is_initialized()
-    connect_to_ray(num_cpus=4, log_to_driver=False)
-    yield
-    ray.shutdown()
+    with ray_of(4):
+        yield
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import platform
 from typing import Any
 
 import pytest
+from shared_ray import stop_ray
 from strom.diagnosis import cluster
 from strom.diagnosis.findings import OK, PROBLEM, SKIPPED, WARNING
 from strom.diagnosis.probing import ProbeError, ask
@@ -111,7 +112,7 @@ def test_a_cluster_that_is_there() -> None:
     import ray
     from strom import connect_to_ray
 
-    assert not ray.is_initialized()
+    stop_ray()  # of modules before
     connect_to_ray(num_cpus=1)
     try:
         address = ray.get_runtime_context().gcs_address

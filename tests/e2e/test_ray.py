@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from chaos_kit import until
+from shared_ray import ray_of
 from strom import (
     AsyncDataStream,
     AsyncFunction,
@@ -61,11 +62,8 @@ BUCKET_MS = 100
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    import ray
-
-    ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, namespace="strom")
-    yield
-    ray.shutdown()
+    with ray_of():
+        yield
 
 
 class Buckets(KeyedProcessFunction):

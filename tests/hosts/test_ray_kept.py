@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import ray
 from chaos_kit import until
+from shared_ray import ray_of
 from strom import (
     DiscardSink,
     JobConfig,
@@ -29,17 +30,14 @@ from strom.connectors.datagen import DataGenSource
 from strom.core.batch import ObjectBatch
 from strom.core.clock import VirtualClock
 from strom.engine.hosts.ray_cache import RayCache
-from strom.engine.hosts.ray_connect import NAMESPACE
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    ray.shutdown()  # what another module may have left
-    ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, namespace=NAMESPACE)
-    yield
-    ray.shutdown()
+    with ray_of():
+        yield
 
 
 def environment(**options: Any) -> Any:

@@ -11,15 +11,14 @@ import pytest
 import ray
 from chaos_kit import until
 from ray.util.placement_group import placement_group
+from shared_ray import CPUS, ray_of
 from strom import StreamExecutionEnvironment
 from strom.core.errors import JobCancelledError
 from strom.engine.graph.model import JobGraph
-from strom.engine.hosts.ray_connect import connect_to_ray
 from strom.engine.hosts.slots import Slots, give_back
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
-CPUS = 4
 
 GROUPS = 150
 """One in ten was lost before what is being made was waited for."""
@@ -27,10 +26,8 @@ GROUPS = 150
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    ray.shutdown()  # what another module may have left
-    connect_to_ray(num_cpus=CPUS, log_to_driver=False)
-    yield
-    ray.shutdown()
+    with ray_of():
+        yield
 
 
 def all_free() -> None:

@@ -77,7 +77,7 @@ def test_records_and_recovery_get_in_and_no_secret_is_logged(
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recovery does not connect for long."""
-    monkeypatch.setattr(transaction_admin, "_BOOTSTRAP_MS", 6_000)
+    monkeypatch.setattr(transaction_admin, "_BOOTSTRAP_MS", 12_000)
 
 
 @pytest.mark.usefixtures("impatient")

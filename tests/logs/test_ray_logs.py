@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from chaos_kit import config, environment, within
 from leashed_source import Leashed
+from shared_ray import ray_of
 from strom import DiscardSink
 from strom.cli.main import app
 from strom.cluster import clusters
 from strom.engine.hosts.job_logs import JobLogs
-from strom.engine.hosts.ray_host import connect_to_ray
 from strom.logs.filters import LogFilter
 from typer.testing import CliRunner
 
@@ -29,11 +29,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    import ray
-
-    connect_to_ray(num_cpus=4, log_to_driver=False)
-    yield
-    ray.shutdown()
+    with ray_of():
+        yield
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 from chaos_kit import config, environment, until, window_sums, windows_of
 from leashed_source import Leashed
+from shared_ray import ray_of
 from strom import FixedDelayRestart, MapFunction
 from strom.cli.main import app
 from strom.cluster import clusters
 from strom.connectors.files import ParquetSink
 from strom.core.errors import ConfigurationError, ResourceError
-from strom.engine.hosts.ray_host import connect_to_ray
 from strom.rest.catalogs.archive import Archive
 from strom.rest.servers import session_server
 from strom.rest.servers.api import Serving
@@ -36,12 +36,8 @@ COUNT = 2_000
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    import ray
-
-    assert not ray.is_initialized()
-    connect_to_ray(num_cpus=4, log_to_driver=False)
-    yield
-    ray.shutdown()
+    with ray_of(4):
+        yield
 
 
 @pytest.fixture(scope="module")
