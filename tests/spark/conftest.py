@@ -16,6 +16,14 @@ from strom.testing.kafka import KafkaCluster
 ROWS = 3_000
 DEADLINE_S = 200.0
 
+SMALL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+"""For statements over a few rows: to compile code for one takes longer than to run it."""
+
 
 def events(rows: int = ROWS) -> pa.Table:
     """id counts rows; at (ms since 2024, each value twice) runs down in steps, so order differs."""
@@ -37,7 +45,7 @@ def events(rows: int = ROWS) -> pa.Table:
 def gateway() -> Iterator[Any]:
     """Ray and Spark, started once; afterwards both are gone."""
     import ray
-    from strom.connectors.spark import prepare_environment, spark_session
+    from strom.connectors.spark import SparkOptions, prepare_environment, spark_session
 
     prepare_environment()
     ray.init(
@@ -47,7 +55,7 @@ def gateway() -> Iterator[Any]:
         object_store_memory=200 << 20,
     )
     try:
-        with spark_session() as handle:
+        with spark_session(SparkOptions(configuration=SMALL)) as handle:
             yield handle
     finally:
         ray.shutdown()
