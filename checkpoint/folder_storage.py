@@ -4,8 +4,10 @@
     <savepoint directory>/savepoint-<first 6 of the job id>-<12 hex>/<data files>
 
 The format is that of a checkpoint, and all paths in the manifest are relative to the folder: its
-name and its place say nothing. A savepoint is complete in itself; files that an incremental
-checkpoint shares with others are looked for where its job has them, in `shared/` beside the folder.
+name and its place say nothing to who reads it. (The first 8 of the hex digits may stand for the job
+that the savepoint was taken for: `is_left_to`.) A savepoint is complete in itself; files that an
+incremental checkpoint shares with others are looked for where its job has them, in `shared/` beside
+the folder.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import re
+from hashlib import sha256
 from typing import Any, Final
 from uuid import uuid4
 
@@ -25,6 +28,8 @@ from .storage import CheckpointStorage, check_manifest, located
 from .transfers import INLINE, Transfers
 
 _ESCAPED: Final = re.compile(r"[^A-Za-z0-9]+")
+
+_MARK: Final = 8
 
 
 class FolderStorage(FileStorage):
@@ -101,10 +106,26 @@ class FolderStorage(FileStorage):
         return posixpath.join(self.folder, name) if name else self.folder
 
 
-def savepoint_location(directory: str, job_id: str) -> str:
-    """A new folder for a savepoint of the job, below an fsspec URL or path."""
+def savepoint_location(directory: str, job_id: str, successor: str | None = None) -> str:
+    """A new folder for a savepoint of the job, below an fsspec URL or path. `successor`: the job
+    that it is taken for, and which will own it; see `is_left_to`."""
     short = _ESCAPED.sub("", job_id)[:6] or "job"
-    return f"{directory.rstrip('/')}/savepoint-{short}-{uuid4().hex[:12]}"
+    number = uuid4().hex[:12]
+    if successor is not None:
+        number = _mark_of(successor) + number[_MARK:]
+    return f"{directory.rstrip('/')}/savepoint-{short}-{number}"
+
+
+def is_left_to(successor: str, location: str) -> bool:
+    """Whether the savepoint there was taken for this job, which takes the place of its own."""
+    return (
+        posixpath.basename(location.rstrip("/")).rpartition("-")[2].startswith(_mark_of(successor))
+    )
+
+
+def _mark_of(job_id: str) -> str:
+    """Hex digits that stand for a job."""
+    return sha256(job_id.encode()).hexdigest()[:_MARK]
 
 
 def folder_at(location: str, setting: str = "savepoint") -> FolderStorage:

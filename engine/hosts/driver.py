@@ -219,15 +219,21 @@ class JobDriver:
             self._over_at = min(self._over_at, self._in(WIND_UP_S))
         self._run(self._master.on_cancel)
 
-    def savepoint(self, directory: str | None, stop: Stop | None, answer: SavepointAnswer) -> None:
-        """Take one in a new folder below `directory`, None: the job's default. `answer` is called
-        on this thread."""
+    def savepoint(
+        self,
+        directory: str | None,
+        stop: Stop | None,
+        answer: SavepointAnswer,
+        successor: str | None = None,
+    ) -> None:
+        """Take one in a new folder below `directory`, None: the job's default. `successor`: as of
+        `savepoint_location`. `answer` is called on this thread."""
         directory = directory or self.graph.job.config.savepoint_directory
         if directory is None:
             answer(None, NO_DIRECTORY)
             return
         try:
-            location = savepoint_location(directory, self.job_id)
+            location = savepoint_location(directory, self.job_id, successor)
             folder_at(location, "savepoint_directory")
         except ConfigurationError as error:
             answer(None, f"no savepoint was taken: {error}")

@@ -81,6 +81,7 @@ class SavepointWanted:
 
     directory: str | None
     stop: Stop | None
+    successor: str | None
     told: SavepointAnswer
 
 
@@ -291,8 +292,8 @@ class JobCoordinator:
                 driver.take_answer()
             case Cancel():
                 driver.cancel()
-            case SavepointWanted(directory, stop, told):
-                driver.savepoint(directory, stop, told)
+            case SavepointWanted(directory, stop, successor, told):
+                driver.savepoint(directory, stop, told, successor)
             case _:
                 driver.on_report(event)
 
@@ -424,9 +425,10 @@ class JobCoordinator:
         return self._outcome
 
     async def savepoint(
-        self, directory: str | None, stop: Stop | None
+        self, directory: str | None, stop: Stop | None, successor: str | None = None
     ) -> tuple[str | None, str | None]:
-        """Take one, and wait for it: where it is, or why there is none."""
+        """Take one, and wait for it: where it is, or why there is none. `successor`: the job that
+        is to go on from it, and own it."""
         await self._started.wait()
         self._touch()
         loop = asyncio.get_running_loop()
@@ -435,7 +437,7 @@ class JobCoordinator:
         def told(path: str | None, error: str | None) -> None:
             loop.call_soon_threadsafe(answer.set_result, (path, error))
 
-        self._inbox.put(SavepointWanted(directory, stop, told))
+        self._inbox.put(SavepointWanted(directory, stop, successor, told))
         if self._outcome is not None:
             self._refuse_savepoints()
         return await answer

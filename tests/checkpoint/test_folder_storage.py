@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from strom.checkpoint.file_storage import FileStorage
 from strom.checkpoint.folder_storage import (
     FolderStorage,
     folder_at,
+    is_left_to,
     open_folder,
     savepoint_location,
 )
@@ -36,6 +38,16 @@ def write(storage: CheckpointStorage, n: int, savepoint: bool = True) -> Manifes
 
 def content(storage: CheckpointStorage, manifest: Manifest) -> list[bytes]:
     return [bytes(storage.read_file(manifest.checkpoint_id, h)) for h in manifest.files()]
+
+
+def test_the_name_of_a_savepoint_tells_the_job_that_it_is_left_to() -> None:
+    location = savepoint_location("memory://a/savepoint-x", "abc-defghi", "successor")
+    assert re.fullmatch("memory://a/savepoint-x/savepoint-abcdef-[0-9a-f]{12}", location)
+    assert location != savepoint_location("memory://a/savepoint-x", "abc-defghi", "successor")
+    assert is_left_to("successor", location)
+    assert is_left_to("successor", location + "/")
+    assert not is_left_to("another", location)
+    assert not is_left_to("successor", savepoint_location("memory://a", "abc-defghi"))
 
 
 @pytest.mark.parametrize("place", ["local", "memory"])
