@@ -120,7 +120,8 @@ Farewell = Callable[[str, str | None], None]
 
 
 class JobCoordinator:
-    """Made into a Ray actor by `RayHost`. All methods are coroutines and return at once."""
+    """Made into a Ray actor by `launch.make_coordinator`. All methods are coroutines: those that
+    wait hold up no other."""
 
     def __init__(
         self,
@@ -242,10 +243,12 @@ class JobCoordinator:
             saying.start()
             saying.join(FAREWELL_S)
         self._outcome = outcome
-        close_log(self._log)
-        self._refuse_savepoints()
-        self._published.close()
-        self._news.ring()
+        try:
+            close_log(self._log)
+        finally:
+            self._refuse_savepoints()
+            self._published.close()
+            self._news.ring()
 
     def _publish(self, operator: OperatorId, key: str, value: Any) -> None:
         self._published.add(operator, key, value)
@@ -267,15 +270,12 @@ class JobCoordinator:
 
     def _release(self) -> None:
         """Whatever happens here, the job's outcome must become known."""
-        self._driver.close()
-        try:
-            if self._prometheus is not None:
-                self._prometheus.close()
-            if self._reporter is not None:
-                self._reporter.close()
-            self._cluster.close()
-        except Exception:
-            log.exception("job %s: its actors and slots could not all be released", self._job_id)
+        for held in (self._driver, self._prometheus, self._reporter, self._cluster):
+            try:
+                if held is not None:
+                    held.close()
+            except Exception:
+                log.exception("job %s: not all that it held could be released", self._job_id)
 
     def _take(self, driver: JobDriver) -> None:
         try:
