@@ -14,7 +14,6 @@ from ...checkpoint.secrets import shown_url
 from ...cluster.records import JobRecord
 from ...cluster.registry import Registry
 from ...core.errors import ConfigurationError, CorruptCheckpointError, StromError
-from ...core.failure_text import described
 from ...core.redaction import redacted
 from ...core.texts import encodable
 from ...engine.hosts.job_view import VERSION, JobView
@@ -80,10 +79,9 @@ class KeptJobs:
     def record(self, job_id: str) -> JobRecord | None:
         """None: there is none, or it is damaged."""
         try:
-            found = self._ask(lambda: self._registry.ended(job_id))
-            return None if found is None else JobRecord.from_json(found["record"])
-        except (CorruptCheckpointError, KeyError, TypeError, ValueError) as error:
-            log.warning("job %s of the archive cannot be shown: %s", job_id, described(error))
+            return self._ask(lambda: self._registry.ended_record(job_id))
+        except CorruptCheckpointError as error:
+            log.warning("job %s of the archive cannot be shown: %s", job_id, error)
             return None
 
     def records(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
