@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from ..core.clock import Clock
-from ..core.errors import StromError
+from ..core.errors import CheckpointFormatError, CorruptCheckpointError, StromError
 from ..core.failure_text import described
 from ..engine.hosts.driver import JobOutcome
 from ..engine.hosts.job_logs import JobLogs
@@ -114,8 +114,7 @@ class Ledger:
         self._over = {record.job_id: record for record in found} | self._over
 
     async def _kept(self, job_id: str) -> JobRecord | None:
-        found = await self.ask(lambda registry: registry.ended(job_id))
-        return None if found is None else JobRecord.from_json(found["record"])
+        return await self.ask(lambda registry: registry.ended_record(job_id))
 
     # --- what the registry is asked --------------------------------------------------------------
 
@@ -124,10 +123,13 @@ class Ledger:
         return await asyncio.get_running_loop().run_in_executor(self._io, call, self._registry)
 
     async def insist(self, job_id: str, call: Callable[[Registry], T]) -> T:
-        """What the registry answers about a job, as soon as it does."""
+        """What the registry answers about a job, as soon as it does. CorruptCheckpointError,
+        CheckpointFormatError for what it has and nobody can read: that stays so."""
         while True:
             try:
                 return await self.ask(call)
+            except (CorruptCheckpointError, CheckpointFormatError):
+                raise
             except StromError as error:
                 log.error("job %s: the registry does not answer: %s", job_id, error)
                 await asyncio.sleep(RETRY_S)
@@ -242,10 +244,9 @@ def _last_figures(outcome: JobOutcome | None) -> dict[str, Any]:
 
 
 def _kept_outcome(registry: Registry, job_id: str) -> JobOutcome | None:
-    kept = registry.ended(job_id)
-    if kept is None:
+    kept, record = registry.ended(job_id), registry.ended_record(job_id)
+    if kept is None or record is None:
         return None
-    record = JobRecord.from_json(kept["record"])
     return JobOutcome(
         record.job_id,
         record.name,

@@ -124,3 +124,24 @@ def test_a_removal_that_broke_off_is_done_by_the_next(
     registry.remove("a1")
     assert list(registry.records()) == []
     assert not any(files(tmp_path).values())
+
+
+def test_a_damaged_job_of_the_history_hides_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = Registry(str(tmp_path))
+    for job_id in "abc":
+        record = replace(RECORD, job_id=job_id, phase=Phase.ENDED, status=JobStatus.FINISHED)
+        registry.archive(record, {})
+    (tmp_path / "history" / "b.json").write_text('{"record": {"phase": "PAUSED"}}')
+
+    async def test() -> None:
+        ledger = Ledger(str(tmp_path), VirtualClock())
+        await ledger.recall()
+        assert sorted(one.job_id for one in ledger.last(10)) == ["a", "c"]
+        with pytest.raises(CheckpointError, match=r"b\.json: not the record"):
+            await ledger.ended("b")
+        ledger.close()
+
+    asyncio.run(test())
+    assert "job b of the history cannot be read" in caplog.text

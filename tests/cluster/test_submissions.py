@@ -73,6 +73,34 @@ def test_a_submission_that_comes_after_its_cancel_is_refused(world: World) -> No
     run(world, test)
 
 
+def test_a_job_that_was_cancelled_is_not_started_by_who_asks_twice(world: World) -> None:
+    """The second call is being written down when the job, known by the first, is cancelled."""
+
+    async def test() -> None:
+        d = world.dispatcher()
+        write, begun, go_on = d._ledger._registry.submit, asyncio.Event(), threading.Event()
+        loop, calls = asyncio.get_running_loop(), iter(range(2))
+
+        def slowly(record: JobRecord, submission: bytes) -> None:
+            write(record, submission)
+            if next(calls):
+                loop.call_soon_threadsafe(begun.set)
+                assert go_on.wait(60)
+
+        d._ledger._registry.submit = slowly  # type: ignore[method-assign]
+        first, second = (asyncio.create_task(d.submit(RECORD, GIVEN)) for _ in range(2))
+        await first
+        await begun.wait()
+        await d.cancel("a1")
+        go_on.set()
+        await second
+        await d._agenda.done()
+        record, _ = await d.job("a1")
+        assert (record.status, world.made) == (JobStatus.CANCELED, [])
+
+    run(world, test)
+
+
 async def none_left(world: World) -> None:
     """Neither this dispatcher nor the next one has the job."""
     (d,) = world.dispatchers
