@@ -115,6 +115,11 @@ class SessionJobClient(RayJobClient):
             raise ConfigurationError(f"nothing is known of job {self._job_id}: it never ran")
         return found
 
+    def last_view(self, timeout: timedelta) -> JobView | None:
+        with suppress(JobOver):
+            return super().last_view(timeout)
+        return self.view()
+
     # --- savepoints ------------------------------------------------------------------------------
 
     def _savepoint(self, directory: str | None, stop: Stop | None) -> CompletableFuture[str]:
