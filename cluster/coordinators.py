@@ -74,7 +74,9 @@ class Coordinators:
     def jobs(self, ended: int = 100, but: Collection[str] = ()) -> Listed:
         """All jobs that are not over, in the order of their submission, and the last that are;
         each with what is amiss. Without those in `but`."""
-        ids = [job_id for job_id in job_ids() if job_id not in but]
+        there = job_ids()
+        self._cancelled.intersection_update(there)
+        ids = [job_id for job_id in there if job_id not in but]
         if not ids:
             return []
         views, held = views_of(ids, LIST_S), _cpus()
