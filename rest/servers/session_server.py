@@ -74,7 +74,7 @@ class SessionServer:
         while not self._close.is_set():
             try:
                 self._open()
-            except StromError as error:
+            except (OSError, StromError) as error:
                 log.warning("the REST API of the session does not serve yet: %s", error)
                 self._close.wait(RETRY_S)
             else:
