@@ -65,6 +65,9 @@ process per job that ended lately is what this costs: of many short jobs, quite 
 SUBMISSION_S = 45.0
 """Within this a coordinator's client must have started it, however busy the machine is."""
 
+FAREWELL_S = 10.0
+"""How long the end of a job is held back until it is kept."""
+
 
 def coordinator_name(job_id: str) -> str:
     """The actor's name in the namespace `strom`."""
@@ -106,14 +109,6 @@ class Followed:
     outcome: JobOutcome | None = None
     view: JobView | None = None
 
-
-def _rescaled(job: JobGraph, parallelism: int) -> Rescaled:
-    graph = rescaled(job, parallelism)
-    return Rescaled(code_pickles.dumps(graph), bundles_of(graph))
-
-
-FAREWELL_S = 10.0
-"""How long the end of a job is held back until it is kept."""
 
 Farewell = Callable[[str, str | None], None]
 """Keeps how a job ended, status and error, where it outlives its coordinator; raises nothing."""
@@ -493,3 +488,8 @@ class JobCoordinator:
         self._asked = time.monotonic()
         if self._outcome is not None:
             self._news.ring()
+
+
+def _rescaled(job: JobGraph, parallelism: int) -> Rescaled:
+    graph = rescaled(job, parallelism)
+    return Rescaled(code_pickles.dumps(graph), bundles_of(graph))
