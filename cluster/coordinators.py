@@ -104,7 +104,7 @@ class Coordinators:
         self._cancelled.add(job_id)
 
     def _record(self, view: JobView, held: Mapping[str, float]) -> JobRecord:
-        return record_of(view, held, cancelling=view["id"] in self._cancelled)
+        return _record_of(view, held, cancelling=view["id"] in self._cancelled)
 
     def _ask(self, job_id: str, call: str) -> Any:
         try:
@@ -184,7 +184,7 @@ def account() -> Account:
     return Account(find())
 
 
-def record_of(view: JobView, held: Mapping[str, float], cancelling: bool = False) -> JobRecord:
+def _record_of(view: JobView, held: Mapping[str, float], cancelling: bool = False) -> JobRecord:
     """The line in the account of a job that nobody keeps account of. `held`: CPUs of jobs."""
     status, since = JobStatus(view["status"]), view["since"]
     began = since.get("CREATED", view["now_ms"])
