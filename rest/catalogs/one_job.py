@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol
 
 import psutil
 
+from ...checkpoint.savepoints import Stop
 from ...core.errors import JobFailedError, StromError, TransportError
 from ...core.failure_text import described
 from ...engine.hosts.job_view import JobView
@@ -26,7 +27,6 @@ from .catalog import (
     NoSuchJob,
     Refused,
     Slots,
-    Stop,
     Unavailable,
     summary_of,
 )

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 import ray
 from ray.exceptions import RayError
 
+from ...checkpoint.savepoints import Stop
 from ...cluster.clusters import AWAY_S, PAUSE_S, find
 from ...cluster.coordinators import Account, Listed
 from ...cluster.dispatcher import DISPATCHER
@@ -28,7 +29,6 @@ from ...engine.hosts.ray_connect import NAMESPACE
 from ...engine.hosts.ray_coordinator import Rescaled, coordinator_name
 from ...logs.records import Entry
 from .actors import ManyViews, answer
-from .archive import KeptJobs, summary_of_record
 from .caches import FRESH_S, KeptViews, SharedAnswers
 from .catalog import (
     NO_SESSION,
@@ -38,11 +38,11 @@ from .catalog import (
     NoSuchJob,
     Refused,
     Slots,
-    Stop,
     Unavailable,
     task_counts,
     view_without_run,
 )
+from .kept_jobs import KeptJobs, summary_of_record
 
 MOST_ENDED: Final = 1000
 """So many jobs that are over are listed."""

@@ -8,7 +8,7 @@ from fastapi import APIRouter, HTTPException, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from ..catalogs.catalog import Stop
+from ...checkpoint.savepoints import Stop
 from .long_work import Operation, Subject
 from .parameters import ID, Catalog, Common, JobParameter
 
