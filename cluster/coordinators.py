@@ -22,7 +22,7 @@ from ..core.job_status import JobStatus
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import LINGER_S, coordinator_name
-from .clusters import find
+from .dispatcher_client import find
 from .records import JobRecord, Phase
 
 ANSWER_S: Final = 5.0

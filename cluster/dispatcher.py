@@ -42,7 +42,7 @@ MOST_UNWANTED: Final = 1_000
 
 
 class Dispatcher:
-    """Made into a Ray actor by `clusters.start`. All methods are coroutines."""
+    """Made into a Ray actor by `dispatcher_client.start`. All methods are coroutines."""
 
     def __init__(self, registry: str, retained: int = RETAINED_JOBS) -> None:
         """`registry`: an fsspec URL or path that outlives this process. `retained`: how many jobs

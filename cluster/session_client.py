@@ -28,7 +28,7 @@ from ..engine.hosts.ray_connect import NAMESPACE, join_ray
 from ..engine.hosts.ray_coordinator import coordinator_name
 from ..engine.hosts.ray_host import JobOver, RayJobClient, why_gone
 from ..engine.hosts.savepoint_calls import answer, refused
-from .clusters import AWAY_S, DispatcherClient, find
+from .dispatcher_client import AWAY_S, DispatcherClient, find
 from .following import AWAY_MS, NOT_STARTED, Attach, Following, GiveUp, Over, Step, Wait
 from .records import JobRecord, Phase
 

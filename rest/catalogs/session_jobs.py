@@ -17,9 +17,9 @@ import ray
 from ray.exceptions import RayError
 
 from ...checkpoint.savepoints import Stop
-from ...cluster.clusters import AWAY_S, PAUSE_S, find
 from ...cluster.coordinators import Account, Listed
 from ...cluster.dispatcher import DISPATCHER
+from ...cluster.dispatcher_client import AWAY_S, PAUSE_S, find
 from ...cluster.new_jobs import rescaled
 from ...cluster.records import JobRecord, Phase
 from ...core.errors import ConfigurationError, GraphError, StromError, TransportError

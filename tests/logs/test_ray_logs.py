@@ -18,7 +18,7 @@ from chaos_kit import config, environment, within
 from leashed_source import Leashed
 from strom import DiscardSink
 from strom.cli.main import app
-from strom.cluster import clusters
+from strom.cluster import dispatcher_client
 from strom.engine.hosts.job_logs import JobLogs
 from strom.engine.hosts.ray_host import connect_to_ray
 from strom.logs.filters import LogFilter
@@ -37,10 +37,10 @@ def cluster() -> Iterator[None]:
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[clusters.DispatcherClient]:
-    client, _ = clusters.start(str(tmp_path / "registry"))
+def session(tmp_path: Path) -> Iterator[dispatcher_client.DispatcherClient]:
+    client, _ = dispatcher_client.start(str(tmp_path / "registry"))
     yield client
-    clusters.stop()
+    dispatcher_client.stop()
 
 
 class Talking:
@@ -116,7 +116,7 @@ def test_all_processes_in_one_place(tmp_path: Path) -> None:
 
 
 def test_what_a_session_keeps_of_a_job_whose_files_are_gone(
-    session: clusters.DispatcherClient, tmp_path: Path
+    session: dispatcher_client.DispatcherClient, tmp_path: Path
 ) -> None:
     import shutil
 
