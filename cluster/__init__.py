@@ -6,5 +6,5 @@ known of a job     records, savepoints
 programs' side     dispatcher_client: start, find and ask it
                    session_host and new_jobs: give it a job; saved_graphs: one from a file
                    session_client and following: follow a job through its runs
-with or without    coordinators: the jobs of a cluster, whether it has a dispatcher or not
+with or without    account: the jobs of a cluster, those of no session by their coordinators
 """

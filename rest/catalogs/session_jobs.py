@@ -17,7 +17,8 @@ import ray
 from ray.exceptions import RayError
 
 from ...checkpoint.savepoints import Stop
-from ...cluster.coordinators import Account, Listed
+from ...cluster.account import Account
+from ...cluster.coordinators import Listed
 from ...cluster.dispatcher import DISPATCHER
 from ...cluster.dispatcher_client import AWAY_S, PAUSE_S, find
 from ...cluster.new_jobs import rescaled
