@@ -258,7 +258,8 @@ class Dispatcher:
         while True:
             try:
                 now = self._clock.monotonic()
-                self._do(self._session.capacity(ray.cluster_resources(), self._clock.now_ms()))
+                has = await asyncio.to_thread(ray.cluster_resources)
+                self._do(self._session.capacity(has, self._clock.now_ms()))
                 if now - looked >= LOOK_S:
                     looked = now
                     self._do(self._session.there(await asyncio.to_thread(slots_there, self._slots)))

@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import pickle
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -198,6 +199,31 @@ def test_a_dispatcher_comes_back_though_nobody_says_what_slots_there_are(
         await phase(await world.submitted(), Phase.RUNNING)
         while world.slots:
             await asyncio.sleep(0.001)
+
+    run(world, test)
+
+
+def test_a_cluster_whose_head_does_not_answer_holds_up_no_question(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+    in_time: list[bool] = []
+
+    def resources() -> dict[str, float]:
+        entered.set()
+        in_time.append(go_on.wait(5))
+        return {"CPU": 4.0}
+
+    monkeypatch.setattr(dispatcher.ray, "cluster_resources", resources)
+
+    async def test() -> None:
+        d = world.dispatcher()
+        assert await asyncio.to_thread(entered.wait, 60)
+        assert (await d.about())["queued"] == 0
+        go_on.set()
+        await d.submit(RECORD, pickle.dumps(Submission("a1", b"graph")))
+        await phase(d, Phase.RUNNING)
+        assert all(in_time), "the answer had to wait"
 
     run(world, test)
 
