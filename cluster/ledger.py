@@ -49,6 +49,9 @@ MOST_LINES: Final = 500
 MOST_LINE_BYTES: Final = 256 << 10
 """Of the last lines of a job's log, that are archived."""
 
+READERS: Final = 2
+"""Threads that read logs."""
+
 T = TypeVar("T")
 
 
@@ -64,6 +67,8 @@ class Ledger:
         self._clock = clock
         self._registry = Registry(location)
         self._io = ThreadPoolExecutor(1, "strom-registry")
+        self._reading = ThreadPoolExecutor(READERS, "strom-last-lines")
+        """Nodes that do not answer hold up no more than this."""
         history, self.left = _read(self._registry)
         """The jobs that a former dispatcher has left, none of which is over."""
         self._archived: dict[str, int] = dict.fromkeys(history, clock.now_ms())
@@ -76,6 +81,7 @@ class Ledger:
 
     def close(self) -> None:
         """Return when the registry has all that it was given."""
+        self._reading.shutdown(wait=False, cancel_futures=True)
         self._io.shutdown()
 
     # --- which jobs are over ---------------------------------------------------------------------
@@ -179,7 +185,8 @@ class Ledger:
     async def keep_lines(self, job_id: str) -> None:
         """The last lines of the log of a job that is archived, too: files of nodes go with these.
         Nobody waits for it."""
-        lines = await asyncio.to_thread(_last_lines, job_id)
+        loop = asyncio.get_running_loop()
+        lines = await loop.run_in_executor(self._reading, _last_lines, job_id)
         if lines and job_id in self._archived:
             with suppress(StromError):
                 await self.ask(lambda registry: registry.keep_lines(job_id, lines))
