@@ -89,11 +89,7 @@ class KeptJobs:
 
     def view(self, record: JobRecord) -> JobView:
         """Of a job that is over: the last one, or what the record says of a job that has none."""
-        try:
-            found = self._ask(lambda: self._registry.view(record.job_id))
-        except CorruptCheckpointError as error:
-            log.warning("the last view of job %s is damaged: %s", record.job_id, error)
-            found = None
+        found = self._ask(lambda: self._registry.view(record.job_id))
         if found is None or found.get("version") != VERSION:
             summary = summary_of_record(record)
             return view_without_run(summary, record.error, record.ended_ms or record.submitted_ms)

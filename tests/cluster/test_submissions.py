@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,8 @@ def test_a_job_that_was_cancelled_is_not_started_by_who_asks_twice(world: World)
                 assert go_on.wait(60)
 
         d._ledger._registry.submit = slowly  # type: ignore[method-assign]
-        first, second = (asyncio.create_task(d.submit(RECORD, GIVEN)) for _ in range(2))
+        large = replace(RECORD, cpus=40.0)  # it waits
+        first, second = (asyncio.create_task(d.submit(large, GIVEN)) for _ in range(2))
         await first
         await begun.wait()
         await d.cancel("a1")

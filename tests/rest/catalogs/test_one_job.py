@@ -169,9 +169,6 @@ def test_who_cancels_again_and_again_has_one_thread_wait_for_the_end(
     assert (len(new), played.cancels) == (1, 1)
     played.may_end.set()
     until(lambda: "could not be cancelled: TransportError: it does not" in caplog.text, "its end")
-    until(lambda: not shown._canceller.is_alive(), "the thread's end")  # type: ignore[union-attr]
-    shown.cancel(job_id)
-    until(lambda: played.cancels == 2, "another try")
 
 
 def test_jobs_that_are_asked_for_count_once_and_no_others() -> None:
