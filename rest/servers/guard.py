@@ -1,6 +1,6 @@
 """What stands before every request: for this host, from this origin, with a token, of a size.
 
-    400  the path holds a line break or the like: paths end before one to routes, and not here
+    400  the path holds a line break or the like, which routes overlook at a path's end
     421  the Host header names another machine: a page in a browser that a name was rebound for
     403  the request comes from a page of another origin; or the token may not operate
     401  no token, or a wrong one
