@@ -179,13 +179,13 @@ def _ratios(base: list[Run], runs: list[Run], figure: str) -> list[float]:
 
 def starts(setting: Setting, rounds: int) -> dict[str, Any]:
     """How long a job takes to start in a session on Ray: until all its tasks run."""
-    from strom.cluster import clusters
+    from strom.cluster import dispatcher_client
     from strom.engine.hosts.ray_connect import connect_to_ray
 
     connect_to_ray(log_to_driver=False)
     took = []
     with tempfile.TemporaryDirectory(prefix="strom-bench-") as folder:
-        clusters.start(folder)
+        dispatcher_client.start(folder)
         try:
             for _ in range(rounds):
                 env = environment(setting, None)
@@ -197,7 +197,7 @@ def starts(setting: Setting, rounds: int) -> dict[str, Any]:
                 took.append(time.perf_counter() - began)
                 client.cancel()
         finally:
-            clusters.stop()
+            dispatcher_client.stop()
     return {
         "name": "observe start",
         "workload": setting.name,

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from strom import DiscardSink, JobClient, JobStatus
-from strom.cluster import clusters
+from strom.cluster import dispatcher_client
 from strom.cluster.records import JobRecord
 from strom.cluster.registry import Registry
 from strom.connectors.datagen import DataGenSource
@@ -91,14 +91,14 @@ def session(ended: int, running: int) -> Iterator[tuple[str, list[str]]]:
     # A dispatcher that is stopped may be within a write.
     with tempfile.TemporaryDirectory(prefix="strom-bench-", ignore_cleanup_errors=True) as folder:
         registry = str(Path(folder, "registry"))
-        clusters.start(registry)
+        dispatcher_client.start(registry)
         try:
             first = started(str(Path(folder, "checkpoints")), RATE)
             first.get_job_execution_result()
             multiply(registry, str(first.get_job_id()), ended)
             # The next dispatcher reads them all, as after any restart.
-            clusters.stop()
-            clusters.start(registry)
+            dispatcher_client.stop()
+            dispatcher_client.start(registry)
             url = session_server.start(Serving(port=0))["rest"]
             for _ in range(running):
                 clients.append(started(str(Path(folder, "checkpoints"))))
@@ -107,7 +107,7 @@ def session(ended: int, running: int) -> Iterator[tuple[str, list[str]]]:
             for client in clients:
                 client.cancel()
             session_server.stop()
-            clusters.stop()
+            dispatcher_client.stop()
 
 
 def started(checkpoints: str, events: int = 1 << 40) -> JobClient:

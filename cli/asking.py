@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..cluster.coordinators import Account
+    from ..cluster.account import Account
     from ..rest.catalogs.session_jobs import SessionJobs
 
 
 def account(address: str | None) -> Account:
     """Which jobs there are. ResourceError if there is no cluster."""
-    from ..cluster.coordinators import account
+    from ..cluster.account import account
     from ..engine.hosts.ray_connect import join_ray
 
     join_ray(address)

@@ -57,7 +57,7 @@ def start(
 ) -> None:
     """Start the dispatcher, or find it. It takes up the jobs in its registry."""
     with answers.answering(as_json):
-        from ..cluster import clusters
+        from ..cluster import dispatcher_client
 
         place = registry or str(Path.home() / ".strom" / "registry")
         serving = None
@@ -65,7 +65,7 @@ def start(
             serving = serving_of(
                 rest_host, rest_port, rest_tokens, rest_token_file, rest_name, rest_programs
             )
-        client, new = clusters.start(place, address, retained_jobs)
+        client, new = dispatcher_client.start(place, address, retained_jobs)
         known = client.about() | {"new": new}
         if serving is not None:
             from ..rest.servers import session_server
@@ -88,9 +88,9 @@ def status(address: Address = None, as_json: Json = False) -> None:
 def stop(address: Address = None, as_json: Json = False) -> None:
     """End the dispatcher. Its jobs go on; the next one on the same registry takes them up."""
     with answers.answering(as_json):
-        from ..cluster import clusters
+        from ..cluster import dispatcher_client
 
-        stopped = clusters.stop(address)
+        stopped = dispatcher_client.stop(address)
         from ..rest.servers import session_server
 
         session_server.stop()
@@ -103,11 +103,11 @@ def stop(address: Address = None, as_json: Json = False) -> None:
 
 
 def _session(address: str | None, as_json: bool) -> Any:
-    from ..cluster import clusters
+    from ..cluster import dispatcher_client
     from ..engine.hosts.ray_connect import join_ray
 
     join_ray(address)
-    client = clusters.find()
+    client = dispatcher_client.find()
     if client is None:
         answers.fail("the cluster has no dispatcher: `strom cluster start`", as_json, answers.USAGE)
     return client

@@ -64,11 +64,11 @@ def logs(
 
 def _connect(address: str | None) -> Any:
     """The session's dispatcher, if there is one."""
-    from ..cluster import clusters
+    from ..cluster import dispatcher_client
     from ..engine.hosts.ray_connect import join_ray
 
     join_ray(address)
-    return clusters.find()
+    return dispatcher_client.find()
 
 
 def _show(

@@ -53,7 +53,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Stop:
-    """Have the job that this one `follows` stopped with a savepoint; `stopped` or `not_stopped` is
+    """Have the job that this one `follows` stopped with a savepoint; `stopped` or `stop_failed` is
     told of this one."""
 
     record: JobRecord

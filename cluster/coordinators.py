@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayError
@@ -22,7 +22,6 @@ from ..core.job_status import JobStatus
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import LINGER_S, coordinator_name
-from .clusters import find
 from .records import JobRecord, Phase
 
 ANSWER_S: Final = 5.0
@@ -74,7 +73,9 @@ class Coordinators:
     def jobs(self, ended: int = 100, but: Collection[str] = ()) -> Listed:
         """All jobs that are not over, in the order of their submission, and the last that are;
         each with what is amiss. Without those in `but`."""
-        ids = [job_id for job_id in job_ids() if job_id not in but]
+        there = job_ids()
+        self._cancelled.intersection_update(there)
+        ids = [job_id for job_id in there if job_id not in but]
         if not ids:
             return []
         views, held = views_of(ids, LIST_S), _cpus()
@@ -102,7 +103,7 @@ class Coordinators:
         self._cancelled.add(job_id)
 
     def _record(self, view: JobView, held: Mapping[str, float]) -> JobRecord:
-        return record_of(view, held, cancelling=view["id"] in self._cancelled)
+        return _record_of(view, held, cancelling=view["id"] in self._cancelled)
 
     def _ask(self, job_id: str, call: str) -> Any:
         try:
@@ -119,70 +120,7 @@ class Coordinators:
             ) from None
 
 
-class Dispatching(Protocol):
-    """What is asked of a dispatcher: `DispatcherClient`, or who answers sooner. ConfigurationError
-    if it has no such job."""
-
-    def jobs(self, ended: int) -> Listed: ...
-
-    def job(self, job_id: str) -> tuple[JobRecord, str]: ...
-
-    def cancel(self, job_id: str) -> None: ...
-
-    def archived(self, job_id: str) -> dict[str, Any] | None: ...
-
-
-class Account:
-    """The jobs of a cluster: those of its session, if it has one, and those that no dispatcher
-    knows of, as they were there before it. All as of `DispatcherClient`, or `Coordinators`."""
-
-    def __init__(self, dispatcher: Dispatching | None) -> None:
-        self._dispatcher = dispatcher
-        self._coordinators = Coordinators()
-
-    def jobs(self, ended: int = 100) -> Listed:
-        if self._dispatcher is None:
-            return self._coordinators.jobs(ended)
-        listed = self._dispatcher.jobs(ended)
-        known = {record.job_id for record, _ in listed}
-        return [*listed, *self._coordinators.jobs(0, known)]
-
-    def job(self, job_id: str) -> tuple[JobRecord, str]:
-        found: tuple[JobRecord, str] = self._ask("job", job_id)
-        return found
-
-    def cancel(self, job_id: str) -> None:
-        self._ask("cancel", job_id)
-
-    def archived(self, job_id: str) -> dict[str, Any] | None:
-        """None without a session: nobody archives then."""
-        return None if self._dispatcher is None else self._dispatcher.archived(job_id)
-
-    def is_dispatched(self, job_id: str) -> bool:
-        """Whether a session looks after the job."""
-        if self._dispatcher is None:
-            return False
-        with suppress(ConfigurationError):
-            self._dispatcher.job(job_id)
-            return True
-        return False
-
-    def _ask(self, call: str, job_id: str) -> Any:
-        if self._dispatcher is not None:
-            try:
-                return getattr(self._dispatcher, call)(job_id)
-            except ConfigurationError:
-                if job_id not in job_ids():
-                    raise
-        return getattr(self._coordinators, call)(job_id)
-
-
-def account() -> Account:
-    """Of the cluster that this process is connected to."""
-    return Account(find())
-
-
-def record_of(view: JobView, held: Mapping[str, float], cancelling: bool = False) -> JobRecord:
+def _record_of(view: JobView, held: Mapping[str, float], cancelling: bool = False) -> JobRecord:
     """The line in the account of a job that nobody keeps account of. `held`: CPUs of jobs."""
     status, since = JobStatus(view["status"]), view["since"]
     began = since.get("CREATED", view["now_ms"])

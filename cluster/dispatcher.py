@@ -42,7 +42,7 @@ MOST_UNWANTED: Final = 1_000
 
 
 class Dispatcher:
-    """Made into a Ray actor by `clusters.start`. All methods are coroutines."""
+    """Made into a Ray actor by `dispatcher_client.start`. All methods are coroutines."""
 
     def __init__(self, registry: str, retained: int = RETAINED_JOBS) -> None:
         """`registry`: an fsspec URL or path that outlives this process. `retained`: how many jobs
@@ -59,10 +59,19 @@ class Dispatcher:
         self._unwanted: dict[str, None] = {}
         """Jobs that were cancelled and are not known: their submission may be on its way."""
         self._began_ms = self._clock.now_ms()
-        self._do(self._session.recover(self._ledger.left, self._began_ms, slots_there(self._slots)))
+        self._do(self._session.recover(self._ledger.left, self._began_ms, self._slots_left()))
         self._agenda.spawn(self._watch())
         self._agenda.spawn(self._ledger.recall())
         self._agenda.spawn(self._ledger.remove_old())
+
+    def _slots_left(self) -> list[str]:
+        """By a former dispatcher. None, if Ray does not say: `_watch` asks again, and Ray makes no
+        actor again whose constructor fails."""
+        try:
+            return slots_there(self._slots)
+        except Exception:
+            log.exception("what slots there are could not be found out")
+            return []
 
     # --- programs --------------------------------------------------------------------------------
 
@@ -77,6 +86,8 @@ class Dispatcher:
         if job_id in self._unwanted:
             await self._ledger.insist(job_id, lambda registry: registry.forget(job_id))
             raise JobCancelledError(f"job '{job_id}' was cancelled before it was there")
+        if self._ledger.is_over(job_id):
+            return  # asked for twice at once, and cancelled before the second was written down
         self._do(self._session.submit(record, self._clock.now_ms()))
 
     async def take_place(
@@ -98,7 +109,7 @@ class Dispatcher:
                     self._do(self._session.take_place(record, self._clock.now_ms()))
                 except ConfigurationError:
                     self._runs.forget(job_id)
-                    await self._ledger.ask(lambda registry: registry.forget(job_id))
+                    await self._ledger.insist(job_id, lambda known: known.forget(job_id))
                     raise
             finally:
                 self._taking.discard(job_id)
@@ -247,7 +258,8 @@ class Dispatcher:
         while True:
             try:
                 now = self._clock.monotonic()
-                self._do(self._session.capacity(ray.cluster_resources(), self._clock.now_ms()))
+                has = await asyncio.to_thread(ray.cluster_resources)
+                self._do(self._session.capacity(has, self._clock.now_ms()))
                 if now - looked >= LOOK_S:
                     looked = now
                     self._do(self._session.there(await asyncio.to_thread(slots_there, self._slots)))

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from ..core.clock import Clock
-from ..core.errors import StromError
+from ..core.errors import CheckpointFormatError, CorruptCheckpointError, StromError
 from ..core.failure_text import described
 from ..engine.hosts.driver import JobOutcome
 from ..engine.hosts.job_logs import JobLogs
@@ -49,6 +49,9 @@ MOST_LINES: Final = 500
 MOST_LINE_BYTES: Final = 256 << 10
 """Of the last lines of a job's log, that are archived."""
 
+READERS: Final = 2
+"""Threads that read logs."""
+
 T = TypeVar("T")
 
 
@@ -64,6 +67,8 @@ class Ledger:
         self._clock = clock
         self._registry = Registry(location)
         self._io = ThreadPoolExecutor(1, "strom-registry")
+        self._reading = ThreadPoolExecutor(READERS, "strom-last-lines")
+        """Nodes that do not answer hold up no more than this."""
         history, self.left = _read(self._registry)
         """The jobs that a former dispatcher has left, none of which is over."""
         self._archived: dict[str, int] = dict.fromkeys(history, clock.now_ms())
@@ -76,6 +81,7 @@ class Ledger:
 
     def close(self) -> None:
         """Return when the registry has all that it was given."""
+        self._reading.shutdown(wait=False, cancel_futures=True)
         self._io.shutdown()
 
     # --- which jobs are over ---------------------------------------------------------------------
@@ -114,8 +120,7 @@ class Ledger:
         self._over = {record.job_id: record for record in found} | self._over
 
     async def _kept(self, job_id: str) -> JobRecord | None:
-        found = await self.ask(lambda registry: registry.ended(job_id))
-        return None if found is None else JobRecord.from_json(found["record"])
+        return await self.ask(lambda registry: registry.ended_record(job_id))
 
     # --- what the registry is asked --------------------------------------------------------------
 
@@ -124,10 +129,13 @@ class Ledger:
         return await asyncio.get_running_loop().run_in_executor(self._io, call, self._registry)
 
     async def insist(self, job_id: str, call: Callable[[Registry], T]) -> T:
-        """What the registry answers about a job, as soon as it does."""
+        """What the registry answers about a job, as soon as it does. CorruptCheckpointError,
+        CheckpointFormatError for what it has and nobody can read: that stays so."""
         while True:
             try:
                 return await self.ask(call)
+            except (CorruptCheckpointError, CheckpointFormatError):
+                raise
             except StromError as error:
                 log.error("job %s: the registry does not answer: %s", job_id, error)
                 await asyncio.sleep(RETRY_S)
@@ -177,7 +185,8 @@ class Ledger:
     async def keep_lines(self, job_id: str) -> None:
         """The last lines of the log of a job that is archived, too: files of nodes go with these.
         Nobody waits for it."""
-        lines = await asyncio.to_thread(_last_lines, job_id)
+        loop = asyncio.get_running_loop()
+        lines = await loop.run_in_executor(self._reading, _last_lines, job_id)
         if lines and job_id in self._archived:
             with suppress(StromError):
                 await self.ask(lambda registry: registry.keep_lines(job_id, lines))
@@ -242,10 +251,9 @@ def _last_figures(outcome: JobOutcome | None) -> dict[str, Any]:
 
 
 def _kept_outcome(registry: Registry, job_id: str) -> JobOutcome | None:
-    kept = registry.ended(job_id)
-    if kept is None:
+    kept, record = registry.ended(job_id), registry.ended_record(job_id)
+    if kept is None or record is None:
         return None
-    record = JobRecord.from_json(kept["record"])
     return JobOutcome(
         record.job_id,
         record.name,

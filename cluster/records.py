@@ -99,9 +99,15 @@ class JobRecord:
         return self.phase is Phase.QUEUED and self.follows is None
 
     def with_savepoints(self, taken: Iterable[tuple[str, int]]) -> JobRecord:
-        """As (path, time); those that it has already are passed over."""
+        """As (path, time), in their order; those that it has already are passed over, and so are
+        those before them, which it knew, or knows no more."""
         known = {one.path for one in self.savepoints}
-        new = [TakenSavepoint(path, time_ms) for path, time_ms in taken if path not in known]
+        new: list[TakenSavepoint] = []
+        for path, time_ms in taken:
+            if path in known:
+                new.clear()
+            else:
+                new.append(TakenSavepoint(path, time_ms))
         return replace(self, savepoints=(*self.savepoints, *new)[-MOST_SAVEPOINTS:])
 
     def to_json(self) -> dict[str, Any]:
@@ -109,7 +115,8 @@ class JobRecord:
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> JobRecord:
-        """What `to_json` gave. Fields of later versions are passed over."""
+        """What `to_json` gave. Fields of later versions are passed over. Raises what Python does
+        for what is no record."""
         known = {field.name for field in fields(cls)}
         given = {name: value for name, value in found.items() if name in known}
         given["phase"] = Phase(given["phase"])

@@ -26,6 +26,7 @@ from ..checkpoint.storage import located
 from ..checkpoint.whole_files import SLEEP, WholeFiles
 from ..core.errors import CorruptCheckpointError, MissingCheckpointError
 from ..core.failure_text import described
+from ..core.job_status import JobStatus
 from .records import JobRecord
 
 log = logging.getLogger("strom")
@@ -51,9 +52,7 @@ class Registry(WholeFiles):
 
     def exists(self) -> bool:
         """Whether there is one."""
-        folder = posixpath.join(self._root, "history")
-        with self._failing("read", folder):
-            return bool(self._retried(lambda: self._exists(folder)))
+        return self._is_there(posixpath.join(self._root, "history"))
 
     def submit(self, record: JobRecord, submission: bytes) -> None:
         """Keep a new job."""
@@ -110,17 +109,22 @@ class Registry(WholeFiles):
         """Keep nothing of a job that is not over."""
         self._drop(job_id)
 
-    def last_word(self, job_id: str, run: int) -> tuple[str, str | None] | None:
-        """What `leave_word` kept of the end of this run: status and error. None: nothing."""
+    def last_word(self, job_id: str, run: int) -> tuple[JobStatus, str | None] | None:
+        """What `leave_word` kept of the end of this run: status and error. None: nothing.
+        CorruptCheckpointError for what nobody can read."""
         try:
             found = self._json(self._of_job(job_id, END))
         except MissingCheckpointError:
             return None
-        return (str(found["status"]), found["error"]) if found["run"] == run else None
+        try:
+            return (JobStatus(found["status"]), found["error"]) if found["run"] == run else None
+        except (KeyError, ValueError) as error:
+            path = self._of_job(job_id, END)
+            raise CorruptCheckpointError(f"{path}: no end of a run: {described(error)}") from error
 
     def put_last_word(self, job_id: str, run: int, status: str, error: str | None) -> None:
         """Of a job that is not over as far as the session knows."""
-        if self._exists(self._of_job(job_id, RECORD)):
+        if self._is_there(self._of_job(job_id, RECORD)):
             told = {"run": run, "status": status, "error": error}
             self._put_json(self._of_job(job_id, END), told)
 
@@ -135,9 +139,9 @@ class Registry(WholeFiles):
         for job_id in self._names_in(posixpath.join(self._root, "jobs")):
             try:
                 record = None if job_id in over else self._record(job_id)
-            except (CorruptCheckpointError, KeyError, TypeError, ValueError) as error:
+            except CorruptCheckpointError as error:
                 # Nothing of it is removed: somebody may mend it, or a later version know it.
-                log.error("job %s of the registry cannot be read: %s", job_id, described(error))
+                log.error("job %s of the registry cannot be read: %s", job_id, error)
                 continue
             if record is None:
                 self._drop(job_id)
@@ -157,6 +161,12 @@ class Registry(WholeFiles):
         except MissingCheckpointError:
             return None
 
+    def ended_record(self, job_id: str) -> JobRecord | None:
+        """Of a job that is over. None: it knows of no such job. CorruptCheckpointError."""
+        found = self.ended(job_id)
+        path = self._of_history(job_id)
+        return None if found is None else _record_in(path, found.get("record"))
+
     def accumulators(self, job_id: str) -> Sequence[Part]:
         """Those of a job that is over."""
         try:
@@ -174,8 +184,9 @@ class Registry(WholeFiles):
             return None
 
     def _record(self, job_id: str) -> JobRecord | None:
+        path = self._of_job(job_id, RECORD)
         try:
-            return JobRecord.from_json(self._json(self._of_job(job_id, RECORD)))
+            return _record_in(path, self._json(path))
         except MissingCheckpointError:
             return None
 
@@ -193,6 +204,10 @@ class Registry(WholeFiles):
 
     def _of_view(self, job_id: str) -> str:
         return posixpath.join(self._root, "views", f"{job_id}.json")
+
+    def _is_there(self, path: str) -> bool:
+        with self._failing("read", path):
+            return bool(self._retried(lambda: self._exists(path)))
 
     def _put_json(self, path: str, document: dict[str, Any]) -> None:
         self._put(path, json.dumps(document, sort_keys=True, default=str).encode())
@@ -216,6 +231,14 @@ class Registry(WholeFiles):
         folder = posixpath.join(self._root, "jobs", job_id)
         with self._failing("remove", folder):
             self._removed(folder)
+
+
+def _record_in(path: str, found: Any) -> JobRecord:
+    try:
+        return JobRecord.from_json(found)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        why = described(error)
+        raise CorruptCheckpointError(f"{path}: not the record of a job: {why}") from error
 
 
 def leave_word(location: str, job_id: str, run: int, status: str, error: str | None) -> None:

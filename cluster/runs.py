@@ -44,6 +44,9 @@ ATTEMPTS_OF_A_RUN: Final = 1_000_000
 PAUSE_S: Final = 1.0
 """Before a coordinator is asked again that could not be reached."""
 
+STOPPING_S: Final = 60.0
+"""How long a job may take to end that refuses to be stopped, and may have been asked before."""
+
 ASK_S: Final = 30.0
 """How long a coordinator may keep the question whether the job is over."""
 
@@ -95,7 +98,7 @@ class Runs:
         """Of a run that is in the registry."""
         job_id, run = record.job_id, record.run
         try:
-            data = await self._ledger.ask(lambda registry: registry.submission(job_id))
+            data = await self._ledger.insist(job_id, lambda known: known.submission(job_id))
             submission: Submission = pickle.loads(data)  # whoever writes there may run anything
             if record.claims is not None:
                 submission = replace(submission, claimed=record.claims)
@@ -178,15 +181,29 @@ class Runs:
     async def stop(self, record: JobRecord) -> None:
         """Have the job that this one follows stopped with a savepoint."""
         job_id, old = record.job_id, str(record.follows)
+        asked = job_id not in self._directories
+        """Whether it may have been asked before, by a former dispatcher or in vain."""
         directory = self._directories.pop(job_id, None)
-        try:
-            path, why = await self._coordinators[old].savepoint.remote(directory, "halt")
-        except (KeyError, RayError) as error:
-            path, why = None, f"its coordinator is gone ({described(error)})"
+        while self._session.job(job_id) is not None:
+            try:
+                path, why = await self._coordinators[old].savepoint.remote(directory, "halt")
+            except ActorUnavailableError:
+                asked = True
+                await asyncio.sleep(PAUSE_S)
+            except (KeyError, RayError) as error:
+                path, why = None, f"its coordinator is gone ({described(error)})"
+                break
+            else:
+                break
+        else:
+            return  # there is no use for it any more
         if path is not None:
             self._do(self._session.stopped(job_id, path, self._clock.now_ms()))
             return
-        await asyncio.sleep(PAUSE_S)  # if that is because it is over, that is heard meanwhile
+        # If that is because it is over, or stops as it was asked before, that is heard meanwhile.
+        ends = self._clock.monotonic() + (STOPPING_S if asked else PAUSE_S)
+        while self._session.job(old) is not None and self._clock.monotonic() < ends:
+            await asyncio.sleep(PAUSE_S)
         self._do(self._session.stop_failed(job_id, str(why), self._clock.now_ms()))
 
     async def settle(self, record: JobRecord) -> None:
@@ -194,15 +211,14 @@ class Runs:
         and did not hear of it."""
 
         def found(registry: Registry) -> str | None:
-            try:
-                kept = registry.ended(str(record.follows))
-                old = None if kept is None else JobRecord.from_json(kept["record"])
-                return None if old is None else state_of_stopped(old)
-            except (CorruptCheckpointError, CheckpointFormatError) as error:  # it stays so
-                log.warning("job %s: what it is to start from: %s", record.job_id, error)
-                return None
+            old = registry.ended_record(str(record.follows))
+            return None if old is None else state_of_stopped(old)
 
-        path = await self._ledger.insist(record.job_id, found)
+        try:
+            path = await self._ledger.insist(record.job_id, found)
+        except (CorruptCheckpointError, CheckpointFormatError) as error:
+            log.warning("job %s: what it is to start from: %s", record.job_id, error)
+            path = None
         if path is not None:
             self._do(self._session.stopped(record.job_id, path, self._clock.now_ms()))
             return
@@ -219,9 +235,13 @@ class Runs:
     async def _heard_of_its_end(self, record: JobRecord) -> bool:
         """By what its coordinator left in the registry."""
         job_id, run = record.job_id, record.run
-        said = await self._ledger.insist(job_id, lambda registry: registry.last_word(job_id, run))
+        try:
+            said = await self._ledger.insist(job_id, lambda known: known.last_word(job_id, run))
+        except CorruptCheckpointError as error:
+            log.warning("job %s: how its run %d ended: %s", job_id, run, error)
+            said = None
         if said is None:
             return False
         status, why = said
-        self._do(self._session.ended(job_id, run, JobStatus(status), why, self._clock.now_ms()))
+        self._do(self._session.ended(job_id, run, status, why, self._clock.now_ms()))
         return True

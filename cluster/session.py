@@ -246,7 +246,8 @@ class Session:
             return too_large
         if record.follows is not None:
             return f"job {record.follows}, whose place it takes, is being stopped with a savepoint"
-        first = next(one for one in self._queue() if not self._room.is_too_large(one))
+        line = (one for one in self._jobs.values() if one.waits_in_line)
+        first = next(one for one in line if not self._room.is_too_large(one))
         if first.job_id != job_id:
             return f"job {first.name} ({first.job_id}) came before it, and waits"
         why = self._room.why_not_now(record)

@@ -28,7 +28,7 @@ from ..engine.hosts.ray_connect import NAMESPACE, join_ray
 from ..engine.hosts.ray_coordinator import coordinator_name
 from ..engine.hosts.ray_host import JobOver, RayJobClient, why_gone
 from ..engine.hosts.savepoint_calls import answer, refused
-from .clusters import AWAY_S, DispatcherClient, find
+from .dispatcher_client import AWAY_S, DispatcherClient, find
 from .following import AWAY_MS, NOT_STARTED, Attach, Following, GiveUp, Over, Step, Wait
 from .records import JobRecord, Phase
 
@@ -114,6 +114,11 @@ class SessionJobClient(RayJobClient):
         if found is None:
             raise ConfigurationError(f"nothing is known of job {self._job_id}: it never ran")
         return found
+
+    def last_view(self, timeout: timedelta) -> JobView | None:
+        with suppress(JobOver):
+            return super().last_view(timeout)
+        return self.view()
 
     # --- savepoints ------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from ..engine.hosts.launch import submission_of
 from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_coordinator import coordinator_name
 from ..engine.hosts.ray_host import RayHost, RayJobClient
-from .clusters import DispatcherClient, find
+from .dispatcher_client import DispatcherClient, find
 from .new_jobs import record_of
 from .records import JobRecord, Phase
 from .session_client import SessionJobClient

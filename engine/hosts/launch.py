@@ -28,7 +28,6 @@ from .slots import KeptSlots, await_made, give_back
 WITHDRAWAL_S = 3.0
 """How long slots are looked for that a killed coordinator had just asked for."""
 
-
 CANCELLING_S = 5.0
 """How long a coordinator has to take note that it is not wanted, and again to end its job."""
 

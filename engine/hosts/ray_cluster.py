@@ -99,8 +99,8 @@ class RayCluster:
         self._actors: dict[TaskId, Any] = {}
         self._processes: dict[TaskId, Whereabouts] = {}
         """Where the tasks run or, until they are started anew, ran."""
-        self._task_of: dict[str, TaskId] = {}
-        """By id, of all actors there ever were."""
+        self._newest: dict[TaskId, str] = {}
+        """The ids of the actors that were started last, dead or alive."""
         self._attempt = Attempt(0)
         self._numbers: dict[tuple[TaskId, Attempt], Numbering] = {}
         """Of the mail to each task of the current attempt."""
@@ -121,11 +121,10 @@ class RayCluster:
         self._attempt = deployments[0].attempt
         self._numbers.clear()
         self._slots.reserve(self._cancelled)
-        for d in deployments:
-            if d.task not in self._actors:
-                self._create(d.task)
+        # One that dies meanwhile leaves `_actors`: whoever calls it is told of that by Ray.
+        actors = {d.task: self._actors.get(d.task) or self._create(d.task) for d in deployments}
         prepared = [
-            self._actors[d.task].prepare.remote(
+            actors[d.task].prepare.remote(
                 d.task,
                 self._config.exchange,
                 self._secret,
@@ -142,7 +141,7 @@ class RayCluster:
         started = []
         for d in deployments:
             peers = {c.target: by_task[c.target] for c in d.outputs}
-            call = self._actors[d.task].deploy
+            call = actors[d.task].deploy
             started.append(call.remote(code_pickles.dumps(d), peers, self._coordinator))
         self._wait(started)
 
@@ -171,18 +170,20 @@ class RayCluster:
         return not_installed(self._config.job_files.requirements, error) or error
 
     def _death_at_start(self, error: Any) -> str:
-        task = self._task_of.get(error.actor_id)
-        if task is None:
+        dead = [task for task, known in self._newest.items() if known == error.actor_id]
+        if not dead:
             return f"a task could not start: {how_it_died(None, str(error))}"
+        (task,) = dead
         name = self._job.vertex(task.vertex).name
         return f"task {name}, subtask {task.subtask}, could not start: {self._death(task, error)}"
 
-    def _create(self, task: TaskId) -> None:
+    def _create(self, task: TaskId) -> Any:
         actor = _actor().options(**self._slots.options(task)).remote()
         self._actors[task] = actor
-        self._task_of[actor._actor_id.hex()] = task
+        self._newest[task] = actor._actor_id.hex()
         self._processes.pop(task, None)
         asyncio.run_coroutine_threadsafe(self._watch(task, actor), self._loop)
+        return actor
 
     async def _watch(self, task: TaskId, actor: Any) -> None:
         try:
@@ -200,9 +201,8 @@ class RayCluster:
 
     async def _stop(self, attempt: Attempt) -> None:
         limit = self._config.cancellation_timeout.total_seconds()
-        await asyncio.gather(
-            *(self._stop_one(task, actor, attempt, limit) for task, actor in self._actors.items())
-        )
+        actors = list(self._actors.items())
+        await asyncio.gather(*(self._stop_one(*one, attempt, limit) for one in actors))
         self._inbox(AllStopped(attempt))
 
     async def _stop_one(self, task: TaskId, actor: Any, attempt: Attempt, limit: float) -> None:

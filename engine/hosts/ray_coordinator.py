@@ -65,6 +65,9 @@ process per job that ended lately is what this costs: of many short jobs, quite 
 SUBMISSION_S = 45.0
 """Within this a coordinator's client must have started it, however busy the machine is."""
 
+FAREWELL_S = 10.0
+"""How long the end of a job is held back until it is kept."""
+
 
 def coordinator_name(job_id: str) -> str:
     """The actor's name in the namespace `strom`."""
@@ -108,20 +111,13 @@ class Followed:
     view: JobView | None = None
 
 
-def _rescaled(job: JobGraph, parallelism: int) -> Rescaled:
-    graph = rescaled(job, parallelism)
-    return Rescaled(code_pickles.dumps(graph), bundles_of(graph))
-
-
-FAREWELL_S = 10.0
-"""How long the end of a job is held back until it is kept."""
-
 Farewell = Callable[[str, str | None], None]
 """Keeps how a job ended, status and error, where it outlives its coordinator; raises nothing."""
 
 
 class JobCoordinator:
-    """Made into a Ray actor by `RayHost`. All methods are coroutines and return at once."""
+    """Made into a Ray actor by `launch.make_coordinator`. All methods are coroutines: those that
+    wait hold up no other."""
 
     def __init__(
         self,
@@ -243,10 +239,12 @@ class JobCoordinator:
             saying.start()
             saying.join(FAREWELL_S)
         self._outcome = outcome
-        close_log(self._log)
-        self._refuse_savepoints()
-        self._published.close()
-        self._news.ring()
+        try:
+            close_log(self._log)
+        finally:
+            self._refuse_savepoints()
+            self._published.close()
+            self._news.ring()
 
     def _publish(self, operator: OperatorId, key: str, value: Any) -> None:
         self._published.add(operator, key, value)
@@ -268,15 +266,12 @@ class JobCoordinator:
 
     def _release(self) -> None:
         """Whatever happens here, the job's outcome must become known."""
-        self._driver.close()
-        try:
-            if self._prometheus is not None:
-                self._prometheus.close()
-            if self._reporter is not None:
-                self._reporter.close()
-            self._cluster.close()
-        except Exception:
-            log.exception("job %s: its actors and slots could not all be released", self._job_id)
+        for held in (self._driver, self._prometheus, self._reporter, self._cluster):
+            try:
+                if held is not None:
+                    held.close()
+            except Exception:
+                log.exception("job %s: not all that it held could be released", self._job_id)
 
     def _take(self, driver: JobDriver) -> None:
         try:
@@ -495,3 +490,8 @@ class JobCoordinator:
         self._asked = time.monotonic()
         if self._outcome is not None:
             self._news.ring()
+
+
+def _rescaled(job: JobGraph, parallelism: int) -> Rescaled:
+    graph = rescaled(job, parallelism)
+    return Rescaled(code_pickles.dumps(graph), bundles_of(graph))

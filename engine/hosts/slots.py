@@ -21,7 +21,7 @@ from ray.util.placement_group import (
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ...core.config import SlotResources
-from ...core.errors import JobCancelledError, ResourceError
+from ...core.errors import ResourceError
 from ...core.ids import TaskId
 from ..graph.model import JobGraph
 from .ray_connect import NAMESPACE
@@ -126,7 +126,8 @@ class Slots:
         self._group: PlacementGroup | None = None
 
     def reserve(self, cancelled: Future[None]) -> None:
-        """Wait for the bundles; ResourceError says what the cluster lacks."""
+        """Wait for the bundles; ResourceError says what the cluster lacks. Raises that of
+        `cancelled`, and Ray's errors; there are none then."""
         if self._group is not None:
             return
         group = self._found() or placement_group(
@@ -137,9 +138,6 @@ class Slots:
         )
         try:
             wait_for([group.ready()], self._timeout.total_seconds(), cancelled)
-        except JobCancelledError:
-            give_back(group)
-            raise
         except TimeoutError:
             give_back(group)
             have, free = ray.cluster_resources(), ray.available_resources()
@@ -147,6 +145,9 @@ class Slots:
                 f"{lacking(self._bundles, have, free)} (waited for {self._timeout}): lower the "
                 "parallelism or what slots take (slot_cpus, slot sharing groups), or add nodes"
             ) from None
+        except BaseException:  # the job was cancelled, or Ray fails: nobody knows of them then
+            give_back(group)
+            raise
         self._group = group
 
     def _found(self) -> PlacementGroup | None:

@@ -2,146 +2,23 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Final, Literal, NoReturn
 
+from ...checkpoint.savepoints import Stop
 from ...checkpoint.secrets import shown_url
 from ...cluster.records import JobRecord
-from ...cluster.registry import Registry
-from ...core.errors import ConfigurationError, CorruptCheckpointError, StromError
-from ...core.failure_text import described
-from ...core.redaction import redacted
-from ...core.texts import encodable
-from ...engine.hosts.job_view import VERSION, JobView
+from ...core.errors import ConfigurationError
+from ...engine.hosts.job_view import JobView
 from ...logs.records import Entry
 from .caches import KeptViews, SharedAnswers
-from .catalog import (
-    JobSummary,
-    Moved,
-    Node,
-    NoSuchJob,
-    Refused,
-    Slots,
-    Stop,
-    Unavailable,
-    view_without_run,
-)
-
-log = logging.getLogger("strom")
+from .catalog import JobSummary, Moved, Node, NoSuchJob, Refused, Slots, Unavailable
+from .kept_jobs import KeptJobs, summary_of_record
 
 LOOK_S: Final = 5.0
 """How often the folder is looked at."""
-
-MOST_READERS: Final = 16
-
-TURN_S: Final = 5.0
-"""How long one waits for others to read."""
-
-T = TypeVar("T")
-
-
-def summary_of_record(record: JobRecord, waits_for: str = "") -> JobSummary:
-    """What the dispatcher knows of a job."""
-    status = str(record.status)
-    if record.cancelling and record.ended_ms is None:
-        status = "CANCELLING"
-    return JobSummary(
-        record.job_id,
-        encodable(record.name),
-        status,
-        record.submitted_ms,
-        record.ended_ms,
-        record.tasks,
-        waits_for,
-    )
-
-
-class KeptJobs:
-    """The views that a registry has, for the archive and for sessions."""
-
-    def __init__(self, location: str) -> None:
-        """`location`: of the registry. ConfigurationError, CheckpointError."""
-        self._location = location
-        self._registry = Registry(location, write=False)
-        self._lock = threading.Lock()
-        """A registry is used by one thread at a time."""
-
-    def exists(self) -> bool:
-        return self._ask(self._registry.exists)
-
-    def ids(self) -> list[str]:
-        return self._ask(self._registry.history)
-
-    def record(self, job_id: str) -> JobRecord | None:
-        """None: there is none, or it is damaged."""
-        try:
-            found = self._ask(lambda: self._registry.ended(job_id))
-            return None if found is None else JobRecord.from_json(found["record"])
-        except (CorruptCheckpointError, KeyError, TypeError, ValueError) as error:
-            log.warning("job %s of the archive cannot be shown: %s", job_id, described(error))
-            return None
-
-    def records(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
-        """Those of many jobs, without damaged ones: read side by side, as each may take a while."""
-        readers = min(MOST_READERS, len(job_ids))
-        if readers < 2:
-            found = {job_id: self.record(job_id) for job_id in job_ids}
-            return {job_id: record for job_id, record in found.items() if record is not None}
-
-        def read(first: int) -> dict[str, JobRecord]:
-            mine = KeptJobs(self._location)
-            found = {job_id: mine.record(job_id) for job_id in job_ids[first::readers]}
-            return {job_id: record for job_id, record in found.items() if record is not None}
-
-        whole: dict[str, JobRecord] = {}
-        with ThreadPoolExecutor(readers, "strom-archive") as pool:
-            for part in pool.map(read, range(readers)):
-                whole |= part
-        return whole
-
-    def view(self, record: JobRecord) -> JobView:
-        """Of a job that is over: the last one, or what the record says of a job that has none."""
-        found = self._ask(lambda: self._registry.view(record.job_id))
-        if found is None or found.get("version") != VERSION:
-            summary = summary_of_record(record)
-            return view_without_run(summary, record.error, record.ended_ms or record.submitted_ms)
-        return ended_view(found, record)
-
-    def lines(self, job_id: str) -> list[Entry]:
-        """The last of the log of a job that is over."""
-        return self._ask(lambda: self._registry.lines(job_id))
-
-    def submission(self, job_id: str) -> bytes:
-        """What a job that is not over was started from."""
-        return self._ask(lambda: self._registry.submission(job_id))
-
-    def _ask(self, ask: Callable[[], T]) -> T:
-        if not self._lock.acquire(timeout=TURN_S):
-            raise Unavailable("the storage of the registry is slow: ask again")
-        try:
-            return ask()
-        except CorruptCheckpointError:
-            raise
-        except StromError as error:
-            raise Unavailable(f"the registry cannot be read: {error}") from None
-        finally:
-            self._lock.release()
-
-
-def ended_view(found: Mapping[str, Any], record: JobRecord) -> JobView:
-    """The account's word is the last one on how a job ended."""
-    view = dict(found)
-    view["status"] = str(record.status)
-    if view["error"] is None and record.error is not None:
-        view["error"] = redacted(record.error)
-    if record.ended_ms is not None:
-        view["now_ms"] = record.ended_ms
-    return cast(JobView, view)
 
 
 class Archive:
@@ -194,14 +71,15 @@ class Archive:
         return self._kept.lines(job_id)
 
     def cancel(self, job_id: str) -> None:
-        self._record(job_id)
-        raise Refused(f"job '{job_id}' is over: this is an archive")
+        self._refuse(job_id)
 
     def savepoint(self, job_id: str, directory: str | None, stop: Stop | None) -> str:
-        self._record(job_id)
-        raise Refused(f"job '{job_id}' is over: this is an archive")
+        self._refuse(job_id)
 
     def rescale(self, job_id: str, parallelism: int, directory: str | None) -> Moved:
+        self._refuse(job_id)
+
+    def _refuse(self, job_id: str) -> NoReturn:
         self._record(job_id)
         raise Refused(f"job '{job_id}' is over: this is an archive")
 

@@ -65,10 +65,8 @@ class SharedAnswers(Generic[T]):
         """As `get` keeps what it fetches."""
         now = time.monotonic()
         with self._lock:
-            self._fresh = {k: v for k, v in self._fresh.items() if now - v[0] < FRESH_S}
+            self._tidy(now)
             self._fresh[key] = (now, answer)
-            self._failed = {k: v for k, v in self._failed.items() if now < v[0]}
-            self._asking = {k: lock for k, lock in self._asking.items() if lock.locked()}
 
     def forget(self, key: Hashable) -> None:
         """It is otherwise now: whoever made it so is to see it."""
@@ -89,8 +87,15 @@ class SharedAnswers(Generic[T]):
         except StromError as failure:
             now = time.monotonic()
             with self._lock:
+                self._tidy(now)
                 self._failed[key] = (now + max(FRESH_S, now - began), failure)
             raise
+
+    def _tidy(self, now: float) -> None:
+        """Forget what is old, also where nobody answers any more."""
+        self._fresh = {k: v for k, v in self._fresh.items() if now - v[0] < FRESH_S}
+        self._failed = {k: v for k, v in self._failed.items() if now < v[0]}
+        self._asking = {k: lock for k, lock in self._asking.items() if lock.locked()}
 
 
 class KeptViews:

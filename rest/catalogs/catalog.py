@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
+from ...checkpoint.savepoints import Stop
 from ...core.errors import ConfigurationError, StromError
+from ...core.job_status import JobStatus
 from ...core.redaction import redacted
 from ...engine.hosts.job_view import VERSION, JobView
 from ...logs.records import Entry
 
-Stop = Literal["halt", "drain"]
-"""As `checkpoint.savepoints.Stop`."""
+ENDED: Final = frozenset(str(status) for status in JobStatus if status.is_terminal)
+"""Statuses of jobs that are over."""
 
 NO_SESSION: Final = (
     "only a session (`strom cluster start`) starts jobs again: stop this one with a savepoint, and "
@@ -181,11 +184,4 @@ def summary_of(view: Mapping[str, Any]) -> JobSummary:
 
 def task_counts(view: Mapping[str, Any]) -> dict[str, int]:
     """How many subtasks are in each status."""
-    counts: dict[str, int] = {}
-    for task in view["tasks"]:
-        counts[task["status"]] = counts.get(task["status"], 0) + 1
-    return counts
-
-
-ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
-"""Statuses of jobs that are over."""
+    return dict(Counter(task["status"] for task in view["tasks"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -11,7 +12,9 @@ from typing import Any, Final, Literal, Protocol
 
 import psutil
 
+from ...checkpoint.savepoints import Stop
 from ...core.errors import JobFailedError, StromError, TransportError
+from ...core.failure_text import described
 from ...engine.hosts.job_view import JobView
 from ...logs.records import Entry
 from .caches import KeptViews
@@ -24,14 +27,14 @@ from .catalog import (
     NoSuchJob,
     Refused,
     Slots,
-    Stop,
     Unavailable,
     summary_of,
 )
 
+log = logging.getLogger("strom")
+
 SAVEPOINT_S: Final = 24 * 3600.0
 """How long a savepoint is waited for; the checkpoint timeout ends it before."""
-
 
 END: Final = timedelta(seconds=5)
 """How long the end of the job is waited for in one go."""
@@ -67,6 +70,9 @@ class OneJob:
         self._views = KeptViews()
         self._last: JobView | None = None
         """The view when the job was over."""
+        self._canceller: threading.Thread | None = None
+        """The one thread that waits for a cancel, or has waited."""
+        self._cancelling = threading.Lock()
         self._closed = threading.Event()
         if hasattr(client, "last_view"):
             # Nobody may be looking when the job ends.
@@ -88,8 +94,9 @@ class OneJob:
         return self._view()
 
     def views_of(self, job_ids: Collection[str] | None = None) -> list[JobView]:
+        wanted = (self._job_id,) if job_ids is None else dict.fromkeys(job_ids)
         try:
-            found = [self.view(job_id) for job_id in job_ids or (self._job_id,)]
+            found = [self.view(job_id) for job_id in wanted]
         except Unavailable:
             return []
         return [one for one in found if job_ids is not None or one["status"] not in ENDED]
@@ -110,12 +117,22 @@ class OneJob:
         return []
 
     def cancel(self, job_id: str) -> None:
-        if self.view(job_id)["status"] not in ENDED:
-            # It waits for the end of the job, which a function of the user may put off.
-            threading.Thread(
-                target=self._client.cancel, name="strom-rest-cancel", daemon=True
-            ).start()
-            self._views.forget(job_id)
+        if self.view(job_id)["status"] in ENDED:
+            return
+        with self._cancelling:
+            if self._canceller is None or not self._canceller.is_alive():
+                self._canceller = threading.Thread(
+                    target=self._cancel, name="strom-rest-cancel", daemon=True
+                )
+                self._canceller.start()
+        self._views.forget(job_id)
+
+    def _cancel(self) -> None:
+        """It waits for the end of the job, which a function of the user may put off."""
+        try:
+            self._client.cancel()
+        except Exception as error:
+            log.warning("job %s could not be cancelled: %s", self._job_id, described(error))
 
     def savepoint(self, job_id: str, directory: str | None, stop: Stop | None) -> str:
         self.view(job_id)

@@ -16,9 +16,11 @@ from typing import Any, Final, Literal, TypeVar
 import ray
 from ray.exceptions import RayError
 
-from ...cluster.clusters import AWAY_S, PAUSE_S, find
-from ...cluster.coordinators import Account, Listed
+from ...checkpoint.savepoints import Stop
+from ...cluster.account import Account
+from ...cluster.coordinators import Listed
 from ...cluster.dispatcher import DISPATCHER
+from ...cluster.dispatcher_client import AWAY_S, PAUSE_S, find
 from ...cluster.new_jobs import rescaled
 from ...cluster.records import JobRecord, Phase
 from ...core.errors import ConfigurationError, GraphError, StromError, TransportError
@@ -28,7 +30,6 @@ from ...engine.hosts.ray_connect import NAMESPACE
 from ...engine.hosts.ray_coordinator import Rescaled, coordinator_name
 from ...logs.records import Entry
 from .actors import ManyViews, answer
-from .archive import KeptJobs, summary_of_record
 from .caches import FRESH_S, KeptViews, SharedAnswers
 from .catalog import (
     NO_SESSION,
@@ -38,11 +39,11 @@ from .catalog import (
     NoSuchJob,
     Refused,
     Slots,
-    Stop,
     Unavailable,
     task_counts,
     view_without_run,
 )
+from .kept_jobs import KeptJobs, summary_of_record
 
 MOST_ENDED: Final = 1000
 """So many jobs that are over are listed."""

@@ -8,8 +8,8 @@ from fastapi import APIRouter, HTTPException, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from ..catalogs.catalog import Stop
-from .long_work import Operation
+from ...checkpoint.savepoints import Stop
+from .long_work import Operation, Subject
 from .parameters import ID, Catalog, Common, JobParameter
 
 router = APIRouter(prefix="/jobs/{jobid}", tags=["actions"])
@@ -102,7 +102,7 @@ def stop_job(
 @router.get("/savepoints/{triggerid}")
 def savepoint_status(job: JobParameter, trigger: TriggerParameter, api: Common) -> Progress:
     """What has become of a savepoint, or of a stop."""
-    return progress_of(api, job, trigger)
+    return progress_of(api, (job, "savepoints"), trigger)
 
 
 @router.patch("/rescaling")  # 200, as Flink's: clients made of its description know no other
@@ -123,13 +123,13 @@ def rescale_job(
         moved = catalog.rescale(job, parallelism, directory)
         return {"jobid": moved.job_id, "location": moved.savepoint}
 
-    return {"request-id": api.triggers.begin(job, work)}
+    return {"request-id": api.triggers.begin((job, "rescaling"), work)}
 
 
 @router.get("/rescaling/{triggerid}")
 def rescaling_status(job: JobParameter, trigger: TriggerParameter, api: Common) -> Progress:
     """What has become of a rescaling."""
-    return progress_of(api, job, trigger)
+    return progress_of(api, (job, "rescaling"), trigger)
 
 
 def _begin(
@@ -145,18 +145,21 @@ def _begin(
     def work() -> dict[str, Any]:
         return {"location": catalog.savepoint(job, directory, stop)}
 
-    return {"request-id": api.triggers.begin(job, work, trigger)}
+    return {"request-id": api.triggers.begin((job, "savepoints"), work, trigger)}
 
 
-def progress_of(api: Any, job: str, trigger: str) -> Progress:
+def progress_of(api: Any, subject: Subject, trigger: str) -> Progress:
     """HTTPException 404 for what nobody asked for."""
-    found: Operation | None = api.triggers.get(job, trigger)
+    found: Operation | None = api.triggers.get(subject, trigger)
     if found is None:
-        raise HTTPException(404, f"nobody asked job '{job}' for '{trigger}', or it was long ago")
+        job, what = subject
+        raise HTTPException(
+            404, f"nobody asked job '{job}' for '{trigger}' of its {what}, or it was long ago"
+        )
     if not found.done:
         return {"status": {"id": "IN_PROGRESS"}}
     if found.error is not None:
-        cause: FailureCause = {"class": found.kind, "stack-trace": found.error}
+        cause: FailureCause = {"class": found.error_class, "stack-trace": found.error}
         return {"status": {"id": "COMPLETED"}, "operation": {"failure-cause": cause}}
     done: Any = found.result
     return {"status": {"id": "COMPLETED"}, "operation": done}

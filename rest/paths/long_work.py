@@ -27,6 +27,9 @@ from ..catalogs.catalog import Refused, Unavailable
 P = ParamSpec("P")
 T = TypeVar("T")
 
+Subject = tuple[str, str]
+"""What something is done to: a job, and the path below it that tells what has become of that."""
+
 MOST_RUNNING: Final = 32
 """More are refused until some are done."""
 
@@ -61,11 +64,10 @@ def apart(most: int) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
 class Operation:
     """`result`: None while it is on, and if it failed."""
 
-    job_id: str
+    subject: Subject
     result: dict[str, Any] | None = None
     error: str | None = None
-    kind: str = ""
-    """The class of the error."""
+    error_class: str = ""
     ended_s: float | None = None
 
     @property
@@ -81,39 +83,40 @@ class Triggers:
         self._lock = threading.Lock()
 
     def begin(
-        self, job_id: str, work: Callable[[], dict[str, Any]], trigger: str | None = None
+        self, subject: Subject, work: Callable[[], dict[str, Any]], trigger: str | None = None
     ) -> str:
         """The id of what `work` does from now on. `trigger`: an id of the asker's choice; asked for
-        again it is not done again. Unavailable if too much is being done."""
+        again it is not done again. Refused for one of another subject; Unavailable if too much is
+        being done."""
         name = trigger or secrets.token_hex(16)
         with self._lock:
             self._tidy()
             known = self._operations.get(name)
-            if known is not None and known.job_id == job_id:
+            if known is not None and known.subject == subject:
                 return name
             if known is not None:
-                raise Refused(f"trigger '{name}' is of another job")
+                raise Refused(f"trigger '{name}' is of another job, or of something else")
             if sum(not one.done for one in self._operations.values()) >= MOST_RUNNING:
                 raise Unavailable(f"{MOST_RUNNING} operations are on: ask again later")
-            self._operations[name] = Operation(job_id)
+            self._operations[name] = Operation(subject)
         threading.Thread(
-            target=self._run, args=(name, job_id, work), name="strom-rest-work", daemon=True
+            target=self._run, args=(name, subject, work), name="strom-rest-work", daemon=True
         ).start()
         return name
 
-    def get(self, job_id: str, trigger: str) -> Operation | None:
+    def get(self, subject: Subject, trigger: str) -> Operation | None:
         """None: nobody asked for it, or long ago."""
         with self._lock:
             known = self._operations.get(trigger)
-        return known if known is not None and known.job_id == job_id else None
+        return known if known is not None and known.subject == subject else None
 
-    def _run(self, name: str, job_id: str, work: Callable[[], dict[str, Any]]) -> None:
+    def _run(self, name: str, subject: Subject, work: Callable[[], dict[str, Any]]) -> None:
         try:
-            done = Operation(job_id, result=work(), ended_s=time.monotonic())
+            done = Operation(subject, result=work(), ended_s=time.monotonic())
         except Exception as error:
             known = isinstance(error, StromError)
             text = str(error) if known else f"{type(error).__name__}: {error}"
-            done = Operation(job_id, None, redacted(text), type(error).__name__, time.monotonic())
+            done = Operation(subject, None, redacted(text), type(error).__name__, time.monotonic())
         with self._lock:
             self._operations[name] = done
 

@@ -84,8 +84,8 @@ class Programs:
             try:
                 found = json.loads((self._folder / f"{program_id}.json").read_text())
                 return Program(**found)
-            except FileNotFoundError:
-                pass
+            except (FileNotFoundError, TypeError, ValueError):
+                pass  # what is damaged never was complete
         raise NoSuchProgram("there is no such program: it was deleted, or never uploaded")
 
     def path(self, program: Program) -> Path:

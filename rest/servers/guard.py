@@ -1,5 +1,6 @@
 """What stands before every request: for this host, from this origin, with a token, of a size.
 
+    400  the path holds a line break or the like, which routes overlook at a path's end
     421  the Host header names another machine: a page in a browser that a name was rebound for
     403  the request comes from a page of another origin; or the token may not operate
     401  no token, or a wrong one
@@ -99,6 +100,8 @@ class Guard:
 
     def _refused(self, scope: Scope, headers: dict[str, list[str]]) -> tuple[int, str] | None:
         """(status, why), or None: it may pass."""
+        if not scope["path"].isprintable():
+            return 400, "the path has characters that none has"
         hosts = headers.get("host", [])
         if len(hosts) != 1 or not self._is_mine(hosts[0]):
             return 421, "this server is not called so: use its address, localhost or a known name"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+import time
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -48,7 +49,6 @@ class SessionServer:
         self._tokens = _mark(serving)
         self._server: RestServer | None = None
         self._opening = threading.Lock()
-        self._close = threading.Event()
         threading.Thread(target=self._keep_trying, name="strom-rest-start", daemon=True).start()
 
     def about(self) -> dict[str, Any]:
@@ -71,12 +71,12 @@ class SessionServer:
             return self._server
 
     def _keep_trying(self) -> None:
-        while not self._close.is_set():
+        while True:
             try:
                 self._open()
-            except StromError as error:
+            except (OSError, StromError) as error:
                 log.warning("the REST API of the session does not serve yet: %s", error)
-                self._close.wait(RETRY_S)
+                time.sleep(RETRY_S)
             else:
                 return
 

@@ -43,7 +43,9 @@ class Summaries(TypedDict):
     persisted_data: Summary
 
 
-class VertexPart(TypedDict):
+class Part(TypedDict):
+    """What is told of all of a checkpoint, and of its part of one vertex."""
+
     id: int
     status: str
     latest_ack_timestamp: int
@@ -57,23 +59,16 @@ class VertexPart(TypedDict):
     num_acknowledged_subtasks: int
 
 
-class Checkpoint(TypedDict):
+class VertexPart(Part):
+    """Of one vertex."""
+
+
+class Checkpoint(Part):
     className: str
-    id: int
-    status: str
     is_savepoint: bool
     savepointFormat: NotRequired[str]
     checkpoint_type: str
     trigger_timestamp: int
-    latest_ack_timestamp: int
-    checkpointed_size: int
-    state_size: int
-    end_to_end_duration: int
-    alignment_buffered: int
-    processed_data: int
-    persisted_data: int
-    num_subtasks: int
-    num_acknowledged_subtasks: int
     alignment_duration: float
     """The longest of its subtasks, in ms; strom's own."""
     tasks: dict[str, VertexPart]

@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 
 from ...engine.hosts.job_view import JobView, TaskView, VertexView
 from ...engine.hosts.task_figures import operator_labels
+from .metrics import skew_of
 
 SHARES: Final = {
     "busy": "busyTimeMsPerSecond",
@@ -119,16 +120,8 @@ def _vertex(vertex: VertexView, tasks: Sequence[TaskView], is_last: bool) -> Ver
         "backpressured-max": found["backpressured-max"],
         "idle": found["idle"],
         "watermark": min(mark for mark in marks if mark is not None) if known else None,
-        "skew": _skew([one.get(name) or 0 for one in metrics]),
+        "skew": skew_of([one.get(name) or 0 for one in metrics]),
     }
-
-
-def _skew(counts: Sequence[int]) -> float | None:
-    """How far they are from their mean, on average, as a share of it; as Flink has it."""
-    mean = sum(counts) / len(counts) if counts else 0
-    if mean == 0:
-        return None
-    return min(1.0, sum(abs(count - mean) for count in counts) / len(counts) / mean)
 
 
 def _memory(tasks: Sequence[TaskView]) -> Memory:

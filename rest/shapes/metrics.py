@@ -86,15 +86,22 @@ def aggregated(
 
 
 def _aggregates(values: list[float]) -> dict[str, float]:
-    mean = sum(values) / len(values)
-    spread = sum(abs(value - mean) for value in values) / len(values)
     return {
         "min": min(values),
         "max": max(values),
-        "avg": mean,
+        "avg": sum(values) / len(values),
         "sum": sum(values),
-        "skew": 0.0 if mean == 0 else 100.0 * min(1.0, abs(spread / mean)),
+        "skew": 100.0 * (skew_of(values) or 0.0),
     }
+
+
+def skew_of(values: Sequence[float]) -> float | None:
+    """How far they are from their mean, on average, as a share of it, 1 at most: as Flink has it,
+    which says so in percent. None: their mean is 0, or there are none."""
+    mean = sum(values) / len(values) if values else 0
+    if mean == 0:
+        return None
+    return min(1.0, sum(abs(value - mean) for value in values) / len(values) / abs(mean))
 
 
 def _text(value: Any) -> str:

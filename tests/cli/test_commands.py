@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import ray
 from strom.cli.main import app
-from strom.cluster import clusters, coordinators, session_client
+from strom.cluster import coordinators, dispatcher_client, session_client
 from strom.engine.hosts import ray_connect
 from strom.rest.servers import session_server
 from typer.main import get_command
@@ -89,7 +89,7 @@ def nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(name: str, **options: Any) -> Any:
         raise ValueError(f"no actor '{name}'")
 
-    for module in (ray_connect, session_client, clusters):
+    for module in (ray_connect, session_client, dispatcher_client):
         monkeypatch.setattr(module, "join_ray", lambda address=None: None)
     monkeypatch.setattr(ray, "get_actor", none)
     monkeypatch.setattr(coordinators, "list_named_actors", lambda all_namespaces: [])

@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import pickle
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +16,18 @@ from typing import Any
 import pytest
 from dispatcher_kit import RECORD, World, outcome, phase, run
 from ray.exceptions import ActorDiedError, ObjectLostError
-from strom.cluster import ledger
+from strom.cluster import dispatcher, ledger
 from strom.cluster.ledger import MOST_HISTORY
 from strom.cluster.records import JobRecord, Phase
 from strom.cluster.registry import Registry
 from strom.cluster.runs import ATTEMPTS_OF_A_RUN
 from strom.cluster.slot_pool import PREFIX, prefix_of
-from strom.core.errors import CheckpointError, ConfigurationError, SerializationError
+from strom.core.errors import (
+    CheckpointError,
+    ConfigurationError,
+    CorruptCheckpointError,
+    SerializationError,
+)
 from strom.core.job_status import JobStatus
 from strom.engine.hosts.launch import Submission
 
@@ -127,6 +133,99 @@ def test_what_cannot_start_fails_with_the_cause(world: World) -> None:
     world.made.clear()
     world.failure = None  # which holds what was on the stack
     gc.collect()  # a call that nobody awaits would say so now
+
+
+def test_a_registry_that_is_away_as_a_job_starts_is_no_end_of_the_job(world: World) -> None:
+    async def test() -> None:
+        d = world.dispatcher()
+        read, failures = d._ledger._registry.submission, iter(range(3))
+
+        def failing(job_id: str) -> bytes:
+            for _ in failures:
+                raise CheckpointError("the storage is away")
+            return read(job_id)
+
+        d._ledger._registry.submission = failing  # type: ignore[method-assign]
+        await d.submit(RECORD, pickle.dumps(Submission("a1", b"graph")))
+        while (record := (await d.job("a1"))[0]).phase not in (Phase.RUNNING, Phase.ENDED):
+            await asyncio.sleep(0.001)
+        assert (record.phase, record.run) == (Phase.RUNNING, 0)
+
+    run(world, test)
+
+
+def test_a_job_whose_submission_is_gone_fails(world: World) -> None:
+    async def test() -> None:
+        d = world.dispatcher()
+
+        def gone(job_id: str) -> bytes:
+            raise CorruptCheckpointError("jobs/a1/submission: the file is missing")
+
+        d._ledger._registry.submission = gone  # type: ignore[method-assign]
+        await d.submit(RECORD, b"")
+        assert "the file is missing" in str((await phase(d, Phase.ENDED)).error)
+
+    run(world, test)
+
+
+def test_a_damaged_last_word_is_none(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        (Path(world.folder) / "jobs" / "a1" / "end.json").write_text("{}")
+        world.made[0].ends.set_exception(ActorDiedError())
+        while len(world.made) < 2:
+            await asyncio.sleep(0.001)
+        assert (await phase(d, Phase.RUNNING)).run == 1
+
+    run(world, test)
+
+
+def test_a_dispatcher_comes_back_though_nobody_says_what_slots_there_are(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray would not make it again; it looks later."""
+    failures = iter([RuntimeError("the cluster's head is away")])
+    world.slots = [f"{prefix_of(world.folder)}a1-0-1"]
+
+    def there(prefix: str) -> list[str]:
+        for failure in failures:
+            raise failure
+        return list(world.slots)
+
+    monkeypatch.setattr(dispatcher, "slots_there", there)
+
+    async def test() -> None:
+        await phase(await world.submitted(), Phase.RUNNING)
+        while world.slots:
+            await asyncio.sleep(0.001)
+
+    run(world, test)
+
+
+def test_a_cluster_whose_head_does_not_answer_holds_up_no_question(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+    in_time: list[bool] = []
+
+    def resources() -> dict[str, float]:
+        entered.set()
+        in_time.append(go_on.wait(5))
+        return {"CPU": 4.0}
+
+    monkeypatch.setattr(dispatcher.ray, "cluster_resources", resources)
+
+    async def test() -> None:
+        d = world.dispatcher()
+        assert await asyncio.to_thread(entered.wait, 60)
+        assert (await d.about())["queued"] == 0
+        go_on.set()
+        await d.submit(RECORD, pickle.dumps(Submission("a1", b"graph")))
+        await phase(d, Phase.RUNNING)
+        assert all(in_time), "the answer had to wait"
+
+    run(world, test)
 
 
 def test_attempts_of_the_next_run_are_later_ones(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -124,3 +125,51 @@ def test_a_removal_that_broke_off_is_done_by_the_next(
     registry.remove("a1")
     assert list(registry.records()) == []
     assert not any(files(tmp_path).values())
+
+
+def test_a_damaged_job_of_the_history_hides_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = Registry(str(tmp_path))
+    for job_id in "abc":
+        record = replace(RECORD, job_id=job_id, phase=Phase.ENDED, status=JobStatus.FINISHED)
+        registry.archive(record, {})
+    (tmp_path / "history" / "b.json").write_text('{"record": {"phase": "PAUSED"}}')
+
+    async def test() -> None:
+        ledger = Ledger(str(tmp_path), VirtualClock())
+        await ledger.recall()
+        assert sorted(one.job_id for one in ledger.last(10)) == ["a", "c"]
+        with pytest.raises(CheckpointError, match=r"b\.json: not the record"):
+            await ledger.ended("b")
+        ledger.close()
+
+    asyncio.run(test())
+    assert "job b of the history cannot be read" in caplog.text
+
+
+def test_nodes_that_do_not_tell_last_lines_hold_up_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many jobs have just ended as the loop has threads for all the rest."""
+    go_on = threading.Event()
+
+    def hangs(job_id: str) -> list[dict[str, str]]:
+        assert go_on.wait(60)
+        return []
+
+    monkeypatch.setattr(module, "_last_lines", hangs)
+
+    async def test() -> None:
+        ledger = Ledger(str(tmp_path), VirtualClock())
+        reading = [asyncio.create_task(ledger.keep_lines(f"{n}")) for n in range(40)]
+        await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(10):
+                await asyncio.to_thread(int)
+        finally:
+            go_on.set()
+        await asyncio.gather(*reading)
+        ledger.close()
+
+    asyncio.run(test())

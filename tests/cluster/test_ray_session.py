@@ -28,7 +28,7 @@ from leashed_source import Leashed
 from shared_ray import ray_of
 from strom import CollectSink, DiscardSink, JobCancelledError, JobFailedError, attach
 from strom.cli.main import app
-from strom.cluster import clusters
+from strom.cluster import dispatcher_client
 from strom.cluster.savepoints import newest_state
 from strom.cluster.slot_pool import PREFIX
 from strom.connectors.files import ParquetSink
@@ -50,11 +50,11 @@ def cluster() -> Iterator[None]:
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[clusters.DispatcherClient]:
-    client, new = clusters.start(str(tmp_path / "registry"))
+def session(tmp_path: Path) -> Iterator[dispatcher_client.DispatcherClient]:
+    client, new = dispatcher_client.start(str(tmp_path / "registry"))
     assert new
     yield client
-    clusters.stop()
+    dispatcher_client.stop()
 
 
 class Counting:
@@ -125,7 +125,7 @@ def completed(client: Any, more: int) -> None:
 
 
 def test_jobs_wait_for_each_other_in_their_order(
-    tmp_path: Path, session: clusters.DispatcherClient, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, session: dispatcher_client.DispatcherClient, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first, second = Counting(tmp_path / "first", 3), Counting(tmp_path / "second", 2)
     client = first.submit()
@@ -155,7 +155,7 @@ def test_jobs_wait_for_each_other_in_their_order(
 
 
 def test_a_job_outlives_its_coordinator_and_the_dispatcher(
-    tmp_path: Path, session: clusters.DispatcherClient, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, session: dispatcher_client.DispatcherClient, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """And its client goes on with it, whatever it waits for meanwhile."""
     job = Counting(tmp_path / "job", interval_ms=1_000, collects=True)
@@ -195,7 +195,7 @@ def test_a_job_outlives_its_coordinator_and_the_dispatcher(
 
 
 def test_the_next_dispatcher_takes_up_what_the_last_one_left(
-    tmp_path: Path, session: clusters.DispatcherClient
+    tmp_path: Path, session: dispatcher_client.DispatcherClient
 ) -> None:
     running, waits = Counting(tmp_path / "running", 3), Counting(tmp_path / "waits", 2)
     client = running.submit()
@@ -209,13 +209,13 @@ def test_the_next_dispatcher_takes_up_what_the_last_one_left(
     until(lambda: len(session.jobs()) == 2, "the second job")
     registry = session.about()["registry"]
     with pytest.raises(ConfigurationError, match="has its registry in"):
-        clusters.start(str(tmp_path / "another"))
+        dispatcher_client.start(str(tmp_path / "another"))
     with pytest.raises(ConfigurationError, match="keeps 10000 jobs that are over, and not 7"):
-        clusters.start(registry, retained=7)
-    assert clusters.stop()
+        dispatcher_client.start(registry, retained=7)
+    assert dispatcher_client.stop()
     running.release()
     client.get_job_execution_result()
-    again, new = clusters.start(registry)
+    again, new = dispatcher_client.start(registry)
     assert new
     job_id = str(client.get_job_id())
     until(lambda: again.job(job_id)[0].phase == "ENDED", "the end of the first", 60.0)
@@ -224,8 +224,8 @@ def test_the_next_dispatcher_takes_up_what_the_last_one_left(
     again.cancel(other)
     until(lambda: again.job(other)[0].status == "CANCELED", "its end", 60.0)
     running.check()
-    assert clusters.stop()
-    third, _ = clusters.start(registry, retained=7)
+    assert dispatcher_client.stop()
+    third, _ = dispatcher_client.start(registry, retained=7)
     assert third.about()["retained_jobs"] == 7
     until(lambda: len(third.jobs()) == 2, "the history")
     assert [record.job_id for record, _ in third.jobs()] == [other, job_id]
@@ -240,7 +240,7 @@ def test_the_next_dispatcher_takes_up_what_the_last_one_left(
 
 
 def test_what_waits_is_cancelled_and_told(
-    tmp_path: Path, session: clusters.DispatcherClient
+    tmp_path: Path, session: dispatcher_client.DispatcherClient
 ) -> None:
     huge = Counting(tmp_path / "huge", 9, slot_request_timeout=timedelta(seconds=1))
     with pytest.raises(JobFailedError, match="needs 9 CPUs for 9 slots"):
@@ -264,7 +264,7 @@ def test_what_waits_is_cancelled_and_told(
     client.cancel()
 
 
-def test_the_command_line(tmp_path: Path, session: clusters.DispatcherClient) -> None:
+def test_the_command_line(tmp_path: Path, session: dispatcher_client.DispatcherClient) -> None:
     # Records flow as long as it is looked at.
     job = Counting(tmp_path / "job", attached=False, count=1_000_000)
     job_id = str(job.submit().get_job_id())
@@ -320,7 +320,9 @@ def test_jobs_that_no_dispatcher_knows_of(tmp_path: Path) -> None:
     assert "only a session" in answer_of("rescale", job_id, "1", code=2)
     assert "this cluster has no job 'nix'" in answer_of("cancel", "nix", code=2)
 
-    clusters.start(str(tmp_path / "registry"))  # a session takes in what was there before it
+    dispatcher_client.start(
+        str(tmp_path / "registry")
+    )  # a session takes in what was there before it
     try:
         other = Counting(tmp_path / "other")
         other_id = str(other.submit().get_job_id())
@@ -331,7 +333,7 @@ def test_jobs_that_no_dispatcher_knows_of(tmp_path: Path) -> None:
         assert SessionJobs().view(job_id)["name"] == "job"
         assert "only a session" in answer_of("rescale", job_id, "1", code=2)
     finally:
-        clusters.stop()
+        dispatcher_client.stop()
 
     assert "CANCELLING" in answer_of("cancel", other_id)
     until(lambda: json.loads(answer_of("info", other_id, "--json"))["status"] == "CANCELED", "it")
@@ -341,7 +343,7 @@ def test_jobs_that_no_dispatcher_knows_of(tmp_path: Path) -> None:
     assert (ended[job_id]["phase"], ended[job_id]["status"]) == ("ENDED", "FINISHED")
 
 
-def test_execute_need_not_wait(tmp_path: Path, session: clusters.DispatcherClient) -> None:
+def test_execute_need_not_wait(tmp_path: Path, session: dispatcher_client.DispatcherClient) -> None:
     env = environment(config(wait=False), "ray")
     windows_of(env, Leashed(tmp_path / "release", COUNT)).sink_to(DiscardSink())
     result = env.execute("not waited for")
@@ -372,7 +374,7 @@ if __name__ == "__main__":
 
 
 def test_programs_are_brought_with_what_their_jobs_need(
-    tmp_path: Path, session: clusters.DispatcherClient, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, session: dispatcher_client.DispatcherClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wheel and a variable go with the job; a graph that was saved has its wheel, too."""
     import ray
@@ -397,7 +399,7 @@ def test_programs_are_brought_with_what_their_jobs_need(
     names = [group["name"] for group in table if group["name"].startswith(PREFIX)]
     assert sum(first.job_id in name for name in names) == 1
     assert not any(second.job_id in name for name in names), "it has the slots of the first"
-    clusters.stop()
+    dispatcher_client.stop()
 
     def left() -> list[str]:
         table = ray.util.placement_group_table().values()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from strom.cluster.records import JobRecord, Phase
 from strom.cluster.registry import Registry, leave_word
-from strom.core.errors import CheckpointError, ConfigurationError
+from strom.core.errors import CheckpointError, ConfigurationError, CorruptCheckpointError
 from strom.core.job_status import JobStatus
 
 RECORD = JobRecord("a1", "one", 2.0, 2, False, 300_000, 17, checkpoints="s3://b/c")
@@ -59,7 +59,7 @@ def test_what_is_damaged_is_named_and_stays_and_holds_up_no_other(
     registry.submit(RECORD, b"")
     registry.submit(other, b"")
     file = tmp_path / "jobs" / "a1" / "record.json"
-    for text in ("{", "[]", "{}"):
+    for text in ("{", "[]", "{}", '{"phase": "PAUSED"}'):
         file.write_text(text)
         caplog.clear()
         assert list(registry.records()) == [other]
@@ -76,6 +76,10 @@ def test_how_a_run_ended_is_known_of_that_run(tmp_path: Path) -> None:
     assert registry.last_word("a1", 2) is None
     leave_word(str(tmp_path), "b2", 0, "FINISHED", None)  # nobody knows it: nothing is left of it
     assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["a1"]
+    for text in ("{", "{}", '{"run": 1, "status": "DONE", "error": null}'):
+        (tmp_path / "jobs" / "a1" / "end.json").write_text(text)
+        with pytest.raises(CorruptCheckpointError, match=r"jobs/a1/end\.json: no"):
+            registry.last_word("a1", 1)
     registry.archive(replace(RECORD, phase=Phase.ENDED), {})
     assert registry.last_word("a1", 1) is None
 
@@ -90,3 +94,22 @@ def test_where_it_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="cannot make"):
         Registry(str(tmp_path / "file" / "below"))
+
+
+def test_a_storage_that_fails_for_a_moment_loses_no_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever comes next starts a job again that is over."""
+    registry = Registry(str(tmp_path))
+    registry.submit(RECORD, b"")
+    exists, failures = Registry._exists, iter([TimeoutError("slow down")])
+
+    def failing(registry: Registry, path: str) -> bool:
+        for failure in failures:
+            raise failure
+        return exists(registry, path)
+
+    monkeypatch.setattr(Registry, "_exists", failing)
+    leave_word(str(tmp_path), "a1", 0, "FINISHED", None)
+    assert next(failures, None) is None
+    assert registry.last_word("a1", 0) == ("FINISHED", None)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from chaos_kit import config, environment, until, windowed
+from dispatcher_kit import RECORD
 from strom import DiscardSink
 from strom.cluster.records import MOST_SAVEPOINTS, JobRecord
 from strom.cluster.savepoints import newest_state
@@ -55,3 +56,13 @@ def test_a_record_has_so_many_of_them() -> None:
     record = record.with_savepoints((f"/s/{n}", n) for n in range(MOST_SAVEPOINTS + 5))
     assert (len(record.savepoints), record.savepoints[-1].path) == (MOST_SAVEPOINTS, "/s/104")
     assert JobRecord.from_json(record.to_json()) == record
+
+
+def test_savepoints_that_are_told_once_more_are_no_newer_ones() -> None:
+    """A dispatcher that comes back hears of all that a run has taken, more than are kept."""
+    taken = [(f"/s/{n}", n) for n in range(MOST_SAVEPOINTS + 50)]
+    record = RECORD.with_savepoints(taken)
+    assert record.with_savepoints(taken) == record
+    again = record.with_savepoints([*taken, ("/s/new", 1000)])
+    assert [one.path for one in again.savepoints[-2:]] == ["/s/149", "/s/new"]
+    assert len(again.savepoints) == MOST_SAVEPOINTS

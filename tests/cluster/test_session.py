@@ -51,6 +51,28 @@ def test_what_fits_starts_and_what_does_not_waits_in_order_and_is_told_why() -> 
     assert s.job("a") is None
 
 
+def test_what_each_waits_for_is_told_without_a_look_at_all_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The dispatcher lists all that wait, and does nothing else meanwhile."""
+    s, waiting = session(), 300
+    s.submit(record("a", 4), 0)
+    for n in range(waiting):
+        s.submit(record(f"b{n}", 1, submitted_ms=n), n)
+    looks = 0
+
+    def counted(self: JobRecord) -> bool:
+        nonlocal looks
+        looks += 1
+        return self.phase is Phase.QUEUED
+
+    monkeypatch.setattr(JobRecord, "waits_in_line", property(counted))
+    told = [s.waits_for(one.job_id) for one in s.jobs]
+    assert told[1] == "it needs 1 CPUs, and 0 of 4 are free: job a (a) has 4"
+    assert told[-1] == "job job b0 (b0) came before it, and waits"
+    assert looks <= 3 * waiting
+
+
 def test_what_is_larger_than_the_cluster_holds_up_nobody_and_fails_in_time() -> None:
     s = session()
     assert s.submit(record("huge", 9, patience_ms=1000), 0) == []

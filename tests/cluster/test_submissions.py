@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,35 @@ def test_a_submission_that_comes_after_its_cancel_is_refused(world: World) -> No
         with pytest.raises(JobCancelledError):
             await d.submit(RECORD, GIVEN)
         await none_left(world)
+
+    run(world, test)
+
+
+def test_a_job_that_was_cancelled_is_not_started_by_who_asks_twice(world: World) -> None:
+    """The second call is being written down when the job, known by the first, is cancelled."""
+
+    async def test() -> None:
+        d = world.dispatcher()
+        write, begun, go_on = d._ledger._registry.submit, asyncio.Event(), threading.Event()
+        loop, calls = asyncio.get_running_loop(), iter(range(2))
+
+        def slowly(record: JobRecord, submission: bytes) -> None:
+            write(record, submission)
+            if next(calls):
+                loop.call_soon_threadsafe(begun.set)
+                assert go_on.wait(60)
+
+        d._ledger._registry.submit = slowly  # type: ignore[method-assign]
+        large = replace(RECORD, cpus=40.0)  # it waits
+        first, second = (asyncio.create_task(d.submit(large, GIVEN)) for _ in range(2))
+        await first
+        await begun.wait()
+        await d.cancel("a1")
+        go_on.set()
+        await second
+        await d._agenda.done()
+        record, _ = await d.job("a1")
+        assert (record.status, world.made) == (JobStatus.CANCELED, [])
 
     run(world, test)
 

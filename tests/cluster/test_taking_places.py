@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dispatcher_kit import NEXT, RECORD, World, phase, run
-from ray.exceptions import ActorDiedError
+from dispatcher_kit import NEXT, RECORD, World, outcome, phase, run
+from ray.exceptions import ActorDiedError, ActorUnavailableError
 from strom.cluster import runs
 from strom.cluster.records import JobRecord, Phase
 from strom.cluster.registry import Registry
@@ -148,5 +148,84 @@ def test_a_storage_that_fails_while_it_is_looked_how_a_job_was_stopped(
         assert left == []
         assert [one.claimed for one in world.made] == (["/s/1"] if why is None else [])
         assert (why or "") in (found[0].error or "")
+
+    run(world, test)
+
+
+def test_what_a_rival_leaves_goes_as_soon_as_the_registry_is_back(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        forget, failures = d._ledger._registry.forget, iter([CheckpointError("away")])
+
+        def failing(job_id: str) -> None:
+            for failure in failures:
+                raise failure
+            forget(job_id)
+
+        d._ledger._registry.forget = failing  # type: ignore[method-assign]
+        rival = replace(NEXT, job_id="a3")
+        both = [d.take_place(one, GIVEN, "/s") for one in (NEXT, rival)]
+        _, refused = await asyncio.gather(*both, return_exceptions=True)
+        assert isinstance(refused, ConfigurationError)
+        await d._agenda.done()
+        assert "a3" not in {one.job_id for one in d._ledger._registry.records()}
+
+    run(world, test)
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_stop_that_may_have_been_heard_is_asked_for_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, heard: bool
+) -> None:
+    """One coordinator cannot be reached for a moment. If it is stopping already it refuses to be
+    stopped once more, ends a little later, and what it left is what the other starts from."""
+    monkeypatch.setattr(runs, "state_of_stopped", lambda record: "/s/1")
+
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        (old,) = world.made
+        answer, asked = old._savepoint, 0
+
+        async def savepoint(directory: str | None, stop: str) -> tuple[str | None, str | None]:
+            nonlocal asked
+            asked += 1
+            if asked == 1:
+                raise ActorUnavailableError("for a while", None)
+            if not heard:
+                return await answer(directory, stop)
+            ends = old.ends.set_result
+            asyncio.get_running_loop().call_later(0.1, ends, outcome(JobStatus.FINISHED))
+            return None, "the job is stopped by another"
+
+        old._savepoint = savepoint  # type: ignore[method-assign]
+        assert await d.take_place(NEXT, GIVEN, "/s") == "/s/1"
+        while (found := await d.job("a2"))[0].phase is not Phase.RUNNING:
+            assert found[0].phase is not Phase.ENDED, found[0].error
+            await asyncio.sleep(0.001)
+        assert (asked, world.made[1].claimed) == (2, "/s/1")
+
+    run(world, test)
+
+
+def test_who_is_not_wanted_any_more_has_nobody_stopped(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        (old,) = world.made
+        reached = asyncio.Event()
+
+        async def savepoint(directory: str | None, stop: str) -> tuple[str | None, str | None]:
+            assert not reached.is_set(), "it is asked again"
+            reached.set()
+            await d.cancel("a2")
+            raise ActorUnavailableError("for a while", None)
+
+        old._savepoint = savepoint  # type: ignore[method-assign]
+        with pytest.raises(JobFailedError, match="CANCELED"):
+            await d.take_place(NEXT, GIVEN, "/s")
+        await asyncio.sleep(5 * runs.PAUSE_S)
+        assert (await d.job("a1"))[0].phase is Phase.RUNNING
 
     run(world, test)

@@ -15,7 +15,7 @@ from dashboard_kit import endless, get, link_in
 from shared_ray import ray_of
 from strom.cli import dashboard
 from strom.cli.main import app
-from strom.cluster import clusters
+from strom.cluster import dispatcher_client
 from strom.core.errors import JobFailedError
 from strom.rest.servers import session_server
 from strom.rest.servers.api import Serving
@@ -34,13 +34,13 @@ def cluster() -> Iterator[None]:
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Path]:
     """The file with its tokens."""
-    clusters.start(str(tmp_path / "registry"))
+    dispatcher_client.start(str(tmp_path / "registry"))
     file = tmp_path / "tokens.json"
     tokens_in(file)
     session_server.start(Serving(port=0, tokens=str(file)))
     yield file
     session_server.stop()
-    clusters.stop()
+    dispatcher_client.stop()
 
 
 def test_a_job_without_a_session(capsys: pytest.CaptureFixture[str]) -> None:

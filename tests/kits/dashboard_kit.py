@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from strom import DiscardSink, JobConfig, StreamExecutionEnvironment
+from strom.checkpoint.savepoints import Stop
 from strom.connectors.datagen import DataGenSource
 from strom.engine.hosts.job_view import JobView
 from strom.engine.hosts.task_figures import operator_labels
@@ -27,7 +28,6 @@ from strom.rest.catalogs.catalog import (
     NoSuchJob,
     Refused,
     Slots,
-    Stop,
     summary_of,
     view_without_run,
 )

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any, Literal
 
 from starlette.testclient import TestClient
+from strom.checkpoint.savepoints import Stop
 from strom.engine.hosts.job_view import JobView
 from strom.rest.catalogs.catalog import (
     ENDED,
@@ -16,7 +17,6 @@ from strom.rest.catalogs.catalog import (
     NoSuchJob,
     Refused,
     Slots,
-    Stop,
     summary_of,
 )
 from strom.rest.servers.api import guarded, make_app

@@ -19,7 +19,7 @@ from leashed_source import Leashed
 from shared_ray import ray_of
 from strom import DiscardSink
 from strom.cli.main import app
-from strom.cluster import clusters
+from strom.cluster import dispatcher_client
 from strom.engine.hosts.job_logs import JobLogs
 from strom.logs.filters import LogFilter
 from typer.testing import CliRunner
@@ -34,10 +34,10 @@ def cluster() -> Iterator[None]:
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[clusters.DispatcherClient]:
-    client, _ = clusters.start(str(tmp_path / "registry"))
+def session(tmp_path: Path) -> Iterator[dispatcher_client.DispatcherClient]:
+    client, _ = dispatcher_client.start(str(tmp_path / "registry"))
     yield client
-    clusters.stop()
+    dispatcher_client.stop()
 
 
 class Talking:
@@ -113,7 +113,7 @@ def test_all_processes_in_one_place(tmp_path: Path) -> None:
 
 
 def test_what_a_session_keeps_of_a_job_whose_files_are_gone(
-    session: clusters.DispatcherClient, tmp_path: Path
+    session: dispatcher_client.DispatcherClient, tmp_path: Path
 ) -> None:
     import shutil
 

@@ -21,7 +21,7 @@ from leashed_source import Leashed
 from shared_ray import ray_of
 from strom import FixedDelayRestart, MapFunction
 from strom.cli.main import app
-from strom.cluster import clusters
+from strom.cluster import dispatcher_client
 from strom.connectors.files import ParquetSink
 from strom.core.errors import ConfigurationError, ResourceError
 from strom.rest.catalogs.archive import Archive
@@ -52,10 +52,10 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Serving:
 
 @pytest.fixture(scope="module")
 def url(registry: Path, serving: Serving) -> Iterator[str]:
-    clusters.start(str(registry))
+    dispatcher_client.start(str(registry))
     yield str(session_server.start(serving)["rest"]) + "/v1"
     session_server.stop()
-    clusters.stop()
+    dispatcher_client.stop()
 
 
 def ask(url: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:

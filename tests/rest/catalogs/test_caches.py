@@ -55,6 +55,20 @@ def test_a_failure_that_comes_at_once_is_told_for_a_moment(clock: SimpleNamespac
     assert answers.get("a", lambda: 3) == 3
 
 
+def test_what_nobody_answers_is_not_remembered_for_ever(clock: SimpleNamespace) -> None:
+    answers: SharedAnswers[int] = SharedAnswers()
+
+    def fails() -> int:
+        raise Unavailable("no")
+
+    for key in range(100):
+        with pytest.raises(Unavailable):
+            answers.get(key, fails)
+        clock.now += caches.FRESH_S
+    assert len(answers._failed) == 1
+    assert len(answers._asking) <= 1
+
+
 def test_nobody_waits_for_long_behind_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caches, "WAIT_S", 0.01)
     answers: SharedAnswers[int] = SharedAnswers()

@@ -97,7 +97,7 @@ class Played:
     """A client that a test plays, of a job on Ray: what it knows goes some time after the end."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.asked = self.cancels = 0
         self.failure: Exception | None = None
         self.ended: Any = None
         self.may_end = threading.Event()
@@ -110,6 +110,11 @@ class Played:
         if self.failure is not None:
             raise self.failure
         return view_of_a_job()
+
+    def cancel(self) -> None:
+        self.cancels += 1
+        assert self.may_end.wait(60)
+        raise TransportError("it does not answer")
 
     def last_view(self, timeout: timedelta) -> Any:
         self.may_end.wait(timeout.total_seconds())
@@ -148,3 +153,29 @@ def test_the_pages_of_a_job_stay_though_nobody_looked_at_its_end() -> None:
     with client_of(shown) as client:
         assert client.get("/v1/jobs/0123456789abcdef").json()["state"] == "FINISHED"
     assert played.asked == 0
+
+
+def test_who_cancels_again_and_again_has_one_thread_wait_for_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    played = Played()
+    shown = OneJob(played)
+    shown.close()
+    job_id, before = played.get_job_id(), set(threading.enumerate())
+    for _ in range(5):
+        shown.cancel(job_id)
+    until(lambda: played.cancels, "the first")
+    new = {one for one in threading.enumerate() if one.name == "strom-rest-cancel"} - before
+    assert (len(new), played.cancels) == (1, 1)
+    played.may_end.set()
+    until(lambda: "could not be cancelled: TransportError: it does not" in caplog.text, "its end")
+
+
+def test_jobs_that_are_asked_for_count_once_and_no_others() -> None:
+    played = Played()
+    played.may_end.set()
+    shown = OneJob(played)
+    job_id = played.get_job_id()
+    assert [one["id"] for one in shown.views_of([job_id, job_id])] == [job_id]
+    assert shown.views_of([]) == []
+    shown.close()

@@ -248,6 +248,7 @@ def test_savepoints(client: TestClient, catalog: PlayedJobs) -> None:
     assert catalog.asked == [("savepoint", JOB, "s3://x", None)]
     get(client, f"{AT}/savepoints/other", 404)
     get(client, f"/v1/jobs/{OVER}/savepoints/mine", 404)
+    get(client, f"{AT}/rescaling/mine", 404)
 
 
 def test_a_savepoint_that_fails(client: TestClient) -> None:
@@ -290,6 +291,9 @@ def test_rescaling(client: TestClient, catalog: PlayedJobs) -> None:
     done = wait_for(client, f"{AT}/rescaling/{asked['request-id']}")
     get(client, f"{AT}/rescaling/{'0' * 32}", 404)
     get(client, f"/v1/jobs/{OVER}/rescaling/{asked['request-id']}", 404)
+    get(client, f"{AT}/savepoints/{asked['request-id']}", 404)
+    again = client.post(f"{AT}/savepoints", json={"triggerId": asked["request-id"]})
+    assert again.status_code == 409, "it is no savepoint"
     assert done == {"jobid": "00000000000000aa", "location": "s3://savepoint-7"}
     asked = client.patch(f"{AT}/rescaling?parallelism=400").json()
     done = wait_for(client, f"{AT}/rescaling/{asked['request-id']}")

@@ -195,6 +195,18 @@ def test_a_directory_that_is_too_large_is_not_read(
     assert len(kept.list()) == 1
 
 
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"id": "x"}'])
+def test_one_that_is_damaged_is_none_and_hides_no_other(tmp_path: Path, text: str) -> None:
+    programs = Programs(tmp_path)
+    made = programs.add("a.py", io.BytesIO(b"print(1)"), 100)
+    damaged = "0" * 32
+    (tmp_path / f"{damaged}.json").write_text(text)
+    assert programs.list() == [made]
+    programs.add("b.py", io.BytesIO(b"print(2)"), 100)
+    with pytest.raises(uploads.NoSuchProgram):
+        programs.get(damaged)
+
+
 def test_uploads_that_were_broken_off_are_removed(tmp_path: Path) -> None:
     folder = tmp_path / "programs"
     whole = Programs(folder).add("job.py", io.BytesIO(b"1"), 10)

@@ -70,3 +70,20 @@ def test_a_free_port() -> None:
         assert free_port("127.0.0.1", other.getsockname()[1]) == 0
     chosen = free_port("127.0.0.1", 0)
     assert free_port("127.0.0.1", chosen) == chosen
+
+
+def test_a_home_that_is_away_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the tokens are, or the programs."""
+    failures = iter([PermissionError("/home"), OSError("/home is stale")])
+
+    def serve(*arguments: Any, **options: Any) -> str:
+        for failure in failures:
+            raise failure
+        return "it serves"
+
+    monkeypatch.setattr(session_server, "serve", serve)
+    server = SessionServer(Serving(), Serving())
+    deadline = time.monotonic() + 60
+    while server._server is None:
+        assert time.monotonic() < deadline, "nobody tries again"
+        time.sleep(0.001)

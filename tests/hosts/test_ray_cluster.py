@@ -1,0 +1,156 @@
+"""The task actors of a job, on fakes of Ray: what becomes of those that die as they start."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from chaos_kit import config, environment, until
+from ray.exceptions import RayActorError
+from strom import DiscardSink
+from strom.core.errors import ResourceError
+from strom.core.ids import Attempt, TaskId
+from strom.engine.hosts import ray_cluster
+from strom.engine.hosts.last_words import Whereabouts
+from strom.engine.hosts.ray_cluster import RayCluster, TaskLost
+from strom.logs.scope import LogScope
+
+
+class Ref:
+    """Of a call, which a test answers."""
+
+    def __init__(self) -> None:
+        self.answer: Future[Any] = Future()
+
+    def future(self) -> Future[Any]:
+        return self.answer
+
+    def __await__(self) -> Any:
+        return asyncio.wrap_future(self.answer).__await__()
+
+
+class Actor:
+    """Its process is there until `die`; each of its calls has a reference."""
+
+    def __init__(self, number: int) -> None:
+        self._actor_id = SimpleNamespace(hex=lambda: f"{number:04x}")
+        self.death = RayActorError(actor_id=f"{number:04x}", error_msg="a fake died")
+        self.dead = False
+        self.calls: dict[str, Ref] = {}
+        for name in ("prepare", "hold", "deploy"):
+            setattr(self, name, SimpleNamespace(remote=lambda *_, name=name: self._called(name)))
+
+    def _called(self, name: str) -> Ref:
+        ref = self.calls[name] = Ref()
+        if self.dead:
+            ref.answer.set_exception(self.death)
+        return ref
+
+    def started(self) -> None:
+        self.calls["prepare"].answer.set_result(("here:1", Whereabouts("here", 17, None)))
+
+    def die(self) -> None:
+        self.dead = True
+        for ref in self.calls.values():
+            if not ref.answer.done():
+                ref.answer.set_exception(self.death)
+
+
+class World:
+    """A cluster of two tasks, whose loop runs on a thread."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        env = environment(config())
+        env.from_collection([1]).set_parallelism(1).sink_to(DiscardSink())
+        self.vertex = env.get_job_graph("two").vertices[0]
+        self.actors: list[Actor] = []
+        self.heard: list[Any] = []
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+        monkeypatch.setattr(ray_cluster, "_actor", lambda: self)
+        self.cluster = RayCluster(
+            env.get_job_graph("two"), b"", self.loop, self.heard.append, None, "a name"
+        )
+        slots = SimpleNamespace(reserve=lambda cancelled: None, options=lambda task: {})
+        self.cluster._slots = slots  # type: ignore[assignment]
+
+    def options(self) -> World:
+        return self
+
+    def remote(self) -> Actor:
+        self.actors.append(Actor(len(self.actors)))
+        return self.actors[-1]
+
+    def deploy(self, attempt: int) -> Future[None]:
+        """On a thread of its own."""
+        deployments: Any = [
+            SimpleNamespace(
+                task=TaskId(self.vertex.id, subtask),
+                attempt=Attempt(attempt),
+                log_scope=LogScope("a1", "two"),
+                outputs=(),
+            )
+            for subtask in range(2)
+        ]
+        came: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                self.cluster.deploy(deployments)
+            except BaseException as error:
+                came.set_exception(error)
+            else:
+                came.set_result(None)
+
+        threading.Thread(target=run).start()
+        return came
+
+    def close(self) -> None:
+        for actor in self.actors:
+            actor.die()
+        until(lambda: not self.cluster._actors, "their end")
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(60)
+        self.loop.close()
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    world = World(monkeypatch)
+    yield world
+    world.close()
+
+
+def test_who_dies_while_others_still_start_is_named(world: World) -> None:
+    came = world.deploy(0)
+    until(lambda: len(world.actors) == 2 and "prepare" in world.actors[1].calls, "its calls")
+    first, second = world.actors
+    first.started()
+    first.die()
+    until(lambda: world.heard, "the loss")
+    second.started()
+    with pytest.raises(ResourceError, match=r"subtask 0, could not start: its process died"):
+        came.result(60)
+    (lost,) = world.heard
+    assert isinstance(lost, TaskLost)
+    assert lost.task.subtask == 0
+
+
+def test_what_is_known_of_actors_does_not_grow_with_their_deaths(world: World) -> None:
+    for attempt in range(4):
+        came = world.deploy(attempt)
+        until(lambda n=2 * attempt + 2: len(world.actors) == n, "its actors")
+        until(lambda: all("prepare" in one.calls for one in world.actors), "its calls")
+        for actor in world.actors[-2:]:
+            actor.die()
+        with pytest.raises(ResourceError, match="could not start"):
+            came.result(60)
+        until(lambda: not world.cluster._actors, "their end")
+    known = [one for one in vars(world.cluster).values() if isinstance(one, dict)]
+    assert max(map(len, known)) == 2
