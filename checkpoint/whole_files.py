@@ -62,18 +62,25 @@ class WholeFiles:
         self._atomic_put = bool(names & ATOMIC_PUT)
         self._local = isinstance(filesystem, LocalFileSystem)
 
-    def _names_in(self, folder: str, by_time: bool = False) -> tuple[str, ...]:
-        """`by_time`: in the order in which they were written, where the filesystem tells that."""
+    def _names_in(
+        self, folder: str, by_time: bool = False, folders: bool = False
+    ) -> tuple[str, ...]:
+        """`by_time`: in the order in which they were written, where the filesystem tells that.
+        `folders`: of these alone."""
         with self._failing("list", folder):
-            return self._retried(lambda: self._listed(folder, by_time))
+            return self._retried(lambda: self._listed(folder, by_time, folders))
 
-    def _listed(self, folder: str, by_time: bool = False) -> tuple[str, ...]:
+    def _listed(self, folder: str, by_time: bool = False, folders: bool = False) -> tuple[str, ...]:
         self._fs.invalidate_cache(folder)
         try:
-            found = self._fs.ls(folder, detail=by_time)
+            found = self._fs.ls(folder, detail=by_time or folders)
         except FileNotFoundError:
             return ()
-        paths = [one["name"] for one in sorted(found, key=_written)] if by_time else found
+        if by_time:
+            found = sorted(found, key=_written)
+        if folders:
+            found = [one for one in found if one["type"] == "directory"]
+        paths = [one["name"] for one in found] if by_time or folders else found
         return tuple(posixpath.basename(str(path).rstrip("/")) for path in paths)
 
     def _remove(self, path: str) -> None:

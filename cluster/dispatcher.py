@@ -154,15 +154,28 @@ class Dispatcher:
             await self._agenda.next_change(min(wait, 1.0))
 
     async def cancel(self, job_id: str) -> None:
-        """Of a job that is over this changes nothing. ConfigurationError if there is none; should
-        it only be on its way, it does not start."""
+        """Of a job that is over this changes nothing; ConfigurationError if another has taken its
+        place and goes on, or if there is none; should it only be on its way, it does not start."""
         if self._session.job(job_id) is not None:
             self._do(self._session.cancel(job_id, self._clock.now_ms()))
-        elif not self._ledger.is_over(job_id):
+        elif self._ledger.is_over(job_id):
+            await self._refuse_if_it_goes_on(job_id)
+        else:
             self._unwanted[job_id] = None
             while len(self._unwanted) > MOST_UNWANTED:
                 del self._unwanted[next(iter(self._unwanted))]
             raise ConfigurationError(f"this session has no job '{job_id}'")
+
+    async def _refuse_if_it_goes_on(self, job_id: str) -> None:
+        after: str | None = job_id
+        while after is not None and self._session.job(after) is None:
+            kept = await self._ledger.ended(after)
+            after = None if kept is None else kept.successor
+        if after is not None:
+            raise ConfigurationError(
+                f"job '{job_id}' is over, and goes on as job '{after}', which took its place: "
+                "cancel that"
+            )
 
     async def jobs(self, ended: int = 100) -> list[tuple[JobRecord, str]]:
         """All jobs that are not over, in the order of their submission, and the last that are; each

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError, RayTaskError
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    GetTimeoutError,
+    RayError,
+    RayTaskError,
+)
 
 from ..core.checks import check_count
 from ..core.errors import ConfigurationError, StromError, TransportError
@@ -20,20 +26,24 @@ from .records import JobRecord
 from .registry import Registry
 
 AWAY_S: Final = 60.0
-"""How long a dispatcher that is being started again is waited for."""
+"""How long a dispatcher that is being started again is waited for, and one that is there for what
+takes no time."""
 
 CLOSE_S: Final = 10.0
 """How long a dispatcher that is stopped may still write."""
 
 PAUSE_S: Final = 0.2
 
+LONG: Final = frozenset({"submit", "waiting", "next_run"})
+"""Calls that may take long: a storage is written, or something is waited for."""
+
 
 class DispatcherClient:
     """Calls of the dispatcher, which may die and come back meanwhile: all may be made twice.
-    TransportError if it stays away."""
+    TransportError if it stays away, or does not answer what takes no time."""
 
     def __init__(self, actor: Any, patience: float = AWAY_S) -> None:
-        """`patience`: how many seconds one that does not answer is asked again."""
+        """`patience`: how many seconds one that is away is asked again."""
         self._actor = actor
         self._patience = patience
 
@@ -91,11 +101,20 @@ class DispatcherClient:
         deadline = time.monotonic() + self._patience
         while True:
             try:
-                return ray.get(getattr(self._actor, call).remote(*arguments))
+                if call in LONG:  # one that is there may take its time for it
+                    ray.get(self._actor.about.remote(), timeout=AWAY_S)
+                answer_s = None if call in LONG else AWAY_S
+                return ray.get(getattr(self._actor, call).remote(*arguments), timeout=answer_s)
             except RayTaskError as error:
                 if isinstance(error.cause, StromError):
                     raise error.cause from None
                 raise
+            except GetTimeoutError:
+                raise TransportError(
+                    f"the dispatcher does not answer within {AWAY_S:g} s: it may be "
+                    "starting while its registry cannot be read (its log in Ray's session says "
+                    "so), or the machine be overloaded; jobs go on: ask again"
+                ) from None
             except ActorUnavailableError as error:
                 if time.monotonic() > deadline:
                     raise TransportError(

@@ -82,6 +82,8 @@ class JobRecord:
     that it will need more than that one is kept for it."""
     claims: str | None = None
     """The savepoint of that, which it starts from and which is its own."""
+    successor: str | None = None
+    """Of a job that is over: the one that was to take its place."""
 
     @property
     def needs(self) -> dict[str, float]:

@@ -134,9 +134,9 @@ class Registry(WholeFiles):
 
     def records(self) -> Iterator[JobRecord]:
         """Those of all jobs that are not over. What a submission that broke off, or an archiving
-        that did, has left is removed."""
+        that did, has left is removed; files that lie there are somebody else's."""
         over = set(self.history())
-        for job_id in self._names_in(posixpath.join(self._root, "jobs")):
+        for job_id in self._names_in(posixpath.join(self._root, "jobs"), folders=True):
             try:
                 record = None if job_id in over else self._record(job_id)
             except CorruptCheckpointError as error:

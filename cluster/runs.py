@@ -33,7 +33,7 @@ from .actions import Action
 from .ledger import Ledger
 from .records import JobRecord
 from .registry import Registry, leave_word
-from .savepoints import state_of_stopped
+from .savepoints import state_left_to
 from .session import Session
 
 log = logging.getLogger("strom")
@@ -186,7 +186,9 @@ class Runs:
         directory = self._directories.pop(job_id, None)
         while self._session.job(job_id) is not None:
             try:
-                path, why = await self._coordinators[old].savepoint.remote(directory, "halt")
+                path, why = await self._coordinators[old].savepoint.remote(
+                    directory, "halt", job_id
+                )
             except ActorUnavailableError:
                 asked = True
                 await asyncio.sleep(PAUSE_S)
@@ -212,7 +214,7 @@ class Runs:
 
         def found(registry: Registry) -> str | None:
             old = registry.ended_record(str(record.follows))
-            return None if old is None else state_of_stopped(old)
+            return None if old is None else state_left_to(record.job_id, old)
 
         try:
             path = await self._ledger.insist(record.job_id, found)
@@ -222,7 +224,10 @@ class Runs:
         if path is not None:
             self._do(self._session.stopped(record.job_id, path, self._clock.now_ms()))
             return
-        why = "that is over; where its savepoint is, if it left one, `strom info` of it tells"
+        why = (
+            "that is over, or was stopped by somebody else; where its savepoint is, if it left "
+            "one, `strom info` of it tells"
+        )
         self._do(self._session.not_stopped(record.job_id, why, self._clock.now_ms()))
 
     # --- how a run ended -------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..checkpoint.folder_storage import open_folder
+from ..checkpoint.folder_storage import is_left_to, open_folder
 from ..core.errors import ConfigurationError, MissingCheckpointError
 from .records import JobRecord
 
@@ -30,15 +30,17 @@ def newest_state(record: JobRecord) -> str:
     )
 
 
-def state_of_stopped(record: JobRecord) -> str | None:
-    """The savepoint that a job which is over was stopped with; None: it ended otherwise, or nobody
-    can tell, as it kept no checkpoints in a storage, or the savepoint is gone. CheckpointError if
-    the storage does not answer."""
+def state_left_to(successor: str, record: JobRecord) -> str | None:
+    """The savepoint that a job which is over was stopped with for this one; None: it ended
+    otherwise, or was stopped by somebody else, whose savepoint it is, or nobody can tell, as it
+    kept no checkpoints in a storage, or the savepoint is gone. CheckpointError if the storage does
+    not answer."""
     root = record.checkpoints
     kept = None if root is None else _found(f"{root.rstrip('/')}/{record.job_id}")
     if kept is None or not kept.stopped or not record.savepoints:
         return None
-    saved = _found(record.savepoints[-1].path)
+    path = record.savepoints[-1].path
+    saved = _found(path) if is_left_to(successor, path) else None
     return None if saved is None else saved.location
 
 

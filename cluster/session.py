@@ -224,14 +224,17 @@ class Session:
         return self._again(record, error, now_ms, record.run + 1)
 
     def cancel(self, job_id: str, now_ms: int) -> list[Action]:
-        """ConfigurationError if no such job is on."""
+        """And who waits to take its place. ConfigurationError if no such job is on."""
         record = self._jobs.get(job_id)
         if record is None:
             raise ConfigurationError(f"no job '{job_id}' runs or waits in this session")
         if record.phase is Phase.QUEUED:
             return self._end(record, JobStatus.CANCELED, None, now_ms)
+        actions: list[Action] = []
+        for one in self._succession.followers_of(job_id):
+            actions += self._end(one, JobStatus.CANCELED, None, now_ms)
         record = self._changed(record, cancelling=True)
-        actions: list[Action] = [Store(record)]
+        actions.append(Store(record))
         return [*actions, Cancel(record)] if record.phase is Phase.RUNNING else actions
 
     # --- what people ask -------------------------------------------------------------------------
@@ -328,12 +331,18 @@ class Session:
     def _end(
         self, record: JobRecord, status: JobStatus, error: str | None, now_ms: int
     ) -> list[Action]:
+        after = self._succession.followers_of(record.job_id)
         ended = replace(
-            record, phase=Phase.ENDED, status=status, error=error, ended_ms=now_ms, group=None
+            record,
+            phase=Phase.ENDED,
+            status=status,
+            error=error,
+            ended_ms=now_ms,
+            group=None,
+            successor=after[0].job_id if after else None,
         )
         self._drop(record.job_id)
         left = self._left(record, now_ms)
-        after = self._succession.followers_of(record.job_id)
         settled = [action for one in after for action in self._settle(one, now_ms)]
         return [Store(ended), *left, *settled, *self._admit(now_ms)]
 

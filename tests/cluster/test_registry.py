@@ -67,6 +67,15 @@ def test_what_is_damaged_is_named_and_stays_and_holds_up_no_other(
         assert file.exists()
 
 
+def test_files_among_its_jobs_are_somebody_elses(tmp_path: Path) -> None:
+    registry = Registry(str(tmp_path))
+    registry.submit(RECORD, b"graph")
+    for name in ("cafecafecafecafe.json", ".DS_Store"):
+        (tmp_path / "jobs" / name).write_text("nonsense")
+    assert list(registry.records()) == [RECORD]
+    assert (tmp_path / "jobs" / ".DS_Store").exists()
+
+
 def test_how_a_run_ended_is_known_of_that_run(tmp_path: Path) -> None:
     registry = Registry(str(tmp_path))
     registry.submit(RECORD, b"")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from chaos_kit import config, environment, until, windowed
 from dispatcher_kit import RECORD
 from strom import DiscardSink
+from strom.checkpoint.folder_storage import savepoint_location
 from strom.cluster.records import MOST_SAVEPOINTS, JobRecord
-from strom.cluster.savepoints import newest_state
+from strom.cluster.savepoints import newest_state, state_left_to
 from strom.core.errors import ConfigurationError
 
 
@@ -49,6 +51,13 @@ def test_a_job_that_was_stopped_with_a_savepoint_left_that(tmp_path: Path) -> No
         str(client.get_job_id()), "one", 2.0, 2, False, 1, 1, checkpoints=storage
     ).with_savepoints([(path, 5)])
     assert newest_state(record) == path
+    assert state_left_to("another", record) is None, "it is of who asked for it"
+
+    left = savepoint_location(str(tmp_path), record.job_id, "another")
+    Path(path).rename(left)
+    record = replace(record, savepoints=()).with_savepoints([(left, 5)])
+    assert state_left_to("another", record) == left
+    assert state_left_to("a third", record) is None
 
 
 def test_a_record_has_so_many_of_them() -> None:

@@ -480,7 +480,9 @@ class World:
             self.answer()
         elif what == "cancel" and self.session.jobs and self.rng.random() < 0.3:
             job = self.rng.choice(self.session.jobs).job_id
+            after = [one.job_id for one in self.session.jobs if one.follows == job]
             self.carry_out(self.session.cancel(job, self.now))
+            assert all(self.over[one].status is JobStatus.CANCELED for one in after)
         elif what == "die" and self.rng.random() < 0.3:
             for one in self.starting:  # what it had begun comes to its end, or does not
                 if self.rng.random() < 0.5:

@@ -130,15 +130,15 @@ def test_a_storage_that_fails_while_it_is_looked_how_a_job_was_stopped(
     registry.archive(over, {})
     left = list(answers)
 
-    def state_of(record: JobRecord) -> str | None:
-        assert record == over
+    def state_of(successor: str, record: JobRecord) -> str | None:
+        assert (successor, record) == ("a2", over)
         assert not world.made
         answer = left.pop(0)
         if isinstance(answer, StromError):
             raise answer
         return answer
 
-    monkeypatch.setattr(runs, "state_of_stopped", state_of)
+    monkeypatch.setattr(runs, "state_left_to", state_of)
 
     async def test() -> None:
         d = world.dispatcher()
@@ -180,7 +180,7 @@ def test_a_stop_that_may_have_been_heard_is_asked_for_again(
 ) -> None:
     """One coordinator cannot be reached for a moment. If it is stopping already it refuses to be
     stopped once more, ends a little later, and what it left is what the other starts from."""
-    monkeypatch.setattr(runs, "state_of_stopped", lambda record: "/s/1")
+    monkeypatch.setattr(runs, "state_left_to", lambda successor, record: "/s/1")
 
     async def test() -> None:
         d = await world.submitted()
@@ -188,13 +188,15 @@ def test_a_stop_that_may_have_been_heard_is_asked_for_again(
         (old,) = world.made
         answer, asked = old._savepoint, 0
 
-        async def savepoint(directory: str | None, stop: str) -> tuple[str | None, str | None]:
+        async def savepoint(
+            directory: str | None, stop: str, successor: str
+        ) -> tuple[str | None, str | None]:
             nonlocal asked
             asked += 1
             if asked == 1:
                 raise ActorUnavailableError("for a while", None)
             if not heard:
-                return await answer(directory, stop)
+                return await answer(directory, stop, successor)
             ends = old.ends.set_result
             asyncio.get_running_loop().call_later(0.1, ends, outcome(JobStatus.FINISHED))
             return None, "the job is stopped by another"
@@ -216,7 +218,9 @@ def test_who_is_not_wanted_any_more_has_nobody_stopped(world: World) -> None:
         (old,) = world.made
         reached = asyncio.Event()
 
-        async def savepoint(directory: str | None, stop: str) -> tuple[str | None, str | None]:
+        async def savepoint(
+            directory: str | None, stop: str, successor: str
+        ) -> tuple[str | None, str | None]:
             assert not reached.is_set(), "it is asked again"
             reached.set()
             await d.cancel("a2")
@@ -227,5 +231,52 @@ def test_who_is_not_wanted_any_more_has_nobody_stopped(world: World) -> None:
             await d.take_place(NEXT, GIVEN, "/s")
         await asyncio.sleep(5 * runs.PAUSE_S)
         assert (await d.job("a1"))[0].phase is Phase.RUNNING
+
+    run(world, test)
+
+
+def test_who_cancels_a_job_cancels_who_waits_for_its_place(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        (old,) = world.made
+        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def savepoint(
+            directory: str | None, stop: str, successor: str
+        ) -> tuple[str | None, str | None]:
+            asked.set_result(None)
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        old._savepoint = savepoint  # type: ignore[method-assign]
+        moving = asyncio.create_task(d.take_place(NEXT, GIVEN, "/s"))
+        await asyncio.wait_for(asked, 10)
+        await d.cancel("a1")
+        with pytest.raises(JobFailedError, match="'a2' is CANCELED"):
+            await moving
+        old.ends.set_result(outcome(JobStatus.CANCELED))
+        await phase(d, Phase.ENDED)
+        assert len(world.made) == 1
+
+    run(world, test)
+
+
+def test_who_cancels_a_job_whose_place_is_taken_is_told_by_whom(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        await d.take_place(NEXT, GIVEN, "/s")
+        while (await d.job("a2"))[0].phase is not Phase.RUNNING:
+            await asyncio.sleep(0.001)
+        with pytest.raises(
+            ConfigurationError, match="'a1' is over, and goes on as job 'a2', which"
+        ):
+            await d.cancel("a1")
+        await d.cancel("a2")
+        world.made[1].ends.set_result(outcome(JobStatus.CANCELED))
+        while (await d.job("a2"))[0].phase is not Phase.ENDED:
+            await asyncio.sleep(0.001)
+        await d.cancel("a1")
 
     run(world, test)

@@ -74,7 +74,9 @@ class Coordinator:
         self.followers += 1
         return Followed([], *await asyncio.shield(self.ends))
 
-    async def _savepoint(self, directory: str | None, stop: str) -> tuple[str | None, str | None]:
+    async def _savepoint(
+        self, directory: str | None, stop: str, successor: str
+    ) -> tuple[str | None, str | None]:
         self.told.append(f"{stop} into {directory}")
         if self.answer[0] is not None:
             self.ends.set_result(outcome(JobStatus.FINISHED))
