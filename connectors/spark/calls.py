@@ -8,6 +8,7 @@ missing file) is not retried: it would come again.
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Final
 
@@ -125,3 +126,10 @@ def _was_lost(error: Exception) -> bool:
     if isinstance(error, TaskUnschedulableError):
         return False
     return isinstance(error, (TransportError, RayActorError, ObjectLostError))
+
+
+def path_told(path: str | os.PathLike[str]) -> str:
+    """As Spark is told: absolute, if it is no URL. Spark may have been started in another folder
+    than this program."""
+    text = os.fspath(path)
+    return text if "://" in text else os.path.abspath(text.removeprefix("file:"))

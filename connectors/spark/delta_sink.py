@@ -26,7 +26,7 @@ from ...core.batch import Batch
 from ...core.errors import ConfigurationError, OperatorError
 from ...core.row_kind import refuse_changelog
 from .blocks import Blocks, check_folders
-from .calls import GatewayCall
+from .calls import GatewayCall, path_told
 from .delta_table import DeltaWrite, StagedRows
 from .options import SparkOptions, require_spark
 
@@ -59,7 +59,7 @@ class SparkDeltaSink(Sink):
             raise ConfigurationError(f"rows_per_file must be at least 1, is {rows_per_file}")
         names = (partition_by,) if isinstance(partition_by, str) else partition_by
         parts = None if names is None else tuple(names)
-        self.write = DeltaWrite(table_path(path), parts, rows_per_file or 0)
+        self.write = DeltaWrite(path_told(path), parts, rows_per_file or 0)
         self.schema = schema_of(schema)
         self.block_bytes = block_bytes
         self.options = options
@@ -138,9 +138,3 @@ class DeltaWriter(SinkWriter):
 
     def _error(self, summary: str) -> OperatorError:
         return OperatorError(self._context.operator, self._context.subtask, summary)
-
-
-def table_path(path: str | os.PathLike[str]) -> str:
-    """As Spark is told: absolute, if it is no URL."""
-    text = os.fspath(path)
-    return text if "://" in text else os.path.abspath(text.removeprefix("file:"))

@@ -18,9 +18,9 @@ import pyarrow as pa
 from ...api.connectors.base import EnumeratorContext, ReaderContext, Source
 from ...core.errors import ConfigurationError
 from .bridge import storable
+from .calls import path_told
 from .delta_log import table_schema
 from .delta_ranges import DeltaRead
-from .delta_sink import table_path
 from .options import SparkOptions, require_spark
 from .parquet_source import ParquetEnumerator, ParquetReader, enumerator
 
@@ -72,7 +72,7 @@ class SparkDeltaSource(Source):
             raise ConfigurationError(f"watch must be positive, is {watch}")
         sort = (sort_by,) if isinstance(sort_by, str) else tuple(sort_by or ())
         self._asked = DeltaRead(
-            table_path(path),
+            path_told(path),
             None if columns is None else tuple(columns),
             filter,
             sort,

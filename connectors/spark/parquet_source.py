@@ -10,6 +10,7 @@ own watermark never runs ahead of what it has still to read.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ from ...core.batch import ColumnBatch
 from ...core.clock import Clock
 from ...core.errors import ConfigurationError, OperatorError
 from .bridge import decode, storable
-from .calls import PENDING, GatewayCall
+from .calls import PENDING, GatewayCall, path_told
 from .options import SparkOptions, require_spark
 from .ranges import ParquetRead, ParquetSplit
 
@@ -64,7 +65,7 @@ class SparkParquetSource(Source):
 
     def __init__(
         self,
-        path: str,
+        path: str | os.PathLike[str],
         columns: Sequence[str] | None = None,
         filter: str | None = None,
         sort_by: str | Sequence[str] | None = None,
@@ -85,7 +86,7 @@ class SparkParquetSource(Source):
         chosen = None if columns is None else tuple(columns)
         if watch is not None and watch <= timedelta(0):
             raise ConfigurationError(f"watch must be positive, is {watch}")
-        self.read = ParquetRead(str(path), chosen, filter, sort, rows_per_split, fill)
+        self.read = ParquetRead(path_told(path), chosen, filter, sort, rows_per_split, fill)
         self.watch_s = None if watch is None else watch.total_seconds()
         self.rows_per_second = rows_per_second
         self.options = options

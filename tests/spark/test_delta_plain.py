@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from strom.connectors.spark import SparkDeltaSink, SparkDeltaSource
+from strom.connectors.spark import SparkDeltaSink, SparkDeltaSource, SparkParquetSource
 from strom.connectors.spark.delta_table import StagedRows, unique
 from strom.connectors.spark.packages import DELTA, names_delta
 from strom.core.errors import ConfigurationError
@@ -59,6 +59,15 @@ def test_what_was_prepared_before_comes_first_and_each_once() -> None:
     )
     behind = StagedRows("a", 11, (), "", before=(one, two))
     assert unique([behind, other, one]) == [one, two, behind, other]
+
+
+def test_paths_are_the_programs_wherever_spark_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for told, path in [("a/*.parquet", f"{tmp_path}/a/*.parquet"), ("s3://b/c", "s3://b/c")]:
+        assert SparkParquetSource(told).read.path == path
+        assert SparkDeltaSink(told).write.path == path
 
 
 def test_nonsense_is_refused_where_it_is_written() -> None:
