@@ -67,7 +67,8 @@ def _open(url: str) -> bool:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _tidy(folder)
     leading = folder / f"{LEADING}-{secrets.token_hex(8)}.html"
-    with open(os.open(leading, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    made = os.open(leading, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(made, "w", encoding="ascii", errors="xmlcharrefreplace") as file:
         told = html.escape(url, quote=True)
         file.write(f'<meta http-equiv="refresh" content="0;url={told}"><a href="{told}">strom</a>')
     # The browser may take longer to start than this command.

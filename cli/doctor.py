@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from ..core.texts import printable, printable_lines
 from . import answers
 
 if TYPE_CHECKING:
@@ -60,16 +61,17 @@ def doctor(
             raise typer.Exit(answers.DIFFERENT)
 
 
-def _say(found: Sequence[Examined]) -> None:
+def _say(findings: Sequence[Examined]) -> None:
     """A table of all that was looked at, and a line that sums it up."""
     table = Table("check", "status", "found", "what to do")
-    for one in found:
+    for one in findings:
         status = Text(one.status, COLOURS[one.status])
-        table.add_row(Text(one.name), status, Text(one.found), Text(one.advice))
-    answers.console().print(table)
+        found, advice = printable_lines(one.found), printable_lines(one.advice)
+        table.add_row(Text(printable(one.name)), status, Text(found), Text(advice))
+    answers.draw(table)
     counted = [
         f"{number} {status}{'s' if number != 1 else ''}"
         for status in ("problem", "warning")
-        if (number := sum(one.status == status for one in found))
+        if (number := sum(one.status == status for one in findings))
     ]
     answers.say(", ".join(counted) or "all is well")

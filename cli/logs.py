@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,9 +9,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ..core.texts import printable
 from . import answers
 from .cluster import Address
 from .jobs import Job
+from .streams import note
 
 PAUSE_S: Final = 0.5
 """Between two looks of --follow."""
@@ -83,10 +83,10 @@ def _show(
         if page is None:
             page = source.read(cursor, wanted)
         for entry in page.entries:
-            print(line_of(entry, as_json), flush=over is not None)
+            answers.say_lines(line_of(entry, as_json), flush=over is not None)
         for node, why in page.missing.items():
             if node not in told:
-                print(f"strom: {node} is missing: {why}", file=sys.stderr)
+                note(printable(f"strom: {node} is missing: {why}"))
                 told.add(node)
         shown, cursor, more = shown + len(page.entries), page.cursor, page.more
         page = None
@@ -130,16 +130,16 @@ def _say_archived(session: Any, job: str, wanted: Any, tail: int | None, as_json
     session.job(job)  # ConfigurationError if there is none
     lines = [entry for entry in session.last_lines(job) if wanted.takes(entry)]
     for entry in lines if tail is None else lines[len(lines) - min(tail, len(lines)) :]:
-        print(line_of(entry, as_json))
+        answers.say_lines(line_of(entry, as_json))
 
 
 def line_of(entry: dict[str, Any], as_json: bool) -> str:
     """As it is shown. Nothing in it moves the cursor of a terminal."""
     if as_json:
-        return json.dumps(entry)
+        return answers.json_line(entry)
     when = entry["time"].rstrip("Z").replace("T", " ")[:-3]
-    head = f"{when} {entry['level']:<7} {_who(entry)} {entry['logger']}: "
-    lines = [head + _plain(entry["message"])]
+    head = f"{when} {entry['level']:<7} {_who(entry)} {entry['logger']}: {entry['message']}"
+    lines = [_plain(head)]
     if extra := entry.get("extra"):
         lines[0] += "  " + _plain(" ".join(f"{name}={value}" for name, value in extra.items()))
     lines += [f"    {_plain(line)}" for line in entry.get("error", "").splitlines()]
@@ -151,10 +151,9 @@ def _who(entry: dict[str, Any]) -> str:
     name = entry.get("operator") or entry.get("task") or entry.get("process", "")
     subtask = f"/{entry['subtask']}" if "subtask" in entry else ""
     attempt = f"#{entry['attempt']}" if "attempt" in entry else ""
-    return f"[{_plain(str(name))}{subtask}{attempt}]"
+    return f"[{name}{subtask}{attempt}]"
 
 
 def _plain(text: str) -> str:
-    encoding = sys.stdout.encoding or "utf-8"
-    text = "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in text)
-    return text.encode(encoding, "backslashreplace").decode(encoding, "replace")
+    """Tabs are as they are."""
+    return "\t".join(printable(one) for one in text.split("\t"))

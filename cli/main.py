@@ -8,6 +8,7 @@ from . import (
     bench,
     checkpoints,
     cluster,
+    commands,
     completion,
     dashboard,
     doctor,
@@ -26,6 +27,7 @@ completion.answer_the_first_tab()
 
 app = typer.Typer(
     name="strom",
+    cls=commands.Commands,
     help="Stateful stream processing: what a person or a script asks of strom.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

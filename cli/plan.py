@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from ..core.texts import all_printable
 from . import answers, children
 from .asking import catalog
 from .cluster import Address, Json
@@ -62,7 +63,8 @@ def plan(
             return
         from ..engine.graph.explain import to_mermaid, to_text
 
-        print(to_mermaid(description) if form == "mermaid" else to_text(description))
+        text = to_mermaid if form == "mermaid" else to_text
+        answers.say_lines(text(all_printable(description)))
 
 
 def _planned(program: str, module: bool, arguments: list[str], as_json: bool) -> dict[str, Any]:

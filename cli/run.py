@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
+from ..core.errors import ConfigurationError
 from . import answers, children
 from .cluster import Address, _session
 from .run_options import RunOptions
@@ -90,44 +92,79 @@ def run(
             runtime_env,
         )  # fmt: skip
         environment = options.environment(os.environ)
-    there = program if working_dir is None else os.path.join(working_dir, program)
-    if graph:
-        words = _words_of_graph(program, options, as_json)
-    elif module:
-        words = ["-m", program, *context.args]
-    elif os.path.exists(there):
-        words = [program, *context.args]
-    else:
-        answers.fail(f"there is no file '{there}'", as_json, answers.USAGE)
-    command = [sys.executable, *words]
-    if not as_json:
-        raise typer.Exit(children.exit_code(command, environment, working_dir))
-    with answers.answering(as_json):
+        there = program if working_dir is None else os.path.join(working_dir, program)
+        if graph:
+            words = _words_of_graph(program, options)
+        elif module:
+            words = ["-m", program, *context.args]
+        elif os.path.exists(there):
+            words = [program, *context.args]
+        else:
+            raise ConfigurationError(f"there is no file '{there}'")
+        command = [sys.executable, *words]
+        if not as_json:
+            raise typer.Exit(children.exit_code(command, environment, working_dir))
         jobs, code = _listened(command, environment, working_dir)
         answers.say_json({"jobs": jobs, "exit_code": code})
         raise typer.Exit(code)
 
 
 def _place(said: str, address: str | None, as_json: bool) -> str:
-    """What to restore from: a place is what it is, a job's id stands for its newest state."""
+    """What to restore from: a place is what it is, a job's id stands for its newest state. Only
+    folders are looked for here: what URLs need may be in the program's environment."""
+    if "://" in said:
+        return said
     if "/" in said or os.path.exists(said):
-        return said if "://" in said else os.path.abspath(said)
+        cluster = address or os.environ.get("RAY_ADDRESS") or ""
+        if not os.path.exists(said) and not cluster.startswith("ray://"):
+            raise ConfigurationError(f"--restore-from: there is no folder '{said}'")
+        return os.path.abspath(said)
     record, _ = _session(address, as_json).job(said)
     from ..cluster.savepoints import newest_state
 
     return newest_state(record)
 
 
-def _words_of_graph(path: str, options: RunOptions, as_json: bool) -> list[str]:
+def _words_of_graph(path: str, options: RunOptions) -> list[str]:
+    """ConfigurationError if there is no graph in the file, as far as that can be told without
+    running it."""
     if options.changes_processes:
         why = "a saved graph has its files and packages from the program that saved it"
-        answers.fail(why, as_json, answers.USAGE)
+        raise ConfigurationError(why)
+    _check_graph(path)
     words = ["-m", "strom.cluster.saved_graphs", path]
     if options.detached:
         words.append("--detached")
     if options.restore_from is not None:
         words += ["--restore-from", options.restore_from]
     return words
+
+
+def _check_graph(path: str) -> None:
+    """ConfigurationError. As `cluster.saved_graphs.load` will, which runs it."""
+    from ..engine.graph.model import SAVED
+
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        return  # it can be read but once
+    try:
+        with open(path, "rb") as file:
+            head = file.readline(100)
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+            last = file.read()
+    except OSError as error:
+        raise ConfigurationError(f"the graph {path} cannot be read: {error}") from None
+    if head == SAVED and last == pickle.STOP:
+        return
+    if head == SAVED:
+        why = "its end is missing"
+    elif head.startswith(b"strom graph"):
+        found, wanted = (one.decode("ascii", "replace").strip() for one in (head, SAVED))
+        why = f"it begins with '{found}', and this is '{wanted}'"
+    else:
+        why = "it is no graph"
+    raise ConfigurationError(
+        f"{path} cannot be opened: {why}: save it anew, with env.get_job_graph().save(path)"
+    )
 
 
 def _listened(
@@ -140,7 +177,7 @@ def _listened(
 
     def heard(lines: Sequence[bytes]) -> None:
         for line in lines:
-            with suppress(BrokenPipeError):  # nobody reads it: its jobs are told all the same
+            with suppress(OSError):  # it is full, or nobody reads it: jobs are told all the same
                 os.write(answers.STDERR, line)
             if (found := JOB_LINE.match(line)) is not None:
                 jobs.append(found[1].decode())

@@ -97,4 +97,4 @@ def _say(document: dict[str, str], as_json: bool, text: str) -> None:
     if as_json:
         answers.say_json(document)
     else:
-        print(text)
+        answers.say(text)

@@ -6,8 +6,10 @@ import time
 from typing import Annotated, Any
 
 import typer
+from rich.console import Group
 from rich.live import Live
 
+from ..core.texts import all_printable, printable
 from ..observe import top as view
 from ..observe.live import Rates
 from . import answers
@@ -35,16 +37,22 @@ def top(
             wall_ms = time.time_ns() // 1_000_000
             return view.figures(client.metrics(), rates, time.monotonic(), wall_ms)
 
+        def shown() -> Group:
+            found = look()
+            failure = str(found["last_failure"] or "").partition("\n")[0]
+            return view.render(all_printable(found | {"last_failure": failure}), title)
+
         look()
+        title = printable(f"job {job}")
         console = answers.console()
         if as_json or once or not console.is_terminal:
             time.sleep(interval)
             if as_json:
                 answers.say_json(look())
             else:
-                console.print(view.render(look(), f"job {job}"))
+                answers.draw(shown())
             return
         with Live(console=console, auto_refresh=False, screen=False) as live:
             while not client.get_job_status().is_terminal:
                 time.sleep(interval)
-                live.update(view.render(look(), f"job {job}"), refresh=True)
+                live.update(shown(), refresh=True)

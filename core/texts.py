@@ -1,7 +1,8 @@
-"""Texts that any encoding of Unicode takes."""
+"""Texts that any encoding of Unicode takes, and that a terminal shows as they are."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -19,10 +20,39 @@ def encodable(text: str) -> str:
 
 def all_encodable(value: Any) -> Any:
     """Plain data with all its texts so."""
+    return _all(value, encodable)
+
+
+def printable(text: str) -> str:
+    r"""The text, with what is no printable character (line ends, controls, what turns the direction
+    of text, parts of characters) as Python would write it: one line, in which nothing moves or
+    colours what a terminal shows.
+
+    >>> printable("caf\udce9"), printable("café"), printable("\x1b[31m\n")
+    ('caf\\udce9', 'café', '\\x1b[31m\\n')
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def printable_lines(text: str) -> str:
+    r"""The same of a text of several lines, which it keeps.
+
+    >>> printable_lines("a\r\nb")
+    'a\\r\nb'
+    """
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def all_printable(value: Any) -> Any:
+    """Plain data with all its texts `printable`."""
+    return _all(value, printable)
+
+
+def _all(value: Any, changed: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return encodable(value)
+        return changed(value)
     if isinstance(value, dict):
-        return {
-            encodable(k) if isinstance(k, str) else k: all_encodable(v) for k, v in value.items()
-        }
-    return [all_encodable(one) for one in value] if isinstance(value, list) else value
+        return {changed(k) if isinstance(k, str) else k: _all(v, changed) for k, v in value.items()}
+    return [_all(one, changed) for one in value] if isinstance(value, list) else value

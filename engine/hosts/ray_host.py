@@ -26,9 +26,10 @@ from ...core.errors import (
     StromError,
     TransportError,
 )
-from ...core.failure_text import described
+from ...core.failure_text import cut, described
 from ...core.ids import OperatorId
 from ...core.job_status import JobStatus
+from ...core.texts import printable
 from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
@@ -48,6 +49,10 @@ from .shown_job import ShownJob
 from .slots import bundles_of
 
 POLL_S = 1.0
+
+NOTICE_NAME = 120
+"""Characters of a job's name that are told when it starts: who reads the line looks for the id
+behind it, in so many bytes as `core.child_output` takes for a line."""
 
 VIEW_S = 10.0
 """How long a coordinator may take to tell of its job."""
@@ -354,7 +359,7 @@ def _keeps_streams(graph: JobGraph) -> bool:
 def _notice(job_name: str, client: RayJobClient) -> str:
     """The line that tells the user how to find the job again."""
     job_id = client.get_job_id()
-    job = f"strom: job '{job_name}' has the id {job_id}"
+    job = f"strom: job '{cut(printable(job_name), NOTICE_NAME)}' has the id {job_id}"
     if on_own_cluster():
         return f"{job}, on a Ray of this program's own, which ends with it"
     how = "ends with this program" if client.ends_with_program else "outlives this program"

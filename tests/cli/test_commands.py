@@ -116,3 +116,35 @@ def test_every_command_that_asks_a_cluster_is_looked_at() -> None:
     others = {("run",), ("doctor",), ("cluster", "start")}
     looked = {words[:2] if words[0] == "cluster" else words[:1] for words in OF_JOBS + OF_CLUSTERS}
     assert asking - others == looked
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("rescale", "abc", "0"), "'PARALLELISM'"),
+        (("list", "--ended", "-1"), "'--ended'"),
+        (("info",), "Missing argument 'job'"),
+        (("top", "x", "--interval", "-1"), "'--interval'"),
+        (("nonsense",), "No such command 'nonsense'"),
+        (("cluster", "nonsense"), "No such command 'nonsense'"),
+        (("list", "--no\x1bnsense"), "No such option"),
+        (("run",), "Missing argument 'program'"),
+    ],
+)
+def test_wrong_use(words: tuple[str, ...], why: str) -> None:
+    found = refused(*words)
+    assert why.casefold() in found.casefold()
+    assert " --help`)" in found
+    assert found.isprintable()
+
+
+def test_whose_json_it_is() -> None:
+    code, said, error = asked("plan", "--format", "nix", "--", "--json")
+    assert (code, said, error[:6]) == (2, "", "strom:")
+
+
+@pytest.mark.parametrize("words", [(), ("cluster",), ("state",)])
+def test_a_group_alone_says_what_it_has(words: tuple[str, ...]) -> None:
+    code, said, error = asked(*words)
+    assert (code, error) == (2, "")
+    assert "Usage" in said

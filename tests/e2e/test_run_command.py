@@ -81,6 +81,7 @@ def test_what_a_program_is_brought_is_for_its_jobs_too(
     (folder / "jobs" / "one.py").write_text(BROUGHT)
     make_wheel(tmp_path, "strom_tiny", "1.0", "")
     (wheel,) = tmp_path.glob("*.whl")
+    (tmp_path / "saved").mkdir()
     (tmp_path / "env.json").write_text('{"pip": ["one"], "env_vars": {"COLOUR": "red"}}')
     out = tmp_path / "told"
     monkeypatch.chdir(tmp_path)
