@@ -21,6 +21,7 @@ from ..checkpoint.savepoints import Stop
 from ..core.answered import CompletableFuture, Promise
 from ..core.errors import ConfigurationError, JobFailedError, StromError, TransportError
 from ..core.job_status import JobStatus
+from ..core.texts import printable
 from ..engine.hosts.attachment import Attachment
 from ..engine.hosts.driver import JobOutcome
 from ..engine.hosts.job_view import JobView
@@ -223,7 +224,7 @@ class SessionJobClient(RayJobClient):
                     return
                 case Wait(say):
                     if say is not None:
-                        print(say, file=sys.stderr, flush=True)
+                        print(printable(say), file=sys.stderr, flush=True)
                 case GiveUp(why):
                     raise TransportError(f"job '{self._name}' ({self._job_id}) is lost: {why}")
             if left <= 0:

@@ -11,6 +11,7 @@ import ray
 
 from ..core.errors import ConfigurationError, JobCancelledError, JobFailedError
 from ..core.job_status import JobStatus
+from ..core.texts import printable
 from ..engine.graph.model import JobGraph
 from ..engine.hosts.attachment import Attachment
 from ..engine.hosts.launch import submission_of
@@ -69,11 +70,11 @@ def _withdraw(dispatcher: DispatcherClient, record: JobRecord) -> None:
         pass  # it is not there, and is refused should it come
     except Exception as error:
         if not record.attached:
-            print(
+            told = (
                 f"strom: job '{record.name}' ({record.job_id}) could not be cancelled ({error}): "
-                f"it may start later; then `strom cancel {record.job_id}`",
-                file=sys.stderr,
+                f"it may start later; then `strom cancel {record.job_id}`"
             )
+            print(printable(told), file=sys.stderr)
 
 
 def _await_start(dispatcher: DispatcherClient, record: JobRecord) -> JobRecord:
@@ -89,5 +90,6 @@ def _await_start(dispatcher: DispatcherClient, record: JobRecord) -> JobRecord:
         if now.phase is Phase.ENDED:
             return now  # its coordinator still is there
         if why and why != said:
-            print(f"strom: job '{now.name}' ({now.job_id}) waits: {why}", file=sys.stderr)
+            told = f"strom: job '{now.name}' ({now.job_id}) waits: {why}"
+            print(printable(told), file=sys.stderr)
         said = why

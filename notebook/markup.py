@@ -7,18 +7,12 @@ from html import escape
 
 from rich.cells import cell_len
 
+from ..core.texts import printable
+
 LINE = "rgba(128,128,128,0.4)"
 """Of rules and borders: seen on light and on dark. Text has the colour of the page."""
 
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
-
-
-def plain(text: str) -> str:
-    """What is no printable character (line ends, controls, what turns the direction of text, parts
-    of characters) as Python would write it."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def cut(text: str, most: int) -> str:
@@ -29,7 +23,7 @@ def cut(text: str, most: int) -> str:
 def fit(text: str, most: int) -> str:
     """Plain, and at most so many columns of a font with one width, of which some characters take
     two."""
-    text = plain(text[: most + 1])
+    text = printable(text[: most + 1])
     if cell_len(text) <= most:
         return text
     width, shown = 0, ""
@@ -43,7 +37,7 @@ def fit(text: str, most: int) -> str:
 
 def safe(text: str, most: int = 0) -> str:
     """For between tags and within quotes, plain and cut."""
-    return escape(cut(plain(text), most), quote=True)
+    return escape(cut(printable(text), most), quote=True)
 
 
 def element(tag: str, inside: str = "", /, **attributes: object) -> str:

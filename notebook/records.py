@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..core.row import ROW_KIND, Row, RowKind
-from .markup import cut, plain, safe, table
+from ..core.texts import printable
+from .markup import cut, safe, table
 
 VALUE = "value"
 
@@ -83,7 +84,7 @@ class Records:
         shown = Table(box=box.SQUARE)
         for name in self._shown():
             justify: Any = "right" if self._numeric(name) else "left"
-            heading = Text(plain(self._cut(name)))
+            heading = Text(printable(self._cut(name)))
             shown.add_column(heading, justify=justify, no_wrap=True, overflow="ellipsis")
         for row in self._rows:
             shown.add_row(*(Text(text) for text in self._texts(row)))
@@ -135,11 +136,11 @@ def shown_value(value: Any, most: int) -> str:
     """On one line, at most so many characters (0: all)."""
     longest = most or LONGEST
     if isinstance(value, str):
-        return cut(plain(value[: longest + 1]), longest)
+        return cut(printable(value[: longest + 1]), longest)
     if isinstance(value, float) and math.isfinite(value):
         return repr(float(value))
     try:
         text = repr(value) if isinstance(value, (bytes, list, tuple, dict, set)) else str(value)
     except Exception as error:
         return cut(f"<{type(value).__name__}: its text raises {type(error).__name__}>", longest)
-    return cut(plain(text[: longest + 1]), longest)
+    return cut(printable(text[: longest + 1]), longest)

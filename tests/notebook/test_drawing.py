@@ -17,7 +17,7 @@ from strom import (
     Types,
 )
 from strom.notebook.drawing import CARD, NAME, SMALL, WIDE
-from strom.notebook.markup import message, plain, safe
+from strom.notebook.markup import message, safe
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -125,7 +125,7 @@ def test_names_are_text(env: Env) -> None:
     env.from_collection([{HOSTILE: 1}]).key_by(HOSTILE).sum(HOSTILE).print()
     html = env._repr_html_()
     html.encode()  # no halves of characters
-    assert plain(html.replace("\n", "")) == html.replace("\n", "")
+    assert printable(html.replace("\n", "")) == html.replace("\n", "")
     tags = {one.tag.removeprefix(SVG) for one in ElementTree.fromstring(html).iter()}
     assert tags == {"div", "svg", "title", "g", "rect", "circle", "text", "path"}
     assert "script" not in {match.lower() for match in re.findall(r"<\s*(\w+)", html)}
