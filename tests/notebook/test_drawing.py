@@ -16,6 +16,7 @@ from strom import (
     StreamExecutionEnvironment,
     Types,
 )
+from strom.core.texts import printable
 from strom.notebook.drawing import CARD, NAME, SMALL, WIDE
 from strom.notebook.markup import message, safe
 
