@@ -20,7 +20,8 @@ from strom.api.connectors.builtin_sinks import DiscardSink
 from strom.api.functions.user_functions import KeyedProcessFunction, ProcessFunction
 from strom.connectors.datagen import DataGenSource
 
-HOSTS = ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.timeout(600)])]
+ON_RAY = [pytest.mark.ray, pytest.mark.timeout(600)]
+HOSTS = ["local", pytest.param("ray", marks=ON_RAY)]
 EXCHANGE = ExchangeConfig(
     buffer_bytes=64 << 10,
     min_buffer_bytes=16 << 10,
@@ -112,8 +113,16 @@ ENDLESS = {
 }
 
 
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("way", ENDLESS)
+@pytest.mark.parametrize(
+    ("way", "host"),
+    [
+        *((way, "local") for way in ENDLESS),
+        pytest.param("process", "ray", marks=ON_RAY),
+        pytest.param("timer", "ray", marks=ON_RAY),
+        pytest.param("flat_map", "ray", marks=[*ON_RAY, pytest.mark.soak]),
+        pytest.param("keyed process", "ray", marks=[*ON_RAY, pytest.mark.soak]),
+    ],
+)
 def test_results_without_end_can_be_limited_and_cancelled(way: str, host: str) -> None:
     # On the local host tasks share this process, in which other tests have been before.
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 if host == "local" else 0

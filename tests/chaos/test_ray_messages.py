@@ -34,7 +34,23 @@ def said_by(text: str) -> str:
     return text.partition(" failed: ")[2]
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+LIKE_OTHERS = {
+    "a lock within a row for the client",
+    "a lock within a row for another task",
+    "a generator for another task",
+    "an error without a text",
+    "an error of twenty megabytes in an enumerator",
+}
+"""These go the way of others; the local host, where they are told apart, has all."""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(program, marks=[pytest.mark.soak] if program in LIKE_OTHERS else [])
+        for program in PROGRAMS
+    ],
+)
 def test_the_sentence_is_that_of_the_local_host(program: str) -> None:
     make, pattern = PROGRAMS[program]
     text = failure(make(environment(config(), "ray")), 40.0)
