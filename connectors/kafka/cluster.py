@@ -62,6 +62,9 @@ _UNTOLD: Final = frozenset(
 )
 """Why a broker does not tell the id of a topic: it is old, or the client may not describe it."""
 
+REFUSALS: Final = frozenset({"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"})
+"""A cluster lets this program not in."""
+
 Answer = TypeVar("Answer")
 
 
@@ -285,7 +288,7 @@ class ClusterClient:
     def _on_error(self, error: Any) -> None:
         """What a time-out would not tell."""
         said = _text(error)
-        if error.name() in ("_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"):
+        if error.name() in REFUSALS:
             self._wrong_login = said
 
 

@@ -6,17 +6,26 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from ...core.errors import ConfigurationError, ConnectorError
+from .cluster import REFUSALS
 from .settings import KafkaProperties
 from .transactions import Described, TransactionCommittable
+
+log = logging.getLogger("strom")
 
 TIMEOUT_S: Final = 60.0
 """How long what passes is retried: a broker that starts, a coordinator that moves."""
 
 PAUSE_S: Final = 0.1
+
+LOGIN_S: Final = 5.0
+"""How long a broker may take to refuse a login."""
+
+_LOOK_S: Final = 0.5
 
 _BOOTSTRAP_MS: Final = 15_000
 
@@ -84,6 +93,36 @@ def admin_settings(properties: KafkaProperties) -> dict[str, Any]:
     if properties.get("ssl.endpoint.identification.algorithm", "https") in ("none", ""):
         made["ssl_check_hostname"] = False
     return made
+
+
+class LoginRefusedError(Exception):
+    """The cluster lets this program not in."""
+
+
+def refused_login(properties: KafkaProperties) -> str | None:
+    """Why the cluster lets this program not in, as librdkafka says; None: it does, or does not
+    answer. `kafka-python` tries a login that is refused again until its time-out, and mostly does
+    not hear why: the broker hangs up behind its answer, and it sees that first."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    refusals: list[str] = []
+
+    def on_error(error: Any) -> None:
+        if error.name() in REFUSALS:
+            refusals.append(str(error.str()).rstrip(". "))
+
+    try:
+        client = AdminClient({**properties, "log_level": "3", "error_cb": on_error}, logger=log)
+    except (KafkaException, ValueError, TypeError):  # that is told where records are produced
+        return None
+    deadline = time.monotonic() + LOGIN_S
+    while not refusals and time.monotonic() < deadline:
+        with suppress(KafkaException):
+            client.list_topics(timeout=_LOOK_S)
+            return None
+        client.poll(0)
+    return refusals[0] if refusals else None
 
 
 class KafkaTransactions:
@@ -220,6 +259,8 @@ class KafkaTransactions:
         while True:
             try:
                 return ask()
+            except LoginRefusedError as error:
+                raise self._failure(what, error) from None
             except (kafka.errors.KafkaError, OSError) as error:
                 if isinstance(error, for_ever) or self._is_over(deadline):
                     raise self._failure(what, error) from None
@@ -241,23 +282,23 @@ class KafkaTransactions:
             for name in _TELLING:
                 logger = logging.getLogger(name)
                 logger.setLevel(max(logging.INFO, logger.level))
+            if (why := refused_login(self._properties)) is not None:
+                raise LoginRefusedError(why)
             clients: list[Any] = []
-            refused: list[BaseException] = []
 
             def client(**settings: Any) -> Any:
                 clients.append(KafkaNetClient(**settings))
-                _tell_of_refusals(clients[0]._manager, refused)
                 return clients[0]
 
             try:
                 self._admin = KafkaAdminClient(
                     **admin_settings(self._properties), kafka_client=client
                 )
-            except BaseException as error:
+            except BaseException:
                 for one in clients:  # it leaves its thread behind
                     one.close()
                     one._manager._net.stop()
-                raise (refused[0] if refused else error) from None
+                raise
         return self._admin
 
     def _failure(self, what: str, error: BaseException) -> ConnectorError:
@@ -267,25 +308,6 @@ class KafkaTransactions:
             f"cannot {what} at the Kafka cluster '{servers}': {said}. Look whether it runs, and "
             "whether the credentials and rights of this program are right"
         )
-
-
-def _tell_of_refusals(manager: Any, refused: list[BaseException]) -> None:
-    """Add to `refused` why a broker refused the login, which the manager tries again until its own
-    time-out, and then says nothing of."""
-    import kafka.errors
-
-    connect = manager.get_connection
-
-    def failed(error: BaseException) -> None:
-        if isinstance(error, kafka.errors.SaslAuthenticationFailedError):
-            refused.append(error)
-
-    def connected(*arguments: Any, **more: Any) -> Any:
-        connection = connect(*arguments, **more)
-        connection.init_future.add_errback(failed)
-        return connection
-
-    manager.get_connection = connected
 
 
 def _named(code: int) -> str:
