@@ -31,9 +31,16 @@ def test_local_host(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert verify.verify(Setting(name, EVENTS, 2, "local")) == EVENTS
 
 
+OF_EACH_KIND = ("q3", "q5", "q8", "q9", "q11", "q16", "q18", "q20")
+"""Joins with and without windows, windows, sessions, distinct values, the last of each key."""
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in OF_EACH_KIND else [pytest.mark.soak]) for name in LONG],
+)
 def test_many_events(name: str) -> None:
     """`benchmarks nexmark all --verify` takes a million."""
     assert verify.verify(Setting(name, TWELVE_SECONDS, 2, "local")) == TWELVE_SECONDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-SHARE = float(os.environ.get("STROM_AMOUNT", "0.25"))
+SHARE = float(os.environ.get("STROM_AMOUNT", "0.15"))
 
 
 def examples(most: int) -> int:

@@ -415,24 +415,24 @@ def test_few_windows_are_in_memory() -> None:
         BuiltinWindow((("n", count()), ("t", max_("t")), ("all", collect("v")))),
         Saying(),
     )
-    config = JobConfig(state=spilling(256 << 10))
+    config = JobConfig(state=spilling(100 << 10))
     harness = OperatorHarness(spec, config=config)
     contents: Any = harness.operator._contents  # type: ignore[attr-defined]
     most = 0
     for turn in range(20):
-        records: list[Any] = [("k", (turn * 700 + i) % 9000, None, "w", turn) for i in range(1000)]
+        records: list[Any] = [("k", (turn * 280 + i) % 3600, None, "w", turn) for i in range(400)]
         harness.push(batch(records))
         contents.validate()
         most = max(most, len(contents._leaving._windows))
         assert sum(map(len, contents._slots.values())) == 2 * len(contents._leaving._windows)
-    assert most < 3000
+    assert most < 1200
     gauges: dict[str, float] = {}
     harness.keyed_state.report(gauges.__setitem__)
-    assert gauges["state.entries.spilled"] > 10_000
+    assert gauges["state.entries.spilled"] > 4_000
     harness.watermark(100)
     found = harness.outputs()
-    assert len(found) == 2 * 9000
-    assert sum(row.n for row in found) == 2 * 20_000
+    assert len(found) == 2 * 3600
+    assert sum(row.n for row in found) == 2 * 8_000
     contents.validate()
     assert not contents._leaving._windows
     harness.close()
