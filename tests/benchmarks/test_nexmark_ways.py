@@ -76,7 +76,16 @@ def outcome(query: Query, env: Any, events: int) -> Any:
     return stream
 
 
-@pytest.mark.parametrize("name", [name for name in QUERIES if name not in WITHOUT])
+TESTED = [name for name in QUERIES if name not in WITHOUT]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.soak] if place % 2 else [])
+        for place, name in enumerate(TESTED)
+    ],
+)
 def test_every_way(name: str) -> None:
     query = QUERIES[name]
     ways = BRIEF_WAYS if name.removesuffix("_rows") in BRIEF else WAYS

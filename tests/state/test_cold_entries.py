@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amounts import seeds
 from entries_kit import FORMS, Held, Own, Sealed, Table, batch_of, copied, keys_of
 from strom.checkpoint.databases import inherited
 from strom.checkpoint.handles import SubtaskSnapshot
@@ -226,7 +227,9 @@ def _jobs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Job]]:
         job.states.close()
 
 
-@pytest.mark.parametrize(("seed", "form"), [(n, FORMS[n % len(FORMS)]) for n in range(18)])
+@pytest.mark.parametrize(
+    ("seed", "form"), [(n, FORMS[n % len(FORMS)]) for n in range(max(len(FORMS), seeds(18).stop))]
+)
 def test_what_left_is_what_comes_back(
     seed: int, form: str, tmp_path: Path, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
