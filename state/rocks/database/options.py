@@ -19,8 +19,8 @@ memory takes 0.7 of the time of the task's thread, one of 200 bytes 0.8.
 
 Where files are mapped and not compressed a block is used where it lies, too, and has more restarts,
 which hardly makes it larger: a read goes through four keys and not through 32, a fifth less of its
-time. A change of a small row that is not in memory takes two thirds of that again, and the files
-twice the room.
+time. A change of a small row that is not in memory takes less than three quarters of that again,
+and the files twice the room.
 
 Files are merged by size (universal compaction) and not by levels, which write nearly all files anew
 every few checkpoints where changes are spread over all keys, and checkpoints have to upload what is
