@@ -1,6 +1,6 @@
 # Every target sets up what it needs by itself.
 
-.PHONY: demo demo-kafka kafka test test-browser seeds soak fuzz-rest test-fast check format reference bench soak-state vendor pictures tour wheel wheel-pure clean
+.PHONY: demo demo-kafka kafka test test-browser seeds soak fuzz-rest test-fast check format reference bench soak-state vendor pictures tour wheel wheel-pure wheel-aarch64 clean
 
 demo: .venv/.installed
 	.venv/bin/python examples/flight_delays.py
@@ -73,6 +73,10 @@ wheel: .venv/.installed
 
 wheel-pure: .venv/.installed
 	scripts/wheel --pure
+
+# Into dist/aarch64/, on a machine of another kind: made and tried under qemu. Needs root.
+wheel-aarch64:
+	scripts/wheel_aarch64 $(AARCH64)
 
 .venv/.installed: setup.cfg scripts/setup
 	scripts/setup

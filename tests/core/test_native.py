@@ -76,10 +76,11 @@ def test_the_library_is_there_wherever_it_can_be_made() -> None:
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Two empty folders instead of the real ones."""
+    """Two empty folders instead of the real ones, and nothing that a wheel brought."""
     made = [tmp_path / "package", tmp_path / "user"]
     monkeypatch.setattr(library, "folders", lambda: made)
     monkeypatch.setattr("strom.core.native.build.folders", lambda: made)
+    monkeypatch.setattr(library, "shipped", list)
     return made
 
 
@@ -111,7 +112,7 @@ def test_a_damaged_library_leaves_the_kernels_to_numba(tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path
 from strom.core.native import library
-library.folders = lambda: [Path({str(tmp_path)!r})]
+library.folders, library.shipped = lambda: [Path({str(tmp_path)!r})], list
 (Path({str(tmp_path)!r}) / library.file_name()).write_bytes(b"rubbish")
 {KERNELS}"""
     assert run(program) == run(KERNELS, STROM_KERNELS="numba")
