@@ -23,7 +23,7 @@ THERE = re.compile(r"\([^)]*(is|are) there\)")
 PROGRAMS = {"run", "bench"}
 """What stands behind these is told by somebody else."""
 
-TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def code_of(path: Path) -> list[str]:
