@@ -1,29 +1,48 @@
-"""Barrier alignment of one task: when to block a channel, and when to take the snapshot.
+"""Barriers of one task: which channels to hold back, and when to take the snapshot.
 
-Exactly-once needs a snapshot that reflects, of every input channel, precisely the records before
-that channel's barrier. So a channel that has delivered its barrier is not read until the others
-have delivered theirs (Chandy-Lamport on FIFO channels, as Flink runs it). Pure: the task feeds
-events in, and carries out the returned actions in order before it polls its gate again.
+A snapshot reflects, of every input channel, precisely the records before that channel's barrier
+(Chandy-Lamport on FIFO channels, as Flink runs it). There are three ways to get there:
 
-    state        event                             actions                        next
-    idle         barrier n, one channel            Align(n)                       idle
-    idle         barrier n, several channels       Block(i)                       aligning n
-    idle         barrier n, settled before         -                              idle
-    aligning n   barrier n, not the last           Block(i)                       aligning n
-    aligning n   barrier n, the last               Align(n), UnblockAll           idle
-    aligning n   barrier m > n                     Abandon(n), UnblockAll, Block  aligning m
-    aligning n   barrier m < n                     -                              aligning n
-    aligning n   abort of m >= n                   Abandon(n), UnblockAll         idle
-    any          abort of m otherwise              -                              unchanged
+    aligned        a channel that has delivered its barrier is not read until the others have
+    unaligned      the first barrier is enough: it overtakes what waits in the task's channels, and
+                   the records before the other barriers become part of the snapshot
+    at least once  nobody waits for anybody; the snapshot holds some records behind barriers, too
 
-A checkpoint is *settled* when it was aligned, abandoned, or overtaken by a newer one; its late
-barriers are skipped. `EndOfData` changes nothing here: a task's channels stay open behind it, and
-the barriers of later checkpoints (the terminal one at least) still arrive on every channel.
+An aligned checkpoint may turn unaligned on its way (`on_due`), each task by itself. Channels that
+are *in order* are never overtaken: their barriers are waited for as in an aligned checkpoint.
+
+Pure: the task feeds events in, and carries out the returned actions in order before it polls its
+gate again. `n` is the checkpoint at hand; the channels of an Overtake that are *open* have not
+delivered their barriers, and are recorded by the gate until they have.
+
+    state         event                             actions                        next
+    idle          announced n                       -                              aligning n
+    idle          barrier n, one channel            Align(n)                       idle
+    idle          barrier n, several channels       Block(i)                       aligning n
+    idle          barrier or announced n, settled   -                              idle
+    aligning n    announced n                       -                              aligning n
+    aligning n    barrier n, not the last           Block(i)                       aligning n
+    aligning n    barrier n, the last               Align(n), UnblockAll           idle
+    aligning n    due and all in order are in       Overtake(n, open), UnblockAll  recording n
+    aligning n    barrier or announced m > n        Abandon(n), UnblockAll, as if idle
+    aligning n    barrier or announced m < n        -                              aligning n
+    aligning n    abort of m >= n                   Abandon(n), UnblockAll         idle
+    recording n   recorded, not the last open one   -                              recording n
+    recording n   recorded, the last open one       Recorded(n)                    idle
+    recording n   announced or barrier m > n        Abandon(n), as if idle
+    recording n   abort of m >= n                   Abandon(n)                     idle
+    any           abort of m otherwise              -                              unchanged
+
+A checkpoint is *settled* when it was aligned, overtaken with, abandoned, or overtaken by a newer
+one; its late barriers are skipped. `EndOfData` changes nothing here: a task's channels stay open
+behind it, and the barriers of later checkpoints (the terminal one at least) still arrive on every
+channel.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -52,13 +71,30 @@ class Align:
 
 
 @dataclass(frozen=True, slots=True)
-class Abandon:
-    """The alignment in progress is given up; this task will not snapshot `checkpoint_id`."""
+class Overtake:
+    """Snapshot now, and forward `barrier` ahead of all that waits to be sent. What is before it in
+    the channels of `open` is recorded, and `on_recorded` told of each that has delivered it. The
+    others have nothing before it."""
+
+    barrier: CheckpointBarrier
+    open: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """All that `checkpoint_id` overtook in the input channels has been recorded."""
 
     checkpoint_id: CheckpointId
 
 
-Action = Block | UnblockAll | Align | Abandon
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """What was in progress is given up; this task will not complete `checkpoint_id`."""
+
+    checkpoint_id: CheckpointId
+
+
+Action = Block | UnblockAll | Align | Overtake | Recorded | Abandon
 Actions = tuple[Action, ...]
 
 _HISTORY = 24
@@ -66,130 +102,218 @@ _HISTORY = 24
 
 @dataclass(frozen=True, slots=True)
 class _Idle:
-    """No alignment in progress, nothing is blocked."""
+    """Nothing in progress, nothing is blocked."""
 
 
 @dataclass(slots=True)
 class _Aligning:
-    """`arrived`: the blocked channels; at least one, fewer than all."""
+    """`arrived`: the channels whose barriers were read, fewer than all; blocked, unless nobody
+    waits. `due`: whether it may overtake."""
 
     barrier: CheckpointBarrier
     arrived: set[int] = field(default_factory=set)
+    due: bool = False
+
+
+@dataclass(slots=True)
+class _Recording:
+    """`open`: the channels whose barriers have not come; at least one."""
+
+    barrier: CheckpointBarrier
+    open: set[int]
 
 
 _IDLE = _Idle()
 
 
 class BarrierAligner:
-    """The alignment state of a task with `channels` input channels (numbered by target_index)."""
+    """The barriers of a task with `channels` input channels (numbered by target_index)."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, in_order: Iterable[int] = (), holds: bool = True) -> None:
+        """`in_order`: channels that no barrier overtakes. `holds`: whether channels are blocked;
+        False for at least once, with which nothing overtakes."""
         if channels < 1:
             raise ConfigurationError(f"an aligner needs at least one channel, got {channels}")
         self._channels = channels
+        self._in_order = frozenset(in_order)
+        self._holds = holds
         self._seen = [0] * channels
         """Highest checkpoint id delivered by each channel; only grows."""
         self._settled = 0
         """No checkpoint up to this id will be aligned (again); below the one being aligned."""
-        self._state: _Idle | _Aligning = _IDLE
+        self._overtaken = False
+        """Whether a barrier has ever overtaken, so that older ones may come late."""
+        self._state: _Idle | _Aligning | _Recording = _IDLE
         self._history: deque[str] = deque(maxlen=_HISTORY)
 
     @property
     def blocked(self) -> frozenset[int]:
         """The channels that must not be read now."""
-        return frozenset() if isinstance(self._state, _Idle) else frozenset(self._state.arrived)
+        if self._holds and isinstance(self._state, _Aligning):
+            return frozenset(self._state.arrived)
+        return frozenset()
 
     @property
     def aligning(self) -> CheckpointId | None:
-        """The checkpoint being aligned."""
-        return None if isinstance(self._state, _Idle) else self._state.barrier.checkpoint_id
+        """The checkpoint that waits for barriers before its snapshot."""
+        return self._state.barrier.checkpoint_id if isinstance(self._state, _Aligning) else None
+
+    @property
+    def recording(self) -> CheckpointId | None:
+        """The checkpoint that waits for barriers behind its snapshot."""
+        return self._state.barrier.checkpoint_id if isinstance(self._state, _Recording) else None
+
+    def on_announced(self, index: int, barrier: CheckpointBarrier) -> Actions:
+        """`barrier`, of a checkpoint that may overtake, waits in channel `index`."""
+        self._record(f"announced {barrier.checkpoint_id} on channel {index}")
+        self._check_index(index)
+        before = self._make_way(barrier.checkpoint_id)
+        if isinstance(self._state, _Idle) and barrier.checkpoint_id > self._settled:
+            self._state = _Aligning(barrier)
+        return before
+
+    def on_due(self, checkpoint_id: CheckpointId) -> Actions:
+        """The time for `checkpoint_id` to be aligned has passed; no effect on any other."""
+        self._record(f"due {checkpoint_id}")
+        match self._state:
+            case _Aligning(barrier=barrier) as state if barrier.checkpoint_id == checkpoint_id:
+                state.due = self._holds
+                return self._maybe_overtake(state)
+        return ()
 
     def on_barrier(self, index: int, barrier: CheckpointBarrier) -> Actions:
-        """Channel `index` delivered `barrier`.
+        """Channel `index` delivered `barrier` in its turn.
 
-        Raises IllegalTransitionError for a barrier from a blocked channel, or one whose id is not
-        above the last one of the channel (a duplicate, or a channel that is not FIFO).
+        Raises IllegalTransitionError for a barrier from a blocked channel, one that was to be
+        recorded, or one whose id is not above the last one of the channel (a duplicate, or a
+        channel that is not FIFO), unless a newer one has overtaken it.
         """
         self._record(f"barrier {barrier.checkpoint_id} on channel {index}")
-        self._check_barrier(index, barrier)
+        if not self._check_barrier(index, barrier):
+            return ()
         self._seen[index] = barrier.checkpoint_id
+        before = self._make_way(barrier.checkpoint_id)
         match self._state:
-            case _Idle() if barrier.checkpoint_id <= self._settled:
-                return ()
-            case _Idle():
-                return self._begin(index, barrier)
-            case _Aligning() as state:
-                return self._while_aligning(state, index, barrier)
+            case _Idle() if barrier.checkpoint_id > self._settled:
+                return (*before, *self._begin(index, barrier))
+            case _Aligning() as state if barrier.checkpoint_id == state.barrier.checkpoint_id:
+                return (*before, *self._arrive(state, index, barrier))
+        return before
+
+    def on_recorded(self, index: int) -> Actions:
+        """The barrier of the checkpoint being recorded came on channel `index`, which is open."""
+        match self._state:
+            case _Recording(barrier=barrier, open=left) if index in left:
+                self._record(f"recorded {barrier.checkpoint_id} on channel {index}")
+                self._seen[index] = barrier.checkpoint_id
+                left.remove(index)
+                if left:
+                    return ()
+                self._state = _IDLE
+                return (Recorded(barrier.checkpoint_id),)
+        self._refuse(f"channel {index} is not being recorded")
 
     def on_abort(self, checkpoint_id: CheckpointId) -> Actions:
         """The coordinator gave up `checkpoint_id`, and with it all earlier ones still open."""
         self._record(f"abort {checkpoint_id}")
-        match self._state:
-            case _Aligning(barrier=barrier) if barrier.checkpoint_id > checkpoint_id:
+        if not isinstance(self._state, _Idle):
+            if self._state.barrier.checkpoint_id > checkpoint_id:
                 return ()
-            case _Aligning(barrier=barrier):
-                self._settle(checkpoint_id)
-                return (Abandon(barrier.checkpoint_id), UnblockAll())
-            case _Idle():
-                self._settle(max(self._settled, checkpoint_id))
-                return ()
+            actions = self._give_up()
+            self._settled = max(self._settled, checkpoint_id)
+            return actions
+        self._settled = max(self._settled, checkpoint_id)
+        return ()
 
     def validate(self) -> None:
         """Assert the invariants of the fields."""
         assert len(self._seen) == self._channels
-        if isinstance(self._state, _Idle):
-            return
-        current = self._state.barrier.checkpoint_id
-        assert self._settled < current, (self._settled, current)
-        assert 1 <= len(self._state.arrived) < self._channels
-        assert all(self._seen[i] == current for i in self._state.arrived)
-        assert all(
-            self._seen[i] < current for i in range(self._channels) if i not in self._state.arrived
-        )
+        match self._state:
+            case _Aligning(barrier=barrier, arrived=arrived):
+                current = barrier.checkpoint_id
+                assert self._settled < current, (self._settled, current)
+                assert len(arrived) < self._channels
+                assert all((self._seen[i] == current) == (i in arrived) for i in self._every)
+                assert not (self._overtakes(self._state))
+            case _Recording(barrier=barrier, open=left):
+                current = barrier.checkpoint_id
+                assert self._settled == current
+                assert left and not left & self._in_order
+                assert all((self._seen[i] < current) == (i in left) for i in self._every)
+
+    @property
+    def _every(self) -> range:
+        return range(self._channels)
 
     def _begin(self, index: int, barrier: CheckpointBarrier) -> Actions:
         if self._channels == 1:
             self._settle(barrier.checkpoint_id)
             return (Align(barrier),)
         self._state = _Aligning(barrier, {index})
-        return (Block(index),)
+        return self._hold(index)
 
-    def _while_aligning(self, state: _Aligning, index: int, barrier: CheckpointBarrier) -> Actions:
-        current = state.barrier
-        if barrier.checkpoint_id < current.checkpoint_id:
-            return ()
-        if barrier.checkpoint_id > current.checkpoint_id:
-            self._settle(current.checkpoint_id)
-            return (
-                Abandon(current.checkpoint_id),
-                UnblockAll(),
-                *self._begin(index, barrier),
-            )
-        if barrier != current:
-            self._refuse(f"channel {index} delivered {barrier}, another channel {current}")
+    def _arrive(self, state: _Aligning, index: int, barrier: CheckpointBarrier) -> Actions:
+        if barrier != state.barrier:
+            self._refuse(f"channel {index} delivered {barrier}, another channel {state.barrier}")
         state.arrived.add(index)
         if len(state.arrived) < self._channels:
-            return (Block(index),)
-        self._settle(current.checkpoint_id)
-        return (Align(current), UnblockAll())
+            return (*self._hold(index), *self._maybe_overtake(state))
+        blocked = self._holds and self._channels > 1
+        self._settle(barrier.checkpoint_id)
+        return (Align(barrier), UnblockAll()) if blocked else (Align(barrier),)
 
-    def _settle(self, checkpoint_id: int) -> None:
-        self._settled = checkpoint_id
+    def _hold(self, index: int) -> Actions:
+        return (Block(index),) if self._holds else ()
+
+    def _overtakes(self, state: _Aligning) -> bool:
+        return state.due and self._in_order <= state.arrived
+
+    def _maybe_overtake(self, state: _Aligning) -> Actions:
+        if not self._overtakes(state):
+            return ()
+        left = {i for i in self._every if i not in state.arrived}
+        self._settle(state.barrier.checkpoint_id)
+        self._overtaken = True
+        self._state = _Recording(state.barrier, left)
+        overtake = Overtake(state.barrier, frozenset(left))
+        return (overtake, UnblockAll()) if state.arrived else (overtake,)
+
+    def _make_way(self, checkpoint_id: CheckpointId) -> Actions:
+        """For a newer checkpoint than the one in progress, if it is one."""
+        if isinstance(self._state, _Idle) or checkpoint_id <= self._state.barrier.checkpoint_id:
+            return ()
+        return self._give_up()
+
+    def _give_up(self) -> Actions:
+        """What is in progress, if anything is."""
+        assert not isinstance(self._state, _Idle)
+        current = self._state.barrier.checkpoint_id
+        blocked = bool(self.blocked)
+        self._settle(current)
+        return (Abandon(current), UnblockAll()) if blocked else (Abandon(current),)
+
+    def _settle(self, checkpoint_id: CheckpointId) -> None:
+        self._settled = max(self._settled, checkpoint_id)
         self._state = _IDLE
 
-    def _check_barrier(self, index: int, barrier: CheckpointBarrier) -> None:
-        self._check_channel(index)
-        if barrier.checkpoint_id <= self._seen[index]:
-            self._refuse(
-                f"channel {index} delivered barrier {barrier.checkpoint_id} after "
-                f"barrier {self._seen[index]}"
-            )
-
-    def _check_channel(self, index: int) -> None:
-        if not 0 <= index < self._channels:
-            self._refuse(f"channel {index} is not one of the {self._channels} channels")
+    def _check_barrier(self, index: int, barrier: CheckpointBarrier) -> bool:
+        """Whether it counts."""
+        self._check_index(index)
         if index in self.blocked:
             self._refuse(f"channel {index} is blocked by checkpoint {self.aligning} but was read")
+        number = barrier.checkpoint_id
+        if self.recording == number:
+            self._refuse(f"channel {index} delivered barrier {number}, which is being recorded")
+        if number > self._seen[index]:
+            return True
+        if number == self._seen[index] or not self._overtaken:
+            last = self._seen[index]
+            self._refuse(f"channel {index} delivered barrier {number} after barrier {last}")
+        return False
+
+    def _check_index(self, index: int) -> None:
+        if not 0 <= index < self._channels:
+            self._refuse(f"channel {index} is not one of the {self._channels} channels")
 
     def _record(self, event: str) -> None:
         self._history.append(event)

@@ -86,13 +86,29 @@ class OperatorSnapshot:
 
 
 @dataclass(frozen=True)
+class InFlightHandle:
+    """What was on its way to and from one task, in one Arrow IPC file (`in_flight`). `edges`: the
+    names of the edges on which it was."""
+
+    file: FileHandle
+    edges: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class SubtaskSnapshot:
-    """All operators of one task."""
+    """All operators of one task, and what was on its way to and from it."""
 
     task: TaskId
     operators: tuple[OperatorSnapshot, ...] = ()
+    in_flight: InFlightHandle | None = None
+
+    @property
+    def files(self) -> tuple[FileHandle, ...]:
+        """Every data file."""
+        more = () if self.in_flight is None else (self.in_flight.file,)
+        return (*(file for operator in self.operators for file in operator.files), *more)
 
     @property
     def size(self) -> int:
         """Bytes of all its files."""
-        return sum(file.size for operator in self.operators for file in operator.files)
+        return sum(file.size for file in self.files)

@@ -55,9 +55,8 @@ class CopyingStorage:
 
     def written(self, n: CheckpointId, snapshot: SubtaskSnapshot) -> None:
         """The task's part of `n` is durable."""
-        files = (file for operator in snapshot.operators for file in operator.files)
         with self._lock:
-            self._copies.written(n, _names(n, files))
+            self._copies.written(n, _names(n, snapshot.files))
 
     def completed(self, n: CheckpointId) -> None:
         with self._lock:

@@ -19,13 +19,13 @@ from . import manifest_json
 from .handles import FileHandle, OperatorSnapshot, SubtaskSnapshot
 from .names import shared_by
 
-FORMAT_VERSION: Final = 8
+FORMAT_VERSION: Final = 9
 """3: files that checkpoints share, and layers of state. 4: files of local databases. 5: files that
 hold several small ones. 6: lists, maps, timers and what expires in local databases. 7: entries, and
 tables with values or of objects in them. 8: keys of columns of any type in them, and tables tell
-which of their rows do not count."""
+which of their rows do not count. 9: what barriers overtook."""
 
-READ_VERSIONS: Final = (2, 3, 4, 5, 6, 7, 8)
+READ_VERSIONS: Final = (2, 3, 4, 5, 6, 7, 8, 9)
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,7 @@ class Manifest:
     def files(self) -> Iterator[FileHandle]:
         """Every data file."""
         for subtask in self.subtasks:
-            for snapshot in subtask.operators:
-                yield from snapshot.files
+            yield from subtask.files
 
     @property
     def size(self) -> int:
@@ -101,6 +100,12 @@ def unmatched(manifest: Manifest, operators: Iterable[OperatorId]) -> list[Opera
     """
     known = set(operators)
     return [operator for operator in stateful(manifest) if operator not in known]
+
+
+def edges_in_flight(manifest: Manifest) -> frozenset[str]:
+    """Names of the edges on which something was on its way."""
+    handles = (subtask.in_flight for subtask in manifest.subtasks)
+    return frozenset(edge for one in handles if one is not None for edge in one.edges)
 
 
 def stateful(manifest: Manifest) -> list[OperatorId]:

@@ -14,6 +14,7 @@ from ..state.stored_files import StoredState
 from .handles import (
     DatabaseHandle,
     FileHandle,
+    InFlightHandle,
     KeyedHandle,
     OperatorHandle,
     OperatorSnapshot,
@@ -104,12 +105,32 @@ def subtask_to_json(snapshot: SubtaskSnapshot) -> Json:
         "vertex": snapshot.task.vertex,
         "subtask": snapshot.task.subtask,
         "operators": [_operator_to_json(operator) for operator in snapshot.operators],
+        **(
+            {}
+            if snapshot.in_flight is None
+            else {"in_flight": _in_flight_to_json(snapshot.in_flight)}
+        ),
     }
 
 
 def subtask(reader: Reader) -> SubtaskSnapshot:
     task = TaskId(VertexId(reader.text("vertex")), reader.integer("subtask"))
-    return SubtaskSnapshot(task, tuple(_operator(o) for o in reader.records("operators")))
+    return SubtaskSnapshot(
+        task,
+        tuple(_operator(o) for o in reader.records("operators")),
+        _in_flight(reader.record("in_flight")) if "in_flight" in reader.value else None,
+    )
+
+
+def _in_flight_to_json(handle: InFlightHandle) -> Json:
+    return {"file": _file_to_json(handle.file), "edges": list(handle.edges)}
+
+
+def _in_flight(reader: Reader) -> InFlightHandle:
+    edges = reader.items("edges")
+    if not all(isinstance(edge, str) for edge in edges):
+        reader.fail(f"names of edges are {edges!r}, expected texts")
+    return InFlightHandle(_file(reader.record("file")), tuple(edges))
 
 
 def _operator_to_json(snapshot: OperatorSnapshot) -> Json:

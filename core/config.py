@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, get_args
 
+from .checkpointing_mode import CheckpointingMode
 from .checks import check_count, check_duration, check_kind, check_number
 from .errors import ConfigurationError
 from .job_files import JobFiles
@@ -126,6 +127,16 @@ class CheckpointConfig:
     """Whether tasks keep such copies; None: if they are read."""
     local_dirs: tuple[str, ...] = ()
     """Folders for them, on every machine; none: the system's folder for temporary files."""
+    mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
+    unaligned: bool = False
+    """Whether a barrier overtakes the records that wait before it. With EXACTLY_ONCE only."""
+    alignment_timeout: timedelta = timedelta(0)
+    """From the trigger of an unaligned checkpoint until its barriers overtake; aligned before."""
+
+    @property
+    def overtakes(self) -> bool:
+        """Whether checkpoints are unaligned, or may become so."""
+        return self.unaligned and self.mode is CheckpointingMode.EXACTLY_ONCE
 
     @property
     def only_commits(self) -> bool:
@@ -156,6 +167,9 @@ class CheckpointConfig:
         check_kind("checkpoint local_recovery", self.local_recovery, bool)
         check_kind("checkpoint local_backup", self.local_backup, bool, type(None))
         check_kind("checkpoint local_dirs", self.local_dirs, tuple)
+        check_kind("checkpoint mode", self.mode, CheckpointingMode)
+        check_kind("checkpoint unaligned", self.unaligned, bool)
+        check_duration("checkpoint alignment_timeout", self.alignment_timeout)
 
 
 @dataclass(frozen=True)

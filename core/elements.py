@@ -5,7 +5,7 @@ Control elements cut batches: every record written before an element is delivere
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from .batch import Batch
@@ -46,7 +46,9 @@ class CheckpointBarrier:
     sinks for good. `timestamp_ms` is when the coordinator triggered it. `base` is the newest
     complete checkpoint at that time, 0 for none: what was taken between the two never completes.
     `savepoint`: the URL or path of the folder that it becomes, None for a checkpoint of the job's
-    own. `halt`: whoever has taken it emits nothing more, unless it is given up.
+    own. `halt`: whoever has taken it emits nothing more, unless it is given up. `overtakes`:
+    whether it may pass what waits before it, which is part of the checkpoint then. `passed`:
+    whether it has, at the sender of the channel that it comes on.
     """
 
     checkpoint_id: CheckpointId
@@ -55,6 +57,8 @@ class CheckpointBarrier:
     base: CheckpointId = NO_CHECKPOINT
     savepoint: str | None = None
     halt: bool = False
+    overtakes: bool = False
+    passed: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

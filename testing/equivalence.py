@@ -29,7 +29,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ..api.jobs.host import open_host
 from ..checkpoint.storage import CheckpointStorage, open_storage
@@ -372,10 +372,20 @@ def checkpointed(ways: Ways, parallelism: int) -> JobConfig:
 MARKED = MetricsConfig(latency_interval=timedelta(milliseconds=2))
 
 
+ALIGNMENT_MS: Final = (None, 0, 0, 3)
+"""How long checkpoints of a seed's runs are aligned before they overtake; None: to their end."""
+
+
 def copying(config: JobConfig, ways: Ways, seed: int) -> JobConfig:
-    """The configuration, with copies for some seeds, and latency markers for some."""
+    """The configuration, with copies for some seeds, latency markers for some, and unaligned
+    checkpoints for most."""
     if ways.turn(seed) // 2 % 2 == 0:
         config = replace(config, metrics=MARKED)
+    aligned_ms = ALIGNMENT_MS[ways.turn(seed) % len(ALIGNMENT_MS)]
+    if aligned_ms is not None:
+        timeout = timedelta(milliseconds=aligned_ms)
+        unaligned = replace(config.checkpoint, unaligned=True, alignment_timeout=timeout)
+        config = replace(config, checkpoint=unaligned)
     if not ways.in_copies(seed):
         return config
     told = replace(config.checkpoint, local_recovery=True, local_dirs=fast_dirs())

@@ -57,7 +57,7 @@ CHECKPOINT_OPTIONS: Final = (
         enum_type(CheckpointingMode),
         CheckpointingMode.EXACTLY_ONCE,
         lambda settings, value: settings.checkpoint.set_checkpointing_mode(value),
-        "either is exactly-once here",
+        "with `AT_LEAST_ONCE` no channel waits for others, and after a failure records come twice",
     ),
     known(
         "execution.checkpointing.tolerable-failed-checkpoints",
@@ -119,7 +119,7 @@ CHECKPOINT_OPTIONS: Final = (
         BOOLEAN,
         False,
         lambda settings, value: settings.checkpoint.enable_unaligned_checkpoints(value),
-        "true is not there yet",
+        "barriers overtake the records that wait before them, which become part of the checkpoint",
         "execution.checkpointing.unaligned",
     ),
     known(
@@ -127,14 +127,14 @@ CHECKPOINT_OPTIONS: Final = (
         BOOLEAN,
         False,
         lambda settings, value: settings.checkpoint.set_force_unaligned_checkpoints(value),
-        "true is not there yet",
+        "no effect: they are refused to no program",
     ),
     known(
         "execution.checkpointing.aligned-checkpoint-timeout",
         DURATION,
         millis(0),
         lambda settings, value: settings.checkpoint.set_aligned_checkpoint_timeout(value),
-        "no effect while checkpoints are aligned",
+        "so long an unaligned checkpoint is aligned, from its trigger on",
     ),
     known(
         "execution.checkpointing.snapshot-compression",

@@ -29,10 +29,9 @@ class CheckpointConfig(core.CheckpointConfig):
     A job, and a `JobConfig`, takes what it holds at that time (`frozen()`).
     """
 
-    _mode: CheckpointingMode
     _concurrent: int
-    _alignment_timeout: timedelta
-    """Those three change nothing here; they are given back."""
+    _forced: bool
+    """Those two change nothing here; they are given back."""
 
     _in_memory: bool
     _folder: str | None
@@ -40,9 +39,7 @@ class CheckpointConfig(core.CheckpointConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._become(
-            _mode=CheckpointingMode.EXACTLY_ONCE, _concurrent=1, _alignment_timeout=timedelta(0)
-        )
+        self._become(_concurrent=1, _forced=False)
         self._become(_in_memory=False, _folder=self.storage)
 
     __hash__ = None  # type: ignore[assignment]
@@ -123,12 +120,13 @@ class CheckpointConfig(core.CheckpointConfig):
     # --- what for ----------------------------------------------------------------------------
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        return self._mode
+        return self.mode
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
-        """Either is exactly-once here."""
+        """With AT_LEAST_ONCE no channel waits for others at a checkpoint, so that after a failure
+        some records come twice."""
         check_kind("checkpointing_mode", checkpointing_mode, CheckpointingMode)
-        return self._become(_mode=checkpointing_mode)
+        return self._set(mode=checkpointing_mode)
 
     get_checkpointing_consistency_mode = get_checkpointing_mode
     set_checkpointing_consistency_mode = set_checkpointing_mode
@@ -242,44 +240,42 @@ class CheckpointConfig(core.CheckpointConfig):
     # --- alignment ---------------------------------------------------------------------------
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        return False
+        return self.unaligned
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
-        """False only: they are not there yet."""
-        return self._refuse_unaligned(enabled)
+        """Whether a checkpoint's barriers overtake the records that wait before them, which become
+        part of it. No effect with AT_LEAST_ONCE."""
+        check_kind("enabled", enabled, bool)
+        return self._set(unaligned=enabled)
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
-        return self
+        return self._set(unaligned=False)
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        return False
+        """What was set. Nothing has to be forced here."""
+        return self._forced
 
     def set_force_unaligned_checkpoints(
         self, force_unaligned_checkpoints: bool = True
     ) -> CheckpointConfig:
-        """False only: they are not there yet."""
-        return self._refuse_unaligned(force_unaligned_checkpoints)
+        """For programs that Flink would refuse unaligned checkpoints. No effect: none is refused
+        here."""
+        check_kind("force_unaligned_checkpoints", force_unaligned_checkpoints, bool)
+        return self._become(_forced=force_unaligned_checkpoints)
 
     def get_aligned_checkpoint_timeout(self) -> timedelta:
-        return self._alignment_timeout
+        return self.alignment_timeout
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Interval) -> CheckpointConfig:
-        """After which an unaligned checkpoint would begin, were these enabled."""
+        """So long after its trigger an unaligned checkpoint is aligned; what has not passed a task
+        by then overtakes. 0: at once."""
         timeout = to_timedelta(alignment_timeout, "alignment_timeout")
-        return self._become(_alignment_timeout=timeout)
+        return self._set(alignment_timeout=timeout)
 
     get_alignment_timeout = get_aligned_checkpoint_timeout
     set_alignment_timeout = set_aligned_checkpoint_timeout
 
     # --- inside ------------------------------------------------------------------------------
-
-    def _refuse_unaligned(self, enabled: bool) -> CheckpointConfig:
-        if enabled:
-            raise ConfigurationError(
-                "unaligned checkpoints are not there yet: checkpoints are aligned, and under "
-                "backpressure a barrier waits for the records before it"
-            )
-        return self
 
     def _set(self, **changes: Any) -> CheckpointConfig:
         return self._become(**vars(replace(self.frozen(), **changes)))

@@ -9,6 +9,7 @@ from ...checkpoint.manifest import OperatorShape
 from ...core.config import JobConfig
 from ...core.errors import GraphError
 from ...core.ids import OperatorId, TaskId
+from ..graph.edge_names import edge_names
 from ..graph.model import ExecutionGraph
 from .watermark_alignment import AlignmentGroup
 
@@ -36,6 +37,8 @@ class JobPlan:
     """Names of the sinks that keep a stream for later jobs, which is whole when they finish."""
     labels: Mapping[TaskId, str]
     """`name (1/2)` of each task, for messages."""
+    edge_names: frozenset[str] = frozenset()
+    """Of all job edges (`graph.edge_names`)."""
 
 
 def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
@@ -110,4 +113,5 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         unnamed=unnamed,
         caches=caches,
         labels=labels,
+        edge_names=frozenset(edge_names(job).values()),
     )

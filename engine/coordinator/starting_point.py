@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...checkpoint.coordinator import CheckpointCoordinator
-from ...checkpoint.manifest import Manifest, unmatched
+from ...checkpoint.manifest import Manifest, edges_in_flight, unmatched
 from ...checkpoint.storage import Latest, Rejected
 from ...core.errors import StateError
 from ...core.ids import CheckpointId, OperatorId
@@ -102,6 +102,9 @@ class StartingPoint:
             missing = unmatched(manifest, self._plan.names)
             if missing:
                 raise StateError(self._why_unmatched(manifest, missing))
+            gone = edges_in_flight(manifest) - self._plan.edge_names
+            if gone:
+                raise StateError(_why_gone(manifest, gone))
         return revoke
 
     def _why_unmatched(self, manifest: Manifest, missing: Sequence[OperatorId]) -> str:
@@ -133,6 +136,15 @@ class StartingPoint:
             f"since, so it would be published twice. If that is acceptable, submit the job again "
             f"with restore_from at the folder chk-{older}"
         )
+
+
+def _why_gone(manifest: Manifest, edges: Iterable[str]) -> str:
+    named = ", ".join(sorted(edges))
+    return (
+        f"checkpoint {manifest.checkpoint_id} is unaligned, and holds records that were on their "
+        f"way between operators that the job does not connect so any more: {named}. Start from a "
+        "savepoint, which holds none, or at a parallelism at which the job has the same chains"
+    )
 
 
 def _named(rejected: Iterable[Rejected]) -> list[tuple[CheckpointId, str]]:

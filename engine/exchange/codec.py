@@ -49,7 +49,7 @@ class ChannelEncoder:
         elif self._dictionaries.settled(batch.data):
             kind, body = Kind.CODES, compacted(codes(batch.data)).serialize()
         else:
-            kind, body = Kind.STREAM, _as_stream(compacted(batch.data))
+            kind, body = Kind.STREAM, as_stream(compacted(batch.data))
         stamps = batch.timestamps
         if stamps is None:
             return kind, [body]
@@ -154,7 +154,7 @@ def _decode_batch(frame: Frame, buffer: pa.Buffer, stamps: Timestamps | None) ->
     return ColumnBatch(data, stamps)
 
 
-def _as_stream(data: pa.RecordBatch) -> pa.Buffer:
+def as_stream(data: pa.RecordBatch) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, data.schema) as writer:
         writer.write_batch(data)

@@ -6,13 +6,14 @@ but for `pump` with a timeout.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ...checkpoint.in_flight import Made
 from ...core.batch import Batch
 from ...core.elements import CheckpointBarrier, Control, Element
-from ...core.ids import ChannelId, TaskId
+from ...core.ids import ChannelId, CheckpointId, TaskId
 from ..graph.model import Channel
 
 Address = Any
@@ -66,6 +67,15 @@ class OutputChannel(Protocol):
         """Whether a batch more would leave soon: fewer bytes wait than one buffer."""
         ...
 
+    def overtake(self, barrier: CheckpointBarrier) -> list[Element]:
+        """Put `barrier` ahead of all that waits here; if it waits here itself, ahead of what is
+        before it. Returns what it passed, in order, but for what is not kept (`in_flight`)."""
+        ...
+
+    def holds(self, checkpoint_id: CheckpointId) -> bool:
+        """Whether the barrier of this checkpoint waits here."""
+        ...
+
 
 class InputGate(Protocol):
     """The receiving ends of all input channels of a task."""
@@ -85,6 +95,26 @@ class InputGate(Protocol):
         watermark: they say nothing of the records before the barrier, and come again after a
         restore. Other watermarks it does not: by them it is decided which records behind are late.
         Never a terminal one, which is behind the end, unless its task halts."""
+        ...
+
+    def poll_announced(self) -> tuple[int, CheckpointBarrier] | None:
+        """The next barrier that came and may overtake, and the index of its channel; each is told
+        once, and stays where it waits. None when there is none."""
+        ...
+
+    def record(self, checkpoint_id: CheckpointId, channels: Iterable[int]) -> None:
+        """Its barrier overtakes what waits in `channels`, and all that still comes there before it.
+        It is taken out where it comes. One recording at a time."""
+        ...
+
+    def poll_recorded(self) -> int | None:
+        """The next of the channels being recorded whose barrier has come; None when there is
+        none."""
+        ...
+
+    def end_recording(self) -> tuple[Mapping[int, Sequence[Made]], bool]:
+        """What was recorded, by channel and in order, and whether one of the barriers had overtaken
+        at its sender. Nothing if nobody records."""
         ...
 
     def block(self, index: int) -> None:

@@ -7,9 +7,10 @@ is the memory counted.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ...checkpoint.in_flight import Made
 from ...core.config import ExchangeConfig
 from ...core.elements import (
     MAX_TIMESTAMP,
@@ -22,9 +23,11 @@ from ...core.elements import (
     Watermark,
 )
 from ...core.errors import SerializationError, TransportError
+from ...core.ids import CheckpointId
 from ..graph.model import Channel
 from .credits import GateLedger, Grant
 from .metering import InFlight
+from .recording import Recording
 from .sender import ends_channel
 
 
@@ -62,16 +65,25 @@ class Gate:
         self._finished = [False] * count
         self._grants: dict[int, int] = {}
         """Credits to send, by channel index."""
+        self._announced: deque[tuple[int, CheckpointBarrier]] = deque()
+        """Barriers that came and may overtake, until somebody asks."""
+        self._recording: Recording | None = None
 
     def deliver_buffer(self, index: int, item: Any, size: int, backlog: int) -> None:
         """A buffer arrived. TransportError if it had no credit."""
         self._grant(self.ledger.on_buffer(index, backlog))
         self._meter.add(size)
+        if self._recording is not None:
+            self._recording.on_buffer(index, item)
         self._enqueue(index, (item, size, True))
 
     def deliver_control(self, index: int, element: Control) -> None:
         if ends_channel(element):
             self._finished[index] = True
+        if self._recording is not None and self._recording.on_control(index, element):
+            return
+        if isinstance(element, CheckpointBarrier) and element.overtakes:
+            self._announced.append((index, element))
         self._enqueue(index, (element, 0, False))
 
     def on_backlog(self, index: int, backlog: int) -> None:
@@ -113,6 +125,31 @@ class Gate:
                 if credited or not _may_be_overtaken(item):
                     break
         return None
+
+    def poll_announced(self) -> tuple[int, CheckpointBarrier] | None:
+        return self._announced.popleft() if self._announced else None
+
+    def record(self, checkpoint_id: CheckpointId, channels: Iterable[int]) -> None:
+        recording = self._recording = Recording(checkpoint_id, channels, self._opened)
+        for index in sorted(recording.open):
+            self._record_queue(recording, index)
+
+    def _record_queue(self, recording: Recording, index: int) -> None:
+        queue = self._queues[index]
+        for place, (item, _, credited) in enumerate(queue):
+            if credited:
+                recording.on_buffer(index, item)
+            elif recording.on_control(index, item):
+                del queue[place]  # an empty queue that is listed is passed over by `poll`
+                return
+
+    def poll_recorded(self) -> int | None:
+        recording = self._recording
+        return recording.came.popleft() if recording is not None and recording.came else None
+
+    def end_recording(self) -> tuple[dict[int, list[Made]], bool]:
+        recording, self._recording = self._recording, None
+        return ({}, False) if recording is None else (recording.items, recording.passed)
 
     def _opened(self, index: int, item: Any) -> Element:
         try:
@@ -160,6 +197,8 @@ class Gate:
         self._ready.clear()
         self._listed = [False] * len(self._listed)
         self._grants = {}
+        self._announced.clear()
+        self._recording = None
 
     def validate(self) -> None:
         self.ledger.validate()

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ...core.batch import Batch, ObjectBatch, compatible, concat
 from ...core.config import ExchangeConfig
 from ...core.elements import CheckpointBarrier, Control, Element, EndOfData
-from ...core.ids import TaskId
+from ...core.ids import CheckpointId, TaskId
 from ..graph.model import Channel
 from .compaction import wire_bytes
 from .credits import SenderLedger
+from .in_flight import is_kept
 from .metering import InFlight
 
 ROUNDING_S = 1e-6
@@ -102,6 +103,29 @@ class ChannelSender:
         self._closed.append(element)
         self.finished = self.finished or ends_channel(element)
         self._link.active[self] = None
+
+    def overtake(self, barrier: CheckpointBarrier) -> list[Element]:
+        passed: list[Element] = []
+        open_batches = self._open.batches
+        for place, item in enumerate(self._closed):
+            if item == barrier:
+                del self._closed[place]
+                open_batches = []
+                break
+            if isinstance(item, _Buffer):
+                passed += item.batches
+            elif is_kept(item):
+                passed.append(item)
+        passed += open_batches
+        self._closed.appendleft(replace(barrier, passed=bool(passed)))
+        self._link.active[self] = None
+        return passed
+
+    def holds(self, checkpoint_id: CheckpointId) -> bool:
+        return any(
+            isinstance(item, CheckpointBarrier) and item.checkpoint_id == checkpoint_id
+            for item in self._closed
+        )
 
     @property
     def available(self) -> bool:

@@ -114,7 +114,7 @@ def pad(payload: bytes) -> bytes:
 _TAG = struct.Struct("<B")
 _WATERMARK = struct.Struct("<Bq")
 _STATUS = struct.Struct("<B?")
-_BARRIER = struct.Struct("<Bqq?q?I")
+_BARRIER = struct.Struct("<Bqq?q???I")
 """And the bytes of a savepoint's location, as many as its last field says; 0: a checkpoint."""
 
 _MARKER = struct.Struct("<BIqI")
@@ -131,10 +131,10 @@ def _encode_control(element: Control) -> bytes:
             return _WATERMARK.pack(1, timestamp)
         case StreamStatus(active):
             return _STATUS.pack(2, active)
-        case CheckpointBarrier(checkpoint_id, timestamp_ms, terminal, base, savepoint, halt):
+        case CheckpointBarrier(number, triggered, terminal, base, savepoint, halt):
             place = (savepoint or "").encode()
-            fields = (checkpoint_id, timestamp_ms, terminal, base, halt, len(place))
-            return _BARRIER.pack(3, *fields) + place
+            flags = (halt, element.overtakes, element.passed)
+            return _BARRIER.pack(3, number, triggered, terminal, base, *flags, len(place)) + place
         case EndOfData():
             return _TAG.pack(4)
         case LatencyMarker(source, subtask, marked_ms):
@@ -166,10 +166,10 @@ def decode_control(payload: Any) -> Control:
 
 
 def _barrier(data: bytes) -> CheckpointBarrier:
-    _, number, triggered, terminal, base, halt, size = _BARRIER.unpack_from(data)
+    _, number, triggered, terminal, base, *flags, size = _BARRIER.unpack_from(data)
     place = data[_BARRIER.size : _BARRIER.size + size].decode() or None
-    newest = CheckpointId(base)
-    return CheckpointBarrier(CheckpointId(number), triggered, terminal, newest, place, halt)
+    n, newest = CheckpointId(number), CheckpointId(base)
+    return CheckpointBarrier(n, triggered, terminal, newest, place, *flags)
 
 
 _PAIR = struct.Struct("<II")

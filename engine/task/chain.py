@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from ...core.clock import Clock
-from ...core.elements import CheckpointBarrier, EndOfData
+from ...core.elements import CheckpointBarrier, Element, EndOfData
 from ...core.errors import OperatorError
 from ...core.ids import CheckpointId, OperatorId
 from ...operators.base import (
@@ -28,6 +28,7 @@ from ...operators.registry import build_operator
 from ...state.key_groups import range_for
 from ...state.keyed_state import KeyedStates
 from ...state.operator_state import OperatorStateBackend
+from ..exchange.endpoint import OutputChannel
 from ..exchange.pickling import parcel
 from ..graph.model import ChainedOperator
 from .chain_node import ChainNode
@@ -173,9 +174,20 @@ class OperatorChain:
             if chained.is_sink or not only_commits:
                 node.guard(node.operator.prepare_snapshot, checkpoint_id)
 
-    def send_barrier(self, barrier: CheckpointBarrier) -> None:
-        for writer in self.writers.values():
-            writer.broadcast(barrier)
+    def send_barrier(
+        self, barrier: CheckpointBarrier, ahead: bool = False
+    ) -> list[tuple[OutputChannel, list[Element]]]:
+        """`ahead`: of all that waits to be sent, which is returned by channel, but on edges that
+        are in order."""
+        return [
+            passed
+            for writer in self.writers.values()
+            for passed in writer.send_barrier(barrier, ahead)
+        ]
+
+    def holding(self, checkpoint_id: CheckpointId) -> list[OutputChannel]:
+        """The outputs in which its barrier waits and may still be put ahead."""
+        return [c for writer in self.writers.values() for c in writer.holding(checkpoint_id)]
 
     def notify_complete(self, checkpoint_id: CheckpointId) -> None:
         for node in self.nodes:

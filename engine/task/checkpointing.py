@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ...checkpoint.barrier_alignment import Abandon, Align, BarrierAligner, Block, UnblockAll
 from ...checkpoint.cancellation import Cancellation
 from ...checkpoint.databases import inherited
 from ...checkpoint.folder_storage import folder_at
 from ...checkpoint.handles import SubtaskSnapshot
+from ...checkpoint.in_flight import Made, write_in_flight
 from ...checkpoint.increments import Increment, Increments
 from ...checkpoint.snapshot_io import read_operator, write_subtask
 from ...checkpoint.transfers import INLINE, Transfers, process_pool
+from ...checkpoint.uploads import FilesTo
 from ...core.clock import Clock
 from ...core.elements import CheckpointBarrier
 from ...core.failure_text import described
@@ -37,12 +39,29 @@ from ...state.key_types import StoredKeyType
 from ..exchange.endpoint import InputGate
 from ..messages import CheckpointAcknowledged, CheckpointDeclined, TaskReport
 from .background import Background
+from .barriers import Barriers, due_ms
 from .chain import OperatorChain
 from .deployment import TaskDeployment
+from .edges import is_in_order
+from .intake import InputState
 from .local_recovery import LocalRecovery
+from .replay import Replay, replay_of
+from .taking import Taking
 from .unmet_migrations import unmet
+from .wakeups import Wakeups
 
 _log = logging.getLogger("strom")
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """One to take. `due_ms`: when its barrier may overtake, None for never. `overtaken`: the
+    channels that it overtakes; None: it came in its turn on all."""
+
+    barrier: CheckpointBarrier
+    alignment_ms: float
+    due_ms: int | None
+    overtaken: frozenset[int] | None
 
 
 class TaskCheckpoints:
@@ -58,8 +77,11 @@ class TaskCheckpoints:
         background: Background,
         report: Callable[[TaskReport], None],
         post: Callable[[Callable[[], None]], None],
+        wakeups: Wakeups,
+        input_state: Callable[[], InputState],
     ) -> None:
-        """`post` runs a call on the task's thread; it is called from the background's."""
+        """`post` runs a call on the task's thread; it is called from the background's.
+        `input_state`: what was taken of the input and is not handled."""
         self._deployment = deployment
         self._chain = chain
         self._gate = gate
@@ -67,32 +89,43 @@ class TaskCheckpoints:
         self._background = background
         self._report = report
         self._post = post
-        self._aligner = BarrierAligner(len(deployment.inputs)) if deployment.inputs else None
-        self._alignment_started = 0.0
+        self._input_state = input_state
+        self._wake_at = wakeups.register(self._on_due)
+        self._barriers: Barriers | None = None
+        if inputs := deployment.inputs:
+            ordered = {edge.id for edge in deployment.input_edges if is_in_order(edge)}
+            in_order = [c.target_index for c in inputs if c.edge in ordered]
+            config = deployment.config.checkpoint
+            self._barriers = Barriers(
+                len(inputs), in_order, gate, clock, config, self._wake_at, self
+            )
         self.halted_at: CheckpointId | None = None
         """The savepoint behind which the task halts."""
         self._increments = Increments()
         self.local = LocalRecovery(deployment, background)
-        self._writing: dict[CheckpointId, Cancellation] = {}
-        """What may be in the background's hands."""
+        self._taking: dict[CheckpointId, Taking] = {}
+        """Those whose answer is still to be given."""
         self.figures: dict[str, float] = {}
         """Of the last checkpoint that was written, by the names that reporters have for them."""
         self._delay_ms = 0.0
-        """From the trigger of the last checkpoint until its first barrier came."""
-        self._waiting: deque[tuple[CheckpointBarrier, float]] = deque()
-        """Barriers that are here, all records before them handed to the chain, and how long they
-        were aligned (ms); the chain was not settled yet."""
+        """From the trigger of the last checkpoint until a source heard of it."""
+        self._waiting: deque[_Snapshot] = deque()
+        """Snapshots to take, all records before them handed to the chain; it was not settled
+        yet."""
 
     @property
     def _transfers(self) -> Transfers:
         return process_pool() if self._background.threads else INLINE
 
-    def restore(self) -> None:
+    def restore(self) -> Replay:
         """Put the state of the checkpoint to start from, if there is one, into the contexts of the
-        operators. Before they are opened."""
+        operators. Before they are opened. Returns what was on its way."""
+        replay = Replay()
         if self._deployment.restore is not None:
             self._restore()
+            replay = replay_of(self._deployment, self.local.files)
         self.local.restored()
+        return replay
 
     def _restore(self) -> None:
         d = self._deployment
@@ -130,9 +163,11 @@ class TaskCheckpoints:
             context.operator_state.restore(operator, chained.migrations)
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
-        """The coordinator wants one."""
-        self._delay_ms = max(0.0, self._clock.now_ms() - barrier.timestamp_ms)
-        self._waiting.append((barrier, 0.0))
+        """The coordinator wants one of a task without inputs."""
+        now_ms = self._clock.now_ms()
+        self._delay_ms = max(0.0, now_ms - barrier.timestamp_ms)
+        due = due_ms(barrier, self._deployment.config.checkpoint, now_ms)
+        self._waiting.append(_Snapshot(barrier, 0.0, due, frozenset()))
         self.take_waiting()
 
     @property
@@ -144,28 +179,68 @@ class TaskCheckpoints:
         """Take the snapshots that can be taken now; whether there were any."""
         taken = False
         while self._waiting and self._chain.settled:
-            self._snapshot(*self._waiting.popleft())
+            self._snapshot(self._waiting.popleft())
             taken = True
         return taken
 
     def on_barrier(self, index: int, barrier: CheckpointBarrier) -> None:
         """Input channel `index` delivered a barrier."""
-        assert self._aligner is not None
-        if not self._aligner.aligning:
-            self._alignment_started = self._clock.monotonic()
-            self._delay_ms = max(0.0, self._clock.now_ms() - barrier.timestamp_ms)
-        for action in self._aligner.on_barrier(index, barrier):
-            match action:
-                case Block(channel):
-                    self._gate.block(channel)
-                case UnblockAll():
-                    self._gate.unblock_all()
-                case Align(aligned):
-                    waited = self._clock.monotonic() - self._alignment_started
-                    self._waiting.append((aligned, waited * 1000.0))
-                    self.take_waiting()
-                case Abandon(checkpoint_id):
-                    self._chain.notify_aborted(checkpoint_id)
+        assert self._barriers is not None
+        self._barriers.on_barrier(index, barrier)
+
+    def look_ahead(self) -> bool:
+        """Barriers that do not wait for their turn, and those that have left; whether there were
+        any."""
+        found = self._barriers is not None and self._barriers.look()
+        for taking in [one for one in self._taking.values() if one.holding]:
+            found |= self._look_at_outputs(taking)
+        return found
+
+    def _on_due(self, now_ms: int) -> None:
+        if self._barriers is not None:
+            self._barriers.on_due(now_ms)
+        self.look_ahead()
+
+    def _look_at_outputs(self, taking: Taking) -> bool:
+        """Whether any of them lets go of the barrier, or is made to."""
+        number, before = taking.barrier.checkpoint_id, len(taking.holding)
+        taking.holding = [channel for channel in taking.holding if channel.holds(number)]
+        if taking.due_ms is not None and taking.due_ms <= self._clock.now_ms():
+            held, taking.holding = taking.holding, []
+            names = self._deployment.edge_names
+            taking.overtook([(c, c.overtake(taking.barrier)) for c in held], names)
+        self._finish_if_settled(taking)
+        return len(taking.holding) < before
+
+    # --- what the barriers ask for -----------------------------------------------------------
+
+    def take(
+        self, barrier: CheckpointBarrier, alignment_ms: float, overtaken: frozenset[int] | None
+    ) -> None:
+        assert self._barriers is not None
+        due = self._barriers.due_ms
+        self._waiting.append(_Snapshot(barrier, alignment_ms, due, overtaken))
+        self.take_waiting()
+
+    def recorded(
+        self, checkpoint_id: CheckpointId, items: Mapping[int, Sequence[Made]], passed: bool
+    ) -> None:
+        taking = self._taking.get(checkpoint_id)
+        if taking is not None:
+            taking.passed |= passed
+            taking.recorded(items)
+            self._finish_if_settled(taking)
+
+    def abandoned(self, checkpoint_id: CheckpointId) -> None:
+        self._drop(lambda n: n == checkpoint_id)
+        self._chain.notify_aborted(checkpoint_id)
+
+    def _drop(self, which: Callable[[CheckpointId], bool]) -> None:
+        """All that is being done for such checkpoints."""
+        for n in list(filter(which, self._taking)):
+            self._taking.pop(n).cancellation.cancel()
+        kept = [one for one in self._waiting if not which(one.barrier.checkpoint_id)]
+        self._waiting = deque(kept)
 
     def on_completed(self, checkpoint_id: CheckpointId) -> None:
         """The checkpoint is complete."""
@@ -175,27 +250,23 @@ class TaskCheckpoints:
         """The coordinator gave it up, and with it all earlier ones still open."""
         if self.halted_at == checkpoint_id:
             self.halted_at = None
-        for n in [n for n in self._writing if n <= checkpoint_id]:
-            self._writing.pop(n).cancel()
-        while self._waiting and self._waiting[0][0].checkpoint_id <= checkpoint_id:
-            self._waiting.popleft()
-        if self._aligner is not None:
-            for action in self._aligner.on_abort(checkpoint_id):
-                if isinstance(action, UnblockAll):
-                    self._gate.unblock_all()
+        self._drop(lambda n: n <= checkpoint_id)
+        if self._barriers is not None:
+            self._barriers.on_aborted(checkpoint_id)
         self.local.aborted(checkpoint_id)
         self._chain.notify_aborted(checkpoint_id)
 
     def close(self) -> None:
         """The task has ended, and with it what is being written."""
-        for cancellation in self._writing.values():
-            cancellation.cancel()
-        self._writing.clear()
+        for taking in self._taking.values():
+            taking.cancellation.cancel()
+        self._taking.clear()
         self.local.close()
 
-    def _snapshot(self, barrier: CheckpointBarrier, alignment_ms: float) -> None:
+    def _snapshot(self, snapshot: _Snapshot) -> None:
         """The synchronous part, the barrier onwards, and the rest handed to the background."""
         started = self._clock.monotonic()
+        barrier = snapshot.barrier
         checkpoint_id = barrier.checkpoint_id
         only_commits = barrier.terminal and self._deployment.config.checkpoint.only_commits
         increment = self._increment(barrier)
@@ -204,7 +275,7 @@ class TaskCheckpoints:
             return None if increment is None else increment.since(context.operator_id)
 
         self._chain.prepare_snapshot(checkpoint_id, only_commits)
-        self._chain.send_barrier(barrier)
+        taking = self._begin(snapshot, started)
         parts = [
             (
                 c.operator_id,
@@ -215,36 +286,49 @@ class TaskCheckpoints:
         ]
         if barrier.halt and self.halted_at is None:
             self.halted_at = checkpoint_id
-        sync_ms = (self._clock.monotonic() - started) * 1000.0
-        task = self._deployment.task
-        cancellation = Cancellation(f"checkpoint {checkpoint_id}, of which task {task} wrote,")
-        self._writing[checkpoint_id] = cancellation
-
-        def done(snapshot: Any, error: BaseException | None) -> None:
-            elapsed = (self._clock.monotonic() - started) * 1000.0 - sync_ms
-            answer = self._answer(checkpoint_id, snapshot, error, (sync_ms, elapsed, alignment_ms))
-            self._post(lambda: self._written(answer))
+        taking.sync_ms = (self._clock.monotonic() - started) * 1000.0
 
         def write() -> SubtaskSnapshot:
-            place = barrier.savepoint
-            storage = self.local.storage if place is None else folder_at(place)
             made = write_subtask(
-                storage,
+                self._storage(barrier),
                 checkpoint_id,
-                task,
+                self._deployment.task,
                 parts,
-                cancellation,
+                taking.cancellation,
                 None if increment is None else increment.layers,
                 self._transfers,
                 None if increment is None else increment.files,
             )
             if increment is not None:
                 self._increments.written(checkpoint_id, made)
-            if place is None:
-                self.local.written(checkpoint_id, made)
             return made
 
-        self._background.submit(write, done)
+        self._background.submit(write, self._then(taking, self._on_state))
+
+    def _begin(self, snapshot: _Snapshot, started: float) -> Taking:
+        """The barrier onwards, and what it overtakes kept."""
+        d, barrier, overtaken = self._deployment, snapshot.barrier, snapshot.overtaken
+        ahead = overtaken is not None and snapshot.due_ms is not None
+        ahead = ahead and snapshot.due_ms <= self._clock.now_ms()
+        why = f"checkpoint {barrier.checkpoint_id}, of which task {d.task} wrote,"
+        taking = Taking(barrier, Cancellation(why), started, snapshot.due_ms)
+        taking.alignment_ms = snapshot.alignment_ms
+        self._taking[barrier.checkpoint_id] = taking
+        if barrier.overtakes:
+            taking.inputs = self._input_state()
+            taking.passed = self._barriers is not None and self._barriers.passed
+        if overtaken:
+            taking.recording = True
+            self._gate.record(barrier.checkpoint_id, overtaken)
+        taking.overtook(self._chain.send_barrier(barrier, ahead), d.edge_names)
+        if barrier.overtakes and not ahead:
+            taking.holding = self._chain.holding(barrier.checkpoint_id)
+            if taking.holding and taking.due_ms is not None:
+                self._wake_at(taking.due_ms)
+        return taking
+
+    def _storage(self, barrier: CheckpointBarrier) -> FilesTo:
+        return self.local.storage if barrier.savepoint is None else folder_at(barrier.savepoint)
 
     def _increment(self, barrier: CheckpointBarrier) -> Increment | None:
         """What the snapshot may leave out; None: nothing, nor may later ones because of it."""
@@ -255,10 +339,64 @@ class TaskCheckpoints:
             return None
         return self._increments.begin(barrier.checkpoint_id, barrier.base)
 
-    def _written(self, answer: CheckpointAcknowledged | CheckpointDeclined) -> None:
-        self._writing.pop(answer.checkpoint_id, None)
-        if isinstance(answer, CheckpointAcknowledged):
-            self._told(answer)
+    def _then(
+        self, taking: Taking, go_on: Callable[[Taking, Any], None]
+    ) -> Callable[[Any, BaseException | None], None]:
+        """What the background is to do when it is done: `go_on` with the result on the task's
+        thread, or decline."""
+
+        def done(result: Any, error: BaseException | None) -> None:
+            if error is None:
+                self._post(lambda: go_on(taking, result))
+            else:
+                self._post(lambda: self._decline(taking, error))
+
+        return done
+
+    def _decline(self, taking: Taking, error: BaseException) -> None:
+        d, number = self._deployment, taking.barrier.checkpoint_id
+        self._taking.pop(number, None)
+        reason = f"task {d.label}: {described(error)}"
+        self._report(CheckpointDeclined(d.task, d.attempt, number, reason))
+
+    def _on_state(self, taking: Taking, made: SubtaskSnapshot) -> None:
+        taking.state = made
+        self._finish_if_settled(taking)
+
+    def _finish_if_settled(self, taking: Taking) -> None:
+        """Write what was on its way, if all that is known, and answer."""
+        if not taking.settled or taking.finishing:
+            return
+        taking.finishing = True
+        d, made, barrier = self._deployment, taking.state, taking.barrier
+        assert made is not None
+        waiting = taking.in_flight(d.inputs, d.edge_names)
+        if not waiting:
+            self._answer(taking, made)
+            return
+
+        def write() -> SubtaskSnapshot:
+            handle = write_in_flight(
+                self._storage(barrier),
+                barrier.checkpoint_id,
+                d.task,
+                waiting,
+                taking.cancellation,
+                self._transfers,
+            )
+            return replace(made, in_flight=handle)
+
+        self._background.submit(write, self._then(taking, self._answer))
+
+    def _answer(self, taking: Taking, made: SubtaskSnapshot) -> None:
+        d, number = self._deployment, taking.barrier.checkpoint_id
+        self._taking.pop(number, None)
+        if taking.barrier.savepoint is None:
+            self.local.written(number, made)
+        elapsed = (self._clock.monotonic() - taking.started) * 1000.0 - taking.sync_ms
+        times = taking.sync_ms, elapsed, taking.alignment_ms
+        answer = CheckpointAcknowledged(d.task, d.attempt, number, made, *times)
+        self._told(answer)
         self._report(answer)
 
     def _told(self, written: CheckpointAcknowledged) -> None:
@@ -267,23 +405,11 @@ class TaskCheckpoints:
         for node, context in zip(self._chain.nodes, self._chain.contexts, strict=True):
             if context.operator_id in sizes:
                 node.metrics.state_size = sizes[context.operator_id]
+        delay_ms = self._delay_ms if self._barriers is None else self._barriers.delay_ms
         self.figures = {
-            "checkpointStartDelayNanos": self._delay_ms * 1e6,
+            "checkpointStartDelayNanos": delay_ms * 1e6,
             "checkpointAlignmentTime": written.alignment_ms * 1e6,
             "checkpointSyncDuration": written.sync_ms,
             "checkpointAsyncDuration": written.async_ms,
             "checkpointSize": sum(sizes.values()),
         }
-
-    def _answer(
-        self,
-        checkpoint_id: CheckpointId,
-        snapshot: Any,
-        error: BaseException | None,
-        times: tuple[float, float, float],
-    ) -> CheckpointAcknowledged | CheckpointDeclined:
-        d = self._deployment
-        if error is not None:
-            reason = f"task {d.label}: {described(error)}"
-            return CheckpointDeclined(d.task, d.attempt, checkpoint_id, reason)
-        return CheckpointAcknowledged(d.task, d.attempt, checkpoint_id, snapshot, *times)

@@ -10,6 +10,7 @@ from ...checkpoint.storage import CheckpointStorage
 from ...core.config import JobConfig
 from ...core.ids import Attempt, TaskId
 from ...logs.scope import LogScope
+from ..graph.edge_names import edge_names
 from ..graph.model import Channel, ExecutionGraph, JobEdge, JobVertex
 
 
@@ -18,7 +19,8 @@ class TaskDeployment:
     """One subtask in one attempt.
 
     `inputs` are in order of `target_index`, `outputs` by channel id; `edges` are the job edges the
-    chain feeds, `key_groups` the number of key groups of their receivers, by edge id. `restore` is
+    chain feeds, `key_groups` the number of key groups of their receivers, by edge id;
+    `input_edges` are those it reads. `edge_names`: of all these, by edge id. `restore` is
     the checkpoint to start from, None for a fresh start; its files are in `restore_storage`, new
     checkpoints go to `storage`. `revoke`: later checkpoints than `restore` have been published and
     are lost, so sinks must take them back. `halted`: the job was stopped at `restore`; the task
@@ -32,6 +34,8 @@ class TaskDeployment:
     job_name: str
     vertex: JobVertex
     edges: tuple[JobEdge, ...]
+    input_edges: tuple[JobEdge, ...]
+    edge_names: Mapping[int, str]
     key_groups: Mapping[int, int]
     inputs: tuple[Channel, ...]
     outputs: tuple[Channel, ...]
@@ -79,6 +83,8 @@ def deployment_of(
     job = graph.job
     vertex = job.vertex(task.vertex)
     edges = tuple(e for e in job.edges if e.source == vertex.id)
+    read = tuple(e for e in job.edges if e.target == vertex.id)
+    names = edge_names(job)
     return TaskDeployment(
         task=task,
         attempt=attempt,
@@ -86,6 +92,8 @@ def deployment_of(
         job_name=job.name,
         vertex=vertex,
         edges=edges,
+        input_edges=read,
+        edge_names={e.id: names[e.id] for e in (*edges, *read)},
         key_groups={e.id: job.vertex(e.target).max_parallelism for e in edges},
         inputs=tuple(sorted(graph.inputs.get(task, ()), key=lambda c: c.target_index)),
         outputs=tuple(sorted(graph.outputs.get(task, ()), key=lambda c: c.id)),

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...core.batch import Batch
-from ...core.elements import Control
-from ...core.ids import ChannelId
+from ...core.elements import CheckpointBarrier, Control, Element
+from ...core.ids import ChannelId, CheckpointId
 from ...state.copies import own_batch
 from ..exchange.endpoint import OutputChannel
 from ..exchange.partitioners import make_selector
-from ..graph.model import Broadcast, JobEdge
+from ..graph.model import Broadcast, Forward, JobEdge
 from .deployment import TaskDeployment
 
 _COPY = "records that are broadcast are copied for each subtask that reads them"
+
+
+def is_in_order(edge: JobEdge) -> bool:
+    """Whether barriers overtake nothing on it. What is broadcast has been read by some subtasks and
+    not by others, and what is forwarded may have an order by key that only its subtasks know:
+    neither could be given to other subtasks after a rescale (Flink does likewise)."""
+    return isinstance(edge.partitioner, (Broadcast, Forward))
 
 
 class EdgeWriter:
@@ -21,6 +28,7 @@ class EdgeWriter:
 
     def __init__(self, edge: JobEdge, channels: Sequence[OutputChannel], d: TaskDeployment) -> None:
         self.edge = edge
+        self.in_order = is_in_order(edge)
         self._channels = list(channels)
         self._next = d.task.subtask
         """The channel that got the last element of `send_to_one`."""
@@ -45,6 +53,21 @@ class EdgeWriter:
     def broadcast(self, element: Control) -> None:
         for channel in self._channels:
             channel.write_control(element)
+
+    def send_barrier(
+        self, barrier: CheckpointBarrier, ahead: bool
+    ) -> list[tuple[OutputChannel, list[Element]]]:
+        """`ahead`: of all that waits to be sent, which is returned by channel."""
+        if not ahead or self.in_order:
+            self.broadcast(barrier)
+            return []
+        return [(channel, channel.overtake(barrier)) for channel in self._channels]
+
+    def holding(self, checkpoint_id: CheckpointId) -> list[OutputChannel]:
+        """The channels in which its barrier waits and may still be put ahead."""
+        if self.in_order:
+            return []
+        return [channel for channel in self._channels if channel.holds(checkpoint_id)]
 
     def send_to_one(self, element: Control) -> None:
         """To one channel, in turn: what all would get is as many times as many at each exchange."""

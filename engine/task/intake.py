@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ...core.batch import Batch, ColumnBatch, ObjectBatch
+from ...checkpoint.in_flight import Made, Waiting
 from ...core.clock import Clock
 from ...core.elements import (
     CheckpointBarrier,
@@ -24,16 +26,29 @@ from ...operators.base import PollStatus, SourceOperator
 from ...operators.time.valve import Action as ValveAction
 from ...operators.time.valve import WatermarkValve
 from ..exchange.endpoint import InputGate
+from ..exchange.in_flight import captured
 from ..graph.model import Channel
 from .chain import OperatorChain
 from .chain_node import ChainNode
 from .portions import Portions
+from .replay import Replay, event_time
 
 ELEMENTS_PER_STEP = 16
 """How much input one `take` handles at most."""
 
 STEP_S = 0.01
 """How long, at most, but for the element being handled: slow functions must not hold up control."""
+
+
+@dataclass
+class InputState:
+    """What a task has taken of its input and not handled. `lanes`: of a restored checkpoint;
+    `channels`: of each input channel, after where its event time is. `records`: whether there is
+    more than event time."""
+
+    lanes: list[Waiting] = field(default_factory=list)
+    channels: list[list[Made]] = field(default_factory=list)
+    records: bool = False
 
 
 class Intake(Protocol):
@@ -57,6 +72,14 @@ class Intake(Protocol):
 
     def wake(self) -> None:
         """Mail came or a timer fired: there may be something again."""
+        ...
+
+    def begin(self, replay: Replay) -> None:
+        """What a restored checkpoint had on its way here comes first. Before anything is taken."""
+        ...
+
+    def before(self) -> InputState:
+        """What comes before all that waits in the gate; for a checkpoint that overtakes."""
         ...
 
 
@@ -85,6 +108,12 @@ class SourceIntake:
     def wake(self) -> None:
         self._idle = False
 
+    def begin(self, replay: Replay) -> None:
+        """Nothing is on its way to a source."""
+
+    def before(self) -> InputState:
+        return InputState()
+
 
 class GateIntake:
     """Takes from the input gate: records to the head of the chain, watermarks and activity through
@@ -103,6 +132,7 @@ class GateIntake:
         """`inputs` in order of `target_index`. `halted`: whether a barrier was one behind which
         nothing is to be taken."""
         self._halted = halted
+        self._inputs = inputs
         self._chain = chain
         self._gate = gate
         self._clock = clock
@@ -111,7 +141,10 @@ class GateIntake:
         self._valve = WatermarkValve(len(inputs))
         self._portions = Portions(batch_size)
         self._rest: tuple[int, Batch, int] | None = None
-        """Input channel, batch, and how many of its records were handled: comes before the gate."""
+        """Input channel, batch, and how many of its records were handled: comes before anything
+        else. While a restored checkpoint is replayed, one of its lanes."""
+        self._replay = Replay()
+        """What comes before the gate."""
         self._open_ports = Counter(self._ports)
         """Channels by port that have not delivered EndOfData."""
 
@@ -124,6 +157,8 @@ class GateIntake:
         for taken in range(ELEMENTS_PER_STEP):
             if self._rest is not None:
                 self._process(*self._rest)
+            elif not self._replay.over:
+                self._take_replayed()
             elif (item := self._gate.poll()) is not None:
                 self._on_element(*item)
             else:
@@ -137,13 +172,53 @@ class GateIntake:
 
     def take_barriers(self) -> bool:
         taken = False
-        while self._rest is None and (item := self._gate.poll_barrier()) is not None:
-            self._on_barrier(*item)
-            taken = True
+        if self._rest is None and self._replay.over:
+            while (item := self._gate.poll_barrier()) is not None:
+                self._on_barrier(*item)
+                taken = True
         return taken
 
     def wake(self) -> None:
         """The gate is asked each time."""
+
+    def begin(self, replay: Replay) -> None:
+        self._replay = replay
+
+    def before(self) -> InputState:
+        replay, target = self._replay, self._inputs[0].target.subtask
+        rest = None
+        if self._rest is not None:
+            index, batch, done = self._rest
+            rest = index, batch.slice(done, len(batch) - done)
+        if not replay.over:
+            times = WatermarkValve(len(self._inputs))
+            channels = [event_time(times, channel.target_index) for channel in self._inputs]
+            return InputState(replay.waiting(target, rest), channels, True)
+        channels = [event_time(self._valve, channel.target_index) for channel in self._inputs]
+        if rest is not None:
+            channels[rest[0]].append(captured(rest[1]))
+        return InputState([], channels, rest is not None)
+
+    def _take_replayed(self) -> None:
+        item = self._replay.poll()
+        if item is None:
+            self._end_replay()
+            return
+        lane, element = item
+        match element:
+            case Watermark(timestamp):
+                self._apply(self._replay.valve.on_watermark(lane, timestamp))
+            case StreamStatus(active):
+                self._apply(self._replay.valve.on_status(lane, active))
+            case ColumnBatch() | ObjectBatch():
+                self._process(lane, element, 0)
+
+    def _end_replay(self) -> None:
+        """Event time goes on where the lanes were; whoever was idle says so again."""
+        valve = self._replay.valve
+        if not valve.active:
+            self._chain.head.process_status(True)
+        self._valve = WatermarkValve(len(self._inputs), valve.watermark)
 
     def _on_element(self, index: int, element: Element) -> None:
         if isinstance(element, (ColumnBatch, ObjectBatch)):
@@ -159,7 +234,9 @@ class GateIntake:
         portion = batch if count == len(batch) else batch.slice(done, count)
         self._rest = None if count == left else (index, batch, done + count)
         started = self._clock.monotonic()
-        self._chain.head.process(portion, self._ports[index])
+        replay = self._replay
+        port = self._ports[index] if replay.over else replay.lanes[index].port
+        self._chain.head.process(portion, port)
         if not self._chain.busy:  # else nobody knows yet how long it takes
             self._portions.took(count, self._clock.monotonic() - started)
 

@@ -110,7 +110,15 @@ class Task:
         self._complete = False
         """Whether the terminal checkpoint is complete, and at most its commit is to be done."""
         self._checkpoints = TaskCheckpoints(
-            deployment, self._chain, endpoint.gate, clock, background, report, self.post
+            deployment,
+            self._chain,
+            endpoint.gate,
+            clock,
+            background,
+            report,
+            self.post,
+            self._wakeups,
+            lambda: self._intake.before(),
         )
         self._intake = self._build_intake()
         self._woken: list[Callable[[], None]] = []
@@ -262,7 +270,8 @@ class Task:
     def _work(self) -> bool:
         """What is parked, snapshots that waited for it, then input; whether anything was done."""
         chain, checkpoints = self._chain, self._checkpoints
-        busy = chain.resume()
+        busy = checkpoints.look_ahead()
+        busy |= chain.resume()
         busy |= checkpoints.take_waiting()
         if checkpoints.waiting or self._halted:
             return busy
@@ -277,7 +286,7 @@ class Task:
         return busy
 
     def _open(self) -> None:
-        self._checkpoints.restore()
+        self._intake.begin(self._checkpoints.restore())
         self._chain.open()
         self._opened_cpu_s = time.process_time()
         self.state = TaskState.RUNNING
@@ -301,8 +310,10 @@ class Task:
         match mail:
             case TriggerCheckpoint(checkpoint_id, timestamp_ms, terminal, base):
                 place, halt = mail.savepoint, mail.halt
+                overtakes = self.deployment.config.checkpoint.overtakes
+                overtakes = overtakes and not terminal and place is None
                 barrier = CheckpointBarrier(
-                    checkpoint_id, timestamp_ms, terminal, base, place, halt
+                    checkpoint_id, timestamp_ms, terminal, base, place, halt, overtakes
                 )
                 self._checkpoints.trigger(barrier)
             case EndSources():

@@ -36,9 +36,11 @@ class _Channel:
 class WatermarkValve:
     """Combines the event time of `channels` inputs. Used by a task for its input gate."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, watermark: int = MIN_TIMESTAMP) -> None:
+        """`watermark`: given out by the valve before this one."""
         self._channels = [_Channel() for _ in range(channels)]
-        self.watermark: int = MIN_TIMESTAMP
+        self._begun = watermark
+        self.watermark: int = watermark
         """The last watermark given out; never decreases."""
         self.active: bool = True
         """The last status given out: whether any channel is active."""
@@ -73,11 +75,17 @@ class WatermarkValve:
         channel.ended = True
         return actions + self._advance_to_minimum()
 
+    def channel(self, index: int) -> tuple[int, bool]:
+        """The watermark of a channel, and whether it is active."""
+        channel = self._channels[index]
+        return channel.watermark, channel.active
+
     def validate(self) -> None:
         """Assert the invariants."""
         for channel in self._channels:
             assert channel.active or not channel.aligned
-            assert not channel.aligned or channel.watermark >= self.watermark
+            behind = channel.watermark < self.watermark and self.watermark > self._begun
+            assert not (channel.aligned and behind)
             assert not channel.ended or (channel.aligned and channel.watermark == MAX_TIMESTAMP)
         if self._channels:
             assert self.active == any(channel.active for channel in self._channels)

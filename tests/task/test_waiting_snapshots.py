@@ -10,6 +10,7 @@ from strom.core.config import JobConfig
 from strom.core.elements import CheckpointBarrier
 from strom.core.ids import CheckpointId
 from strom.engine.task.checkpointing import TaskCheckpoints
+from strom.engine.task.wakeups import Wakeups
 
 
 class Recording(TaskCheckpoints):
@@ -27,10 +28,12 @@ class Recording(TaskCheckpoints):
             restore=None,
             restore_storage=None,
         )
-        super().__init__(deployment, self.chain, nothing, VirtualClock(), *[nothing] * 3)
+        super().__init__(
+            deployment, self.chain, nothing, VirtualClock(), *[nothing] * 3, Wakeups(), nothing
+        )
 
-    def _snapshot(self, barrier: CheckpointBarrier, alignment_ms: float) -> None:
-        self.taken.append(barrier.checkpoint_id)
+    def _snapshot(self, snapshot: Any) -> None:
+        self.taken.append(snapshot.barrier.checkpoint_id)
 
 
 def barrier(number: int) -> CheckpointBarrier:

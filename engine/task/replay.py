@@ -1,0 +1,162 @@
+"""What a restored checkpoint had on its way to a task: it comes before anything new.
+
+    same parallelism     what was on its way to this subtask
+    another, by key      of all subtasks, the records whose keys are this subtask's now; likewise by
+                         the user's partitioner
+    another, otherwise   what was on its way to the subtasks that this one stands for: i mod p
+
+Each channel that there was is a *lane*: a stream of its own with its own event time, which begins
+with where the channel's had been. Lanes are read one after the other, the oldest first: what was on
+its way already at an earlier restore comes before what came behind it from a source.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+from ...checkpoint.in_flight import Item, Made, Place, Waiting, read_in_flight
+from ...checkpoint.ipc_files import FilesFrom
+from ...checkpoint.manifest import Manifest
+from ...core.batch import Batch, ColumnBatch, ObjectBatch
+from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, Element, StreamStatus, Watermark
+from ...core.ids import OperatorId
+from ...operators.time.valve import WatermarkValve
+from ..exchange.in_flight import captured, element_of, item_of
+from ..exchange.partitioners import Selector, make_selector
+from ..graph.edge_names import target_of
+from ..graph.model import Custom, JobEdge, KeyGroups
+from .deployment import TaskDeployment
+
+Share = Callable[[Element], Element | None]
+"""What of an element is this subtask's."""
+
+
+@dataclass
+class Lane:
+    """One former channel. `edge`: its name."""
+
+    edge: str
+    port: int
+    share: Share
+    items: deque[Item] = field(default_factory=deque)
+
+
+class Replay:
+    """The lanes of one task, read to their end once."""
+
+    def __init__(self, lanes: Sequence[Lane] = (), holds: bool = False) -> None:
+        """`holds`: nothing is known of the event time of some channels, so none is told."""
+        self.lanes = list(lanes)
+        self.valve = WatermarkValve(len(self.lanes) + holds)
+        """Over the lanes."""
+        self._at = 0
+        """The lane that is being read; those before it are at their end."""
+
+    @property
+    def over(self) -> bool:
+        return self._at == len(self.lanes)
+
+    def poll(self) -> tuple[int, Element] | None:
+        """The next element and its lane; None at the end."""
+        while not self.over:
+            lane = self.lanes[self._at]
+            while lane.items:
+                element = lane.share(element_of(lane.items.popleft()))
+                if element is not None:
+                    return self._at, element
+            self._at += 1
+        return None
+
+    def waiting(self, target: int, rest: tuple[int, Batch] | None) -> list[Waiting]:
+        """What a checkpoint that overtakes has of it: all that is not handled yet, and before it
+        where each lane's event time is. `rest`: the lane of a batch of which a part is left, and
+        that part."""
+        found: list[Waiting] = []
+        for at, lane in enumerate(self.lanes):
+            made = event_time(self.valve, at)
+            if rest is not None and rest[0] == at:
+                made.append(captured(rest[1]))
+            made += [_shared(lane.share, item) for item in lane.items]
+            found.append((Place(lane.edge, at - len(self.lanes), target, False), made))
+        return found
+
+
+def event_time(valve: WatermarkValve, index: int) -> list[Made]:
+    """What brings a new channel to where channel `index` is."""
+    watermark, active = valve.channel(index)
+    made: list[Made] = [captured(StreamStatus(True))]
+    if MIN_TIMESTAMP < watermark < MAX_TIMESTAMP:
+        made.append(captured(Watermark(watermark)))
+    if not active:
+        made.append(captured(StreamStatus(False)))
+    return made
+
+
+def _shared(share: Share, item: Item) -> Made:
+    def made() -> Item | None:
+        element = share(element_of(item))
+        return None if element is None else item_of(element)
+
+    return made
+
+
+class _Sharing:
+    """What of one edge into the task is its own."""
+
+    def __init__(self, edge: JobEdge, name: str, d: TaskDeployment, manifest: Manifest) -> None:
+        shape = manifest.shape(OperatorId(target_of(name)))
+        self.edge = edge
+        self._mine, self._now = d.task.subtask, d.vertex.parallelism
+        self._former = self._now if shape is None else shape.parallelism
+        self._selector: Selector | None = None
+        """Of what was on its way to all former subtasks."""
+        by_record = isinstance(edge.partitioner, (KeyGroups, Custom))
+        if by_record and self._former != self._now:
+            groups = d.vertex.max_parallelism
+            self._selector = make_selector(edge.partitioner, self._now, max_parallelism=groups)
+
+    def takes(self, target: int) -> bool:
+        """Whether something that was on its way to a former subtask may be this one's."""
+        return self._selector is not None or target % self._now == self._mine
+
+    @property
+    def targets(self) -> set[int]:
+        """All such subtasks."""
+        return set(filter(self.takes, range(self._former)))
+
+    def share(self, element: Element) -> Element | None:
+        if self._selector is None or not isinstance(element, (ColumnBatch, ObjectBatch)):
+            return element
+        return dict(self._selector.split(element)).get(self._mine)
+
+
+def replay_of(d: TaskDeployment, storage: FilesFrom) -> Replay:
+    """What the task starts with. CorruptCheckpointError, and what partitioners raise."""
+    if d.restore is None or all(one.in_flight is None for one in d.restore.subtasks):
+        return Replay()
+    edges = {d.edge_names[edge.id]: edge for edge in d.input_edges}
+    shares = {name: _Sharing(edge, name, d, d.restore) for name, edge in edges.items()}
+    found = sorted(_found(d.restore, storage, shares), key=itemgetter(0))
+    lanes: dict[tuple[str, int, int], Lane] = {}
+    for place, items in found:
+        sharing = shares[place.edge]
+        lane = lanes.setdefault(place[:3], Lane(place.edge, sharing.edge.port, sharing.share))
+        lane.items.extend(items)
+    known = {place.target for place, _ in found if not place.unsent}
+    needed = {target for sharing in shares.values() for target in sharing.targets}
+    return Replay(list(lanes.values()), holds=not needed <= known)
+
+
+def _found(
+    manifest: Manifest, storage: FilesFrom, shares: Mapping[str, _Sharing]
+) -> Iterator[tuple[Place, list[Item]]]:
+    def wanted(place: Place) -> bool:
+        return place.edge in shares and shares[place.edge].takes(place.target)
+
+    for subtask in manifest.subtasks:
+        handle = subtask.in_flight
+        if handle is not None and not shares.keys().isdisjoint(handle.edges):
+            yield from read_in_flight(storage, manifest.checkpoint_id, handle, wanted)
