@@ -37,7 +37,7 @@ from .uploads import FilesTo, Uploads
 
 Kind = Literal["columns", "objects", "watermark", "status"]
 
-_SCHEMA: Final = pa.schema(
+SCHEMA: Final = pa.schema(
     [
         ("edge", pa.dictionary(pa.int32(), pa.string())),
         ("source", pa.int32()),
@@ -97,13 +97,26 @@ def write_in_flight(
         return None
     columns = [
         pa.array(list(column), type=field.type)
-        for column, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)
+        for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)
     ]
-    data = pa.table(columns, schema=_SCHEMA)
+    data = pa.table(columns, schema=SCHEMA)
     name = f"{safe_name(task.vertex)}-{task.subtask}-in-flight.arrow"
     with Uploads(storage, checkpoint_id, transfers, cancellation) as uploads:
         file = uploads.table(name, data).result()
     return InFlightHandle(file, tuple(sorted({row[0] for row in rows})))
+
+
+def read_table(
+    storage: FilesFrom, checkpoint_id: CheckpointId, handle: InFlightHandle
+) -> pa.Table:
+    """All of it. CorruptCheckpointError for bad files."""
+    data = from_ipc_file(storage, checkpoint_id, handle.file)
+    if data.schema != SCHEMA:
+        raise CorruptCheckpointError(
+            f"{handle.file.path}: expected columns {SCHEMA.names} of records in flight, found "
+            f"{data.schema.names}"
+        )
+    return data
 
 
 def read_in_flight(
@@ -113,12 +126,7 @@ def read_in_flight(
     wanted: Callable[[Place], bool],
 ) -> Iterator[tuple[Place, list[Item]]]:
     """The channels that are wanted. CorruptCheckpointError for bad files."""
-    data = from_ipc_file(storage, checkpoint_id, handle.file)
-    if data.schema != _SCHEMA:
-        raise CorruptCheckpointError(
-            f"{handle.file.path}: expected columns {_SCHEMA.names} of records in flight, found "
-            f"{data.schema.names}"
-        )
+    data = read_table(storage, checkpoint_id, handle)
     keys = zip(*(data.column(name).to_pylist() for name in Place._fields), strict=True)
     first = 0
     for place, same in groupby(Place(*key) for key in keys):
@@ -131,8 +139,10 @@ def read_in_flight(
 def _items(rows: pa.Table, path: str) -> list[Item]:
     kinds, numbers = rows.column("kind").to_pylist(), rows.column("number").to_pylist()
     unknown = sorted(set(map(str, kinds)) - set(get_args(Kind)))
-    if unknown or None in numbers:
+    if unknown:
         raise CorruptCheckpointError(f"{path}: unknown kinds of records in flight {unknown}")
+    if None in numbers:
+        raise CorruptCheckpointError(f"{path}: records in flight without a number")
     contents = zip(rows.column("data"), rows.column("stamps"), strict=True)
     return [
         Item(cast(Kind, kind), number, content.as_buffer(), stamps.as_buffer())

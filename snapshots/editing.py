@@ -23,7 +23,7 @@ from ..checkpoint.handles import (
     OperatorSnapshot,
     SubtaskSnapshot,
 )
-from ..checkpoint.manifest import Manifest, OperatorShape
+from ..checkpoint.manifest import Manifest, OperatorShape, edges_in_flight
 from ..checkpoint.names import check_job_id, safe_name
 from ..checkpoint.snapshot_io import group_offsets, to_ipc_file
 from ..core.errors import ConfigurationError, StateError
@@ -74,6 +74,11 @@ class Edits(Filled):
         """All of a snapshot."""
         stored = snapshot.stored
         manifest = stored.manifest
+        if edges_in_flight(manifest):
+            raise StateError(
+                f"'{snapshot.path}' is an unaligned checkpoint, with records in flight, which an "
+                "edited state could not go on from: take a savepoint, which has none, and edit that"
+            )
         most = max((one.max_parallelism for one in snapshot.operators), default=MOST_PARALLELISM)
         edits = cls(manifest.job_name, manifest.job_id, most)
         edits._unpickle = unpickle

@@ -170,6 +170,11 @@ class Snapshot:
 
         return queried(self, query, unpickle)
 
+    def in_flight(self) -> pa.Table:
+        """What was on its way between tasks when an unaligned checkpoint was taken, a row for each
+        thing that waited; `checkpoint.in_flight` tells what the columns are. Empty for others."""
+        return self.stored.in_flight()
+
     def diff(self, other: Snapshot | str) -> Difference:
         """What `other` (or the snapshot at that path) has otherwise."""
         from .comparing import compared

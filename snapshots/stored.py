@@ -15,8 +15,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from ..checkpoint import in_flight
 from ..checkpoint.databases import read_database
-from ..checkpoint.handles import DatabaseHandle, FileHandle, KeyedHandle, OperatorHandle
+from ..checkpoint.handles import (
+    DatabaseHandle,
+    FileHandle,
+    InFlightHandle,
+    KeyedHandle,
+    OperatorHandle,
+)
 from ..checkpoint.layers import flattened
 from ..checkpoint.manifest import Manifest, OperatorShape
 from ..checkpoint.snapshot_io import from_ipc_file, group_offsets
@@ -251,6 +258,31 @@ class StoredStates:
             parts.append(data.add_column(0, "subtask", subtasks))
         schema = pa.schema([("subtask", pa.int32()), *_OPERATOR_STATE])
         return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def in_flight_handles(self) -> Iterator[InFlightHandle]:
+        """The files of what was on its way, in order of tasks."""
+        for subtask in self.manifest.subtasks:
+            if subtask.in_flight is not None:
+                yield subtask.in_flight
+
+    def in_flight_of(self, handle: InFlightHandle) -> pa.Table:
+        """What one of them holds."""
+        data = self._read(handle.file)
+        if data.schema != in_flight.SCHEMA:
+            raise CorruptCheckpointError(
+                f"{self.where}/{handle.file.path}: expected columns {in_flight.SCHEMA.names} of "
+                f"records in flight, found {data.schema.names}"
+            )
+        return data
+
+    def in_flight(self) -> pa.Table:
+        """All that was on its way."""
+        parts = [self.in_flight_of(handle) for handle in self.in_flight_handles()]
+        return (
+            pa.concat_tables(parts).unify_dictionaries()
+            if parts
+            else in_flight.SCHEMA.empty_table()
+        )
 
     def _read(self, handle: FileHandle) -> pa.Table:
         data = from_ipc_file(self._storage, self.manifest.checkpoint_id, handle)

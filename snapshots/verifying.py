@@ -53,7 +53,27 @@ def verified(snapshot: Snapshot) -> Verified:
         for part in stored.keyed_parts(operator):
             _verify_part(stored, part, found, seen)
         _verify_operator_state(stored, operator, found)
+    _verify_in_flight(stored, found)
     return found
+
+
+def _verify_in_flight(stored: StoredStates, found: Verified) -> None:
+    for handle in stored.in_flight_handles():
+        found.files += 1
+        found.bytes += handle.file.size
+        try:
+            table = stored.in_flight_of(handle)
+        except CheckpointError as error:
+            found.problems.append(str(error))
+            continue
+        found.rows += table.num_rows
+        edges = set(table.column("edge").to_pylist())
+        if edges != set(handle.edges):
+            named, there = ", ".join(handle.edges), ", ".join(sorted(map(str, edges)))
+            found.problems.append(
+                f"{handle.file.path}: the manifest tells of records in flight on the edges "
+                f"{named}, the file has those of {there}"
+            )
 
 
 def _verify_part(

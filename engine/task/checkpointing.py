@@ -12,19 +12,17 @@ record: then the snapshot waits until it is done (`take_waiting`).
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ...checkpoint.cancellation import Cancellation
-from ...checkpoint.databases import inherited
 from ...checkpoint.folder_storage import folder_at
 from ...checkpoint.handles import SubtaskSnapshot
 from ...checkpoint.in_flight import Made, write_in_flight
 from ...checkpoint.increments import Increment, Increments
-from ...checkpoint.snapshot_io import read_operator, write_subtask
+from ...checkpoint.snapshot_io import write_subtask
 from ...checkpoint.transfers import INLINE, Transfers, process_pool
 from ...checkpoint.uploads import FilesTo
 from ...core.clock import Clock
@@ -33,9 +31,7 @@ from ...core.failure_text import described
 from ...core.ids import CheckpointId
 from ...operators.base import OperatorContext
 from ...state.backend import NoSnapshot
-from ...state.column_migration import migrated
 from ...state.increments import Since
-from ...state.key_types import StoredKeyType
 from ..exchange.endpoint import InputGate
 from ..messages import CheckpointAcknowledged, CheckpointDeclined, TaskReport
 from .background import Background
@@ -46,11 +42,9 @@ from .edges import is_in_order
 from .intake import InputState
 from .local_recovery import LocalRecovery
 from .replay import Replay, replay_of
+from .restoring import restore
 from .taking import Taking
-from .unmet_migrations import unmet
 from .wakeups import Wakeups
-
-_log = logging.getLogger("strom")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,45 +116,10 @@ class TaskCheckpoints:
         operators. Before they are opened. Returns what was on its way."""
         replay = Replay()
         if self._deployment.restore is not None:
-            self._restore()
+            restore(self._deployment, self._chain.contexts, self.local.files, self._transfers)
             replay = replay_of(self._deployment, self.local.files)
         self.local.restored()
         return replay
-
-    def _restore(self) -> None:
-        d = self._deployment
-        assert d.restore is not None
-        operators = zip(self._chain.contexts, d.vertex.operators, strict=True)
-        for context, chained in operators:
-            share = (
-                self.local.files,
-                d.restore,
-                context.operator_id,
-                d.task.subtask,
-                d.vertex.parallelism,
-                d.vertex.max_parallelism,
-            )
-            own = d.restore.job_id == d.job_id
-            files = None
-            if context.keyed_state.inherits and not chained.migrations:
-                files = inherited(*share, same_program=own)
-            keyed, operator = read_operator(*share, self._transfers, inherits=files is not None)
-            if chained.migrations:
-                who = f"operator '{context.name}', subtask {context.subtask}"
-                if not own and context.subtask == 0:
-                    states = [table.name for table in operator]
-                    vain = unmet(d.restore, context.operator_id, states, chained.migrations)
-                    if vain is not None:
-                        _log.warning("operator '%s': %s", context.name, vain)
-                keyed = migrated(keyed, chained.migrations, who)
-            if files is not None:
-                context.keyed_state.inherit(files)
-            if not own and not d.config.allow_unmatched_state:
-                context.keyed_state.of_another_job = True
-                some = [*keyed, *context.keyed_state.inherited_samples()]
-                context.keyed_state.stored_keys = StoredKeyType.of(some)
-            context.keyed_state.restore(keyed)
-            context.operator_state.restore(operator, chained.migrations)
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
         """The coordinator wants one of a task without inputs."""

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ...core.batch import Batch, ColumnBatch, ObjectBatch
 from ...checkpoint.in_flight import Made, Waiting
+from ...core.batch import Batch, ColumnBatch, ObjectBatch
 from ...core.clock import Clock
 from ...core.elements import (
     CheckpointBarrier,
