@@ -67,6 +67,10 @@ class OutputChannel(Protocol):
         """Whether a batch more would leave soon: fewer bytes wait than one buffer."""
         ...
 
+    def waits_less_than(self, buffers: int) -> bool:
+        """Whether fewer bytes wait than so many buffers hold."""
+        ...
+
     def overtake(self, barrier: CheckpointBarrier) -> list[Element]:
         """Put `barrier` ahead of all that waits here; if it waits here itself, ahead of what is
         before it. Returns what it passed, in order, but for what is not kept (`in_flight`)."""

@@ -134,6 +134,9 @@ class ChannelSender:
         self._given = 0
         return True
 
+    def waits_less_than(self, buffers: int) -> bool:
+        return self.waiting < buffers * self._limit
+
     @property
     def empty(self) -> bool:
         return not self._closed and not self._open.batches

@@ -219,6 +219,12 @@ class OperatorChain:
         came in. So it is when nothing is parked, or only work that says so (`IN_STATE`)."""
         return all(node.settled for node in self.nodes)
 
+    def press(self, pressed: bool) -> None:
+        """Whether operators may get done with what they are in the middle of though outputs are
+        full, within bounds: a barrier is to overtake all that."""
+        for writer in self.writers.values():
+            writer.pressed = pressed
+
     def resume(self) -> bool:
         """Go on with what is parked, as far as outputs and time allow; whether anything was done.
         The last node first: it makes room for those before it."""

@@ -57,6 +57,11 @@ class _Snapshot:
     due_ms: int | None
     overtaken: frozenset[int] | None
 
+    def goes_ahead(self, clock: Clock) -> bool:
+        """Whether the barrier goes ahead of what waits in the outputs now."""
+        due = self.due_ms is not None and self.due_ms <= clock.now_ms()
+        return due or self.overtaken is not None
+
 
 class TaskCheckpoints:
     """The checkpoints of one task in one attempt. A task without inputs is told when to begin one
@@ -126,7 +131,9 @@ class TaskCheckpoints:
         now_ms = self._clock.now_ms()
         self._delay_ms = max(0.0, now_ms - barrier.timestamp_ms)
         due = due_ms(barrier, self._deployment.config.checkpoint, now_ms)
-        self._waiting.append(_Snapshot(barrier, 0.0, due, frozenset()))
+        self._waiting.append(_Snapshot(barrier, 0.0, due, None))
+        if due is not None and due > now_ms:
+            self._wake_at(due)
         self.take_waiting()
 
     @property
@@ -140,7 +147,11 @@ class TaskCheckpoints:
         while self._waiting and self._chain.settled:
             self._snapshot(self._waiting.popleft())
             taken = True
+        self._press()
         return taken
+
+    def _press(self) -> None:
+        self._chain.press(any(one.goes_ahead(self._clock) for one in self._waiting))
 
     def on_barrier(self, index: int, barrier: CheckpointBarrier) -> None:
         """Input channel `index` delivered a barrier."""
@@ -158,6 +169,7 @@ class TaskCheckpoints:
     def _on_due(self, now_ms: int) -> None:
         if self._barriers is not None:
             self._barriers.on_due(now_ms)
+        self._press()
         self.look_ahead()
 
     def _look_at_outputs(self, taking: Taking) -> bool:
@@ -200,6 +212,7 @@ class TaskCheckpoints:
             self._taking.pop(n).cancellation.cancel()
         kept = [one for one in self._waiting if not which(one.barrier.checkpoint_id)]
         self._waiting = deque(kept)
+        self._press()
 
     def on_completed(self, checkpoint_id: CheckpointId) -> None:
         """The checkpoint is complete."""
@@ -267,8 +280,7 @@ class TaskCheckpoints:
     def _begin(self, snapshot: _Snapshot, started: float) -> Taking:
         """The barrier onwards, and what it overtakes kept."""
         d, barrier, overtaken = self._deployment, snapshot.barrier, snapshot.overtaken
-        ahead = overtaken is not None and snapshot.due_ms is not None
-        ahead = ahead and snapshot.due_ms <= self._clock.now_ms()
+        ahead = snapshot.goes_ahead(self._clock)
         why = f"checkpoint {barrier.checkpoint_id}, of which task {d.task} wrote,"
         taking = Taking(barrier, Cancellation(why), started, snapshot.due_ms)
         taking.alignment_ms = snapshot.alignment_ms

@@ -16,6 +16,10 @@ from .deployment import TaskDeployment
 _COPY = "records that are broadcast are copied for each subtask that reads them"
 
 
+PRESSED = 8
+"""So many buffers may wait in a channel while it is pressed."""
+
+
 def is_in_order(edge: JobEdge) -> bool:
     """Whether barriers overtake nothing on it. What is broadcast has been read by some subtasks and
     not by others, and what is forwarded may have an order by key that only its subtasks know:
@@ -29,6 +33,8 @@ class EdgeWriter:
     def __init__(self, edge: JobEdge, channels: Sequence[OutputChannel], d: TaskDeployment) -> None:
         self.edge = edge
         self.in_order = is_in_order(edge)
+        self.pressed = False
+        """Whether it takes more than it should, so that a snapshot can be taken soon."""
         self._channels = list(channels)
         self._next = d.task.subtask
         """The channel that got the last element of `send_to_one`."""
@@ -76,6 +82,8 @@ class EdgeWriter:
 
     @property
     def available(self) -> bool:
+        if self.pressed:
+            return all(channel.waits_less_than(PRESSED) for channel in self._channels)
         return all(channel.available for channel in self._channels)
 
 

@@ -17,7 +17,9 @@ class Recording(TaskCheckpoints):
     """Of a source task; notes which snapshots are taken."""
 
     def __init__(self) -> None:
-        self.chain: Any = SimpleNamespace(settled=True, notify_aborted=lambda n: None)
+        self.chain: Any = SimpleNamespace(
+            settled=True, notify_aborted=lambda n: None, press=lambda pressed: None
+        )
         self.taken: list[int] = []
         nothing: Any = None
         deployment: Any = SimpleNamespace(
