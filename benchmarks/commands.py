@@ -356,6 +356,14 @@ def statesize(options: Namespace) -> Iterator[Line]:
         raise SystemExit(f"failed: {', '.join(failed)}")
 
 
+def unaligned(options: Namespace) -> Iterator[Line]:
+    """A line per way of taking checkpoints."""
+    from .unaligned import measure_unaligned
+
+    o = options
+    yield from measure_unaligned(o.events, o.rate, o.parallelism, o.host, o.interval)
+
+
 def restore(options: Namespace) -> Iterator[Line]:
     """A line per backend and parallelism; of restarts two."""
     from .restart import measure_restarts

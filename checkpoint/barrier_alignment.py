@@ -238,7 +238,8 @@ class BarrierAligner:
             case _Recording(barrier=barrier, open=left):
                 current = barrier.checkpoint_id
                 assert self._settled == current
-                assert left and not left & self._in_order
+                assert left
+                assert not left & self._in_order
                 assert all((self._seen[i] < current) == (i in left) for i in self._every)
 
     @property

@@ -106,9 +106,7 @@ def write_in_flight(
     return InFlightHandle(file, tuple(sorted({row[0] for row in rows})))
 
 
-def read_table(
-    storage: FilesFrom, checkpoint_id: CheckpointId, handle: InFlightHandle
-) -> pa.Table:
+def read_table(storage: FilesFrom, checkpoint_id: CheckpointId, handle: InFlightHandle) -> pa.Table:
     """All of it. CorruptCheckpointError for bad files."""
     data = from_ipc_file(storage, checkpoint_id, handle.file)
     if data.schema != SCHEMA:

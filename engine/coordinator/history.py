@@ -54,7 +54,7 @@ class TaskRecord:
 @dataclass(frozen=True)
 class Part:
     """One subtask's part of a checkpoint. `size`: bytes of all its files; `new_size`: of those that
-    no checkpoint before had."""
+    no checkpoint before had; `persisted`: of what it overtook."""
 
     acknowledged_ms: int
     size: int
@@ -62,6 +62,7 @@ class Part:
     sync_ms: float
     async_ms: float
     alignment_ms: float
+    persisted: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class CheckpointRecord:
     size: int = 0
     new_size: int = 0
     alignment_ms: float = 0.0
+    persisted: int = 0
     discarded: bool = False
     parts: Mapping[TaskId, Part] | None = field(default_factory=dict)
 
@@ -102,6 +104,7 @@ class CheckpointRecord:
             size=sum(part.size for part in parts),
             new_size=sum(part.new_size for part in parts),
             alignment_ms=max((part.alignment_ms for part in parts), default=0.0),
+            persisted=sum(part.persisted for part in parts),
         )
 
 
@@ -248,6 +251,7 @@ class JobHistory:
         record = self._on
         if record is None or record.id != report.checkpoint_id or report.task in self._parts:
             return
+        in_flight = report.snapshot.in_flight
         self._parts[report.task] = Part(
             now_ms,
             report.snapshot.size,
@@ -255,10 +259,11 @@ class JobHistory:
             report.sync_ms,
             report.async_ms,
             report.alignment_ms,
+            0 if in_flight is None else in_flight.file.size,
         )
 
     def _new_size(self, snapshot: SubtaskSnapshot) -> int:
-        files = [file for operator in snapshot.operators for file in operator.files]
+        files = snapshot.files
         before = self._shared.get(snapshot.task, frozenset())
         self._shared[snapshot.task] = frozenset(file.path for file in files if file.shared)
         return sum(file.size for file in files if _is_new(file, before))

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ...checkpoint.in_flight import Made
 from ...core.batch import Batch
 from ...core.elements import CheckpointBarrier, Control, Element
 from ...core.ids import ChannelId, CheckpointId, TaskId
 from ..graph.model import Channel
+from .kept import Kept
 
 Address = Any
 """Where an endpoint can be reached; picklable, meaningful to endpoints of the same transport."""
@@ -73,7 +73,7 @@ class OutputChannel(Protocol):
 
     def overtake(self, barrier: CheckpointBarrier) -> list[Element]:
         """Put `barrier` ahead of all that waits here; if it waits here itself, ahead of what is
-        before it. Returns what it passed, in order, but for what is not kept (`in_flight`)."""
+        before it. Returns what it passed, in order, but for what is not kept (`kept`)."""
         ...
 
     def holds(self, checkpoint_id: CheckpointId) -> bool:
@@ -116,7 +116,7 @@ class InputGate(Protocol):
         none."""
         ...
 
-    def end_recording(self) -> tuple[Mapping[int, Sequence[Made]], bool]:
+    def end_recording(self) -> tuple[Mapping[int, Sequence[Kept]], bool]:
         """What was recorded, by channel and in order, and whether one of the barriers had overtaken
         at its sender. Nothing if nobody records."""
         ...

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ...checkpoint.in_flight import Made
 from ...core.config import ExchangeConfig
 from ...core.elements import (
     MAX_TIMESTAMP,
@@ -26,6 +25,7 @@ from ...core.errors import SerializationError, TransportError
 from ...core.ids import CheckpointId
 from ..graph.model import Channel
 from .credits import GateLedger, Grant
+from .kept import Kept
 from .metering import InFlight
 from .recording import Recording
 from .sender import ends_channel
@@ -147,7 +147,7 @@ class Gate:
         recording = self._recording
         return recording.came.popleft() if recording is not None and recording.came else None
 
-    def end_recording(self) -> tuple[dict[int, list[Made]], bool]:
+    def end_recording(self) -> tuple[dict[int, list[Kept]], bool]:
         recording, self._recording = self._recording, None
         return ({}, False) if recording is None else (recording.items, recording.passed)
 

@@ -10,11 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...checkpoint.in_flight import Made
 from ...core.batch import ObjectBatch
 from ...core.elements import CheckpointBarrier, Control, Element
 from ...core.ids import CheckpointId
-from .in_flight import captured, is_kept, item_of
+from .kept import Kept, is_kept, kept
 
 
 class Recording:
@@ -28,7 +27,7 @@ class Recording:
     ) -> None:
         """`opener` makes an element of what was delivered to a channel."""
         self.checkpoint_id = checkpoint_id
-        self.items: dict[int, list[Made]] = {index: [] for index in open_channels}
+        self.items: dict[int, list[Kept]] = {index: [] for index in open_channels}
         """By channel, in order."""
         self.open = set(self.items)
         self.passed = False
@@ -42,9 +41,9 @@ class Recording:
         if index not in self.open:
             return
         if isinstance(delivered, ObjectBatch):
-            self.items[index].append(captured(delivered))
+            self.items[index].append(kept(delivered))
         else:  # it is opened again for who reads it: what it holds is nobody else's
-            self.items[index].append(lambda: item_of(self._opener(index, delivered)))
+            self.items[index].append(lambda: self._opener(index, delivered))
 
     def on_control(self, index: int, element: Control) -> bool:
         """The same of a control element; whether it is the barrier, which goes no further."""
@@ -58,5 +57,5 @@ class Recording:
             self.came.append(index)
             return True
         if is_kept(element):
-            self.items[index].append(captured(element))
+            self.items[index].append(kept(element))
         return False

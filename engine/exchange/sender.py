@@ -19,7 +19,7 @@ from ...core.ids import CheckpointId, TaskId
 from ..graph.model import Channel
 from .compaction import wire_bytes
 from .credits import SenderLedger
-from .in_flight import is_kept
+from .kept import is_kept
 from .metering import InFlight
 
 ROUNDING_S = 1e-6

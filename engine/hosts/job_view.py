@@ -87,6 +87,7 @@ class PartView(TypedDict):
     sync_ms: float
     async_ms: float
     alignment_ms: float
+    persisted: NotRequired[int]
 
 
 class CheckpointView(TypedDict):
@@ -107,6 +108,7 @@ class CheckpointView(TypedDict):
     acknowledged: int
     path: str | None
     alignment_ms: NotRequired[float]
+    persisted: NotRequired[int]
     discarded: NotRequired[bool]
     parts: list[PartView] | None
 
@@ -319,6 +321,7 @@ def _checkpoint(record: CheckpointRecord, folder: str | None, whole: bool) -> Ch
         "acknowledged": record.acknowledged,
         "path": None if location is None else redacted(location),
         "alignment_ms": record.alignment_ms,
+        "persisted": record.persisted,
         "discarded": record.discarded,
         "parts": None
         if known is None or not whole
@@ -336,6 +339,7 @@ def _part(task: TaskId, part: Part) -> PartView:
         "sync_ms": part.sync_ms,
         "async_ms": part.async_ms,
         "alignment_ms": part.alignment_ms,
+        "persisted": part.persisted,
     }
 
 
@@ -366,5 +370,8 @@ def _checkpointing(job: JobGraph) -> dict[str, Any]:
         "retention": config.retention.name,
         "storage": None if config.storage is None else redacted(config.storage),
         "incremental": config.incremental,
+        "mode": config.mode.name,
+        "unaligned": config.overtakes,
+        "alignment_timeout_ms": round(config.alignment_timeout.total_seconds() * 1000),
         "state_backend": state.backend,
     }

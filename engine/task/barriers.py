@@ -19,13 +19,13 @@ from ...checkpoint.barrier_alignment import (
     Recorded,
     UnblockAll,
 )
-from ...checkpoint.in_flight import Made
 from ...core.checkpointing_mode import CheckpointingMode
 from ...core.clock import Clock
 from ...core.config import CheckpointConfig
 from ...core.elements import CheckpointBarrier
 from ...core.ids import CheckpointId
 from ..exchange.endpoint import InputGate
+from ..exchange.kept import Kept
 
 
 class Taker(Protocol):
@@ -40,7 +40,7 @@ class Taker(Protocol):
         ...
 
     def recorded(
-        self, checkpoint_id: CheckpointId, items: Mapping[int, Sequence[Made]], passed: bool
+        self, checkpoint_id: CheckpointId, items: Mapping[int, Sequence[Kept]], passed: bool
     ) -> None:
         """The last barrier has come; this came before, by channel. `passed`: whether one of the
         barriers has overtaken at its sender."""

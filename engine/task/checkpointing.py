@@ -20,7 +20,7 @@ from typing import Any
 from ...checkpoint.cancellation import Cancellation
 from ...checkpoint.folder_storage import folder_at
 from ...checkpoint.handles import SubtaskSnapshot
-from ...checkpoint.in_flight import Made, write_in_flight
+from ...checkpoint.in_flight import write_in_flight
 from ...checkpoint.increments import Increment, Increments
 from ...checkpoint.snapshot_io import write_subtask
 from ...checkpoint.transfers import INLINE, Transfers, process_pool
@@ -33,6 +33,7 @@ from ...operators.base import OperatorContext
 from ...state.backend import NoSnapshot
 from ...state.increments import Since
 from ..exchange.endpoint import InputGate
+from ..exchange.kept import Kept
 from ..messages import CheckpointAcknowledged, CheckpointDeclined, TaskReport
 from .background import Background
 from .barriers import Barriers, due_ms
@@ -194,7 +195,7 @@ class TaskCheckpoints:
         self.take_waiting()
 
     def recorded(
-        self, checkpoint_id: CheckpointId, items: Mapping[int, Sequence[Made]], passed: bool
+        self, checkpoint_id: CheckpointId, items: Mapping[int, Sequence[Kept]], passed: bool
     ) -> None:
         taking = self._taking.get(checkpoint_id)
         if taking is not None:
@@ -382,5 +383,5 @@ class TaskCheckpoints:
             "checkpointAlignmentTime": written.alignment_ms * 1e6,
             "checkpointSyncDuration": written.sync_ms,
             "checkpointAsyncDuration": written.async_ms,
-            "checkpointSize": sum(sizes.values()),
+            "checkpointSize": written.snapshot.size,
         }

@@ -26,10 +26,10 @@ from ...operators.base import PollStatus, SourceOperator
 from ...operators.time.valve import Action as ValveAction
 from ...operators.time.valve import WatermarkValve
 from ..exchange.endpoint import InputGate
-from ..exchange.in_flight import captured
 from ..graph.model import Channel
 from .chain import OperatorChain
 from .chain_node import ChainNode
+from .in_flight import captured
 from .portions import Portions
 from .replay import Replay, event_time
 

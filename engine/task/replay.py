@@ -24,11 +24,11 @@ from ...core.batch import Batch, ColumnBatch, ObjectBatch
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, Element, StreamStatus, Watermark
 from ...core.ids import OperatorId
 from ...operators.time.valve import WatermarkValve
-from ..exchange.in_flight import captured, element_of, item_of
 from ..exchange.partitioners import Selector, make_selector
 from ..graph.edge_names import target_of
 from ..graph.model import Custom, JobEdge, KeyGroups
 from .deployment import TaskDeployment
+from .in_flight import captured, element_of, item_of
 
 Share = Callable[[Element], Element | None]
 """What of an element is this subtask's."""

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 
 from ...checkpoint.cancellation import Cancellation
 from ...checkpoint.handles import SubtaskSnapshot
-from ...checkpoint.in_flight import Made, Place, Waiting
+from ...checkpoint.in_flight import Place, Waiting
 from ...core.elements import CheckpointBarrier, Element
 from ..exchange.endpoint import OutputChannel
-from ..exchange.in_flight import captured
+from ..exchange.kept import Kept
 from ..graph.model import Channel
+from .in_flight import captured, made
 from .intake import InputState
 
 Passed = Iterable[tuple[OutputChannel, Sequence[Element]]]
@@ -51,13 +52,13 @@ class Taking:
         """Whether the state is written, and all is known that was on its way."""
         return self.state is not None and not self.recording and not self.holding
 
-    def recorded(self, items: Mapping[int, Sequence[Made]]) -> None:
+    def recorded(self, items: Mapping[int, Sequence[Kept]]) -> None:
         """Nothing more is to come before the barrier; this came since the snapshot."""
         self.recording = False
         if self.inputs is not None:
-            for index, made in items.items():
-                self.inputs.channels[index] += made
-                self.inputs.records |= bool(made)
+            for index, found in items.items():
+                self.inputs.channels[index] += map(made, found)
+                self.inputs.records |= bool(found)
 
     def overtook(self, passed: Passed, names: Mapping[int, str]) -> None:
         """In outputs. `names`: of edges."""

@@ -1,7 +1,7 @@
 """Checkpoints in the shapes of Flink's REST.
 
 `checkpointed_size` is what a checkpoint wrote anew, `state_size` all that it holds. Of alignment
-there is the time; nothing is buffered by it, and no checkpoint is unaligned.
+there is the time; nothing is buffered by it. `persisted_data` is what barriers overtook.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def checkpoints_of(view: JobView) -> Checkpoints:
             "end_to_end_duration": summary_of([_duration(one, view["now_ms"]) for one in done]),
             "alignment_buffered": nothing,
             "processed_data": nothing,
-            "persisted_data": nothing,
+            "persisted_data": summary_of([one.get("persisted", 0) for one in done]),
         },
         "latest": {
             "completed": _maybe(known["latest_completed"], view),
@@ -247,7 +247,7 @@ def checkpoint(one: CheckpointView, view: JobView, tasks: bool = True) -> Checkp
         "end_to_end_duration": _duration(one, view["now_ms"]),
         "alignment_buffered": 0,
         "processed_data": 0,
-        "persisted_data": 0,
+        "persisted_data": one.get("persisted", 0),
         "num_subtasks": one["subtasks"],
         "num_acknowledged_subtasks": one["acknowledged"],
         "alignment_duration": one.get("alignment_ms")
@@ -280,7 +280,7 @@ def vertex_part(one: CheckpointView, vertex: VertexView) -> VertexPart:
         "end_to_end_duration": -1 if latest < 0 else max(0, latest - one["triggered_ms"]),
         "alignment_buffered": 0,
         "processed_data": 0,
-        "persisted_data": 0,
+        "persisted_data": sum(part.get("persisted", 0) for part in parts),
         "num_subtasks": vertex["parallelism"],
         "num_acknowledged_subtasks": len(parts),
     }
@@ -306,7 +306,7 @@ def vertex_parts(one: CheckpointView, vertex: VertexView) -> VertexParts:
             "alignment": {
                 "buffered": nothing,
                 "processed": nothing,
-                "persisted": nothing,
+                "persisted": summary_of([part.get("persisted", 0) for part in known]),
                 "duration": summed("alignment_ms"),
             },
             "start_delay": nothing,
@@ -329,11 +329,11 @@ def _subtask(index: int, part: PartView | None, one: CheckpointView) -> SubtaskP
         "alignment": {
             "buffered": 0,
             "processed": 0,
-            "persisted": 0,
+            "persisted": part.get("persisted", 0),
             "duration": part["alignment_ms"],
         },
         "start_delay": 0,
-        "unaligned_checkpoint": False,
+        "unaligned_checkpoint": part.get("persisted", 0) > 0,
         "aborted": one["status"] == "FAILED",
     }
 
@@ -345,7 +345,7 @@ def checkpoint_config(view: JobView) -> CheckpointConfig | None:
         return None
     retention = config["retention"]
     return {
-        "mode": "exactly_once",
+        "mode": config.get("mode", "EXACTLY_ONCE").lower(),
         "interval": config["interval_ms"],
         "timeout": config["timeout_ms"],
         "min_pause": config["min_pause_ms"],
@@ -356,9 +356,9 @@ def checkpoint_config(view: JobView) -> CheckpointConfig | None:
         },
         "state_backend": config["state_backend"],
         "checkpoint_storage": config["storage"] or "memory of the coordinator",
-        "unaligned_checkpoints": False,
+        "unaligned_checkpoints": config.get("unaligned", False),
         "tolerable_failed_checkpoints": config["tolerable_failures"],
-        "aligned_checkpoint_timeout": 0,
+        "aligned_checkpoint_timeout": config.get("alignment_timeout_ms", 0),
         "checkpoints_after_tasks_finish": True,
         "state_changelog_enabled": False,
         "incremental": config["incremental"],

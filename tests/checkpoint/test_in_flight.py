@@ -22,7 +22,6 @@ from strom.core.elements import StreamStatus, Watermark
 from strom.core.errors import CorruptCheckpointError, StateError
 from strom.core.ids import CheckpointId, OperatorId, TaskId, VertexId
 from strom.core.keys import FunctionKey
-from strom.engine.exchange.in_flight import captured, element_of, item_of
 from strom.engine.exchange.partitioners import make_selector
 from strom.engine.graph.model import (
     Custom,
@@ -34,6 +33,7 @@ from strom.engine.graph.model import (
     Rescale,
     Shuffle,
 )
+from strom.engine.task.in_flight import captured, element_of, item_of
 from strom.engine.task.replay import replay_of
 from strom.operators.time.valve import WatermarkValve
 from strom.snapshots import open as open_snapshot

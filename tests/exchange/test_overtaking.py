@@ -20,7 +20,7 @@ from strom.core.elements import (
     Watermark,
 )
 from strom.core.ids import ChannelId, CheckpointId, OperatorId
-from strom.engine.exchange.in_flight import element_of
+from strom.engine.task.in_flight import element_of, item_of
 
 A, B = task("a"), task("b")
 TIGHT = ExchangeConfig(
@@ -59,7 +59,7 @@ def plain(elements: Any) -> list[Any]:
 
 def recorded(gate: Any) -> list[Any]:
     items, _ = gate.end_recording()
-    return plain(element_of(item) for made in items[0] if (item := made()) is not None)
+    return plain(element_of(item_of(kept())) for kept in items[0])
 
 
 def polled(gate: Any) -> list[Any]:

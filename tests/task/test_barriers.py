@@ -1,5 +1,5 @@
-"""The barriers of a real gate, in random order: every snapshot, and what is recorded behind it, hold
-exactly what came before the barriers."""
+"""The barriers of a real gate, in random order: every snapshot, and what is recorded behind it,
+hold exactly what came before the barriers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from strom.checkpoint.in_flight import Made
 from strom.core.batch import ObjectBatch
 from strom.core.checkpointing_mode import CheckpointingMode
 from strom.core.clock import VirtualClock
@@ -18,10 +17,11 @@ from strom.core.config import CheckpointConfig, ExchangeConfig
 from strom.core.elements import CheckpointBarrier, StreamStatus, Watermark
 from strom.core.ids import ChannelId, CheckpointId, TaskId, VertexId
 from strom.engine.exchange.gate import Gate
-from strom.engine.exchange.in_flight import element_of
+from strom.engine.exchange.kept import Kept
 from strom.engine.exchange.metering import InFlight
 from strom.engine.graph.model import Channel
 from strom.engine.task.barriers import Barriers, due_ms
+from strom.engine.task.in_flight import element_of, item_of
 
 TARGET = TaskId(VertexId("target"), 0)
 
@@ -87,20 +87,19 @@ class Run:
                 self.gate.record(n, overtaken)
 
     def recorded(
-        self, checkpoint_id: CheckpointId, items: Mapping[int, Sequence[Made]], passed: bool
+        self, checkpoint_id: CheckpointId, items: Mapping[int, Sequence[Kept]], passed: bool
     ) -> None:
         self.check(checkpoint_id, items)
 
     def abandoned(self, checkpoint_id: CheckpointId) -> None:
         self.waiting = deque(one for one in self.waiting if one[0] != checkpoint_id)
 
-    def check(self, n: int, items: Mapping[int, Sequence[Made]]) -> None:
+    def check(self, n: int, items: Mapping[int, Sequence[Kept]]) -> None:
         counts, overtaken = self.taken[n]
         assert set(items) == overtaken
         for index in range(self.channels):
             had = self.read[index][: counts[index]]
-            made = [made() for made in items.get(index, ())]
-            had += [_value(element_of(one)) for one in made if one is not None]
+            had += [_value(element_of(item_of(kept()))) for kept in items.get(index, ())]
             expected = self.sent[index][: self.before[n][index]]
             assert had == expected, f"seed {self.seed}: checkpoint {n}, channel {index}"
         self.complete.append(n)

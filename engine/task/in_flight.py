@@ -1,8 +1,4 @@
-"""What waits in a channel as rows of a checkpoint, and back.
-
-Of the control elements only event time and activity are kept: by them it is decided which records
-behind them are late. The end of all time comes again after a restore, as does the end of the data.
-"""
+"""What was on its way as rows of a checkpoint, and back."""
 
 from __future__ import annotations
 
@@ -13,33 +9,25 @@ import pyarrow as pa
 
 from ...checkpoint.in_flight import Item, Made
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, Timestamps
-from ...core.elements import MAX_TIMESTAMP, Control, Element, StreamStatus, Watermark
+from ...core.elements import Element, StreamStatus, Watermark
 from ...core.errors import CorruptCheckpointError
-from .codec import as_stream
-from .compaction import compacted
-from .pickling import pickle_values, unpickle_values
+from ..exchange.codec import as_stream
+from ..exchange.compaction import compacted
+from ..exchange.kept import Kept, Pickled, kept
+from ..exchange.pickling import unpickle_values
 
 
-def is_kept(element: Control) -> bool:
-    """Whether a control element belongs to what was on its way."""
-    match element:
-        case Watermark(timestamp):
-            return timestamp != MAX_TIMESTAMP
-        case StreamStatus():
-            return True
-    return False
+def made(kept_: Kept) -> Made:
+    """Makes the row of what was kept."""
+    return lambda: item_of(kept_())
 
 
 def captured(element: Element) -> Made:
-    """Makes its row, on any thread and any time later. Objects are pickled at once: who gets them
-    may change them. SerializationError if they cannot be."""
-    if isinstance(element, ObjectBatch):
-        item = item_of(element)
-        return lambda: item
-    return lambda: item_of(element)
+    """Makes its row, on any thread and any time later. As `kept`."""
+    return made(kept(element))
 
 
-def item_of(element: Element) -> Item:
+def item_of(element: Element | Pickled) -> Item:
     """Its row."""
     match element:
         case Watermark(timestamp):
@@ -48,9 +36,11 @@ def item_of(element: Element) -> Item:
             return Item("status", int(active))
         case ColumnBatch():
             data = memoryview(as_stream(compacted(element.data)))
-            return Item("columns", len(element), data, _stamps(element))
+            return Item("columns", len(element), data, _stamps(element.timestamps))
         case ObjectBatch():
-            return Item("objects", len(element), pickle_values(element.values), _stamps(element))
+            return item_of(kept(element)())
+        case Pickled():
+            return Item("objects", element.rows, element.values, _stamps(element.timestamps))
     raise TypeError(f"{element} is not kept")
 
 
@@ -72,10 +62,10 @@ def element_of(item: Item) -> Batch | Watermark | StreamStatus:
     return batch
 
 
-def _stamps(batch: Batch) -> Any:
-    if batch.timestamps is None:
+def _stamps(timestamps: Timestamps | None) -> Any:
+    if timestamps is None:
         return None
-    return np.ascontiguousarray(batch.timestamps, dtype="<i8").tobytes()
+    return np.ascontiguousarray(timestamps, dtype="<i8").tobytes()
 
 
 def _read_stamps(item: Item) -> Timestamps | None:
