@@ -59,13 +59,12 @@ class DatabaseUpload:
 
     def __init__(self, uploads: Uploads, name: str, stored: StoredFiles, known: Files) -> None:
         """Begin. `name`: what names of files begin with; `known`: those that are there. The local
-        files are not needed any more then: what is still to be written is mapped."""
+        files are not needed any more then: what is still to be written is open."""
         self._states = stored.states
         self._files: list[tuple[str, FileHandle | Pending[FileHandle]]] = []
         for local, path in stored.files().items():
-            shared = local.endswith(IMMUTABLE)
-            handle = known.get(local) or uploads.file(
-                f"{name}-{local}", _content(path), shared, path if shared else None
+            handle = known.get(local) or _begun(
+                uploads, f"{name}-{local}", path, local.endswith(IMMUTABLE)
             )
             self._files.append((local, handle))
         stored.remove()
@@ -85,13 +84,9 @@ class DatabaseUpload:
         return DatabaseHandle(files, self._states, hidden)
 
 
-def _content(path: Path) -> pa.Buffer:
-    """A file as it is read, piece by piece."""
+def _begun(uploads: Uploads, name: str, path: Path, shared: bool) -> Pending[FileHandle]:
     try:
-        if not path.stat().st_size:
-            return pa.py_buffer(b"")
-        with pa.memory_map(str(path)) as source:
-            return source.read_buffer()
+        return uploads.file(name, path, shared)
     except OSError as error:
         raise CheckpointError(
             f"the local database's file {path} cannot be read ({error}): the task may have ended"

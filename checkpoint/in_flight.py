@@ -27,7 +27,7 @@ from typing import Any, Final, Literal, NamedTuple, cast, get_args
 import pyarrow as pa
 
 from ..core.errors import CorruptCheckpointError
-from ..core.ids import CheckpointId, TaskId
+from ..core.ids import CheckpointId, OperatorId, TaskId
 from .cancellation import Cancellation
 from .handles import InFlightHandle
 from .ipc_files import FilesFrom, from_ipc_file
@@ -100,7 +100,7 @@ def write_in_flight(
         for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)
     ]
     data = pa.table(columns, schema=SCHEMA)
-    name = f"{safe_name(task.vertex)}-{task.subtask}-in-flight.arrow"
+    name = f"{safe_name(OperatorId(task.vertex))}-{task.subtask}-in-flight.arrow"
     with Uploads(storage, checkpoint_id, transfers, cancellation) as uploads:
         file = uploads.table(name, data).result()
     return InFlightHandle(file, tuple(sorted({row[0] for row in rows})))

@@ -8,6 +8,7 @@ of it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -91,16 +92,15 @@ class Uploads:
             return self._packings[shared].add(name, sink.getvalue())
         return self._submit(data.nbytes, name, _Table(data), shared)
 
-    def file(
-        self, name: str, data: pa.Buffer, shared: bool = False, source: Path | None = None
-    ) -> Pending[FileHandle]:
-        """The same of bytes. `source`: a file of this machine that holds them, which never changes
-        but may be removed as soon as this returns."""
-        if self._is_small(data.size, shared):
-            return self._packings[shared].add(name, data)
-        if source is not None:
-            self._storage.offer(self._checkpoint_id, name, shared, source)
-        return self._whole(shared, name, data)
+    def file(self, name: str, path: Path, shared: bool = False) -> Pending[FileHandle]:
+        """The same of a file of this machine, which may be removed as soon as this returns; one
+        that is shared never changes. OSError if it cannot be read."""
+        size = path.stat().st_size
+        if self._is_small(size, shared):
+            return self._packings[shared].add(name, pa.py_buffer(path.read_bytes()))
+        if shared:
+            self._storage.offer(self._checkpoint_id, name, shared, path)
+        return self._submit(size, name, _File(path), shared)
 
     def _is_small(self, size: int, shared: bool) -> bool:
         return shared in self._packings and size < (SMALL_SHARED if shared else SMALL)
@@ -174,6 +174,24 @@ class _Bytes:
         content = memoryview(self._data)
         for start in range(0, len(content), PIECE):
             sink.write(content[start : start + PIECE])
+
+
+class _File:
+    """What a file holds, read piece by piece: mapped into memory it would count as the process's,
+    all of what is being written at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __call__(self, sink: Any) -> None:
+        at = 0
+        while piece := os.pread(self._descriptor, PIECE, at):
+            sink.write(piece)
+            at += len(piece)
+
+    def __del__(self) -> None:
+        if (descriptor := getattr(self, "_descriptor", None)) is not None:
+            os.close(descriptor)
 
 
 class _Write:

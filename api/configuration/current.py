@@ -93,6 +93,12 @@ READ: Final[Mapping[str, Read]] = {
     f"{_CHECKPOINTING}.local-backup.dirs": _of_checkpoints(
         lambda config: ",".join(config.local_dirs) or None
     ),
+    f"{_CHECKPOINTING}.unaligned.enabled": _of_checkpoints(
+        CheckpointConfig.is_unaligned_checkpoints_enabled
+    ),
+    f"{_CHECKPOINTING}.unaligned.forced": _of_checkpoints(
+        CheckpointConfig.is_force_unaligned_checkpoints
+    ),
     f"{_CHECKPOINTING}.aligned-checkpoint-timeout": _of_checkpoints(
         CheckpointConfig.get_aligned_checkpoint_timeout
     ),

@@ -9,7 +9,7 @@ from ...checkpoint.manifest import OperatorShape
 from ...core.config import JobConfig
 from ...core.errors import GraphError
 from ...core.ids import OperatorId, TaskId
-from ..graph.edge_names import edge_names
+from ..graph.edge_names import chained_names, edge_names
 from ..graph.model import ExecutionGraph
 from .watermark_alignment import AlignmentGroup
 
@@ -38,7 +38,7 @@ class JobPlan:
     labels: Mapping[TaskId, str]
     """`name (1/2)` of each task, for messages."""
     edge_names: frozenset[str] = frozenset()
-    """Of all job edges (`graph.edge_names`)."""
+    """Of all connections between operators (`graph.edge_names`)."""
 
 
 def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
@@ -113,5 +113,5 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         unnamed=unnamed,
         caches=caches,
         labels=labels,
-        edge_names=frozenset(edge_names(job).values()),
+        edge_names=frozenset(edge_names(job).values()).union(*map(chained_names, job.vertices)),
     )

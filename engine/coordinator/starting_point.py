@@ -143,7 +143,7 @@ def _why_gone(manifest: Manifest, edges: Iterable[str]) -> str:
     return (
         f"checkpoint {manifest.checkpoint_id} is unaligned, and holds records that were on their "
         f"way between operators that the job does not connect so any more: {named}. Start from a "
-        "savepoint, which holds none, or at a parallelism at which the job has the same chains"
+        "savepoint, which holds none"
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from .model import JobGraph
+from .model import JobGraph, JobVertex
 
 
 def edge_names(job: JobGraph) -> Mapping[int, str]:
@@ -24,12 +24,29 @@ def edge_names(job: JobGraph) -> Mapping[int, str]:
     seen: Counter[str] = Counter()
     names: dict[int, str] = {}
     for edge in sorted(job.edges, key=lambda one: one.id):
-        output = "" if edge.tag is None else f"/{edge.tag}"
         target = job.vertex(edge.target).operators[0].operator_id
-        name = f"{emitters[edge.id]}{output}>{target}:{edge.port}"
+        name = _name(emitters[edge.id], edge.tag, target, edge.port)
         names[edge.id] = f"{name}#{seen[name]}" if seen[name] else name
         seen[name] += 1
     return names
+
+
+def chained_names(vertex: JobVertex) -> Mapping[str, tuple[int, int]]:
+    """What the connections within a chain would be called were they edges: to which operator of
+    the chain, by its index, and to which of its inputs they lead. At another parallelism an edge
+    may have become one of these."""
+    return {
+        _name(
+            operator.operator_id, inner.tag, vertex.operators[inner.target].operator_id, inner.port
+        ): (inner.target, inner.port)
+        for operator in vertex.operators
+        for inner in operator.inner
+    }
+
+
+def _name(source: str, tag: str | None, target: str, port: int) -> str:
+    output = "" if tag is None else f"/{tag}"
+    return f"{source}{output}>{target}:{port}"
 
 
 def target_of(name: str) -> str:

@@ -28,7 +28,6 @@ from ...operators.time.valve import WatermarkValve
 from ..exchange.endpoint import InputGate
 from ..graph.model import Channel
 from .chain import OperatorChain
-from .chain_node import ChainNode
 from .in_flight import captured
 from .portions import Portions
 from .replay import Replay, event_time
@@ -86,17 +85,22 @@ class Intake(Protocol):
 class SourceIntake:
     """Polls the source at the head of the chain."""
 
-    def __init__(self, head: ChainNode, source: SourceOperator) -> None:
-        self._head = head
+    def __init__(self, chain: OperatorChain, source: SourceOperator) -> None:
+        self._chain = chain
         self._source = source
+        self._replay = Replay()
+        """What was on its way to operators that are chained to the source now."""
         self._idle = False
         """Whether the last poll found nothing, and nobody has woken this since."""
         self.ended = False
 
     def take(self) -> bool:
+        if not self._replay.over:
+            self._take_replayed()
+            return True
         if self._idle or self.ended:
             return False
-        status = self._head.guard(self._source.poll)
+        status = self._chain.head.guard(self._source.poll)
         self.ended = status is PollStatus.ENDED
         self._idle = status is PollStatus.IDLE
         return not self._idle
@@ -109,10 +113,17 @@ class SourceIntake:
         self._idle = False
 
     def begin(self, replay: Replay) -> None:
-        """Nothing is on its way to a source."""
+        self._replay = replay
 
     def before(self) -> InputState:
-        return InputState()
+        subtask = self._chain.deployment.task.subtask
+        return InputState(self._replay.waiting(subtask, None), [], not self._replay.over)
+
+    def _take_replayed(self) -> None:
+        item = self._replay.poll()
+        if item is not None and isinstance(item[1], (ColumnBatch, ObjectBatch)):
+            lane = self._replay.lanes[item[0]]
+            self._chain.nodes[lane.node].process(item[1], lane.port)
 
 
 class GateIntake:
@@ -205,10 +216,11 @@ class GateIntake:
             self._end_replay()
             return
         lane, element = item
+        at_head = not self._replay.lanes[lane].node
         match element:
-            case Watermark(timestamp):
+            case Watermark(timestamp) if at_head:
                 self._apply(self._replay.valve.on_watermark(lane, timestamp))
-            case StreamStatus(active):
+            case StreamStatus(active) if at_head:
                 self._apply(self._replay.valve.on_status(lane, active))
             case ColumnBatch() | ObjectBatch():
                 self._process(lane, element, 0)
@@ -235,8 +247,11 @@ class GateIntake:
         self._rest = None if count == left else (index, batch, done + count)
         started = self._clock.monotonic()
         replay = self._replay
-        port = self._ports[index] if replay.over else replay.lanes[index].port
-        self._chain.head.process(portion, port)
+        if replay.over:
+            self._chain.head.process(portion, self._ports[index])
+        else:
+            lane = replay.lanes[index]
+            self._chain.nodes[lane.node].process(portion, lane.port)
         if not self._chain.busy:  # else nobody knows yet how long it takes
             self._portions.took(count, self._clock.monotonic() - started)
 

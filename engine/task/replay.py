@@ -5,6 +5,8 @@
                          the user's partitioner
     another, otherwise   what was on its way to the subtasks that this one stands for: i mod p
 
+Where the two operators are in one chain now, it goes to the second one.
+
 Each channel that there was is a *lane*: a stream of its own with its own event time, which begins
 with where the channel's had been. Lanes are read one after the other, the oldest first: what was on
 its way already at an earlier restore comes before what came behind it from a source.
@@ -25,8 +27,8 @@ from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, Element, StreamStatus
 from ...core.ids import OperatorId
 from ...operators.time.valve import WatermarkValve
 from ..exchange.partitioners import Selector, make_selector
-from ..graph.edge_names import target_of
-from ..graph.model import Custom, JobEdge, KeyGroups
+from ..graph.edge_names import chained_names, target_of
+from ..graph.model import Custom, Forward, KeyGroups, Partitioner
 from .deployment import TaskDeployment
 from .in_flight import captured, element_of, item_of
 
@@ -36,9 +38,12 @@ Share = Callable[[Element], Element | None]
 
 @dataclass
 class Lane:
-    """One former channel. `edge`: its name."""
+    """One former channel. `edge`: its name; `node`, `port`: the operator of the chain, and its
+    input, that it leads to. Its event time counts at the head only: behind that it is told by who
+    comes before."""
 
     edge: str
+    node: int
     port: int
     share: Share
     items: deque[Item] = field(default_factory=deque)
@@ -106,17 +111,26 @@ def _shared(share: Share, item: Item) -> Made:
 class _Sharing:
     """What of one edge into the task is its own."""
 
-    def __init__(self, edge: JobEdge, name: str, d: TaskDeployment, manifest: Manifest) -> None:
+    def __init__(
+        self,
+        name: str,
+        node: int,
+        port: int,
+        partitioner: Partitioner,
+        d: TaskDeployment,
+        manifest: Manifest,
+    ) -> None:
         shape = manifest.shape(OperatorId(target_of(name)))
-        self.edge = edge
+        self.node = node
+        self.port = port
         self._mine, self._now = d.task.subtask, d.vertex.parallelism
         self._former = self._now if shape is None else shape.parallelism
         self._selector: Selector | None = None
         """Of what was on its way to all former subtasks."""
-        by_record = isinstance(edge.partitioner, (KeyGroups, Custom))
+        by_record = isinstance(partitioner, (KeyGroups, Custom))
         if by_record and self._former != self._now:
             groups = d.vertex.max_parallelism
-            self._selector = make_selector(edge.partitioner, self._now, max_parallelism=groups)
+            self._selector = make_selector(partitioner, self._now, max_parallelism=groups)
 
     def takes(self, target: int) -> bool:
         """Whether something that was on its way to a former subtask may be this one's."""
@@ -137,16 +151,23 @@ def replay_of(d: TaskDeployment, storage: FilesFrom) -> Replay:
     """What the task starts with. CorruptCheckpointError, and what partitioners raise."""
     if d.restore is None or all(one.in_flight is None for one in d.restore.subtasks):
         return Replay()
-    edges = {d.edge_names[edge.id]: edge for edge in d.input_edges}
-    shares = {name: _Sharing(edge, name, d, d.restore) for name, edge in edges.items()}
+    shares = {
+        name: _Sharing(name, node, port, Forward(), d, d.restore)
+        for name, (node, port) in chained_names(d.vertex).items()
+    }
+    for edge in d.input_edges:
+        name = d.edge_names[edge.id]
+        shares[name] = _Sharing(name, 0, edge.port, edge.partitioner, d, d.restore)
     found = sorted(_found(d.restore, storage, shares), key=itemgetter(0))
     lanes: dict[tuple[str, int, int], Lane] = {}
     for place, items in found:
         sharing = shares[place.edge]
-        lane = lanes.setdefault(place[:3], Lane(place.edge, sharing.edge.port, sharing.share))
-        lane.items.extend(items)
+        one = Lane(place.edge, sharing.node, sharing.port, sharing.share)
+        lanes.setdefault(place[:3], one).items.extend(items)
     known = {place.target for place, _ in found if not place.unsent}
-    needed = {target for sharing in shares.values() for target in sharing.targets}
+    needed = {
+        target for sharing in shares.values() if not sharing.node for target in sharing.targets
+    }
     return Replay(list(lanes.values()), holds=not needed <= known)
 
 

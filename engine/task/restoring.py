@@ -13,10 +13,9 @@ from ...checkpoint.manifest import Manifest
 from ...checkpoint.snapshot_io import read_operator
 from ...checkpoint.transfers import Transfers
 from ...operators.base import OperatorContext
-from ...state.backend import StateTable
+from ...state.backend import OperatorStateTable, StateTable
 from ...state.column_migration import migrated
 from ...state.key_types import StoredKeyType
-from ...state.operator_state import OperatorStateTable
 from ..graph.model import ChainedOperator
 from .deployment import TaskDeployment
 from .unmet_migrations import unmet

@@ -148,7 +148,7 @@ class Task:
 
     def _build_intake(self) -> Intake:
         if self._source is not None:
-            return SourceIntake(self._chain.head, self._source)
+            return SourceIntake(self._chain, self._source)
         return GateIntake(
             self.deployment.inputs,
             self._chain,

@@ -265,7 +265,7 @@ def deployed(partitioner: Partitioner, manifest: Manifest, subtask: int, paralle
         input_edges=(edge,),
         edge_names={4: EDGE},
         task=TaskId(VertexId("window"), subtask),
-        vertex=SimpleNamespace(parallelism=parallelism, max_parallelism=128),
+        vertex=SimpleNamespace(parallelism=parallelism, max_parallelism=128, operators=()),
     )
 
 

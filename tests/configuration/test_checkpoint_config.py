@@ -89,6 +89,7 @@ def test_modes() -> None:
     assert env.get_checkpointing_consistency_mode() is CheckpointingMode.AT_LEAST_ONCE
     assert env.get_checkpoint_interval() == 2000
     assert env.get_job_config().checkpoint.storage is None
+    assert env.get_job_config().checkpoint.mode is CheckpointingMode.AT_LEAST_ONCE
 
 
 @pytest.mark.parametrize("mode", ["checkpoints", 5, True])
@@ -152,16 +153,24 @@ def test_what_pyflink_sets_besides() -> None:
         assert config.is_externalized_checkpoints_enabled() is (
             retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
         )
-    config.enable_unaligned_checkpoints(False).set_force_unaligned_checkpoints(False)
-    assert not config.disable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()
+    assert not config.is_unaligned_checkpoints_enabled()
     assert not config.is_force_unaligned_checkpoints()
+    config.enable_unaligned_checkpoints().set_force_unaligned_checkpoints(True)
+    assert config.is_unaligned_checkpoints_enabled()
+    assert config.is_force_unaligned_checkpoints()
+    assert config.frozen().overtakes
+    assert config.frozen().alignment_timeout == SECOND
+    config.set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE)
+    assert not config.frozen().overtakes
+    assert not config.disable_unaligned_checkpoints().frozen().unaligned
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda c: c.enable_unaligned_checkpoints(), "unaligned checkpoints are not there yet"),
-        (lambda c: c.set_force_unaligned_checkpoints(True), "unaligned checkpoints are not"),
+        (lambda c: c.enable_unaligned_checkpoints("yes"), "enabled must be bool"),
+        (lambda c: c.set_force_unaligned_checkpoints(1), "force_unaligned_checkpoints must be"),
+        (lambda c: c.set_aligned_checkpoint_timeout(-1), "alignment_timeout must be"),
         (lambda c: c.set_externalized_checkpoint_retention("RETAIN"), "retention_mode must be"),
         (lambda c: c.set_checkpointing_mode("EXACTLY_ONCE"), "checkpointing_mode must be"),
         (lambda c: c.set_max_concurrent_checkpoints(0), "at least 1"),

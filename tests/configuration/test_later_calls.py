@@ -124,8 +124,8 @@ def test_what_is_told_is_what_was_given(key: str) -> None:
     silent.get_checkpoint_config().set_checkpointing_mode(theirs.get_checkpointing_mode())
     limit = theirs.get_max_concurrent_checkpoints()
     silent.get_checkpoint_config().set_max_concurrent_checkpoints(limit)
-    pause = theirs.get_aligned_checkpoint_timeout()
-    silent.get_checkpoint_config().set_aligned_checkpoint_timeout(pause)
+    forced = theirs.is_force_unaligned_checkpoints()
+    silent.get_checkpoint_config().set_force_unaligned_checkpoints(forced)
     if value != option.default and key != "execution.checkpointing.storage":
         assert silent.get_configuration().get(option) == value
 

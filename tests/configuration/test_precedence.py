@@ -320,7 +320,7 @@ def test_buffers_that_are_sent_when_full() -> None:
     ("key", "value", "message"),
     [
         ("execution.runtime-mode", "batch", "runtime mode BATCH is not there yet"),
-        ("execution.checkpointing.unaligned.enabled", "true", "unaligned checkpoints are not"),
+        ("execution.checkpointing.unaligned.enabled", "perhaps", "perhaps"),
         ("execution.checkpointing.interval", "0 s", "checkpoint_interval must be at least"),
         ("execution.state-recovery.claim-mode", "LEGACY", "claim mode LEGACY is not there"),
         ("parallelism.default", "0", "at least 1"),
