@@ -88,7 +88,7 @@ def write_in_flight(
 ) -> InFlightHandle | None:
     """None if nothing waited. Raises what `write_subtask` does, and what items raise."""
     rows = [
-        (*place, item.kind, item.number, item.data, item.stamps)
+        (*place, item.kind, item.number, _viewed(item.data), _viewed(item.stamps))
         for place, made in waiting
         for make in made
         if (item := make()) is not None
@@ -104,6 +104,11 @@ def write_in_flight(
     with Uploads(storage, checkpoint_id, transfers, cancellation) as uploads:
         file = uploads.table(name, data).result()
     return InFlightHandle(file, tuple(sorted({row[0] for row in rows})))
+
+
+def _viewed(value: Any) -> Any:
+    """Bytes as Arrow takes them into an array."""
+    return memoryview(value) if isinstance(value, pa.Buffer) else value
 
 
 def read_table(storage: FilesFrom, checkpoint_id: CheckpointId, handle: InFlightHandle) -> pa.Table:

@@ -201,11 +201,10 @@ class GateIntake:
         if self._rest is not None:
             index, batch, done = self._rest
             rest = index, batch.slice(done, len(batch) - done)
+        valve = self._valve if replay.over else WatermarkValve(len(self._inputs))
+        channels = [event_time(valve.channel(one.target_index)) for one in self._inputs]
         if not replay.over:
-            times = WatermarkValve(len(self._inputs))
-            channels = [event_time(times, channel.target_index) for channel in self._inputs]
             return InputState(replay.waiting(target, rest), channels, True)
-        channels = [event_time(self._valve, channel.target_index) for channel in self._inputs]
         if rest is not None:
             channels[rest[0]].append(captured(rest[1]))
         return InputState([], channels, rest is not None)

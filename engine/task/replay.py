@@ -15,8 +15,8 @@ its way already at an earlier restore comes before what came behind it from a so
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
 from ...checkpoint.in_flight import Item, Made, Place, Waiting, read_in_flight
@@ -30,31 +30,41 @@ from ..exchange.partitioners import Selector, make_selector
 from ..graph.edge_names import chained_names, target_of
 from ..graph.model import Custom, Forward, KeyGroups, Partitioner
 from .deployment import TaskDeployment
-from .in_flight import captured, element_of, item_of
+from .in_flight import captured, element_of
 
-Share = Callable[[Element], Element | None]
-"""What of an element is this subtask's."""
+Times = tuple[int, bool]
+"""The watermark of a channel, and whether it is active."""
 
 
 @dataclass
 class Lane:
     """One former channel. `edge`: its name; `node`, `port`: the operator of the chain, and its
     input, that it leads to. Its event time counts at the head only: behind that it is told by who
-    comes before."""
+    comes before. `items`: what is left of it, opened or not."""
 
     edge: str
     node: int
     port: int
-    share: Share
-    items: deque[Item] = field(default_factory=deque)
+    items: deque[Item | Element] = field(default_factory=deque)
+
+    @property
+    def has_records(self) -> bool:
+        return any(
+            item.kind in ("columns", "objects")
+            if isinstance(item, Item)
+            else isinstance(item, (ColumnBatch, ObjectBatch))
+            for item in self.items
+        )
 
 
 class Replay:
-    """The lanes of one task, read to their end once."""
+    """The lanes of one task, read to their end once. Those that have no records left are made one
+    by edge, with the event time that they come to: else each restore that is followed by another
+    one before its end would add to them."""
 
-    def __init__(self, lanes: Sequence[Lane] = (), holds: bool = False) -> None:
+    def __init__(self, lanes: Iterable[Lane] = (), holds: bool = False) -> None:
         """`holds`: nothing is known of the event time of some channels, so none is told."""
-        self.lanes = list(lanes)
+        self.lanes = _without_quiet(lanes)
         self.valve = WatermarkValve(len(self.lanes) + holds)
         """Over the lanes."""
         self._at = 0
@@ -67,11 +77,10 @@ class Replay:
     def poll(self) -> tuple[int, Element] | None:
         """The next element and its lane; None at the end."""
         while not self.over:
-            lane = self.lanes[self._at]
-            while lane.items:
-                element = lane.share(element_of(lane.items.popleft()))
-                if element is not None:
-                    return self._at, element
+            items = self.lanes[self._at].items
+            if items:
+                item = items.popleft()
+                return self._at, element_of(item) if isinstance(item, Item) else item
             self._at += 1
         return None
 
@@ -79,19 +88,27 @@ class Replay:
         """What a checkpoint that overtakes has of it: all that is not handled yet, and before it
         where each lane's event time is. `rest`: the lane of a batch of which a part is left, and
         that part."""
-        found: list[Waiting] = []
+        found: list[tuple[str, list[Made]]] = []
+        ended: dict[str, list[Times]] = {}
         for at, lane in enumerate(self.lanes):
-            made = event_time(self.valve, at)
+            if not lane.items and (rest is None or rest[0] != at):
+                ended.setdefault(lane.edge, []).append(self.valve.channel(at))
+                continue
+            made = event_time(self.valve.channel(at))
             if rest is not None and rest[0] == at:
                 made.append(captured(rest[1]))
-            made += [_shared(lane.share, item) for item in lane.items]
-            found.append((Place(lane.edge, at - len(self.lanes), target, False), made))
-        return found
+            made += [_as_it_is(i) if isinstance(i, Item) else captured(i) for i in lane.items]
+            found.append((lane.edge, made))
+        found += [(edge, event_time(_together(times))) for edge, times in ended.items()]
+        return [
+            (Place(edge, at - len(found), target, False), made)
+            for at, (edge, made) in enumerate(found)
+        ]
 
 
-def event_time(valve: WatermarkValve, index: int) -> list[Made]:
-    """What brings a new channel to where channel `index` is."""
-    watermark, active = valve.channel(index)
+def event_time(times: Times) -> list[Made]:
+    """What brings a new channel to there."""
+    watermark, active = times
     made: list[Made] = [captured(StreamStatus(True))]
     if MIN_TIMESTAMP < watermark < MAX_TIMESTAMP:
         made.append(captured(Watermark(watermark)))
@@ -100,12 +117,44 @@ def event_time(valve: WatermarkValve, index: int) -> list[Made]:
     return made
 
 
-def _shared(share: Share, item: Item) -> Made:
-    def made() -> Item | None:
-        element = share(element_of(item))
-        return None if element is None else item_of(element)
+def _as_it_is(item: Item) -> Made:
+    return lambda: item
 
-    return made
+
+def _together(times: Iterable[Times]) -> Times:
+    """What several channels come to: as a valve has it."""
+    known = list(times)
+    active = [watermark for watermark, is_active in known if is_active]
+    return (min(active), True) if active else (max(watermark for watermark, _ in known), False)
+
+
+def _without_quiet(lanes: Iterable[Lane]) -> list[Lane]:
+    """The lanes, those without records as one of each edge."""
+    loud: list[Lane] = []
+    quiet: dict[str, list[Lane]] = {}
+    for lane in lanes:
+        if lane.has_records:
+            loud.append(lane)
+        elif lane.items:
+            quiet.setdefault(lane.edge, []).append(lane)
+    merged = []
+    for same in quiet.values():
+        watermark, active = _together(map(_times, same))
+        items: deque[Item | Element] = deque([StreamStatus(active), Watermark(watermark)])
+        merged.append(replace(same[0], items=items))
+    return [*merged, *loud]
+
+
+def _times(lane: Lane) -> Times:
+    """Where a lane without records comes to."""
+    valve = WatermarkValve(1)
+    for item in lane.items:
+        match element_of(item) if isinstance(item, Item) else item:
+            case Watermark(timestamp):
+                valve.on_watermark(0, timestamp)
+            case StreamStatus(active):
+                valve.on_status(0, active)
+    return valve.channel(0)
 
 
 class _Sharing:
@@ -141,10 +190,17 @@ class _Sharing:
         """All such subtasks."""
         return set(filter(self.takes, range(self._former)))
 
-    def share(self, element: Element) -> Element | None:
-        if self._selector is None or not isinstance(element, (ColumnBatch, ObjectBatch)):
-            return element
-        return dict(self._selector.split(element)).get(self._mine)
+    def share(self, items: Iterable[Item]) -> Iterator[Item | Element]:
+        """What of them is this subtask's. Whole channels stay closed until they are read."""
+        for item in items:
+            if self._selector is None:
+                yield item
+                continue
+            element = element_of(item)
+            if not isinstance(element, (ColumnBatch, ObjectBatch)):
+                yield element
+            elif (part := dict(self._selector.split(element)).get(self._mine)) is not None:
+                yield part
 
 
 def replay_of(d: TaskDeployment, storage: FilesFrom) -> Replay:
@@ -162,13 +218,13 @@ def replay_of(d: TaskDeployment, storage: FilesFrom) -> Replay:
     lanes: dict[tuple[str, int, int], Lane] = {}
     for place, items in found:
         sharing = shares[place.edge]
-        one = Lane(place.edge, sharing.node, sharing.port, sharing.share)
-        lanes.setdefault(place[:3], one).items.extend(items)
+        one = Lane(place.edge, sharing.node, sharing.port)
+        lanes.setdefault(place[:3], one).items.extend(sharing.share(items))
     known = {place.target for place, _ in found if not place.unsent}
     needed = {
         target for sharing in shares.values() if not sharing.node for target in sharing.targets
     }
-    return Replay(list(lanes.values()), holds=not needed <= known)
+    return Replay(lanes.values(), holds=not needed <= known)
 
 
 def _found(
