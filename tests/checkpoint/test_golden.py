@@ -1,5 +1,6 @@
 """Checkpoints of each format that this strom reads, written when it was the newest: they restore
-for ever, at another parallelism, and the job's output is that of one that was never stopped."""
+for ever, at another parallelism, and the job's output is that of one that was never stopped. That of
+format 9 is unaligned, with records in flight."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from strom.testing.probes import CollectProbe
 GOLDEN = Path(__file__).parent / "golden"
 
 
-@pytest.mark.parametrize(("version", "checkpoint"), [(2, 1)])
+@pytest.mark.parametrize(("version", "checkpoint"), [(2, 1), (9, 1)])
 def test_a_golden_checkpoint_is_restored(version: int, checkpoint: int) -> None:
     folder = GOLDEN / f"format-{version}" / "golden" / f"chk-{checkpoint}"
     assert json.loads((folder / "manifest.json").read_text())["format"] == version
