@@ -1,5 +1,5 @@
 """Checkpoints of each format that this strom reads, written when it was the newest: they restore
-for ever, at another parallelism, and the job's output is that of one that was never stopped. That of
+for ever, at another parallelism, and the output is that of a job that was never stopped. That of
 format 9 is unaligned, with records in flight."""
 
 from __future__ import annotations

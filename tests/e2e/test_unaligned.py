@@ -18,6 +18,7 @@ from strom import CheckpointingMode, MapFunction
 from strom.checkpoint.storage import open_storage
 from strom.core.config import CheckpointConfig, JobConfig
 from strom.engine.hosts.simulator import Simulation, SimulationPlan
+from strom.engine.task import portions
 from strom.engine.task.intake import GateIntake
 from strom.engine.task.replay import Replay
 from strom.engine.task.taking import Taking
@@ -65,7 +66,7 @@ def config(parallelism: int, **checkpoint: Any) -> JobConfig:
     told: dict[str, Any] = {"unaligned": True, **checkpoint}
     return JobConfig(
         parallelism=parallelism,
-        batch_size=2,
+        batch_size=4,
         exchange=FULL,
         restart=RESTART,
         checkpoint=CheckpointConfig(
@@ -116,14 +117,17 @@ def test_jobs_that_are_stopped_again_and_again_lose_and_double_nothing(
 ) -> None:
     """Each life of the job starts from the last one's newest checkpoint, at another parallelism,
     and ends behind its own first or second. Replays are slow, so that some are taken while the
-    former is replayed."""
+    former is replayed, and batches are handled record by record, so that some are half done."""
     rng, goes_on = random.Random(0), GateIntake._take_replayed
 
     def slowly(self: GateIntake) -> None:
-        if rng.random() < 0.05:
+        if rng.random() < 0.03:
             goes_on(self)
 
     monkeypatch.setattr(GateIntake, "_take_replayed", slowly)
+    monkeypatch.setattr(portions, "FIRST", 1)
+    monkeypatch.setattr(portions, "LEAST", 1)
+    monkeypatch.setattr(portions.Portions, "took", lambda self, records, seconds: None)
     expected = sorted(map(str, run_local(build, JobConfig())))
     with counted() as count:
         for seed in seeds(30):
@@ -152,7 +156,7 @@ def test_jobs_that_are_stopped_again_and_again_lose_and_double_nothing(
             assert found == expected, f"seed {seed}"
     assert count["overtook"] > count["taken"] / 10, count
     assert count["replays"] > 10, count
-    assert build is alone or count["in a replay"] > 3, count
+    assert build is alone or count["in a replay"], count
 
 
 def test_at_least_once_repeats_and_never_loses() -> None:
