@@ -209,7 +209,7 @@ class TaskCheckpoints:
 
     def _drop(self, which: Callable[[CheckpointId], bool]) -> None:
         """All that is being done for such checkpoints."""
-        for n in list(filter(which, self._taking)):
+        for n in [n for n in self._taking if which(n)]:
             self._taking.pop(n).cancellation.cancel()
         kept = [one for one in self._waiting if not which(one.barrier.checkpoint_id)]
         self._waiting = deque(kept)

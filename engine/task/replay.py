@@ -188,7 +188,7 @@ class _Sharing:
     @property
     def targets(self) -> set[int]:
         """All such subtasks."""
-        return set(filter(self.takes, range(self._former)))
+        return {target for target in range(self._former) if self.takes(target)}
 
     def share(self, items: Iterable[Item]) -> Iterator[Item | Element]:
         """What of them is this subtask's. Whole channels stay closed until they are read."""

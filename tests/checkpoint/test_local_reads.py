@@ -9,7 +9,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from copies_kit import LARGE, N, Place, content, flip
 from strom.checkpoint.cancellation import Cancellation
@@ -82,11 +81,9 @@ def test_a_handle_does_not_lead_out_of_the_folder(place: Place, tmp_path: Path) 
 
 
 def upload(place: Place, source: Path) -> FileHandle:
-    """As the files of a local database are: mapped, and removed before they are written."""
+    """As the files of a local database are."""
     with Uploads(place.copying, N, INLINE, Cancellation(), "task-0") as uploads:
-        with pa.memory_map(str(source)) as mapped:
-            data = mapped.read_buffer()
-        return uploads.file("000012.sst", data, True, source).result()
+        return uploads.file("000012.sst", source, True).result()
 
 
 def test_files_that_never_change_are_linked(place: Place, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_word_count() -> None:
     module = program("word_count")
     counts = Counter(word for line in module.TEXT for word in line.split())
     expected = [(word, n + 1) for word, total in counts.items() for n in range(total)]
-    assert_equivalent(module.word_count, expected, Ways(seeds=range(8)))
+    assert_equivalent(module.word_count, expected, Ways(seeds=range(16)))
 
 
 def test_state_access() -> None:
