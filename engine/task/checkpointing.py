@@ -79,9 +79,11 @@ class TaskCheckpoints:
         post: Callable[[Callable[[], None]], None],
         wakeups: Wakeups,
         input_state: Callable[[], InputState],
+        replaying: Callable[[], bool],
     ) -> None:
         """`post` runs a call on the task's thread; it is called from the background's.
-        `input_state`: what was taken of the input and is not handled."""
+        `input_state`: what was taken of the input and is not handled; `replaying`: whether a
+        restored checkpoint had more."""
         self._deployment = deployment
         self._chain = chain
         self._gate = gate
@@ -90,6 +92,10 @@ class TaskCheckpoints:
         self._report = report
         self._post = post
         self._input_state = input_state
+        self._replaying = replaying
+        self._behind_replay: list[CheckpointBarrier] = []
+        """Of a task without inputs: those that overtake nothing, and so come behind what was on its
+        way when the task was restored."""
         self._wake_at = wakeups.register(self._on_due)
         self._barriers: Barriers | None = None
         if inputs := deployment.inputs:
@@ -109,6 +115,8 @@ class TaskCheckpoints:
         """Of the last checkpoint that was written, by the names that reporters have for them."""
         self._delay_ms = 0.0
         """From the trigger of the last checkpoint until a source heard of it."""
+        self._pressed = False
+        """Whether outputs take more than they should, so that a snapshot can be taken soon."""
         self._waiting: deque[_Snapshot] = deque()
         """Snapshots to take, all records before them handed to the chain; it was not settled
         yet."""
@@ -129,6 +137,9 @@ class TaskCheckpoints:
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
         """The coordinator wants one of a task without inputs."""
+        if not barrier.overtakes and self._replaying():
+            self._behind_replay.append(barrier)
+            return
         now_ms = self._clock.now_ms()
         self._delay_ms = max(0.0, now_ms - barrier.timestamp_ms)
         due = due_ms(barrier, self._deployment.config.checkpoint, now_ms)
@@ -152,7 +163,10 @@ class TaskCheckpoints:
         return taken
 
     def _press(self) -> None:
-        self._chain.press(any(one.goes_ahead(self._clock) for one in self._waiting))
+        wanted = any(one.goes_ahead(self._clock) for one in self._waiting)
+        if wanted != self._pressed:
+            self._pressed = wanted
+            self._chain.press(wanted)
 
     def on_barrier(self, index: int, barrier: CheckpointBarrier) -> None:
         """Input channel `index` delivered a barrier."""
@@ -162,6 +176,10 @@ class TaskCheckpoints:
     def look_ahead(self) -> bool:
         """Barriers that do not wait for their turn, and those that have left; whether there were
         any."""
+        if self._behind_replay and not self._replaying():
+            behind, self._behind_replay = self._behind_replay, []
+            for barrier in behind:
+                self.trigger(barrier)
         found = self._barriers is not None and self._barriers.look()
         for taking in [one for one in self._taking.values() if one.holding]:
             found |= self._look_at_outputs(taking)
@@ -211,6 +229,8 @@ class TaskCheckpoints:
         """All that is being done for such checkpoints."""
         for n in [n for n in self._taking if which(n)]:
             self._taking.pop(n).cancellation.cancel()
+        behind = self._behind_replay
+        self._behind_replay = [one for one in behind if not which(one.checkpoint_id)]
         kept = [one for one in self._waiting if not which(one.barrier.checkpoint_id)]
         self._waiting = deque(kept)
         self._press()

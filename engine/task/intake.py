@@ -77,6 +77,11 @@ class Intake(Protocol):
         """What a restored checkpoint had on its way here comes first. Before anything is taken."""
         ...
 
+    @property
+    def replaying(self) -> bool:
+        """Whether something of that is left."""
+        ...
+
     def before(self) -> InputState:
         """What comes before all that waits in the gate; for a checkpoint that overtakes."""
         ...
@@ -114,6 +119,10 @@ class SourceIntake:
 
     def begin(self, replay: Replay) -> None:
         self._replay = replay
+
+    @property
+    def replaying(self) -> bool:
+        return not self._replay.over
 
     def before(self) -> InputState:
         subtask = self._chain.deployment.task.subtask
@@ -194,6 +203,10 @@ class GateIntake:
 
     def begin(self, replay: Replay) -> None:
         self._replay = replay
+
+    @property
+    def replaying(self) -> bool:
+        return not self._replay.over
 
     def before(self) -> InputState:
         replay, target = self._replay, self._inputs[0].target.subtask

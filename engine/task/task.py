@@ -119,6 +119,7 @@ class Task:
             self.post,
             self._wakeups,
             lambda: self._intake.before(),
+            lambda: self._intake.replaying,
         )
         self._intake = self._build_intake()
         self._woken: list[Callable[[], None]] = []

@@ -21,6 +21,7 @@ class Recording(TaskCheckpoints):
             settled=True, notify_aborted=lambda n: None, press=lambda pressed: None
         )
         self.taken: list[int] = []
+        self.replaying = False
         nothing: Any = None
         deployment: Any = SimpleNamespace(
             inputs=(),
@@ -31,7 +32,14 @@ class Recording(TaskCheckpoints):
             restore_storage=None,
         )
         super().__init__(
-            deployment, self.chain, nothing, VirtualClock(), *[nothing] * 3, Wakeups(), nothing
+            deployment,
+            self.chain,
+            nothing,
+            VirtualClock(),
+            *[nothing] * 3,
+            Wakeups(),
+            nothing,
+            lambda: self.replaying,
         )
 
     def _snapshot(self, snapshot: Any) -> None:
@@ -72,3 +80,21 @@ def test_one_that_is_given_up_is_not_taken() -> None:
     checkpoints.chain.settled = True
     checkpoints.take_waiting()
     assert checkpoints.taken == [3]
+
+
+def test_one_that_overtakes_nothing_comes_behind_what_was_on_its_way() -> None:
+    """A source whose chain is given records of a restored checkpoint: they are in no state."""
+    checkpoints = Recording()
+    checkpoints.replaying = True
+    checkpoints.trigger(barrier(1))
+    checkpoints.trigger(barrier(2))
+    checkpoints.look_ahead()
+    assert checkpoints.taken == []
+    assert not checkpoints.waiting, "the replay goes on"
+    checkpoints.on_aborted(CheckpointId(1))
+    checkpoints.replaying = False
+    checkpoints.look_ahead()
+    assert checkpoints.taken == [2]
+    checkpoints.replaying = True
+    checkpoints.trigger(CheckpointBarrier(CheckpointId(3), 0, overtakes=True))
+    assert checkpoints.taken == [2, 3], "this one has what is left of them"
