@@ -20,6 +20,7 @@ from ..state.backend import KEY_GROUP, KeyedSnapshot, OperatorStateTable, StateT
 from ..state.increments import EVERY_GROUP
 from ..state.key_groups import range_for
 from ..state.operator_state import OperatorStateSnapshot, redistribute
+from ..state.rocks.database.arenas import give_back_freed
 from .cancellation import Cancellation
 from .databases import DatabaseFilesFrom, DatabaseUpload, read_database
 from .downloads import Downloads
@@ -78,8 +79,9 @@ def write_subtask(
                 (
                     operator,
                     _continued(keyed, (layers or {}).get(operator, {})),
-                    _write_database(uploads, task, operator, keyed, files or {}),
+                    # first what is in memory until it is written
                     _write_keyed(uploads.table, task, operator, keyed),
+                    _write_database(uploads, task, operator, keyed, files or {}),
                     _write_operator_state(uploads.table, task, operator, state),
                 )
                 for operator, keyed, state in parts
@@ -93,7 +95,7 @@ def write_subtask(
                         None if state is None else OperatorHandle(state.result()),
                         None if stored is None else stored.handle(),
                     )
-                    for operator, continued, stored, keyed, state in begun
+                    for operator, continued, keyed, stored, state in begun
                 ),
             )
     finally:
@@ -101,6 +103,8 @@ def write_subtask(
             database.remove()
         # Arrow keeps what was freed, of the thread that freed it, up to all that was encoded
         pa.default_memory_pool().release_unused()
+        if databases:
+            give_back_freed()
 
 
 def read_operator(

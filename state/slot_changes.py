@@ -85,12 +85,11 @@ class FrozenChanges:
 
     def read(self) -> tuple[list[pa.Array], Columns, list[pa.Array]]:
         """Key columns and columns of changed keys that are there, key columns of those that are
-        not, but were; on any thread."""
+        not, but were; once, on any thread."""
         slots = slots_of(self.bits, self.known, self.numbers.count)
         gone: Slots = slots[:0]
         if self.dead is not None:
-            dead = self.dead.arrays()[DEAD][slots]
+            dead = self.dead.take()[DEAD][slots]
             gone, slots = slots[dead & (slots < self.known)], slots[~dead]
-        arrays = {name: array[slots] for name, array in self.numbers.arrays().items()}
-        columns = encoded(self.numbers.columns, arrays, self.values)
+        columns = encoded(self.numbers.columns, self.numbers.take(slots), self.values)
         return self.index.take(slots), columns, self.index.take(np.ascontiguousarray(gone))

@@ -82,6 +82,16 @@ class FrozenColumns:
                 self._live = None
         return self._copies
 
+    def take(self, slots: Slots | None = None) -> dict[str, npt.NDArray[Any]]:
+        """The columns at these slots, or as they are; once, and nobody may ask for `arrays` after
+        that. Each is let go before the next one is taken: all of them are never held twice."""
+        arrays = self.arrays()
+        with self._reading:
+            self._copies = {}
+        if slots is None:
+            return arrays
+        return {name: arrays.pop(name)[slots] for name in list(arrays)}
+
     def save(self, blocks: npt.NDArray[np.int64]) -> None:
         """Copy these blocks, which are not marked PENDING any more, before they are written. With
         the lock held."""

@@ -41,14 +41,13 @@ class FrozenTable:
     values: Mapping[str, Callable[[Codes], pa.Array]]
 
     def read(self) -> tuple[list[pa.Array], list[tuple[AccColumn, pa.Array]]]:
-        """Key columns and columns of the live slots; on any thread."""
-        keys, arrays = self.keys(), self.numbers.arrays()
+        """Key columns and columns of the live slots; once, on any thread."""
+        keys, live = self.keys(), None
         if self.dead is not None:
-            live = np.flatnonzero(~self.dead.arrays()[DEAD])
+            live = np.flatnonzero(~self.dead.take()[DEAD])
             at = pa.array(live)
             keys = [key.take(at) for key in keys]
-            arrays = {name: array[live] for name, array in arrays.items()}
-        return keys, encoded(self.numbers.columns, arrays, self.values)
+        return keys, encoded(self.numbers.columns, self.numbers.take(live), self.values)
 
 
 class MemorySlotTable(SlotTable):

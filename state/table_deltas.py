@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.batch import take_table
+from ..core.arrays import numpy_of
+from ..core.batch import take_pieces
 from .change_bits import Bits
 from .increments import (
     EVERY_GROUP,
@@ -112,13 +113,14 @@ class TableDelta:
             keys, columns, gone = some.read()
             pieces.append(self._rows(ns, keys, columns, max_parallelism))
             pieces.append(self._rows(ns, gone, None, max_parallelism))
-        data = pa.concat_tables(pieces) if pieces else None
-        if data is None or not data.num_rows:
+            del keys, columns, gone
+        pieces = [piece for piece in pieces if piece.num_rows]
+        if not pieces:
             return None
-        groups = data.column(KEY_GROUP).combine_chunks().to_numpy(zero_copy_only=False)
+        groups = np.concatenate([numpy_of(piece.column(KEY_GROUP)) for piece in pieces])
         identity = [NAMESPACE, *(n for n in self.declared.names if n.startswith(KEY_PREFIX))]
         metadata = {IDENTITY: columns_text(identity), SCOPE: columns_text([NAMESPACE])}
-        data = take_table(data, pa.array(group_order(groups)))
+        data = take_pieces(pieces, pa.array(group_order(groups)))
         return StateTable(self.name, "table", data, metadata, "delta")
 
     def _rows(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.arrays import Bools, Slots, numpy_of
-from ..core.batch import take_table
+from ..core.batch import take_pieces
 from ..core.errors import StateError
 from .backend import KEY_GROUP, AccColumn, SlotTable, StateTable, TableState
 from .column_index import FIRST_SLOTS
@@ -164,19 +164,23 @@ class TableFreeze:
         """Encoded, sorted by key group; None if there is nothing."""
         pieces, groups = [], []
         for namespace, frozen in self.parts:
-            keys, columns = frozen.read()
-            if not len(keys[0]):
-                continue
-            groups.append(self.stored.groups(keys[: self.key_columns], max_parallelism))
-            shown = self.stored.stored(keys, self.name)
-            batch = pa.RecordBatch.from_arrays(shown, names=self.schema.names)
-            spaces = pa.array(np.full(len(batch), namespace, np.int64))
-            pieces.append(encoded_rows(groups[-1], spaces, batch, columns))
+            piece = self._rows(namespace, frozen, max_parallelism)
+            if piece.num_rows:
+                groups.append(numpy_of(piece.column(KEY_GROUP)))
+                pieces.append(piece)
+            del piece
         if not pieces:
             return None
-        order = group_order(np.concatenate(groups))
-        data = take_table(pa.concat_tables(pieces), pa.array(order))
-        return StateTable(self.name, "table", data, layer=self.layer)
+        order = pa.array(group_order(np.concatenate(groups)))
+        return StateTable(self.name, "table", take_pieces(pieces, order), layer=self.layer)
+
+    def _rows(self, namespace: int, frozen: FrozenTable, max_parallelism: int) -> pa.Table:
+        keys, columns = frozen.read()
+        groups = self.stored.groups(keys[: self.key_columns], max_parallelism)
+        shown = self.stored.stored(keys, self.name)
+        batch = pa.RecordBatch.from_arrays(shown, names=self.schema.names)
+        spaces = pa.array(np.full(len(batch), namespace, np.int64))
+        return encoded_rows(groups, spaces, batch, columns)
 
 
 def encoded_rows(

@@ -19,6 +19,16 @@ _M_ARENA_MAX: Final = -8
 """Of glibc's `malloc.h`."""
 
 
+def give_back_freed() -> None:
+    """Let the system have what lies free between what is in use, where the C library is glibc,
+    which keeps it. Milliseconds: for who has had much more in hand than before. Any thread."""
+    if sys.platform.startswith("linux"):
+        with suppress(OSError, AttributeError):
+            library = ctypes.CDLL(None)
+            library.gnu_get_libc_version  # noqa: B018  others have it not
+            library.malloc_trim(0)
+
+
 @cache
 def share_arenas() -> bool:
     """Let all threads that begin from here on share ARENAS; once per process, which counts from
