@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .api.connectors.builtin_sinks import (
         CollectSink as CollectSink, DiscardSink as DiscardSink, PrintSink as PrintSink
     )
+    from .api.dead_letters import DeadLetters as DeadLetters, dead_letters as dead_letters
     from .api.functions.accumulators import (
         Accumulator as Accumulator, AverageAccumulator as AverageAccumulator, DoubleCounter as
         DoubleCounter, Histogram as Histogram, IntCounter as IntCounter, ListAccumulator as
@@ -224,6 +225,7 @@ _PUBLIC = {
         "SplitEnumerator Wait WriterContext"
     ),
     "api.connectors.builtin_sinks": "CollectSink DiscardSink PrintSink",
+    "api.dead_letters": "DeadLetters dead_letters",
     "api.functions.accumulators": (
         "Accumulator AverageAccumulator DoubleCounter Histogram IntCounter ListAccumulator "
         "LongCounter Maximum Minimum"

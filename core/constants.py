@@ -8,6 +8,10 @@ START, END = "window_start", "window_end"
 LATE_DROPPED = "numLateRecordsDropped"
 """The metric that counts records too late for any window or join."""
 
+DEAD_LETTERS_COUNT = "numDeadLetters"
+"""The metric that counts records put aside because a function raised for them. Flink has no figure
+of that; `numRecordsInErrors`, which is nearest, is of sources and counts what failed them."""
+
 RETRACTIONS_SKIPPED = "numRetractionsOfForgottenSkipped"
 """Metric: retractions of records that a time to live had forgotten."""
 

@@ -71,6 +71,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from ..api.dead_letters import DeadLetters
 from ..api.types.declared import Declared, as_declared
 from ..core.batch import Batch
 from ..core.clock import Clock
@@ -246,6 +247,8 @@ class OperatorContext:
     """Sinks: what later checkpoints than this published must be taken back; None: nothing."""
     user_metrics: UserMetrics = field(default_factory=UserMetrics)
     """What user functions of this subtask register."""
+    uid: str | None = None
+    """That the program gave the operator."""
     threads: bool = True
     """Whether an operator may start threads. False where one thread does everything in steps under
     a virtual clock (simulator, operator harness): what a thread would do is done bit by bit when
@@ -264,6 +267,10 @@ class Operator(ABC):
 
     side_types: Mapping[str, Declared] = MappingProxyType({})
     """What the program declares side outputs as, by tag."""
+
+    on_error: DeadLetters | None = None
+    """Where a record goes for which a function raises; None: the job fails. Only of operators that
+    write letters (`operators/letters.py`)."""
 
     def setup(self, ctx: OperatorContext, out: Output) -> None:
         self.ctx = ctx

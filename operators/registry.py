@@ -50,6 +50,20 @@ _OPERATORS: dict[str, tuple[str, str]] = {
 """Spec class name -> module of this package, and the class or factory taking the spec."""
 
 
+_LENIENT: dict[str, tuple[str, str]] = {
+    "MapSpec": ("rows.lenient", "LenientMapOperator"),
+    "FlatMapSpec": ("rows.lenient", "LenientFlatMapOperator"),
+    "FilterSpec": ("rows.lenient", "LenientFilterOperator"),
+    "ReduceSpec": ("rows.lenient_reduce", "LenientReduceOperator"),
+    "MapBatchesSpec": ("batches.lenient", "LenientMapBatchesOperator"),
+    "WatermarkSpec": ("time.lenient", "LenientWatermarkOperator"),
+    "WindowSpec": ("row_windows.lenient", "LenientRowWindowOperator"),
+    "SourceSpec": ("io.lenient", "LenientSourceOperator"),
+    "EventTimeSpec": ("time.lenient", "LenientEventTimeColumnOperator"),
+}
+"""Those that are other operators where they write dead letters."""
+
+
 FORMED = frozenset({"LocalCombineSpec", "RollingSpec", "WindowSpec"})
 """Those whose factory is also given the form of the implementation that plan chose."""
 
@@ -57,16 +71,19 @@ FORMED = frozenset({"LocalCombineSpec", "RollingSpec", "WindowSpec"})
 def build_operator(spec: OperatorSpec, implementation: Implementation | None = None) -> Operator:
     """The operator that runs `spec` as it was planned, not yet set up. `implementation` None: as
     plan would say, for operators that stand in no graph."""
+    name = type(spec).__name__
+    lenient = spec.on_error is not None and name in _LENIENT
     try:
-        module, factory = _OPERATORS[type(spec).__name__]
+        module, factory = (_LENIENT if lenient else _OPERATORS)[name]
     except KeyError:
-        raise GraphError(f"no operator runs a {type(spec).__name__}") from None
+        raise GraphError(f"no operator runs a {name}") from None
     make = getattr(import_module(f".{module}", __package__), factory)
     operator: Operator
-    if implementation is not None and type(spec).__name__ in FORMED:
+    if implementation is not None and name in FORMED and not lenient:
         operator = make(spec, implementation.form)
     else:
         operator = make(spec)
     if spec.side_types:
         operator.side_types = dict(spec.side_types)
+    operator.on_error = spec.on_error
     return operator

@@ -6,8 +6,10 @@ one, and a function in `operators/` that maps the form to a class. Others are on
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from ..api.dead_letters import DeadLetters
 from ..api.functions.validation import is_expression
 from ..api.specs.async_io import AsyncMapBatchesSpec, AsyncSpec, AsyncWaitSpec
 from ..api.specs.columns import NamedColumn
@@ -128,6 +130,18 @@ _SILENT = ("its input has no watermarks and no end: it holds back nobody's event
 
 def choose(spec: Any) -> Implementation | None:
     """What the operator of this spec runs as; None for specs that are no operators of programs."""
+    made = _choose(spec)
+    if made is None or spec.on_error is None:
+        return made
+    return replace(made, remarks=(*made.remarks, _letters(spec.on_error)))
+
+
+def _letters(policy: DeadLetters) -> str:
+    text = "records for which it raises become dead letters"
+    return text if policy.limit is None else f"{text}; beyond {policy.limit} of them the job fails"
+
+
+def _choose(spec: Any) -> Implementation | None:
     match spec:
         case WindowSpec():
             return window(spec)

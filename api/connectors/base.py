@@ -184,6 +184,13 @@ class Source(ABC):
         which its updates replace rows, none where they are not known yet; None for all others."""
         return None
 
+    def malformed_to(self, tag: str) -> Source | None:
+        """The same source, whose readers send what they cannot make records of to the side output
+        `tag`: rows of whatever a record is made of, with a column `error` that says, in text, why
+        not. For `on_error`. None, by default: such records fail the job, or it has said already
+        what becomes of them."""
+        return None
+
     def reads_from(self) -> tuple[str, ...]:
         """What it reads, each thing by its own: paths, topics, a table; the same wherever and
         whenever it is made. What goes on from a checkpoint beside other sources (`HybridSource`)

@@ -29,6 +29,8 @@ class AsyncSpec(OperatorSpec):
 class AsyncWaitSpec(AsyncSpec):
     """`function`: AsyncFunction or an `async def` of one record, which gives a list of results."""
 
+    writes_letters = True
+
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncMapBatchesSpec(AsyncSpec):
@@ -36,3 +38,10 @@ class AsyncMapBatchesSpec(AsyncSpec):
     `__call__`; gives what a function of `map_batches` gives."""
 
     batch_format: Literal["arrow", "polars", "pandas", "numpy"] = "arrow"
+
+    @property
+    def no_letters(self) -> str | None:
+        return (
+            "a request is of a whole batch, and does not tell which record made it fail: ask for "
+            "each record (AsyncDataStream.unordered_wait), or catch what may be raised"
+        )

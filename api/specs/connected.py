@@ -17,6 +17,8 @@ from .records import OperatorSpec
 class CoProcessSpec(OperatorSpec):
     """`function`: CoProcessFunction."""
 
+    writes_letters = True
+
     function: Any
     schema: Declared | None = None
 
@@ -25,6 +27,8 @@ class CoProcessSpec(OperatorSpec):
 class KeyedCoProcessSpec(OperatorSpec):
     """`function`: KeyedCoProcessFunction or CoProcessFunction. `key`, `right_key`: of port 0 and
     1."""
+
+    writes_letters = True
 
     key: KeySelector
     right_key: KeySelector
@@ -47,6 +51,8 @@ class CoMapBatchesSpec(OperatorSpec):
 class BroadcastProcessSpec(OperatorSpec):
     """`function`: BroadcastProcessFunction. Port 1: the broadcast elements."""
 
+    writes_letters = True
+
     function: Any
     descriptors: tuple[MapStateDescriptor, ...]
     schema: Declared | None = None
@@ -55,6 +61,8 @@ class BroadcastProcessSpec(OperatorSpec):
 @dataclass(frozen=True)
 class KeyedBroadcastProcessSpec(OperatorSpec):
     """`function`: KeyedBroadcastProcessFunction. `key`: of port 0."""
+
+    writes_letters = True
 
     key: KeySelector
     function: Any

@@ -14,6 +14,8 @@ import pyarrow as pa
 from ...core.errors import StromError
 from ...core.keys import KeySelector
 from ...state.ttl import Lifetime
+from ..dead_letters import MALFORMED, DeadLetters
+from ..functions.checkpointed import CheckpointedFunction, checkpointed
 from ..types.declared import Declared, Scalars
 from .columns import NamedColumn, polars_expressions
 from .schemas import expression_schema
@@ -23,6 +25,13 @@ if TYPE_CHECKING:
 
     from ..connectors.base import Sink, Source
     from ..watermarks import WatermarkStrategy
+
+
+_CALLS_NOTHING = (
+    "it does not call a function of the program for each record, or cannot tell which record made "
+    "one raise; map, flat_map, filter, process, reduce, map_batches, requests in flight and "
+    "assign_timestamps_and_watermarks can: do there what may raise"
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,17 @@ class OperatorSpec:
     """Whether results are records of the first input, as they came."""
 
     side_types: tuple[tuple[str, Declared], ...] = field(default=(), kw_only=True)
+
+    on_error: DeadLetters | None = field(default=None, kw_only=True)
+    """Where records go for which a function raises; None: the job fails."""
+
+    writes_letters: ClassVar[bool] = False
+    """Whether the operator can put records aside for which a function raises."""
+
+    @property
+    def no_letters(self) -> str | None:
+        """Why the operator cannot put records aside; None: it can."""
+        return None if self.writes_letters else _CALLS_NOTHING
 
     @property
     def keeps_keyed_state(self) -> bool:
@@ -80,6 +100,16 @@ class SourceSpec(OperatorSpec):
     watermarks: WatermarkStrategy | None
     scalars: Scalars | None = None
 
+    @property
+    def no_letters(self) -> str | None:
+        if self.source.malformed_to(MALFORMED) is not None:
+            return None
+        return (
+            f"{type(self.source).__name__} does not put aside what it cannot read, or has said "
+            'already what becomes of it; of files read the lines (format "text") and parse them '
+            "in a map with on_error"
+        )
+
     def result_scalars(self, left: Scalars | None) -> Scalars | None:
         return self.scalars or self.source.scalars
 
@@ -110,18 +140,23 @@ class PassSpec(OperatorSpec):
 class MapSpec(OperatorSpec):
     """`function`: callable or MapFunction."""
 
+    writes_letters = True
+
     function: Any
     schema: Declared | None = None
 
 
 @dataclass(frozen=True)
 class FlatMapSpec(OperatorSpec):
+    writes_letters = True
+
     function: Any
     schema: Declared | None = None
 
 
 @dataclass(frozen=True)
 class FilterSpec(OperatorSpec):
+    writes_letters = True
     keeps_records = True
 
     function: Any
@@ -133,6 +168,8 @@ class FilterSpec(OperatorSpec):
 @dataclass(frozen=True)
 class ProcessSpec(OperatorSpec):
     """`function`: ProcessFunction."""
+
+    writes_letters = True
 
     function: Any
     schema: Declared | None = None
@@ -162,13 +199,27 @@ class MapBatchesSpec(OperatorSpec):
     `function` may be a class: one instance per subtask, called per batch. The result's rows keep
     the input's timestamps if their number is unchanged, else take the input's greatest one."""
 
+    writes_letters = True
+
     function: Any
     batch_format: Literal["arrow", "polars", "pandas", "numpy"] = "arrow"
     schema: Declared | None = None
 
+    @property
+    def no_letters(self) -> str | None:
+        given = self.function
+        kind = given if isinstance(given, type) else type(checkpointed(given))
+        if not issubclass(kind, CheckpointedFunction):
+            return None
+        return (
+            "its function keeps state, and a batch that raises is given to it again in halves: "
+            "what it had stored of the batch would be stored twice"
+        )
+
 
 @dataclass(frozen=True)
 class WatermarkSpec(OperatorSpec):
+    writes_letters = True
     keeps_records = True
 
     strategy: WatermarkStrategy
@@ -181,6 +232,8 @@ class WatermarkSpec(OperatorSpec):
 class KeyedProcessSpec(OperatorSpec):
     """`function`: KeyedProcessFunction."""
 
+    writes_letters = True
+
     key: KeySelector
     function: Any
     schema: Declared | None = None
@@ -190,6 +243,8 @@ class KeyedProcessSpec(OperatorSpec):
 class ReduceSpec(OperatorSpec):
     """Rolling reduce: one output per input, the reduction so far of its key. `schema` None: of the
     records' columns. `ttl`: a key without records for so long is forgotten."""
+
+    writes_letters = True
 
     key: KeySelector
     function: Any

@@ -102,6 +102,8 @@ class OverSpec(OperatorSpec):
 class EventTimeSpec(OperatorSpec):
     """Event times from a column; watermarks stay as they are."""
 
+    writes_letters = True
+
     column: str
 
     def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ...core.keys import KeySelector
 from ..types.declared import Declared
+from ..windows.base import MergingWindowAssigner
 from .records import OperatorSpec
 from .schemas import WINDOW_BOUNDS, bare_fields, known_keys, result_fields
 
@@ -96,6 +97,23 @@ class WindowSpec(OperatorSpec):
     keyed: bool = True
     evictor: Evictor[Any, Any] | None = None
     """Not with built-in functions: these keep no records."""
+
+    @property
+    def no_letters(self) -> str | None:
+        if isinstance(self.function, COLUMN_FUNCTIONS):
+            return (
+                "its function is built in and runs on columns: it has no function of the program "
+                "that could raise"
+            )
+        if self.evictor is not None:
+            return "it has an evictor, and what that raises is no matter of a record"
+        merging = isinstance(self.assigner, MergingWindowAssigner)
+        if merging and not isinstance(self.function, ProcessWindow):
+            return (
+                "its windows merge, and where two accumulators do there is no record that makes "
+                "the function raise; use process(...) or apply(...), which are given all records"
+            )
+        return None
 
     def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
         if not isinstance(self.function, COLUMN_FUNCTIONS):

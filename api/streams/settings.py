@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Self
+from dataclasses import replace
+from typing import Any, Final, Literal, Self
 
 from ...core.config import SlotResources
 from ...core.errors import ConfigurationError, GraphError
@@ -14,6 +15,7 @@ from ..configuration.settings import to_buffer_timeout
 from ..configuration.slots import SlotSharingGroup
 from ..configuration.state_backends import operators_backend
 from ..configuration.storage import StateBackend
+from ..dead_letters import DEAD_LETTERS, LETTER, DeadLetters
 from ..functions.validation import require_positive, require_text
 from ..jobs.environment import Environment
 from ..jobs.previews import sketched
@@ -140,6 +142,34 @@ class OperatorSettings:
                 f"{who}: it keeps no keyed state: call it right behind an operator that does"
             )
         operator.state_backend = operators_backend(who, state_backend)
+        return self
+
+    def on_error(self, policy: DeadLetters | Literal["fail"]) -> Self:
+        """What becomes of a record for which the operator's function raises. "fail", as without
+        this: the job fails. `dead_letters(limit=...)`: the record gives nothing and is put aside;
+        `get_dead_letters()` is the stream of those. ConfigurationError for operators that cannot
+        do so."""
+        if self._operator is None:
+            raise GraphError(
+                "on_error() says of an operator what becomes of records that make its function "
+                "raise, but this stream is only a view of other streams (keyed, partitioned, "
+                "united or side output): call it right behind the operator. What a key function "
+                "raises fails the job: make the key in a map that has on_error, and key by that"
+            )
+        operator = self._operator
+        who = f"on_error of operator '{operator.name}'"
+        if policy == "fail":
+            operator.spec = replace(operator.spec, on_error=None)
+            return self
+        if not isinstance(policy, DeadLetters):
+            raise ConfigurationError(
+                f'{who}: give dead_letters(limit=...) or "fail", not {policy!r}'
+            )
+        reason = operator.spec.no_letters
+        if reason is not None:
+            raise ConfigurationError(f"{who}: {reason}")
+        sides = dict(operator.spec.side_types) | {DEAD_LETTERS: LETTER}
+        operator.spec = replace(operator.spec, on_error=policy, side_types=tuple(sides.items()))
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:

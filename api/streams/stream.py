@@ -31,6 +31,7 @@ from ...engine.graph.model import (
     Shuffle,
 )
 from ...engine.graph.transformation import Input, Transformation
+from ..dead_letters import DEAD_LETTERS
 from ..functions.user_functions import OutputTag
 from ..functions.user_functions import Partitioner as PartitionerFunction
 from ..functions.validation import require_function, stateless_method
@@ -72,6 +73,18 @@ class Stream(OperatorSettings, ABC, Generic[Out]):
         operator = self._settable("get_side_output")
         _declare_side(operator, output_tag)
         return self._stream((Input(operator, output_tag.tag_id),))
+
+    def get_dead_letters(self) -> Out:
+        """The records that this operator puts aside, as rows (`api/dead_letters.LETTER`), each with
+        the event time of its record. If nobody reads them they are counted and logged all the
+        same. GraphError unless `on_error(dead_letters(...))` was called before."""
+        operator = self._settable("get_dead_letters")
+        if operator.spec.on_error is None:
+            raise GraphError(
+                f"get_dead_letters: operator '{operator.name}' puts no records aside: call "
+                "on_error(dead_letters(limit=...)) right behind it first"
+            )
+        return self._stream((Input(operator, DEAD_LETTERS),))
 
     def forward(self) -> Out:
         """Subtask i to subtask i; the next operator must have the same parallelism."""

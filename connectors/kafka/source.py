@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, Literal
 
@@ -135,6 +137,14 @@ class KafkaSource(Source):
     @property
     def schema(self) -> pa.Schema | None:
         return None if self._decoder.objects else self._decoder.schema
+
+    def malformed_to(self, tag: str) -> KafkaSource | None:
+        """None where `malformed` was given, or the schema skips such records."""
+        if self._decoder.dead_letters is not None:
+            return None
+        other = copy(self)
+        other._decoder = replace(self._decoder, dead_letters=tag)
+        return other
 
     def reads_from(self) -> tuple[str, ...]:
         wanted = self._discovery

@@ -117,6 +117,7 @@ class OperatorChain:
             request_splits=partial(request_splits, chained.operator_id),
             restored=d.restore is not None,
             revoke_after=d.restore.checkpoint_id if d.revoke and d.restore is not None else None,
+            uid=chained.uid,
             threads=threads,
         )
         node.time = context.keyed_state.time

@@ -36,6 +36,7 @@ from ...core.elements import (
 from ...state.descriptors import ListStateDescriptor
 from ...state.pickling import dumps, loads
 from ..base import IN_STATE, WAITING, Operator, Steps, Work
+from ..letters import Letters, open_letters
 from ..rows.runtime_context import OperatorRuntimeContext
 from .attempts import Retries
 from .requests import Emission, OrderedRequests, Request, Requests, UnorderedRequests
@@ -132,6 +133,7 @@ class AsyncOperator(Operator):
     # --- lifecycle ----------------------------------------------------------------------------
 
     def open(self) -> Work:
+        self._letters = open_letters(self)
         retries = None if self._spec.retry is None else Retries(self._spec.retry)
         self._runner = Runner(self.ctx, self._calls(), self._spec.timeout_s, retries)
         if self.ctx.threads:
@@ -225,10 +227,22 @@ class AsyncOperator(Operator):
         more to send on."""
         assert self._runner is not None
         self._runner.step()
-        self._requests.complete(self._runner.take())
+        done = self._runner.take()
+        if self._letters is not None:
+            self._put_aside(done, self._letters)
+        self._requests.complete(done)
         more = self._send()
         self._begin()
         return more
+
+    @staticmethod
+    def _put_aside(done: list[Request], letters: Letters) -> None:
+        """Those that have failed; from here on they are done, in state, too."""
+        for request in done:
+            error, request.error = request.error, None
+            if error is not None:
+                request.results = []
+                letters.add(request.value, error, request.stamp, "async_invoke")
 
     def _send(self) -> bool:
         """Send on what may go out, up to a batch; whether there is more."""

@@ -33,13 +33,16 @@ class Request:
 
     `results` is None until the request is done, and what has not gone out from then on."""
 
-    __slots__ = ("counts", "results", "segment", "stamp", "value")
+    __slots__ = ("counts", "error", "results", "segment", "stamp", "value")
 
     def __init__(self, value: Any, stamp: int | None, results: list[Any] | None = None) -> None:
         self.value = value
         self.stamp = stamp
         """Event time of the record, and of its results; None: it has none."""
         self.results = results
+        self.error: Exception | None = None
+        """Why there will be no results, where such requests are put aside; not in state: until the
+        task's thread has put it aside, it is a request that is not answered."""
         self.segment: Any = None
         """Where an unordered queue keeps it."""
         self.counts = results is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,24 +32,52 @@ class AsyncWaitOperator(AsyncOperator):
 
     def _calls(self) -> Calls:
         function, config = self._spec.function, self.ctx.config
+        lenient = self.on_error is not None
+        typed = lenient and self._spec.schema is not None
         given, keep_all = keeper(config), list_keeper(config)
         if isinstance(function, AsyncFunction) or hasattr(function, "async_invoke"):
             return Calls(
                 function.async_invoke,
                 given,
-                listed("async_invoke"),
+                self._results("async_invoke"),
                 getattr(function, "timeout", _late),
                 getattr(function, "open", None),
                 getattr(function, "close", None),
-                True,
+                not typed,
                 "async_invoke",
                 "record",
                 keep_all,
+                lenient,
             )
         what = "the async function"
         return Calls(
-            function, given, listed(what), _late, None, None, True, what, "record", keep_all
+            function,
+            given,
+            self._results(what),
+            _late,
+            None,
+            None,
+            not typed,
+            what,
+            "record",
+            keep_all,
+            lenient,
         )
+
+    def _results(self, what: str) -> Callable[[Any, Any], list[Any]]:
+        """`Calls.results`. Where records are put aside, what does not fit the declared type is
+        found here, record by record, and not where the results of many go out."""
+        results, declared = listed(what), self._spec.schema
+        if self.on_error is None or declared is None:
+            return results
+
+        def fitting(value: Any, result: Any) -> list[Any]:
+            found = results(value, result)
+            if found:
+                as_declared(ObjectBatch(found), declared)
+            return found
+
+        return fitting
 
     def _of(self, batch: Batch) -> list[Request]:
         if batch.timestamps is None:

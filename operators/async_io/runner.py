@@ -22,6 +22,7 @@ from ...core.errors import OperatorError, StromError, TypeMismatchError
 from ...core.failure_text import cut, described, traced, users_place, with_place
 from ..base import OperatorContext
 from ..closing import warn_of_close
+from ..letters import is_of_record
 from .attempts import Deadlines, Group, Retries
 from .figures import LoopFigures
 from .loops import open_loop
@@ -67,6 +68,8 @@ class Calls:
     what: str
     unit: str
     keep_all: Callable[[list[Any]], list[Any]]
+    lenient: bool = False
+    """Whether a request that fails by its own fault is done all the same, with its `error`."""
 
 
 class Runner:
@@ -230,6 +233,8 @@ class Runner:
                 if request not in group or self._closing:
                     return
                 pause = self._after(error, attempt, request)
+                if request.error is not None:
+                    results = []
             if pause is not None:
                 attempt += 1
                 await asyncio.sleep(pause)
@@ -252,7 +257,8 @@ class Runner:
         return pause
 
     def _complete(self, request: Request, results: list[Any]) -> None:
-        request.results = results
+        if request.error is None:
+            request.results = results
         if not self._burst:
             self._loop.call_soon(self._hand_over)
         self._burst.append(request)
@@ -265,10 +271,19 @@ class Runner:
             self._ctx.wake()
 
     def _fail(self, request: Request, error: BaseException, attempt: int) -> None:
+        if self._puts_aside(request, error):
+            return
         tried = "" if attempt == 1 else f" at attempt {attempt}"
         shown = cut(_shown(request.value), SHOWN)
         text = f"{self._calls.what} failed{tried} for the {self._calls.unit} {shown}: "
         self._crashed(error, text)
+
+    def _puts_aside(self, request: Request, error: BaseException) -> bool:
+        """Whether it is done with an error, for the task's thread to put aside."""
+        if not self._calls.lenient or not isinstance(error, Exception) or not is_of_record(error):
+            return False
+        request.error = error
+        return True
 
     def _crashed(self, error: BaseException, before: str = "") -> None:
         if self._failure is None:
@@ -297,6 +312,9 @@ class Runner:
                 result = self._calls.timeout(value if given is None else given(value))
                 results = self._keep_all(self._calls.results(request.value, result))
             except BaseException as error:
+                if self._puts_aside(request, error):
+                    self._complete(request, [])
+                    continue
                 tried = f"{self._calls.what} did not end within {self._timeout_s:g} s"
                 shown = cut(_shown(request.value), SHOWN)
                 self._crashed(error, f"{tried} for the {self._calls.unit} {shown}: ")

@@ -67,15 +67,20 @@ class MapBatchesOperator(Operator):
         self._function: Callable[[Any], Any] = instance
 
     def process(self, batch: Batch, port: int = 0) -> Work:
+        result, size = self._mapped(batch)
+        return emit_slices(self.out, result, size) if len(result) else None
+
+    def _mapped(self, batch: Batch) -> tuple[Batch, int]:
+        """What the function makes of a batch, and in slices of how many records it goes out."""
         columns = to_columns(batch)
         result = self._batch(self._function(self._convert(columns.data)))
         if self._spec.schema is not None:
             result = as_declared(result, self._spec.schema)
         if not len(result):
-            return None
+            return result, 1
         stamps = result_timestamps(columns.timestamps, len(result))
         size = max(len(columns), self.ctx.config.batch_size * CHUNK_BATCHES)
-        return emit_slices(self.out, result.with_timestamps(stamps), size)
+        return result.with_timestamps(stamps), size
 
     def _batch(self, result: Any) -> Batch:
         """What the function returned, as a batch."""

@@ -28,7 +28,7 @@ from ...state.descriptors import (
 )
 from ..base import OperatorContext, Steps, plainly
 from ..rows.keyed_process import KeyedContext, KeyedProcessOperator, KeyedTimerService
-from ..rows.process import ProcessOperator, ReadOnlyTime, each_record
+from ..rows.process import ProcessOperator, ReadOnlyTime
 
 _METHODS = ("process_element", "process_broadcast_element")
 
@@ -241,7 +241,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         self.ctx.keyed_state.current.key = _NO_KEY
         call, method = self._calls[ELEMENTS], self.METHODS[ELEMENTS]
         elements = self._states.owned(batch)
-        work = each_record(self._collector, call, method, self._elements, elements)
+        work = self._each(call, method, self._elements, elements)
         self._by_element = True
         try:
             yield from self._states.writing(work)

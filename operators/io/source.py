@@ -79,7 +79,7 @@ class ReplayableSourceOperator(SourceOperator):
             ctx.metrics.gauge,
             ctx.metrics.count,
         )
-        self._reader = self._spec.source.create_reader(context)
+        self._reader = self._create_reader(context)
         self._opened = True
         every, now = self._reader.asks_every_ms, ctx.clock.now_ms()
         self._asking = SplitAsking(every, ctx.restored, now)
@@ -97,6 +97,9 @@ class ReplayableSourceOperator(SourceOperator):
         restored = list(self._state.get())
         if restored:
             self._give(restored)
+
+    def _create_reader(self, context: ReaderContext) -> SourceReader:
+        return self._spec.source.create_reader(context)
 
     def poll(self) -> PollStatus:
         if self._ended:
@@ -175,7 +178,7 @@ class ReplayableSourceOperator(SourceOperator):
         match polled:
             case Emit(batch, split_id, finished, side, watermark):
                 for tag, records in side:
-                    self.out.emit_side(tag, records)
+                    self._emit_side(tag, records)
                 if len(batch):
                     self._emit(batch, split_id)
                 if watermark is not None and self._time is None and watermark > self._said:
@@ -195,6 +198,9 @@ class ReplayableSourceOperator(SourceOperator):
             self.ctx.subtask,
             f"the reader's poll() returned {polled!r}, not Emit, Wait or NeedSplit",
         )
+
+    def _emit_side(self, tag: str, records: Batch) -> None:
+        self.out.emit_side(tag, records)
 
     def _finish_split(self, split_id: str) -> None:
         self.ctx.metrics.count("splits_finished")

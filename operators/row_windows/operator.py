@@ -89,7 +89,7 @@ class RowWindowOperator(Operator):
             self._bind(WindowLogic(self._slots.contents, self._slots.emitter))
         else:
             process = ProcessContext(state, self._timers, runtime, self._merging)
-            self._bind(make_logic(self._spec, self.ctx, self.out, process))
+            self._bind(self._logic(process))
         self._eviction: Eviction | None = None
         if self._spec.evictor is not None:
             assert isinstance(self._contents, TimedContents)
@@ -98,6 +98,10 @@ class RowWindowOperator(Operator):
         for function in self._functions:
             function.open(runtime)
 
+    def _logic(self, process: ProcessContext) -> WindowLogic:
+        """Of functions of the program."""
+        return make_logic(self._spec, self.ctx, self.out, process)
+
     def _bind(self, logic: WindowLogic) -> None:
         self._contents = logic.contents
         self._emitter = logic.emitter
@@ -105,6 +109,8 @@ class RowWindowOperator(Operator):
         self._armed: dict[Namespace, set[Any] | None] = {}
         """Windows that records of this batch fall into, and the keys for which their timers are
         set already; None for a window that is late, which the watermark decides."""
+        self._stamped = False
+        """Whether the records of this batch have timestamps."""
         self._passed = MIN_TIMESTAMP
         """Up to where windows of the current record's key group have fired, if not less far than
         the watermark: after a rescale groups differ."""
@@ -125,6 +131,7 @@ class RowWindowOperator(Operator):
             self._slots.begin(batch, keys)
         none = [MIN_TIMESTAMP] * len(rows)
         stamps = none if batch.timestamps is None else batch.timestamps.tolist()
+        self._stamped = batch.timestamps is not None
         if self._eviction is not None:
             self._eviction.begin(stamps)
         late = []

@@ -22,6 +22,9 @@ _NAME = "__window_contents"
 class Fold(Protocol):
     """An incremental aggregation. An accumulator may be changed in place by `add` and `merge`."""
 
+    method: str
+    """The name of the function's method that is given the records."""
+
     def first(self, value: Any) -> Any:
         """The accumulator of one value."""
         ...
@@ -66,22 +69,22 @@ class FoldedContents(WindowContents):
 
     def __init__(self, state: KeyedStateBackend, fold: Fold) -> None:
         self._state = state.namespaced(ValueStateDescriptor(_NAME))
-        self._fold = fold
+        self.fold = fold
 
     def add(self, namespace: Namespace, value: Any) -> None:
         state = self._state.of(namespace)
         held = state.value()
         if held is None:
-            held = self._fold.first(value)
+            held = self.fold.first(value)
         else:
-            held = self._fold.add(None if held is _Held.NONE else held, value)
+            held = self.fold.add(None if held is _Held.NONE else held, value)
         state.update(_Held.NONE if held is None else held)
 
     def get(self, namespace: Namespace) -> Sequence[Any] | None:
         held = self._state.of(namespace).value()
         if held is None:
             return None
-        return [self._fold.result(None if held is _Held.NONE else held)]
+        return [self.fold.result(None if held is _Held.NONE else held)]
 
     def merge(self, target: Namespace, sources: Sequence[Namespace]) -> None:
         merged = self._state.of(target).value()
@@ -97,7 +100,7 @@ class FoldedContents(WindowContents):
         self._state.of(namespace).clear()
 
     def _merge(self, left: Any, right: Any) -> Any:
-        merged = self._fold.merge(
+        merged = self.fold.merge(
             None if left is _Held.NONE else left, None if right is _Held.NONE else right
         )
         return _Held.NONE if merged is None else merged
@@ -128,6 +131,8 @@ class ListedContents(WindowContents):
 class ReduceFold:
     """Folds with a reduce function; the accumulator is the reduction so far."""
 
+    method = "reduce"
+
     def __init__(self, reduce: Any) -> None:
         self.add = reduce
         self.merge = reduce
@@ -141,6 +146,8 @@ class ReduceFold:
 
 class AggregateFold:
     """Folds with an AggregateFunction."""
+
+    method = "add"
 
     def __init__(self, function: Any) -> None:
         self._function = function

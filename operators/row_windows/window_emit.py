@@ -42,8 +42,14 @@ class WindowEmitter(Protocol):
 class PlainEmitter:
     """Sends the contents themselves (a reduction or aggregate without window function)."""
 
+    method = "reduce or aggregate"
+    """What gives the results, for letters."""
+
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
+
+    def results(self, key: Any, window: Any, contents: Sequence[Any]) -> Sequence[Any]:
+        return contents
 
     def fire(self, key: Any, window: Any, contents: Sequence[Any]) -> Iterator[Any] | None:
         return self._collector.collect(contents, window.max_timestamp())
@@ -77,10 +83,15 @@ class FunctionEmitter:
         clear = getattr(function.function, "clear", None)
         self._clear = None if getattr(clear, "__func__", None) in _NO_CLEAR else clear
         self._call = _shape(function, keyed, context)
+        self.method = "process" if _has_context(function.function) else "apply"
+
+    def results(self, key: Any, window: Any, contents: Sequence[Any]) -> Any:
+        """What the function gives."""
+        self._context.select(window, to_namespace(window))
+        return self._call(key, window, contents)
 
     def fire(self, key: Any, window: Any, contents: Sequence[Any]) -> Iterator[Any] | None:
-        self._context.select(window, to_namespace(window))
-        results = self._call(key, window, contents)
+        results = self.results(key, window, contents)
         return self._collector.collect(results, window.max_timestamp())
 
     def more(self, rest: Iterator[Any], window: Any) -> Iterator[Any] | None:

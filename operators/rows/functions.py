@@ -24,7 +24,7 @@ from .runtime_context import OperatorRuntimeContext
 from .user_function import UserFunction
 
 
-class _RowOperator(Operator):
+class RowOperator(Operator):
     """One function, without keyed state."""
 
     def __init__(self, function: Any, method: str, declared: Declared | None) -> None:
@@ -46,7 +46,7 @@ class _RowOperator(Operator):
             self.out.emit(batch if self._declared is None else as_declared(batch, self._declared))
 
 
-class MapOperator(_RowOperator):
+class MapOperator(RowOperator):
     """One result per record, with the record's timestamp."""
 
     def __init__(self, spec: MapSpec) -> None:
@@ -70,7 +70,7 @@ class MapOperator(_RowOperator):
         self._emit(ObjectBatch(values, batch.timestamps))
 
 
-class FlatMapOperator(_RowOperator):
+class FlatMapOperator(RowOperator):
     """Any number of results per record, each with the record's timestamp."""
 
     def __init__(self, spec: FlatMapSpec) -> None:
@@ -129,7 +129,7 @@ class FlatMapOperator(_RowOperator):
         return values, counts, None
 
 
-class FilterOperator(_RowOperator):
+class FilterOperator(RowOperator):
     """The records for which the function is true. Columns stay columns."""
 
     def __init__(self, spec: FilterSpec) -> None:

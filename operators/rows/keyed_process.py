@@ -7,6 +7,7 @@ outputs are sorted out once per batch (`process.each_record`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -17,10 +18,9 @@ from ...core.keys import KeySelector
 from ...state.backend import KeyedStateBackend
 from ..base import IN_STATE, Operator, Steps, plainly
 from ..firing_until import FiringUntil
-from .collector import Collector
-from .emitted import keeper
-from .pace import Pace
-from .process import each_record
+from ..letters import open_letters
+from .gathering import Gathering
+from .process import collector_of, each_record
 from .runtime_context import OperatorRuntimeContext
 from .timers import Timer, Timers, timer_time
 from .user_function import UserFunction
@@ -117,8 +117,12 @@ class KeyedProcessOperator(Operator):
         return (spec.key,)
 
     def open(self) -> None:
-        pace = Pace(self.ctx.config.batch_size, self.ctx.clock)
-        self._collector = Collector(self.out, self._schema, pace, keeper(self.ctx.config))
+        self._collector = collector_of(self, self._schema)
+        letters = open_letters(self)
+        lenient = None if letters is None else Gathering(self, letters, self._schema, sides=True)
+        self._gathering = lenient
+        """Of operators that write dead letters, in place of the collector."""
+        self._each = lenient.each_record if lenient else partial(each_record, self._collector)
         self._timers = Timers(self.ctx, _TIMER_STATES)
         self._firing = FiringUntil(self.ctx.keyed_state, "__event_firing")
         if self._firing.unfinished:
@@ -139,9 +143,7 @@ class KeyedProcessOperator(Operator):
         keys, keyed = self._keys[port].held_keys(batch), self.ctx.keyed_state
         keyed.check_keys(keys)
         call, method = self._calls[port], self.METHODS[port]
-        yield from each_record(
-            self._collector, call, method, self._context, batch, keys, keyed.current
-        )
+        yield from self._each(call, method, self._context, batch, keys, keyed.current)
 
     def process_watermark(self, timestamp: int) -> Steps:
         if self._firing.unfinished:  # a snapshot in between would not know of this watermark
@@ -181,6 +183,9 @@ class KeyedProcessOperator(Operator):
         a timer has still to give is in no state, so results that are gathered when it has ended go
         out before the next one if it took several batches."""
         collector, context = self._collector, self._context
+        if self._gathering is not None and self._on_timer is not None:
+            yield from self._gathering.each_timer(self._on_timer, domain, context, due)
+            return
         for timestamp, _, _ in due:
             if self._on_timer is None:
                 continue

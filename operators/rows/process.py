@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
+from ...api.types.declared import Declared
 from ...core.batch import Batch
 from ...core.elements import MIN_TIMESTAMP
 from ...core.errors import StateError
 from ...state.copies import FIXED
 from ..base import Operator, Steps
+from ..letters import open_letters
 from .collector import Collector, check_iterable
 from .emitted import keeper
+from .gathering import Gathering
 from .pace import Pace
 from .runtime_context import OperatorRuntimeContext
 from .user_function import UserFunction
@@ -84,8 +88,7 @@ class ProcessOperator(Operator):
         self.watermark: int = MIN_TIMESTAMP
 
     def open(self) -> None:
-        pace = Pace(self.ctx.config.batch_size, self.ctx.clock)
-        self._collector = Collector(self.out, self._schema, pace, keeper(self.ctx.config))
+        self._each = each_of(self, self._schema)
         self._contexts = self._make_contexts()
         self._function.open(OperatorRuntimeContext(self.ctx, keyed=False))
 
@@ -95,7 +98,7 @@ class ProcessOperator(Operator):
 
     def process(self, batch: Batch, port: int = 0) -> Steps:
         call, context = self._calls[port], self._contexts[port]
-        return each_record(self._collector, call, self.METHODS[port], context, batch)
+        return self._each(call, self.METHODS[port], context, batch)
 
     def process_watermark(self, timestamp: int) -> None:
         self.watermark = timestamp
@@ -112,6 +115,21 @@ class NoKey:
     """Where the keys of records without keys go."""
 
     __slots__ = ("key",)
+
+
+def collector_of(operator: Operator, declared: Declared | None) -> Collector:
+    """In `open`: what gathers the results of an operator's function."""
+    config = operator.ctx.config
+    pace = Pace(config.batch_size, operator.ctx.clock)
+    return Collector(operator.out, declared, pace, keeper(config))
+
+
+def each_of(operator: Operator, declared: Declared | None) -> Callable[..., Steps]:
+    """In `open`: `each_record` for this operator, or what does it where it writes dead letters."""
+    letters = open_letters(operator)
+    if letters is None:
+        return partial(each_record, collector_of(operator, declared))
+    return Gathering(operator, letters, declared, sides=True).each_record
 
 
 def each_record(

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...api.functions.user_functions import Function
 from ...api.specs.records import ReduceSpec
-from ...api.types.declared import Scalars, as_declared
+from ...api.types.declared import Declared, Scalars, as_declared
 from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, ObjectBatch
 from ...core.errors import TypeMismatchError
@@ -74,8 +74,19 @@ class ReduceOperator(Operator):
                 reduce, values[part], some, held, None if stamps is None else stamps[part]
             )
             self._state.commit()
+        self._send(results, batch, declared)
+
+    def _send(self, results: list[Any], batch: Batch, declared: Declared | None) -> None:
         reduced: Batch = ObjectBatch(results, batch.timestamps)
         self.out.emit(reduced if declared is None else as_declared(reduced, declared))
+
+    @staticmethod
+    def _after(reduce: Fold, key: Any, before: Any, value: Any) -> Any:
+        """The new value of the key; what the loops below do in place, for the call it saves."""
+        after = value if before is None else reduce(before, value)
+        if after is None:
+            raise _no_result(key, before, value)
+        return after
 
     def _fold(
         self,

@@ -15,4 +15,7 @@ class EventTimeColumnOperator(Operator):
         self._column = spec.column
 
     def process(self, batch: Batch, port: int = 0) -> None:
-        self.out.emit(batch.with_timestamps(extract_timestamps(batch, self._column)))
+        self.out.emit(self._stamped(batch))
+
+    def _stamped(self, batch: Batch) -> Batch:
+        return batch.with_timestamps(extract_timestamps(batch, self._column))

@@ -43,10 +43,13 @@ class WatermarkOperator(Operator):
             self._check_idle_at(now + self._idle_after)
 
     def process(self, batch: Batch, port: int = 0) -> None:
+        self._take(self._tracker.stamp(batch))
+
+    def _take(self, batch: Batch) -> None:
+        """Records with their timestamps."""
         self._last_record = self.ctx.clock.now_ms()
         if self._idle:
             self._wake_up()
-        batch = self._tracker.stamp(batch)
         self.out.emit(batch)
         punctuated = self._tracker.on_batch(batch)
         if punctuated is not None:
