@@ -27,6 +27,7 @@ from .claims import ClaimingProbe
 from .comparing import plain, plain_rows
 from .folds import Record
 from .model import model_result
+from .poison import poisoned
 from .programs import filtered, program, strategy
 from .raising import draw_faults, results_after
 from .results import Result, fires_again
@@ -49,6 +50,7 @@ def job_results(case: Case) -> Iterator[tuple[str, Case, Result, Result]]:
     def build(env: StreamExecutionEnvironment) -> Any:
         source = ScriptedSource([_rows(case, lane) for lane in lanes], case.data.schema)
         records = asked(case, env.from_source(source, strategy(slack), "records"))
+        records = poisoned(case, records)
         return program(case, filtered(case, records))
 
     ways = Ways(seeds=[case.seed], batch_size=1 + case.seed % 7, insist=False)

@@ -17,6 +17,8 @@ from strom.testing.fuzz.cases import Table, Windows
 from strom.testing.fuzz.drawing import draw_case
 from strom.testing.fuzz.limits import LIMITS, known_limits, small_limits
 from strom.testing.fuzz.operators import columnar, on_operator
+from strom.testing.fuzz.poison import PLACES as POISONED
+from strom.testing.fuzz.poison import poison_of
 from strom.testing.fuzz.raising import ERRORS, PLACES, Fault, draw_faults, results_after
 from strom.testing.fuzz.running import Disagreement, run_case
 from strom.testing.fuzz.subtasks import Subtasks
@@ -120,6 +122,12 @@ def test_faults_are_of_many_kinds() -> None:
     again = [fault for seed in range(20) for fault in draw_faults(draw_case(seed))]
     drawn = [(f.place, f.error, f.at, f.once) for f in faults[:40]]
     assert drawn == [(f.place, f.error, f.at, f.once) for f in again]
+
+
+def test_poison_is_of_all_kinds() -> None:
+    places = [poison_of(draw_case(seed)) for seed in range(400)]
+    assert set(places) == {"", *POISONED}
+    assert places.count("") < 300
 
 
 @pytest.mark.parametrize("place", PLACES)
