@@ -1,12 +1,17 @@
 """Barriers of one task: which channels to hold back, and when to take the snapshot.
 
 A snapshot reflects, of every input channel, precisely the records before that channel's barrier
-(Chandy-Lamport on FIFO channels, as Flink runs it). There are three ways to get there:
+(Chandy-Lamport on FIFO channels, as Flink runs it). There are two ways to get there:
 
     aligned        a channel that has delivered its barrier is not read until the others have
     unaligned      the first barrier is enough: it overtakes what waits in the task's channels, and
                    the records before the other barriers become part of the snapshot
-    at least once  nobody waits for anybody; the snapshot holds some records behind barriers, too
+
+Where nobody waits for anybody (at least once), `barrier_tracking` has their place.
+
+Several aligned checkpoints may be on their way: the barrier of the next one waits in each blocked
+channel until the one before is aligned, so that a task has one at hand. Of unaligned ones there is
+one at a time.
 
 An aligned checkpoint may turn unaligned on its way (`on_due`), each task by itself. Channels that
 are *in order* are never overtaken: their barriers are waited for as in an aligned checkpoint.
@@ -26,15 +31,15 @@ delivered their barriers, and are recorded by the gate until they have.
     aligning n    due and all in order are in       Overtake(n, open), UnblockAll  recording n
     aligning n    barrier or announced m > n        Abandon(n), UnblockAll, as if idle
     aligning n    barrier or announced m < n        -                              aligning n
-    aligning n    abort of m >= n                   Abandon(n), UnblockAll         idle
+    aligning n    abort of n                        Abandon(n), UnblockAll         idle
     recording n   recorded, not the last open one   -                              recording n
     recording n   recorded, the last open one       Recorded(n)                    idle
     recording n   announced or barrier m > n        Abandon(n), as if idle
-    recording n   abort of m >= n                   Abandon(n)                     idle
+    recording n   abort of n                        Abandon(n)                     idle
     any           abort of m otherwise              -                              unchanged
 
-A checkpoint is *settled* when it was aligned, overtaken with, abandoned, or overtaken by a newer
-one; its late barriers are skipped. `EndOfData` changes nothing here: a task's channels stay open
+A checkpoint is *settled* when it was aligned, overtaken with, abandoned, aborted, or overtaken by a
+newer one; its late barriers are skipped. `EndOfData` changes nothing here: a task's channels stay open
 behind it, and the barriers of later checkpoints (the terminal one at least) still arrive on every
 channel.
 """
@@ -107,8 +112,8 @@ class _Idle:
 
 @dataclass(slots=True)
 class _Aligning:
-    """`arrived`: the channels whose barriers were read, fewer than all; blocked, unless nobody
-    waits. `due`: whether it may overtake."""
+    """`arrived`: the channels whose barriers were read, fewer than all; they are blocked. `due`:
+    whether it may overtake."""
 
     barrier: CheckpointBarrier
     arrived: set[int] = field(default_factory=set)
@@ -129,18 +134,18 @@ _IDLE = _Idle()
 class BarrierAligner:
     """The barriers of a task with `channels` input channels (numbered by target_index)."""
 
-    def __init__(self, channels: int, in_order: Iterable[int] = (), holds: bool = True) -> None:
-        """`in_order`: channels that no barrier overtakes. `holds`: whether channels are blocked;
-        False for at least once, with which nothing overtakes."""
+    def __init__(self, channels: int, in_order: Iterable[int] = ()) -> None:
+        """`in_order`: channels that no barrier overtakes."""
         if channels < 1:
             raise ConfigurationError(f"an aligner needs at least one channel, got {channels}")
         self._channels = channels
         self._in_order = frozenset(in_order)
-        self._holds = holds
         self._seen = [0] * channels
         """Highest checkpoint id delivered by each channel; only grows."""
         self._settled = 0
         """No checkpoint up to this id will be aligned (again); below the one being aligned."""
+        self._given_up: set[CheckpointId] = set()
+        """Nor one of these, which are above."""
         self._overtaken = False
         """Whether a barrier has ever overtaken, so that older ones may come late."""
         self._state: _Idle | _Aligning | _Recording = _IDLE
@@ -149,7 +154,7 @@ class BarrierAligner:
     @property
     def blocked(self) -> frozenset[int]:
         """The channels that must not be read now."""
-        if self._holds and isinstance(self._state, _Aligning):
+        if isinstance(self._state, _Aligning):
             return frozenset(self._state.arrived)
         return frozenset()
 
@@ -168,7 +173,7 @@ class BarrierAligner:
         self._record(f"announced {barrier.checkpoint_id} on channel {index}")
         self._check_index(index)
         before = self._make_way(barrier.checkpoint_id)
-        if isinstance(self._state, _Idle) and barrier.checkpoint_id > self._settled:
+        if isinstance(self._state, _Idle) and self._is_open(barrier.checkpoint_id):
             self._state = _Aligning(barrier)
         return before
 
@@ -177,7 +182,7 @@ class BarrierAligner:
         self._record(f"due {checkpoint_id}")
         match self._state:
             case _Aligning(barrier=barrier) as state if barrier.checkpoint_id == checkpoint_id:
-                state.due = self._holds
+                state.due = True
                 return self._maybe_overtake(state)
         return ()
 
@@ -194,7 +199,7 @@ class BarrierAligner:
         self._seen[index] = barrier.checkpoint_id
         before = self._make_way(barrier.checkpoint_id)
         match self._state:
-            case _Idle() if barrier.checkpoint_id > self._settled:
+            case _Idle() if self._is_open(barrier.checkpoint_id):
                 return (*before, *self._begin(index, barrier))
             case _Aligning() as state if barrier.checkpoint_id == state.barrier.checkpoint_id:
                 return (*before, *self._arrive(state, index, barrier))
@@ -214,24 +219,24 @@ class BarrierAligner:
         self._refuse(f"channel {index} is not being recorded")
 
     def on_abort(self, checkpoint_id: CheckpointId) -> Actions:
-        """The coordinator gave up `checkpoint_id`, and with it all earlier ones still open."""
+        """The coordinator gave up `checkpoint_id`; others may still be aligned."""
         self._record(f"abort {checkpoint_id}")
-        if not isinstance(self._state, _Idle):
-            if self._state.barrier.checkpoint_id > checkpoint_id:
-                return ()
-            actions = self._give_up()
-            self._settled = max(self._settled, checkpoint_id)
-            return actions
-        self._settled = max(self._settled, checkpoint_id)
+        match self._state:
+            case _Aligning(barrier=barrier) | _Recording(barrier=barrier):
+                if barrier.checkpoint_id == checkpoint_id:
+                    return self._give_up()
+        if checkpoint_id > self._settled:
+            self._given_up.add(checkpoint_id)
         return ()
 
     def validate(self) -> None:
         """Assert the invariants of the fields."""
         assert len(self._seen) == self._channels
+        assert all(n > self._settled for n in self._given_up)
         match self._state:
             case _Aligning(barrier=barrier, arrived=arrived):
                 current = barrier.checkpoint_id
-                assert self._settled < current, (self._settled, current)
+                assert self._is_open(current), (self._settled, current)
                 assert len(arrived) < self._channels
                 assert all((self._seen[i] == current) == (i in arrived) for i in self._every)
                 assert not (self._overtakes(self._state))
@@ -251,20 +256,16 @@ class BarrierAligner:
             self._settle(barrier.checkpoint_id)
             return (Align(barrier),)
         self._state = _Aligning(barrier, {index})
-        return self._hold(index)
+        return (Block(index),)
 
     def _arrive(self, state: _Aligning, index: int, barrier: CheckpointBarrier) -> Actions:
         if barrier != state.barrier:
             self._refuse(f"channel {index} delivered {barrier}, another channel {state.barrier}")
         state.arrived.add(index)
         if len(state.arrived) < self._channels:
-            return (*self._hold(index), *self._maybe_overtake(state))
-        blocked = self._holds and self._channels > 1
+            return (Block(index), *self._maybe_overtake(state))
         self._settle(barrier.checkpoint_id)
-        return (Align(barrier), UnblockAll()) if blocked else (Align(barrier),)
-
-    def _hold(self, index: int) -> Actions:
-        return (Block(index),) if self._holds else ()
+        return (Align(barrier), UnblockAll()) if self._channels > 1 else (Align(barrier),)
 
     def _overtakes(self, state: _Aligning) -> bool:
         return state.due and self._in_order <= state.arrived
@@ -295,7 +296,11 @@ class BarrierAligner:
 
     def _settle(self, checkpoint_id: CheckpointId) -> None:
         self._settled = max(self._settled, checkpoint_id)
+        self._given_up = {n for n in self._given_up if n > self._settled}
         self._state = _IDLE
+
+    def _is_open(self, checkpoint_id: CheckpointId) -> bool:
+        return checkpoint_id > self._settled and checkpoint_id not in self._given_up
 
     def _check_barrier(self, index: int, barrier: CheckpointBarrier) -> bool:
         """Whether it counts."""

@@ -1,22 +1,27 @@
 """When checkpoints are triggered, complete, fail and go: the protocol of one job's checkpoints.
 
 Pure: the job master feeds events in with the time, and carries out the returned actions in order.
-One checkpoint at a time. A checkpoint passes through
+A checkpoint passes through
 
     trigger -> collecting acknowledgements -> storing (host publishes manifest) -> completed
-                   |  decline, timeout, restart   |  store failed
+                   |  decline, timeout, restart   |  store failed, timeout
                    +----------> aborted <---------+
 
-A savepoint is one whose files and manifest go to a folder of its own. It is taken in turn with the
-others, is not this job's (neither counted nor discarded by retention, never restored from), and
+As many are on their way at once as the configuration says (`pending.py`). Each fails by itself, and
+the tasks are told of each; one that completes makes those before it needless: they are aborted, and
+that is no failure of theirs. What is kept, and what builds on what, says `kept_checkpoints.py`.
+
+A savepoint is one whose files and manifest go to a folder of its own. It takes its turn or, where
+several may be on their way, is taken beside the others; it is not this job's (neither counted nor discarded by retention, never restored from), and
 its failure is nobody's but the one's who asked (`savepoints.py`). No task is told that a savepoint
 is complete: what sinks prepared for it is committed with the next checkpoint, which is the one
 that a failure goes back to. Behind the savepoint of a stop, that is the terminal one.
 
-A checkpoint that is being stored neither times out nor is aborted by a restart: its manifest may
-be published already, so only the host's answer says what became of it. Whoever restores must wait
-while `storing` is true, else it might pick the checkpoint before, and the sinks would have
-committed more than the state knows.
+A checkpoint that is being stored is not aborted by a restart: its manifest may be published
+already, and only the host's answer says what became of it. Whoever restores waits while `storing`
+is true, so that what was just completed is not lost. If there is no answer within the checkpoint's
+timeout, it is *disowned*: it has failed, whatever its storage does with it later, and the host takes
+back what is published after all. That is safe, as nobody was told that it is complete.
 
 The files of an aborted checkpoint are discarded at once, and again when the next one completes or
 the job ends: a task that had not heard of the abort may have written more of them.
@@ -42,6 +47,7 @@ from .coordinator_types import (
     CheckpointStatistics,
     Complete,
     Discard,
+    Disown,
     Drain,
     FailJob,
     Forget,
@@ -54,6 +60,8 @@ from .coordinator_types import (
     Trigger,
 )
 from .handles import SubtaskSnapshot
+from .kept_checkpoints import KeptCheckpoints
+from .pending import PendingCheckpoints
 from .retry import Causes
 from .savepoints import Answer, Savepoint, SavepointRequests
 from .schedule import Schedule
@@ -88,19 +96,13 @@ class CheckpointCoordinator:
         self._schedule = Schedule(config.interval, config.min_pause)
         self._timeout_ms = int(config.timeout.total_seconds() * 1000)
         self._tolerable = config.tolerable_failures
-        self._retained = config.retained
         self._retention = config.retention
         self._mode: Mode = "stopped"
         self._last_id = highest_id
         """Only grows; the next checkpoint takes the id after it."""
-        self._pending: PendingCheckpoint | None = None
+        self._pending = PendingCheckpoints(config.at_once, len(self._tasks))
         self._manual_wanted = False
-        self._completed: list[CheckpointId] = []
-        """Kept, ascending; the last `retained` of them are complete."""
-        self._leftovers: list[CheckpointId] = []
-        """Aborted or rejected ones, to be discarded (again) when the next one completes."""
-        self._aborted: set[CheckpointId] = set()
-        """Those of `_leftovers` of which no manifest was ever published."""
+        self._kept = KeptCheckpoints(config.retained, config.full_every)
         self._savepoints = SavepointRequests()
         self._consecutive_failures = 0
         """Failed since the last completed one or restart; at most `tolerable` while running."""
@@ -110,16 +112,12 @@ class CheckpointCoordinator:
     @property
     def storing(self) -> bool:
         """Whether the host owes an answer to a Store."""
-        return self._pending is not None and self._pending.storing
+        return self._pending.storing
 
     @property
-    def pending(self) -> PendingCheckpoint | None:
-        return self._pending
-
-    @property
-    def _base(self) -> CheckpointId:
-        """What tasks may build on: the newest that completed, not one that was restored from."""
-        return self._statistics.latest_completed or NO_CHECKPOINT
+    def pending(self) -> tuple[CheckpointId, ...]:
+        """Those on their way, ascending."""
+        return self._pending.ids
 
     @property
     def newest_complete(self) -> CheckpointId:
@@ -147,15 +145,17 @@ class CheckpointCoordinator:
         or may become so."""
         actions: list[Action] = []
         closing = self._mode in ("closed", "stopped")
-        if self._pending is not None:
-            closing |= self._pending.stopped and self._pending.storing
-            if not self._pending.storing:
-                saving = self._pending.savepoint is not None
-                self._give_up(actions, why if saving else "the job is being restarted or stopped")
+        for pending in self._pending:
+            closing |= pending.stopped and pending.storing
+            if not pending.storing:
+                saving = pending.savepoint is not None
+                reason = why if saving else "the job is being restarted or stopped"
+                self._give_up(actions, pending, reason)
         self._mode = "stopped"
         self._schedule.stop()
         self._manual_wanted = False
         self._savepoints.draining = False
+        actions += self._kept.retire(self._pending.builds_on)
         actions += self._savepoints.fail(why)
         if not closing:
             actions += self._savepoints.not_stopped(why)
@@ -169,27 +169,18 @@ class CheckpointCoordinator:
         answers = self._savepoints.stopped() if finished else ()
         actions = (*answers, *self.on_job_restart(f"the job is {status.value}"))
         actions = (*actions, *self._savepoints.not_stopped(f"it is {status.value}"))
-        if self._pending is not None and self._pending.savepoint is not None:
-            why = f"the job is {status.value}, and whether the savepoint is complete is not known"
-            actions = (*actions, Answer(self._pending.savepoint.request, error=why))
+        for pending in self._pending:
+            if pending.savepoint is not None:
+                why = f"the job is {status.value}, and whether the savepoint is complete is unknown"
+                actions = (*actions, Answer(pending.savepoint.request, error=why))
         actions = (*actions, *self._savepoints.sweep())
         if self._retention.removes(status):
-            return (*actions, *self._remove_all(actions))
-        discards = [Discard(c) for c in sorted(self._aborted) if Discard(c) not in actions]
-        self._leftovers = [c for c in self._leftovers if c not in self._aborted]
-        self._aborted.clear()
-        return (*actions, *discards)
-
-    def _remove_all(self, done: Actions) -> Actions:
-        """The oldest first: if this is interrupted, the newest is what is left. One that is being
-        stored is removed behind that. Of a checkpoint that is not this job's, as the one it started
-        from may be, its storage has nothing."""
-        storing = [] if self._pending is None else [self._pending.checkpoint_id]
-        mine = sorted({*self._completed, *self._leftovers, *storing})
-        for known in (self._completed, self._leftovers, self._aborted):
-            known.clear()
-        discards = [Discard(c) for c in mine if Discard(c) not in done]
-        return (*discards, Forget())
+            # One that is being stored is removed behind that. Of a checkpoint that is not this
+            # job's, as the one it started from may be, its storage has nothing.
+            storing = [one.checkpoint_id for one in self._pending if one.savepoint is None]
+            discards = [d for d in self._kept.remove_all(storing) if d not in actions]
+            return (*actions, *discards, Forget())
+        return (*actions, *(d for d in self._kept.sweep_aborted() if d not in actions))
 
     def on_restored(
         self, checkpoint_id: CheckpointId | None, stored: Iterable[CheckpointId], highest_id: int
@@ -201,27 +192,28 @@ class CheckpointCoordinator:
         `highest_id`: no checkpoint gets an id up to this.
         """
         self._expect("on_restored", self._mode == "stopped", "still running")
-        self._expect("on_restored", self._pending is None, "a checkpoint is pending")
-        floor = 0 if checkpoint_id is None else checkpoint_id
-        found = set(stored)
-        self._leftovers = sorted({c for c in found if c > floor} | set(self._leftovers))
-        self._completed = sorted({c for c in found if c <= floor} - set(self._leftovers))
+        self._expect("on_restored", not self._pending, "a checkpoint is pending")
+        floor = NO_CHECKPOINT if checkpoint_id is None else checkpoint_id
+        self._kept.restored(floor, set(stored))
         self._last_id = max(self._last_id, highest_id, floor)
         self._statistics = self._statistics.restored(checkpoint_id)
 
     def on_tick(self, now_ms: int) -> Actions:
         """Some time passed. May be called at any time, any number of times."""
         actions: list[Action] = []
-        pending = self._pending
-        if pending is not None and not pending.storing and self._deadline(pending) <= now_ms:
-            self._failed(actions, self._why_late(pending), now_ms)
+        for pending in self._pending:
+            if self._deadline(pending) <= now_ms:
+                if pending.storing:
+                    saved = pending.savepoint and pending.savepoint.location
+                    actions.append(Disown(pending.checkpoint_id, saved))
+                self._failed(actions, pending, self._why_late(pending), now_ms)
         self._trigger_due(actions, now_ms)
         return tuple(actions)
 
     # --- triggers ----------------------------------------------------------------------------
 
     def trigger(self, now_ms: int, kind: Kind = "manual") -> Actions:
-        """Take a checkpoint now, or as soon as the pending one is over."""
+        """Take a checkpoint now, or as soon as there is room for it."""
         if kind == "terminal":
             return self.trigger_terminal(now_ms)
         self._expect("trigger", self._mode == "running", f"mode is {self._mode}")
@@ -236,7 +228,7 @@ class CheckpointCoordinator:
     def trigger_terminal(self, now_ms: int) -> Actions:
         """All data is processed: take the last checkpoint.
 
-        Waits for the pending one (its uploads are not thrown away), then triggers without pause.
+        Waits for those that are pending (their uploads are not thrown away), then triggers without pause.
         If it fails tolerably it is taken again after a pause. It is also the answer to a manual
         trigger that still waits.
         """
@@ -250,8 +242,8 @@ class CheckpointCoordinator:
         return tuple(actions)
 
     def request_savepoint(self, savepoint: Savepoint, now_ms: int) -> Actions:
-        """Take it now, or as soon as what is pending is over; one that drains the job when all
-        tasks have come to their end. There is an Answer for it some time.
+        """Take it now, or as soon as there is room for it; one that drains the job when all tasks
+        have come to their end. There is an Answer for it some time.
 
         While the job is drained nothing else is taken: windows fire before their time, and if the
         savepoint fails the job goes back to where they had not."""
@@ -268,7 +260,7 @@ class CheckpointCoordinator:
 
     def on_told(self, checkpoint_id: CheckpointId) -> None:
         """The enumerators' part is taken, and the source tasks have been told to begin theirs."""
-        pending = self._collecting(checkpoint_id)
+        pending = self._pending.collecting(checkpoint_id)
         if pending is not None:
             pending.told = True
 
@@ -277,45 +269,41 @@ class CheckpointCoordinator:
     ) -> Actions:
         """`task` made its part durable. Late and repeated ones are ignored."""
         self._check_known("on_acknowledge", task, checkpoint_id)
-        pending = self._collecting(checkpoint_id)
+        pending = self._pending.collecting(checkpoint_id)
         if pending is None or task in pending.acknowledged:
             return ()
         pending.acknowledged[task] = snapshot
-        if len(pending.acknowledged) < len(self._tasks):
-            return ()
-        pending.storing = True
-        return (Store(pending),)
+        return tuple(self._store())
 
     def on_decline(
         self, task: TaskId, checkpoint_id: CheckpointId, reason: str, now_ms: int
     ) -> Actions:
         """`task` cannot take its part; `reason` names it."""
         self._check_known("on_decline", task, checkpoint_id)
-        if self._collecting(checkpoint_id) is None:
+        pending = self._pending.collecting(checkpoint_id)
+        if pending is None:
             return ()
         actions: list[Action] = []
-        self._failed(actions, reason, now_ms)
+        self._failed(actions, pending, reason, now_ms)
         self._trigger_due(actions, now_ms)
         return tuple(actions)
 
     def on_stored(self, checkpoint_id: CheckpointId, now_ms: int) -> Actions:
         """The host published the manifest: the checkpoint is complete, whatever happens next."""
         pending = self._stored("on_stored", checkpoint_id)
-        self._pending = None
+        self._pending.remove(checkpoint_id)
         if pending.savepoint is not None:
             return self._on_saved(pending, pending.savepoint, now_ms)
         self._consecutive_failures = 0
         self._schedule.completed(now_ms)
         self._causes.forget()
-        self._completed.append(checkpoint_id)
+        self._kept.complete(pending)
         self._statistics = self._statistics.completed_one(pending, now_ms)
         actions: list[Action] = [Complete(checkpoint_id, pending.terminal)]
-        while len(self._completed) > self._retained:
-            actions.append(Discard(self._completed.pop(0)))
-        actions += [Discard(left) for left in self._leftovers]
-        actions += self._savepoints.sweep()
-        self._leftovers.clear()
-        self._aborted.clear()
+        left = [*self._kept.sweep(), *self._savepoints.sweep()]
+        for older in self._pending.before(checkpoint_id):
+            self._give_up(actions, older, f"checkpoint {checkpoint_id}, a newer one, is complete")
+        actions += [*self._kept.retire(self._pending.builds_on), *left]
         if pending.terminal and self._mode == "terminal":
             self._mode = "closed"
         self._trigger_due(actions, now_ms, after_success=True)
@@ -324,8 +312,8 @@ class CheckpointCoordinator:
     def _on_saved(self, pending: PendingCheckpoint, savepoint: Savepoint, now_ms: int) -> Actions:
         self._statistics = self._statistics.completed_one(pending, now_ms)
         if self._mode == "stopped":
-            return (Saved(), self._savepoints.late(savepoint, "its attempt failed meanwhile"))
-        actions: list[Action] = [Saved()]
+            return (Saved(pending.checkpoint_id), self._savepoints.late(savepoint, "its attempt failed meanwhile"))
+        actions: list[Action] = [Saved(pending.checkpoint_id)]
         if savepoint.stop is None:
             actions.append(Answer(savepoint.request, path=savepoint.location))
             self._schedule.over(now_ms)
@@ -341,14 +329,9 @@ class CheckpointCoordinator:
 
     def on_store_failed(self, checkpoint_id: CheckpointId, why: str, now_ms: int) -> Actions:
         """The host could not publish the manifest, and nothing of it is visible."""
-        self._stored("on_store_failed", checkpoint_id)
+        pending = self._stored("on_store_failed", checkpoint_id)
         actions: list[Action] = []
-        reason = f"the manifest could not be stored: {why}"
-        if self._mode == "stopped":
-            self._give_up(actions, reason)
-            actions += self._savepoints.not_stopped("its terminal checkpoint could not be stored")
-        else:
-            self._failed(actions, reason, now_ms)
+        self._failed(actions, pending, f"the manifest could not be stored: {why}", now_ms)
         self._trigger_due(actions, now_ms)
         return tuple(actions)
 
@@ -356,51 +339,53 @@ class CheckpointCoordinator:
 
     def next_tick_ms(self) -> int | None:
         """When `on_tick` has something to do, None when only other events matter."""
-        if self._pending is not None:
-            return None if self._pending.storing else self._deadline(self._pending)
-        if self._mode == "terminal":
-            return self._schedule.pause_ends_ms
-        if self._mode == "running" and not self._savepoints.draining:
-            return self._schedule.next_ms()
-        return None
+        times = [self._deadline(one) for one in self._pending]
+        if self._mode == "terminal" and not times:
+            times.append(self._schedule.pause_ends_ms)
+        if self._mode == "running" and self._may_begin:
+            due_ms = self._schedule.next_ms()
+            times += [] if due_ms is None else [due_ms]
+        return min(times, default=None)
 
     def validate(self) -> None:
         """Assert the invariants of the fields."""
-        assert self._completed == sorted(set(self._completed)), self._completed
-        assert all(c <= self._last_id for c in [*self._completed, *self._leftovers])
-        assert not set(self._completed) & set(self._leftovers)
-        assert self._aborted <= set(self._leftovers)
+        self._kept.validate(self._last_id)
+        self._pending.validate()
         if self._mode != "running":
             assert not self._schedule.periodic
             assert not self._manual_wanted
-        pending = self._pending
-        if pending is None:
-            return
-        assert pending.checkpoint_id == self._last_id
-        assert set(pending.acknowledged) <= self._tasks
-        assert pending.storing == (set(pending.acknowledged) == self._tasks)
-        assert pending.storing or self._mode in ("running", "terminal")
+        for pending in self._pending:
+            assert pending.checkpoint_id <= self._last_id
+            assert set(pending.acknowledged) <= self._tasks
+            assert pending.storing or self._mode in ("running", "terminal")
+        assert set(self._pending.ids) == set(self._statistics.in_progress)
 
     # --- inside ------------------------------------------------------------------------------
 
+    @property
+    def _may_begin(self) -> bool:
+        """Whether there is room for one of the job's own, and nothing that goes before it."""
+        return self._pending.has_room() and not self._savepoints.turn_of_one_alone
+
     def _trigger_due(self, actions: list[Action], now_ms: int, after_success: bool = False) -> None:
-        if self._pending is not None or any(isinstance(a, FailJob | GoBack) for a in actions):
+        if any(isinstance(a, FailJob | GoBack) for a in actions):
             return
         if self._mode == "running" and self._savepoints.draining:
             return
         if self._mode in ("running", "terminal") and self._savepoints.stopping is None:
-            if self._mode == "running" and self._savepoints.drain():
-                actions.append(Drain())
-                return
-            savepoint = self._savepoints.next()
-            if savepoint is not None:
-                self._begin(actions, now_ms, terminal=False, savepoint=savepoint)
-                return
-        if self._mode == "terminal":
+            while (saving := self._savepoints.first) is not None:
+                if not self._pending.has_room(alone=saving.stop is not None, saving=True):
+                    break
+                if self._mode == "running" and self._savepoints.drain():
+                    actions.append(Drain())
+                    return
+                self._begin(actions, now_ms, terminal=False, savepoint=self._savepoints.next())
+        if self._mode == "terminal" and self._pending.has_room(alone=True):
             if after_success or not self._schedule.paused(now_ms):
                 self._begin(actions, now_ms, terminal=True)
-        elif self._mode == "running" and (self._manual_wanted or self._schedule.due(now_ms)):
-            self._begin(actions, now_ms, terminal=False)
+        elif self._mode == "running" and self._may_begin:
+            if self._manual_wanted or self._schedule.due(now_ms):
+                self._begin(actions, now_ms, terminal=False)
 
     def _begin(
         self,
@@ -412,21 +397,38 @@ class CheckpointCoordinator:
         self._last_id += 1
         checkpoint_id = CheckpointId(self._last_id)
         stopped = terminal and self._savepoints.stopping is not None
-        self._pending = PendingCheckpoint(
-            checkpoint_id, now_ms, terminal, savepoint=savepoint, stopped=stopped
+        base, depth = self._kept.base()
+        pending = PendingCheckpoint(
+            checkpoint_id,
+            now_ms,
+            terminal,
+            savepoint=savepoint,
+            stopped=stopped,
+            base=base,
+            depth=depth,
         )
+        self._pending.add(pending)
         if savepoint is None:
             self._manual_wanted = False
             self._schedule.begun(now_ms)
-        self._statistics = self._statistics.triggered_one(self._pending)
-        actions.append(Trigger(checkpoint_id, now_ms, terminal, self._base, savepoint, stopped))
+        self._statistics = self._statistics.triggered_one(pending)
+        actions.append(Trigger(checkpoint_id, now_ms, terminal, base, savepoint, stopped))
 
-    def _failed(self, actions: list[Action], reason: str, now_ms: int) -> None:
-        """The pending checkpoint failed by itself: counts against the tolerable failures, unless it
-        is a savepoint."""
-        assert self._pending is not None
-        saving = self._pending.savepoint
-        checkpoint_id = self._give_up(actions, reason)
+    def _store(self) -> list[Action]:
+        return [Store(one) for one in self._pending.to_store()]
+
+    def _failed(
+        self, actions: list[Action], pending: PendingCheckpoint, reason: str, now_ms: int
+    ) -> None:
+        """A checkpoint failed by itself: counts against the tolerable failures, unless it is a
+        savepoint, or its attempt is over."""
+        saving, checkpoint_id = pending.savepoint, pending.checkpoint_id
+        self._give_up(actions, pending, reason)
+        actions += self._store()
+        actions += self._kept.retire(self._pending.builds_on)
+        if self._mode == "stopped":
+            actions += self._savepoints.not_stopped("its terminal checkpoint could not be stored")
+            return
         if saving is not None:
             if saving.stop == "drain":
                 actions.append(GoBack(f"the job goes on, as its savepoint failed: {reason}"))
@@ -444,21 +446,22 @@ class CheckpointCoordinator:
             quiet = "until one completes, others that fail for this cause are not logged"
             actions.append(Say(f"{text} ({allowed}; {quiet})"))
 
-    def _give_up(self, actions: list[Action], reason: str) -> CheckpointId:
-        assert self._pending is not None
-        checkpoint_id, savepoint = self._pending.checkpoint_id, self._pending.savepoint
-        self._pending = None
+    def _give_up(self, actions: list[Action], pending: PendingCheckpoint, reason: str) -> None:
+        n, savepoint = pending.checkpoint_id, pending.savepoint
+        self._pending.remove(n)
         if savepoint is not None:
-            self._statistics = self._statistics.savepoint_failed()
-            actions += [Abort(checkpoint_id, reason), *self._savepoints.dropped(savepoint, reason)]
-            return checkpoint_id
-        self._leftovers.append(checkpoint_id)
-        self._aborted.add(checkpoint_id)
-        self._statistics = self._statistics.failed_one(f"checkpoint {checkpoint_id}: {reason}")
-        actions += [Abort(checkpoint_id, reason), Discard(checkpoint_id)]
-        return checkpoint_id
+            self._statistics = self._statistics.savepoint_failed(n)
+            actions += [Abort(n, reason), *self._savepoints.dropped(savepoint, reason)]
+        else:
+            self._statistics = self._statistics.failed_one(n, f"checkpoint {n}: {reason}")
+            actions += [Abort(n, reason), self._kept.give_up(n)]
 
     def _why_late(self, pending: PendingCheckpoint) -> str:
+        if pending.storing:
+            return (
+                "the checkpoint storage did not answer whether its manifest is stored: all tasks "
+                f"had acknowledged it, and it was complete for nobody within {self._timeout_ms} ms"
+            )
         if not pending.told:
             return f"the sources' enumerators took no snapshot within {self._timeout_ms} ms"
         missing = sorted(self._tasks - pending.acknowledged.keys())
@@ -469,15 +472,9 @@ class CheckpointCoordinator:
     def _deadline(self, pending: PendingCheckpoint) -> int:
         return pending.timestamp_ms + self._timeout_ms
 
-    def _collecting(self, checkpoint_id: CheckpointId) -> PendingCheckpoint | None:
-        pending = self._pending
-        if pending is None or pending.storing or pending.checkpoint_id != checkpoint_id:
-            return None
-        return pending
-
     def _stored(self, event: str, checkpoint_id: CheckpointId) -> PendingCheckpoint:
-        pending = self._pending
-        if pending is None or not pending.storing or pending.checkpoint_id != checkpoint_id:
+        pending = self._pending.get(checkpoint_id)
+        if pending is None or not pending.storing:
             self._expect(event, False, f"checkpoint {checkpoint_id} is not being stored")
         assert pending is not None
         return pending
@@ -491,5 +488,5 @@ class CheckpointCoordinator:
         if not holds:
             raise IllegalTransitionError(
                 f"checkpoint coordinator: {event}: {why}; mode {self._mode}, last id "
-                f"{self._last_id}, pending {self._pending}, completed {self._completed}"
+                f"{self._last_id}, pending {list(self._pending)}, completed {self._kept.completed}"
             )

@@ -15,7 +15,9 @@ from .savepoints import Savepoint
 class PendingCheckpoint:
     """A checkpoint on its way. `told`: the sources have been; `storing` from the last
     acknowledgement on. `savepoint`: what it is taken for, None for one of the job's own.
-    `stopped`: the terminal one behind a savepoint that stopped the job."""
+    `stopped`: the terminal one behind a savepoint that stopped the job. `base`: what tasks were
+    told to build on, 0 for nothing; `depth`: how many checkpoints the chain of it will have, with
+    this one."""
 
     checkpoint_id: CheckpointId
     timestamp_ms: int
@@ -25,6 +27,8 @@ class PendingCheckpoint:
     storing: bool = False
     savepoint: Savepoint | None = None
     stopped: bool = False
+    base: CheckpointId = NO_CHECKPOINT
+    depth: int = 1
 
     @property
     def size(self) -> int:
@@ -50,6 +54,15 @@ class Store:
     """Every task acknowledged: publish the manifest, then answer on_stored or on_store_failed."""
 
     checkpoint: PendingCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Disown:
+    """There was no answer to a Store in time, and nobody waits for it any more: the checkpoint, or
+    savepoint at `location`, has failed. What is published after all is to be taken back."""
+
+    checkpoint_id: CheckpointId
+    location: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +116,8 @@ class Drain:
 class Saved:
     """The pending savepoint is stored. No task is told."""
 
+    checkpoint_id: CheckpointId
+
 
 @dataclass(frozen=True, slots=True)
 class Halted:
@@ -121,6 +136,7 @@ class GoBack:
 Action = (
     Trigger
     | Store
+    | Disown
     | Complete
     | Abort
     | Discard
@@ -141,14 +157,14 @@ Actions = tuple[Action, ...]
 class CheckpointStatistics:
     """Figures since the job was created. Durations: ms from trigger to completion; sizes: bytes.
 
-    `failed` counts all that were triggered and will never complete, also those a restart ended.
-    Savepoints count as such only, but for `in_progress`.
+    `failed` counts all that were triggered and will never complete, also those that a restart ended,
+    and those that a newer one made needless. `in_progress` ascends. Savepoints count as such only, but for `in_progress`.
     """
 
     triggered: int = 0
     completed: int = 0
     failed: int = 0
-    in_progress: CheckpointId | None = None
+    in_progress: tuple[CheckpointId, ...] = ()
     latest_completed: CheckpointId | None = None
     restored_from: CheckpointId | None = None
     last_duration_ms: int | None = None
@@ -159,25 +175,32 @@ class CheckpointStatistics:
 
     def triggered_one(self, checkpoint: PendingCheckpoint) -> CheckpointStatistics:
         count = self.triggered + (checkpoint.savepoint is None)
-        return replace(self, triggered=count, in_progress=checkpoint.checkpoint_id)
+        going = (*self.in_progress, checkpoint.checkpoint_id)
+        return replace(self, triggered=count, in_progress=going)
 
     def completed_one(self, checkpoint: PendingCheckpoint, now_ms: int) -> CheckpointStatistics:
+        going = self._without(checkpoint.checkpoint_id)
         if checkpoint.savepoint is not None:
-            return replace(self, savepoints=self.savepoints + 1, in_progress=None)
+            return replace(self, savepoints=self.savepoints + 1, in_progress=going)
         return replace(
             self,
             completed=self.completed + 1,
-            in_progress=None,
+            in_progress=going,
             latest_completed=checkpoint.checkpoint_id,
             last_duration_ms=now_ms - checkpoint.timestamp_ms,
             last_size=checkpoint.size,
         )
 
-    def failed_one(self, reason: str) -> CheckpointStatistics:
-        return replace(self, failed=self.failed + 1, in_progress=None, last_failure=reason)
+    def failed_one(self, n: CheckpointId, reason: str) -> CheckpointStatistics:
+        going = self._without(n)
+        return replace(self, failed=self.failed + 1, in_progress=going, last_failure=reason)
 
-    def savepoint_failed(self) -> CheckpointStatistics:
-        return replace(self, savepoints_failed=self.savepoints_failed + 1, in_progress=None)
+    def savepoint_failed(self, n: CheckpointId) -> CheckpointStatistics:
+        count = self.savepoints_failed + 1
+        return replace(self, savepoints_failed=count, in_progress=self._without(n))
+
+    def _without(self, n: CheckpointId) -> tuple[CheckpointId, ...]:
+        return tuple(one for one in self.in_progress if one != n)
 
     def restored(self, checkpoint_id: CheckpointId | None) -> CheckpointStatistics:
         return replace(self, restored_from=checkpoint_id)

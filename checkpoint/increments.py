@@ -1,8 +1,9 @@
 """What one task's next checkpoint may build on: the files of the newest complete one.
 
 A barrier says which checkpoint that is. So it does not matter when a task hears that a checkpoint
-is complete, or that it failed: by the time of the next barrier one of the two has happened.
-Another task may have heard other mail, but they all take snapshot n over the same base.
+is complete, or that it failed. Another task may have heard other mail, but they all take snapshot n
+over the same base. While it is on its way others may complete, and be what later ones build on: the
+files of its base are kept until it has completed or failed (`kept_checkpoints`).
 
 After a restore nothing is known of any base, and everything is written: files of other jobs are
 never built on, nor those of other subtasks, whose key groups were others.
@@ -34,16 +35,21 @@ class Increments:
 
     def __init__(self) -> None:
         self._written: dict[CheckpointId, SubtaskSnapshot] = {}
-        """By checkpoint; of those before the last base none."""
+        """By checkpoint; of those before the last base none, nor of those known to have failed."""
 
     def written(self, n: CheckpointId, snapshot: SubtaskSnapshot) -> None:
         """The task's part of checkpoint `n`, which may complete from now on."""
         self._written[n] = snapshot
 
+    def aborted(self, n: CheckpointId) -> None:
+        """Checkpoint `n` will never complete: nothing builds on it."""
+        self._written.pop(n, None)
+
     def begin(self, n: CheckpointId, base: CheckpointId) -> Increment:
         """Snapshot `n` is to be taken; `base`: the newest complete checkpoint, 0 for none."""
         found = self._written.get(base)
-        self._written = {} if found is None else {base: found}
+        for m in [m for m in list(self._written) if m < base]:
+            del self._written[m]
         layers: dict[OperatorId, dict[str, tuple[KeyedHandle, ...]]] = {}
         files: dict[OperatorId, Files] = {}
         for operator in () if found is None else found.operators:

@@ -2,13 +2,13 @@
 
 A task that restarts where it was reads what it wrote last from a local disk. Of all checkpoints
 that can only be the newest complete one; until the next one is complete its files are kept, and
-beside them those of the one that is being written. So a task holds
+beside them those of the ones that are being written. So a task holds
 
     what it began with      copies that others made of the checkpoint that its attempt restored,
                             until the first checkpoint of the attempt is complete: no checkpoint
                             builds on files of a former attempt
     of the complete one     all files that its own part of it names
-    of open ones            what was made for them so far
+    of open ones            what was made for them so far, and what they name, once written
 
 Tasks of a failed attempt hear no events. What they leave, those of the next one find, each of them
 all of it, and keep what the restored checkpoint names; a file that is removed twice is gone.
@@ -50,6 +50,8 @@ class LocalCopies:
         """The newest complete one of this attempt."""
         self._over = NO_CHECKPOINT
         """No checkpoint up to this one is open any more."""
+        self._aborted: set[CheckpointId] = set()
+        """Nor is one of these, which are newer."""
         self._closed = False
 
     @property
@@ -67,14 +69,14 @@ class LocalCopies:
     def made(self, n: CheckpointId, name: str) -> bool:
         """A copy was made for checkpoint `n`, which this task is writing; False: nobody wants it
         any more, and it may go."""
-        if self._closed or n <= self._over:
+        if self._closed or not self._is_open(n):
             return False
         self._made.setdefault(n, set()).add(name)
         return True
 
     def written(self, n: CheckpointId, needs: Iterable[str]) -> None:
         """The task has written its part of `n`, which names these; `n` may complete from now on."""
-        if n > self._over:
+        if self._is_open(n):
             self._needs[n] = frozenset(needs)
 
     def removed(self, n: CheckpointId, names: Iterable[str]) -> None:
@@ -87,12 +89,14 @@ class LocalCopies:
             return []
         self._complete = n
         self._over = max(self._over, n)
+        self._aborted = {m for m in self._aborted if m > self._over}
         found, self._found = self._found, frozenset()
         return sorted(found.union(self._forget()) - self.held)
 
     def aborted(self, n: CheckpointId) -> list[str]:
-        """Checkpoint `n`, and any earlier one that is open, will never complete. What may go."""
-        self._over = max(self._over, n)
+        """Checkpoint `n` will never complete. What may go."""
+        if n > self._over:
+            self._aborted.add(n)
         return self._forget()
 
     def close(self) -> None:
@@ -103,24 +107,30 @@ class LocalCopies:
     def validate(self) -> None:
         """Assert the invariants."""
         assert self._complete <= self._over
-        known = {n for n in self._needs if n <= self._over}
+        known = {n for n in self._needs if not self._is_open(n)}
         assert known <= {self._complete}, (known, self._complete)
-        needed = self._needs.get(self._complete, frozenset())
+        needed = self._needed()
         for n, names in self._made.items():
-            assert n > self._over or names <= needed, (n, names - needed)
+            assert self._is_open(n) or names <= needed, (n, names - needed)
         assert not (self._complete and self._found)
 
     def _forget(self) -> list[str]:
         """Let go of all but what the complete checkpoint needs, and open ones have."""
-        needed = self._needs.get(self._complete, frozenset())
         self._needs = {
-            m: v for m, v in self._needs.items() if m == self._complete or m > self._over
+            m: v for m, v in self._needs.items() if m == self._complete or self._is_open(m)
         }
+        needed = self._needed()
         due: list[str] = []
-        for m in [m for m in self._made if m <= self._over]:
+        for m in [m for m in self._made if not self._is_open(m)]:
             going = self._made[m] - needed
             due += going
             self._made[m] -= going
             if not self._made[m]:
                 del self._made[m]
         return sorted(due)
+
+    def _is_open(self, n: CheckpointId) -> bool:
+        return n > self._over and n not in self._aborted
+
+    def _needed(self) -> frozenset[str]:
+        return frozenset().union(*self._needs.values())

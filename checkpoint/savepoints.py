@@ -62,6 +62,16 @@ class SavepointRequests:
     def add(self, savepoint: Savepoint) -> None:
         self._waiting.append(savepoint)
 
+    @property
+    def first(self) -> Savepoint | None:
+        """The one whose turn it is."""
+        return self._waiting[0] if self._waiting else None
+
+    @property
+    def turn_of_one_alone(self) -> bool:
+        """Whether nothing else is to be taken before the one whose turn it is."""
+        return self.draining or (self.first is not None and self.first.stop is not None)
+
     def drain(self) -> bool:
         """Whether it is the turn of one that drains the job, which begins now."""
         self.draining = bool(self._waiting) and self._waiting[0].stop == "drain"

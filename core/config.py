@@ -111,6 +111,8 @@ class CheckpointConfig:
     storage: str | None = None
     timeout: timedelta = timedelta(minutes=10)
     min_pause: timedelta = timedelta(0)
+    max_concurrent: int = 1
+    """So many may be on their way at once; see `at_once`."""
     tolerable_failures: int = 0
     retained: int = 1
     retention: ExternalizedCheckpointRetention = (
@@ -120,6 +122,8 @@ class CheckpointConfig:
     incremental: bool = True
     """Whether a checkpoint may leave out what did not change since the one before (in a storage
     that is not the coordinator's memory)."""
+    full_every: int | None = None
+    """Every so many checkpoints one leaves out nothing; None: only where that is cheaper."""
     local_recovery: bool = False
     """Whether a task that restarts reads its machine's own copies of the files of the checkpoint,
     as far as there are any, and not the storage."""
@@ -137,6 +141,12 @@ class CheckpointConfig:
     def overtakes(self) -> bool:
         """Whether checkpoints are unaligned, or may become so."""
         return self.unaligned and self.mode is CheckpointingMode.EXACTLY_ONCE
+
+    @property
+    def at_once(self) -> int:
+        """How many of them are on their way at most. Unaligned ones, whose barriers overtake, and
+        those between which there is to be a pause are taken one at a time, whatever was said."""
+        return 1 if self.overtakes or self.min_pause else self.max_concurrent
 
     @property
     def only_commits(self) -> bool:
@@ -160,6 +170,9 @@ class CheckpointConfig:
         check_kind("checkpoint storage", self.storage, str, type(None))
         check_duration("checkpoint timeout", self.timeout, positive=True)
         check_duration("checkpoint min_pause", self.min_pause)
+        check_count("checkpoint max_concurrent", self.max_concurrent, 1)
+        if self.full_every is not None:
+            check_count("checkpoint full_every", self.full_every, 1)
         check_count("checkpoint tolerable_failures", self.tolerable_failures, 0)
         check_count("checkpoints retained", self.retained, 1)
         check_kind("checkpoint retention", self.retention, ExternalizedCheckpointRetention)

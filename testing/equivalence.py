@@ -32,8 +32,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..api.jobs.host import open_host
+from ..checkpoint.manifest import Manifest
 from ..checkpoint.storage import CheckpointStorage, open_storage
 from ..core.config import CheckpointConfig, ExchangeConfig, ExponentialDelayRestart, JobConfig
+from ..core.errors import MissingCheckpointError
 from ..core.job_status import JobStatus
 from ..core.metrics_config import MetricsConfig
 from ..core.state_config import StateConfig
@@ -273,7 +275,7 @@ def run_interrupted(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[An
             second = Simulation(probe.graph(config), late, goes_on).run()
         _require_finished(second, way)
         for used in {id(one): one for one in (storage, goes_on)}.values():
-            check_shared(way, used)
+            check_shared(way, used, killed=elsewhere and used is storage)
             check_copies(way, used, config)
         stops = int(first.stopped_midway)
         crashes = first.midway - stops + second.midway
@@ -341,11 +343,20 @@ def check_copies(way: str, storage: CheckpointStorage, config: JobConfig) -> Non
             raise Difference(f"{way}: copies of its checkpoints are left in {root}")
 
 
-def check_shared(way: str, storage: CheckpointStorage) -> None:
-    """Difference unless the shared files are those that the checkpoints need, and are whole."""
-    manifests = [storage.load(n) for n in storage.list()]
+def check_shared(way: str, storage: CheckpointStorage, killed: bool = False) -> None:
+    """Difference unless the shared files are those that the checkpoints need, and are whole. A job
+    that was `killed` leaves what it had written of those that were not complete."""
+    manifests: list[Manifest] = []
+    for n in storage.list():
+        try:
+            manifests.append(storage.load(n))
+        except MissingCheckpointError:
+            if not killed:
+                raise
     needed = {name for manifest in manifests for name in manifest.shared}
     present = set(storage.list_shared())
+    if killed:
+        present &= needed
     if present != needed:
         raise Difference(
             f"{way}: shared files missing: {sorted(needed - present)}, left over: "
@@ -377,8 +388,12 @@ ALIGNMENT_MS: Final = (None, 0, 0, 3)
 
 
 def copying(config: JobConfig, ways: Ways, seed: int) -> JobConfig:
-    """The configuration, with copies for some seeds, latency markers for some, and unaligned
-    checkpoints for most."""
+    """The configuration, with copies for some seeds, latency markers for some, unaligned
+    checkpoints for most, several at once for most others, and for some a whole one now and then."""
+    at_once = 1 + (ways.turn(seed) // len(ALIGNMENT_MS) + 1) % 3
+    full_every = (None, 2, 3)[ways.turn(seed) % 3]
+    several = replace(config.checkpoint, max_concurrent=at_once, full_every=full_every)
+    config = replace(config, checkpoint=several)
     if ways.turn(seed) // 2 % 2 == 0:
         config = replace(config, metrics=MARKED)
     aligned_ms = ALIGNMENT_MS[ways.turn(seed) % len(ALIGNMENT_MS)]

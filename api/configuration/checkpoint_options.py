@@ -50,7 +50,7 @@ CHECKPOINT_OPTIONS: Final = (
         INTEGER,
         1,
         lambda settings, value: settings.checkpoint.set_max_concurrent_checkpoints(value),
-        "a limit that is always kept: there is one at a time",
+        "so many may be on their way at once; one, if they are unaligned or have a `min-pause`",
     ),
     known(
         "execution.checkpointing.mode",
@@ -90,6 +90,13 @@ CHECKPOINT_OPTIONS: Final = (
         lambda settings, value: settings.checkpoint.enable_incremental_checkpoints(value),
         "what did not change since the checkpoint before is not written again",
         "state.backend.incremental",
+    ),
+    known(
+        "execution.checkpointing.incremental.full-every",
+        INTEGER,
+        None,
+        lambda settings, value: settings.checkpoint.set_full_checkpoint_every(value),
+        "of so many checkpoints one leaves out nothing, and writes all files anew",
     ),
     known(
         "execution.state-recovery.from-local",

@@ -29,9 +29,8 @@ class CheckpointConfig(core.CheckpointConfig):
     A job, and a `JobConfig`, takes what it holds at that time (`frozen()`).
     """
 
-    _concurrent: int
     _forced: bool
-    """Those two change nothing here; they are given back."""
+    """Changes nothing here; it is given back."""
 
     _in_memory: bool
     _folder: str | None
@@ -39,7 +38,7 @@ class CheckpointConfig(core.CheckpointConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._become(_concurrent=1, _forced=False)
+        self._become(_forced=False)
         self._become(_in_memory=False, _folder=self.storage)
 
     __hash__ = None  # type: ignore[assignment]
@@ -86,13 +85,14 @@ class CheckpointConfig(core.CheckpointConfig):
         return self._set(min_pause=pause)
 
     def get_max_concurrent_checkpoints(self) -> int:
-        """What was set. There is never more than one at a time."""
-        return self._concurrent
+        """What was set."""
+        return self.max_concurrent
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
-        """A limit that is always kept: there is never more than one at a time."""
+        """So many checkpoints may be on their way at once; savepoints do not count. Unaligned ones,
+        and those with a minimum pause between them, are taken one at a time all the same."""
         check_count("max_concurrent_checkpoints", max_concurrent_checkpoints, 1)
-        return self._become(_concurrent=max_concurrent_checkpoints)
+        return self._set(max_concurrent=max_concurrent_checkpoints)
 
     # --- failures ----------------------------------------------------------------------------
 
@@ -211,6 +211,17 @@ class CheckpointConfig(core.CheckpointConfig):
         (the default). Not in PyFlink, which has the option alone."""
         check_kind("enabled", enabled, bool)
         return self._set(incremental=enabled)
+
+    def get_full_checkpoint_every(self) -> int | None:
+        return self.full_every
+
+    def set_full_checkpoint_every(self, checkpoints: int | None) -> CheckpointConfig:
+        """With incremental checkpoints, every so many of them one leaves out nothing and writes all
+        files anew, so that none is as old as the job; None: never for that reason. Not in
+        PyFlink."""
+        if checkpoints is not None:
+            check_count("full_checkpoint_every", checkpoints, 1)
+        return self._set(full_every=checkpoints)
 
     # --- copies on the machines of tasks -------------------------------------------------------
 

@@ -86,6 +86,9 @@ READ: Final[Mapping[str, Read]] = {
     f"{_CHECKPOINTING}.incremental": _of_checkpoints(
         CheckpointConfig.is_incremental_checkpoints_enabled
     ),
+    f"{_CHECKPOINTING}.incremental.full-every": _of_checkpoints(
+        CheckpointConfig.get_full_checkpoint_every
+    ),
     "execution.state-recovery.from-local": _of_checkpoints(
         CheckpointConfig.is_local_recovery_enabled
     ),

@@ -3,7 +3,8 @@
 Begun in the order given. What may take long goes to two workers of the host, which do one thing
 after the other, each in the order given, and whose answers come back as events in that order:
 
-    storage   LoadLatest, StoreCheckpoint, DiscardCheckpoint, RemoveSavepoint, ForgetCheckpoints
+    storage   LoadLatest, StoreCheckpoint, DisownCheckpoint, DiscardCheckpoint, RemoveSavepoint,
+              ForgetCheckpoints
     sources   PrepareSources, AskForSplits, SnapshotSources, CloseSources: the user's enumerators
 
 So what an enumerator gave away before its snapshot is answered before the snapshot is, and the job
@@ -113,6 +114,15 @@ class DiscardCheckpoint:
 
 
 @dataclass(frozen=True)
+class DisownCheckpoint:
+    """Wait no more for the StoreCheckpoint of this checkpoint, or savepoint at `location`: if it is
+    published after all, take that back. What its files are needed for stays until then."""
+
+    checkpoint_id: CheckpointId
+    location: str | None = None
+
+
+@dataclass(frozen=True)
 class RemoveSavepoint:
     """Delete all there is in the folder of a savepoint that failed, after what was asked of the
     storage before. No answer; a failure is only worth a log line."""
@@ -179,6 +189,7 @@ Action = (
     | Send
     | StoreCheckpoint
     | DiscardCheckpoint
+    | DisownCheckpoint
     | RemoveSavepoint
     | AnswerSavepoint
     | ForgetCheckpoints

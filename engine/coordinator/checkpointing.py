@@ -20,6 +20,7 @@ from .actions import (
     Action,
     AnswerSavepoint,
     DiscardCheckpoint,
+    DisownCheckpoint,
     ForgetCheckpoints,
     RemoveSavepoint,
     Send,
@@ -45,20 +46,20 @@ class Translated:
 
 @dataclass
 class _Triggered:
-    """A pending checkpoint. `states`: of the enumerators, None until the host has taken them."""
+    """A checkpoint on its way. `states`: of the enumerators, None until the host has taken them."""
 
     trigger: protocol.Trigger
     states: Mapping[OperatorId, bytes] | None = None
 
 
 class CheckpointTranslator:
-    """Holds the enumerators' states of the pending checkpoint from its trigger to its manifest."""
+    """Holds the enumerators' states of each pending checkpoint from its trigger to its end."""
 
     def __init__(self, plan: JobPlan, history: JobHistory) -> None:
         """`history` is told of all that is translated."""
         self._plan = plan
         self._history = history
-        self._pending: _Triggered | None = None
+        self._pending: dict[CheckpointId, _Triggered] = {}
 
     def translate(
         self, actions: protocol.Actions, running: Attempt | None, now_ms: int
@@ -70,12 +71,14 @@ class CheckpointTranslator:
             match action:
                 case protocol.Trigger(checkpoint_id=n):
                     assert running is not None, "checkpoints are triggered while running only"
-                    self._pending = _Triggered(action)
+                    self._pending[n] = _Triggered(action)
                     result.actions.append(SnapshotSources(running, n))
                 case protocol.Store(checkpoint=checkpoint):
                     result.actions += self._store(checkpoint)
-                case protocol.Saved():
-                    self._pending = None
+                case protocol.Disown(checkpoint_id=n, location=location):
+                    result.actions.append(DisownCheckpoint(n, location))
+                case protocol.Saved(checkpoint_id=n):
+                    del self._pending[n]
                 case protocol.Halted():
                     result.halted = True
                 case savepoints.Answer(request=request, path=path, error=error):
@@ -87,11 +90,11 @@ class CheckpointTranslator:
                 case protocol.GoBack(reason=reason):
                     result.go_back = reason
                 case protocol.Complete(checkpoint_id=n, terminal=terminal):
-                    self._pending = None
+                    del self._pending[n]
                     result.committed |= terminal and running is not None
                     result.actions += self._to_all(CheckpointCompleted(n, terminal), running)
                 case protocol.Abort(checkpoint_id=n):
-                    self._pending = None
+                    del self._pending[n]
                     result.actions += self._to_all(CheckpointAborted(n), running)
                 case protocol.Discard(checkpoint_id=n):
                     result.actions.append(DiscardCheckpoint(n))
@@ -107,8 +110,8 @@ class CheckpointTranslator:
         """The enumerators' part is taken: tell the sources, if checkpoint `n` is still wanted. All
         splits given away before are ahead of the trigger on their way to the readers, all others
         behind it."""
-        pending = self._pending
-        if pending is None or pending.trigger.checkpoint_id != n:
+        pending = self._pending.get(n)
+        if pending is None:
             return []
         pending.states = states
         trigger = pending.trigger
@@ -120,10 +123,9 @@ class CheckpointTranslator:
             mail = replace(mail, savepoint=savepoint.location, halt=halt)
         return [Send(task, mail) for task in self._plan.sources]
 
-    def validate(self, pending: CheckpointId | None) -> None:
-        """Assert that states are held for the pending checkpoint and no other."""
-        mine = None if self._pending is None else self._pending.trigger.checkpoint_id
-        assert mine == pending, (mine, pending)
+    def validate(self, pending: tuple[CheckpointId, ...]) -> None:
+        """Assert that states are held for the pending checkpoints and no others."""
+        assert tuple(self._pending) == pending, (tuple(self._pending), pending)
 
     def _store(self, checkpoint: protocol.PendingCheckpoint) -> list[Action]:
         manifest = self._manifest(checkpoint)
@@ -143,8 +145,8 @@ class CheckpointTranslator:
         return [store, Warn(text)]
 
     def _manifest(self, checkpoint: protocol.PendingCheckpoint) -> Manifest:
-        assert self._pending is not None
-        assert self._pending.states is not None, "acknowledged before the sources were told"
+        states = self._pending[checkpoint.checkpoint_id].states
+        assert states is not None, "acknowledged before the sources were told"
         return Manifest(
             job_id=self._plan.job_id,
             job_name=self._plan.job_name,
@@ -152,7 +154,7 @@ class CheckpointTranslator:
             timestamp_ms=checkpoint.timestamp_ms,
             operators=self._plan.shapes,
             subtasks=tuple(checkpoint.acknowledged[task] for task in self._plan.tasks),
-            enumerators=self._pending.states,
+            enumerators=states,
             terminal=checkpoint.terminal,
             savepoint=checkpoint.savepoint is not None,
             stopped=checkpoint.stopped,

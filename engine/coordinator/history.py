@@ -150,8 +150,8 @@ class JobHistory:
     def __init__(self, tasks: Iterable[TaskId]) -> None:
         self._tasks = tuple(tasks)
         self._picture = Picture(tasks={task: TaskRecord() for task in self._tasks})
-        self._parts: dict[TaskId, Part] = {}
-        """Of the checkpoint that is on: what its record holds."""
+        self._going: dict[CheckpointId, dict[TaskId, Part]] = {}
+        """Of the checkpoints that are on: what their records hold."""
         self._shared: dict[TaskId, frozenset[str]] = {}
         """The shared files of the last part of each task."""
 
@@ -233,26 +233,26 @@ class JobHistory:
         """What the checkpoint protocol decided."""
         match action:
             case Trigger(checkpoint_id=n, timestamp_ms=time_ms, savepoint=savepoint):
-                self._parts = {}
+                self._going[n] = {}
                 location = None if savepoint is None else savepoint.location
                 record = CheckpointRecord(
-                    n, time_ms, len(self._tasks), location, action.terminal, parts=self._parts
+                    n, time_ms, len(self._tasks), location, action.terminal, parts=self._going[n]
                 )
                 self._keep(record)
-            case Complete() | Saved():
-                self._ended("COMPLETED", None, now_ms)
-            case Abort(reason=reason):
-                self._ended("FAILED", reason, now_ms)
+            case Complete(checkpoint_id=n) | Saved(checkpoint_id=n):
+                self._ended(n, "COMPLETED", None, now_ms)
+            case Abort(checkpoint_id=n, reason=reason):
+                self._ended(n, "FAILED", reason, now_ms)
             case Discard(checkpoint_id=n):
                 self._discarded(n)
 
     def _on_acknowledged(self, report: CheckpointAcknowledged, now_ms: int) -> None:
         """Late and repeated ones are passed over."""
-        record = self._on
-        if record is None or record.id != report.checkpoint_id or report.task in self._parts:
+        parts = self._going.get(report.checkpoint_id)
+        if parts is None or report.task in parts:
             return
         in_flight = report.snapshot.in_flight
-        self._parts[report.task] = Part(
+        parts[report.task] = Part(
             now_ms,
             report.snapshot.size,
             self._new_size(report.snapshot),
@@ -268,9 +268,12 @@ class JobHistory:
         self._shared[snapshot.task] = frozenset(file.path for file in files if file.shared)
         return sum(file.size for file in files if _is_new(file, before))
 
-    def _ended(self, status: CheckpointStatus, reason: str | None, now_ms: int) -> None:
-        record = self._on
-        if record is None:
+    def _ended(
+        self, n: CheckpointId, status: CheckpointStatus, reason: str | None, now_ms: int
+    ) -> None:
+        parts = self._going.pop(n, None)
+        record = next((one for one in self._picture.checkpoints if one.id == n), None)
+        if parts is None or record is None:
             return
         record = replace(record.summed(), status=status, reason=reason, ended_ms=now_ms)
         self._keep(record)
@@ -293,15 +296,9 @@ class JobHistory:
         checkpoints = tuple(after(one) for one in picture.checkpoints)
         self._change(checkpoints=checkpoints, completed=completed)
 
-    @property
-    def _on(self) -> CheckpointRecord | None:
-        """The checkpoint that is on: there is at most one, which is the last."""
-        last = self._picture.checkpoints[-1:]
-        return last[0] if last and last[0].status == "IN_PROGRESS" else None
-
     def _keep(self, record: CheckpointRecord) -> None:
-        kept = [one for one in self._picture.checkpoints if one.id != record.id]
-        kept = [*kept, record][-MOST_CHECKPOINTS:]
+        others = [one for one in self._picture.checkpoints if one.id != record.id]
+        kept = sorted([*others, record], key=lambda one: one.id)[-MOST_CHECKPOINTS:]
         room = MOST_PARTS // max(1, len(self._tasks))
         for i, old in enumerate(kept[: -max(1, room)]):
             kept[i] = old if old.parts is None else replace(old, parts=None)

@@ -261,6 +261,8 @@ class JobMaster:
         within: Actions = ()
         if self._running is not None:
             within = self._after(self._running.on_tick(now_ms), now_ms)
+        elif self._life.step is not Step.ENDED:
+            within = self._carry_out(self._checkpoints.on_tick(now_ms), now_ms)
         return self._answer(within, self._proceed(now_ms))
 
     # --- events of tasks ---------------------------------------------------------------------
@@ -300,8 +302,7 @@ class JobMaster:
         self._checkpoints.validate()
         assert (self._start is not None) == (self._life.step is Step.PREPARING)
         assert (self._running is not None) == self._life.deployed
-        pending = self._checkpoints.pending
-        self._translator.validate(None if pending is None else pending.checkpoint_id)
+        self._translator.validate(self._checkpoints.pending)
         if self._running is not None:
             self._running.validate()
             assert (self._life.step is Step.RUNNING) == self._running.progress.all_running
@@ -429,8 +430,7 @@ class JobMaster:
         self._life.go(Step.ENDED)
         left = [*self._leave_attempt(now_ms)]
         left += self._carry_out(self._checkpoints.on_job_end(status), now_ms)
-        if (pending := self._checkpoints.pending) is not None:
-            n = pending.checkpoint_id
+        for n in self._checkpoints.pending:
             left.append(Warn(f"the job ends while checkpoint {n} is being published"))
         error = self._failures.last_cause if status is JobStatus.FAILED else None
         return (*left, JobEnded(status, error))
@@ -478,7 +478,9 @@ class JobMaster:
         if self._life.step is Step.WAITING:
             if self._life.status is not JobStatus.RESTARTING:
                 times.append(self._give_up_ms)
-            elif not self._checkpoints.storing:
+            elif self._checkpoints.storing:
+                times.append(self._checkpoints.next_tick_ms())
+            else:
                 times.append(self._failures.restart_at_ms)
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 

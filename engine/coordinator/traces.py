@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...core.ids import TaskId
+from ...core.ids import CheckpointId, TaskId
 from ...core.job_status import JobStatus
 from ..messages import CheckpointAcknowledged, CheckpointDeclined
 from .actions import Action, CancelAll, DeployAll, LoadLatest, StoreCheckpoint
@@ -48,12 +48,12 @@ class Span:
 
 
 class TraceRecorder:
-    """Invariant: `_checkpoint` is open exactly while the job has one in progress."""
+    """Invariant: `_checkpoints` has an open span for each that the job has in progress."""
 
     def __init__(self, labels: Mapping[TaskId, str]) -> None:
         """`labels`: what tasks are called."""
         self._labels = labels
-        self._checkpoint: Span | None = None
+        self._checkpoints: dict[CheckpointId, Span] = {}
         self._attempt: Span | None = None
         """A start or recovery that goes on."""
 
@@ -83,8 +83,10 @@ class TraceRecorder:
 
     def close(self, now_ms: int, why: str) -> list[Span]:
         """The job is over: what is still open ends, unfinished."""
-        left = [span for span in (self._checkpoint, self._attempt) if span is not None]
-        self._checkpoint = self._attempt = None
+        left = list(self._checkpoints.values())
+        left += [] if self._attempt is None else [self._attempt]
+        self._checkpoints.clear()
+        self._attempt = None
         for span in left:
             span.end(now_ms, why)
         return left
@@ -92,10 +94,10 @@ class TraceRecorder:
     # --- checkpoints ------------------------------------------------------------------------
 
     def _on_report(self, report: Any, now_ms: int) -> None:
-        span = self._checkpoint
-        if not isinstance(report, CheckpointAcknowledged | CheckpointDeclined) or span is None:
+        if not isinstance(report, CheckpointAcknowledged | CheckpointDeclined):
             return
-        if span.attributes["checkpoint.id"] != report.checkpoint_id:
+        span = self._checkpoints.get(report.checkpoint_id)
+        if span is None:
             return
         if isinstance(report, CheckpointDeclined):
             span.attributes["declined.by"] = self._labels[report.task]
@@ -120,20 +122,22 @@ class TraceRecorder:
         self, before: JobState, after: JobState, now_ms: int, ended: list[Span]
     ) -> None:
         was, now = before.checkpoints, after.checkpoints
-        if self._checkpoint is not None and was.in_progress != now.in_progress:
-            number = self._checkpoint.attributes["checkpoint.id"]
+        for n in was.in_progress:
+            span = None if n in now.in_progress else self._checkpoints.pop(n, None)
+            if span is None:
+                continue
             saved = now.savepoints > was.savepoints
-            if saved or (now.completed > was.completed and now.latest_completed == number):
-                self._checkpoint.attributes["checkpoint.bytes"] = now.last_size or 0
-                self._checkpoint.end(now_ms)
+            if saved or (now.completed > was.completed and now.latest_completed == n):
+                span.attributes["checkpoint.bytes"] = now.last_size or 0
+                span.end(now_ms)
             else:
                 failed = now.failed > was.failed
-                self._checkpoint.end(now_ms, (failed and now.last_failure) or "given up")
-            ended.append(self._checkpoint)
-            self._checkpoint = None
-        if now.in_progress is not None and was.in_progress != now.in_progress:
-            told = {"checkpoint.id": int(now.in_progress), "job.attempt": int(after.attempt)}
-            self._checkpoint = Span(f"checkpoint {now.in_progress}", now_ms, attributes=told)
+                span.end(now_ms, (failed and now.last_failure) or "given up")
+            ended.append(span)
+        for n in now.in_progress:
+            if n not in was.in_progress:
+                told = {"checkpoint.id": int(n), "job.attempt": int(after.attempt)}
+                self._checkpoints[n] = Span(f"checkpoint {n}", now_ms, attributes=told)
 
     # --- starts and recoveries ----------------------------------------------------------------
 
@@ -168,8 +172,9 @@ class TraceRecorder:
                 self._phase("load", now_ms)
             case DeployAll():
                 self._phase("deploy", now_ms)
-            case StoreCheckpoint() if self._checkpoint is not None:
-                self._checkpoint.children.append(Span("publish", now_ms))
+            case StoreCheckpoint(manifest) if manifest.checkpoint_id in self._checkpoints:
+                span = self._checkpoints[manifest.checkpoint_id]
+                span.children.append(Span("publish", now_ms))
 
     def _phase(self, name: str, now_ms: int, unless: str | None = None) -> None:
         """The next one begins; not if it, or the one that comes behind it, goes on already."""

@@ -61,7 +61,7 @@ def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any
         "checkpoints": {
             "completed": checkpoints.completed,
             "failed": checkpoints.failed,
-            "in_progress": int(checkpoints.in_progress is not None),
+            "in_progress": len(checkpoints.in_progress),
             "last_id": checkpoints.latest_completed,
             "last_duration_ms": checkpoints.last_duration_ms,
             "last_size": checkpoints.last_size,

@@ -366,6 +366,7 @@ def _checkpointing(job: JobGraph) -> dict[str, Any]:
         "interval_ms": None if interval is None else round(interval.total_seconds() * 1000),
         "timeout_ms": round(config.timeout.total_seconds() * 1000),
         "min_pause_ms": round(config.min_pause.total_seconds() * 1000),
+        "max_concurrent": config.at_once,
         "tolerable_failures": config.tolerable_failures,
         "retention": config.retention.name,
         "storage": None if config.storage is None else redacted(config.storage),

@@ -19,6 +19,7 @@ from ...checkpoint.barrier_alignment import (
     Recorded,
     UnblockAll,
 )
+from ...checkpoint.barrier_tracking import BarrierTracker
 from ...core.checkpointing_mode import CheckpointingMode
 from ...core.clock import Clock
 from ...core.config import CheckpointConfig
@@ -74,8 +75,11 @@ class Barriers:
         taker: Taker,
     ) -> None:
         """`wake_at`: makes `on_due` be called at that time (ms)."""
-        holds = config.mode is CheckpointingMode.EXACTLY_ONCE
-        self._aligner = BarrierAligner(channels, in_order, holds)
+        self._aligner: BarrierAligner | BarrierTracker
+        if config.mode is CheckpointingMode.EXACTLY_ONCE:
+            self._aligner = BarrierAligner(channels, in_order)
+        else:
+            self._aligner = BarrierTracker(channels)
         self._gate = gate
         self._clock = clock
         self._config = config
@@ -115,7 +119,7 @@ class Barriers:
         self._look_at_time(now_ms)
 
     def on_aborted(self, checkpoint_id: CheckpointId) -> None:
-        """The coordinator gave it up, and with it all earlier ones still open."""
+        """The coordinator gave it up."""
         for action in self._aligner.on_abort(checkpoint_id):
             if isinstance(action, UnblockAll):
                 self._gate.unblock_all()

@@ -222,16 +222,15 @@ class TaskCheckpoints:
             self._finish_if_settled(taking)
 
     def abandoned(self, checkpoint_id: CheckpointId) -> None:
-        self._drop(lambda n: n == checkpoint_id)
+        self._drop(checkpoint_id)
         self._chain.notify_aborted(checkpoint_id)
 
-    def _drop(self, which: Callable[[CheckpointId], bool]) -> None:
-        """All that is being done for such checkpoints."""
-        for n in [n for n in self._taking if which(n)]:
-            self._taking.pop(n).cancellation.cancel()
-        behind = self._behind_replay
-        self._behind_replay = [one for one in behind if not which(one.checkpoint_id)]
-        kept = [one for one in self._waiting if not which(one.barrier.checkpoint_id)]
+    def _drop(self, n: CheckpointId) -> None:
+        """All that is being done for the checkpoint."""
+        if (taking := self._taking.pop(n, None)) is not None:
+            taking.cancellation.cancel()
+        self._behind_replay = [one for one in self._behind_replay if one.checkpoint_id != n]
+        kept = [one for one in self._waiting if one.barrier.checkpoint_id != n]
         self._waiting = deque(kept)
         self._press()
 
@@ -240,10 +239,11 @@ class TaskCheckpoints:
         self.local.completed(checkpoint_id)
 
     def on_aborted(self, checkpoint_id: CheckpointId) -> None:
-        """The coordinator gave it up, and with it all earlier ones still open."""
+        """The coordinator gave it up."""
         if self.halted_at == checkpoint_id:
             self.halted_at = None
-        self._drop(lambda n: n <= checkpoint_id)
+        self._drop(checkpoint_id)
+        self._increments.aborted(checkpoint_id)
         if self._barriers is not None:
             self._barriers.on_aborted(checkpoint_id)
         self.local.aborted(checkpoint_id)

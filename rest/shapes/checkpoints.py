@@ -349,7 +349,7 @@ def checkpoint_config(view: JobView) -> CheckpointConfig | None:
         "interval": config["interval_ms"],
         "timeout": config["timeout_ms"],
         "min_pause": config["min_pause_ms"],
-        "max_concurrent": 1,
+        "max_concurrent": config["max_concurrent"],
         "externalization": {
             "enabled": config["storage"] is not None and retention != "NO_EXTERNALIZED_CHECKPOINTS",
             "delete_on_cancellation": retention != "RETAIN_ON_CANCELLATION",

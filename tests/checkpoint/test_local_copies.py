@@ -55,12 +55,30 @@ def test_what_was_made_for_a_failed_checkpoint_goes_and_its_base_stays() -> None
     copies.validate()
 
 
-def test_an_abort_ends_all_that_were_open_before() -> None:
+def test_one_that_is_aborted_leaves_the_others_open() -> None:
     copies = LocalCopies()
-    made(copies, 1, "chk-1/a")
-    made(copies, 2, "chk-2/a")
-    assert copies.aborted(N(2)) == ["chk-1/a", "chk-2/a"]
+    for n in (1, 2, 3):
+        made(copies, n, f"chk-{n}/a")
+    copies.written(N(3), ["shared/0-base", "chk-3/a"])
+    assert copies.aborted(N(2)) == ["chk-2/a"]
+    assert copies.held == {"chk-1/a", "chk-3/a"}
+    assert copies.made(N(1), "chk-1/b")
+    assert copies.completed(N(3)) == ["chk-1/a", "chk-1/b"]
+    assert not copies.made(N(1), "chk-1/c")
     assert copies.completed(N(2)) == [], "it comes too late, and harms nothing"
+    copies.validate()
+
+
+def test_what_an_open_one_names_is_held_though_the_complete_one_does_not() -> None:
+    copies = LocalCopies()
+    made(copies, 1, "shared/1-a", "shared/1-b")
+    copies.written(N(1), ["shared/1-a", "shared/1-b"])
+    copies.completed(N(1))
+    copies.written(N(2), ["shared/1-a"])
+    copies.written(N(3), ["shared/1-b"])
+    assert copies.completed(N(2)) == []
+    copies.validate()
+    assert copies.completed(N(3)) == ["shared/1-a"]
     copies.validate()
 
 

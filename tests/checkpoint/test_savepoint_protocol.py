@@ -63,8 +63,8 @@ def test_savepoints_and_checkpoints_take_turns() -> None:
     assert acknowledged(c, 2, 130).checkpoint.savepoint == savepoint(7)
     # Stored: no task is told; the next one's turn, though a checkpoint is due as well.
     done = c.on_stored(2, 230)
-    assert done == (Saved(), Answer(7, path="/s/7"), Trigger(3, 230, False, 1, savepoint(8)))
-    assert stored(c, 3, 240) == (Saved(), Answer(8, path="/s/8"), Trigger(4, 240, False, 1))
+    assert done == (Saved(2), Answer(7, path="/s/7"), Trigger(3, 230, False, 1, savepoint(8)))
+    assert stored(c, 3, 240) == (Saved(3), Answer(8, path="/s/8"), Trigger(4, 240, False, 1))
     # Retention counts the job's own only, and discards no savepoint.
     assert stored(c, 4, 250) == (Complete(4, False), Discard(1))
     figures = c.statistics()
@@ -115,7 +115,7 @@ def test_a_stop_is_answered_when_the_job_has_finished() -> None:
     c.request_savepoint(savepoint(2), 11)
     # Stored: whoever waits will not be served; the terminal checkpoint of the job's own follows.
     assert stored(c, 1, 20) == (
-        Saved(),
+        Saved(1),
         Answer(2, error="no savepoint was taken: the job is stopped by another"),
         Halted(),
         Trigger(2, 20, True, stopped=True),
@@ -149,7 +149,7 @@ def test_a_drain_waits_for_the_end_of_all_tasks() -> None:
     assert c.request_savepoint(savepoint(2), 111) == ()
     assert c.trigger_terminal(120) == (Trigger(1, 120, False, 0, drain),)
     assert stored(c, 1, 130) == (
-        Saved(),
+        Saved(1),
         Answer(2, error="no savepoint was taken: the job is stopped by another"),
         Halted(),
         Trigger(2, 130, True, 0, stopped=True),
@@ -165,7 +165,7 @@ def test_a_drain_begins_behind_what_is_pending() -> None:
     assert c.request_savepoint(savepoint(1), 105) == ()
     assert c.request_savepoint(savepoint(2, "drain"), 110) == ()
     assert stored(c, 1, 120) == (Complete(1, False), Trigger(2, 120, False, 1, savepoint(1)))
-    assert stored(c, 2, 130) == (Saved(), Answer(1, path="/s/1"), Drain())
+    assert stored(c, 2, 130) == (Saved(2), Answer(1, path="/s/1"), Drain())
     assert c.on_job_restart("a task was lost")[0] == Answer(
         2, error="no savepoint was taken: a task was lost"
     )
@@ -190,7 +190,7 @@ def test_a_restart_answers_all_and_one_that_is_being_stored_later() -> None:
     acknowledged(c, 1, 20)
     gone = "no savepoint was taken: a task was lost"
     assert c.on_job_restart("a task was lost") == (Answer(2, error=gone),)
-    assert c.on_stored(1, 30) == (Saved(), Answer(1, path="/s/1"))
+    assert c.on_stored(1, 30) == (Saved(1), Answer(1, path="/s/1"))
     c.validate()
 
 

@@ -140,7 +140,15 @@ def test_what_pyflink_sets_besides() -> None:
     assert config.get_tolerable_checkpoint_failure_number() == 2**31 - 1
     assert not config.is_fail_on_checkpointing_errors()
     config.set_max_concurrent_checkpoints(3).set_aligned_checkpoint_timeout(SECOND)
+    assert config.get_max_concurrent_checkpoints() == config.frozen().at_once == 3
+    config.enable_unaligned_checkpoints()
     assert config.get_max_concurrent_checkpoints() == 3
+    assert config.frozen().at_once == 1, "barriers that overtake have no place behind others"
+    config.disable_unaligned_checkpoints().set_min_pause_between_checkpoints(1)
+    assert config.frozen().at_once == 1, "a pause is behind the end of each"
+    assert config.get_full_checkpoint_every() is None
+    assert config.set_full_checkpoint_every(9).frozen().full_every == 9
+    config.set_full_checkpoint_every(None).set_min_pause_between_checkpoints(0)
     assert config.get_aligned_checkpoint_timeout() == config.get_alignment_timeout() == SECOND
     kept = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
     assert config.get_externalized_checkpoint_retention() is kept

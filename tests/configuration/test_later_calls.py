@@ -86,6 +86,7 @@ OTHER = {
     "execution.checkpointing.storage": "jobmanager",
     "execution.checkpointing.savepoint-dir": "/data/savepoints",
     "execution.checkpointing.local-backup.enabled": "true",
+    "execution.checkpointing.incremental.full-every": 5,
     "execution.checkpointing.local-backup.dirs": "/fast/a,/fast/b",
     "execution.state-recovery.path": "/data/job/chk-1",
     "execution.state-recovery.claim-mode": "claim",

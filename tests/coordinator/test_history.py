@@ -115,7 +115,7 @@ def test_failures_and_savepoints_stand_apart() -> None:
     trigger(history, 1, 0)
     history.on_checkpoint(Abort(CheckpointId(1), "too slow"), 10)
     trigger(history, 2, 20, "file:///s")
-    history.on_checkpoint(Saved(), 30)
+    history.on_checkpoint(Saved(CheckpointId(2)), 30)
     picture = history.picture
     assert picture.completed is None
     assert picture.failed is not None
@@ -146,7 +146,7 @@ def test_what_was_complete_and_is_deleted() -> None:
     history = JobHistory([A])
     for n, location in ((1, None), (2, "file:///s"), (3, None)):
         trigger(history, n, n, location)
-        done = Complete(CheckpointId(n), False) if location is None else Saved()
+        done = Complete(CheckpointId(n), False) if location is None else Saved(CheckpointId(n))
         history.on_checkpoint(done, n)
         history.on_checkpoint(Discard(CheckpointId(n - 1)), n)
     trigger(history, 4, 4)

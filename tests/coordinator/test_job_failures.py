@@ -110,7 +110,7 @@ def test_a_checkpoint_being_stored_is_waited_for_before_the_next_attempt(job: Jo
     # The job fails while the host publishes: no abort, no discard, no load yet.
     assert job.master.on_task_lost(S0, 0, "killed", 111) == (CancelAll(0),)
     assert job.master.on_all_stopped(0, 112) == ()
-    assert job.master.on_tick(10_000) == ()
+    assert job.master.on_tick(10_000) == (TickAt(600_100),)
     # Published: complete, told to nobody (nobody is there), and restored from.
     assert job.master.on_stored(1, 10_001) == (LoadLatest(0),)
     loaded = job.master.on_loaded(Latest(manifest, (), (1,)), 10_002)

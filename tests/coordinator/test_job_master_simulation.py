@@ -1,7 +1,9 @@
 """The job master under a seeded random host: tasks, workers and faults in random order.
 
 Each seed is one whole job with its own faults. Checked after every event: the master's own
-invariants; never two attempts at once, nor the sources of two; checkpoint ids grow; a published
+invariants; never two attempts at once, nor the sources of two; checkpoint ids grow, those of the
+completed ones, too; never more checkpoints at once than allowed, and those that a newer one has
+made needless are aborted; a published
 checkpoint has the parts of all tasks; splits are neither lost nor given twice within what a restore
 goes back to; the job ends, once, within a bounded number of events once the faults are used up, and
 nothing follows from what its workers still do then; who asks for a savepoint, or for the end of the
@@ -32,7 +34,7 @@ def run_seed(seed: int, make_graph: Callable[..., Any]) -> Simulation:
 @pytest.mark.parametrize("block", range(4))
 def test_random_jobs_end_well(block: int, graph: Callable[..., Any]) -> None:
     seen: dict[JobStatus, int] = {}
-    restarts = saved = stopped = 0
+    restarts = saved = stopped = several = 0
     for seed in range(block * 150, (block + 1) * 150):
         simulation = run_seed(seed, graph)
         assert simulation.ended is not None
@@ -40,7 +42,9 @@ def test_random_jobs_end_well(block: int, graph: Callable[..., Any]) -> None:
         restarts += simulation.master.status().restarts
         saved += len(simulation.kept)
         stopped += simulation.stopped_with is not None
+        several += simulation.most > 1
     assert set(seen) == {JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED}, seen
     assert restarts > 50
     assert saved > 50, saved
     assert stopped > 25, stopped
+    assert several > 5, several

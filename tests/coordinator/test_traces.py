@@ -18,7 +18,7 @@ from strom.engine.messages import CheckpointAcknowledged, CheckpointDeclined
 TASK = TaskId(0, 0)  # type: ignore[arg-type]
 ATTEMPT = Attempt(0)
 SEVEN = CheckpointId(7)
-MANIFEST: Manifest = None  # type: ignore[assignment]
+MANIFEST = Manifest("j", "job", SEVEN, 100, (), ())
 
 
 class Job:
@@ -58,11 +58,11 @@ def acknowledged(**took: float) -> CheckpointAcknowledged:
 
 def test_a_checkpoint_with_its_tasks() -> None:
     job = Job()
-    assert job.event(100, in_progress=SEVEN) == []
+    assert job.event(100, in_progress=(SEVEN,)) == []
     told = acknowledged(alignment_ms=10, sync_ms=2, async_ms=30)
     assert job.event(150, "on_report", [told]) == []
     assert job.event(151, actions=[StoreCheckpoint(MANIFEST)]) == []
-    (span,) = job.event(160, in_progress=None, completed=1, latest_completed=SEVEN, last_size=9)
+    (span,) = job.event(160, in_progress=(), completed=1, latest_completed=SEVEN, last_size=9)
     assert times(span) == [
         ("checkpoint 7", 100, 160),
         ("Map (1/1)", 108, 150),
@@ -77,16 +77,16 @@ def test_a_checkpoint_with_its_tasks() -> None:
 
 def test_one_that_fails_says_why_and_the_next_begins_at_once() -> None:
     job = Job()
-    job.event(100, in_progress=SEVEN)
+    job.event(100, in_progress=(SEVEN,))
     declined = CheckpointDeclined(TASK, ATTEMPT, SEVEN, "no disk")
     eight = CheckpointId(8)
     (span,) = job.event(
-        120, "on_report", [declined], in_progress=eight, failed=1, last_failure="no disk"
+        120, "on_report", [declined], in_progress=(eight,), failed=1, last_failure="no disk"
     )
     assert (span.error, span.end_ms) == ("no disk", 120)
     assert span.attributes["declined.by"] == "Map (1/1)"
     assert job.event(125, "on_report", [acknowledged()]) == [], "of the one before"
-    (span,) = job.event(130, in_progress=None, completed=1, latest_completed=eight)
+    (span,) = job.event(130, in_progress=(), completed=1, latest_completed=eight)
     assert times(span) == [("checkpoint 8", 120, 130)]
 
 
@@ -137,7 +137,7 @@ def test_a_recovery_that_fails_once_more_on_the_way() -> None:
 
 def test_what_is_open_at_the_end_is_told_unfinished() -> None:
     job = Job()
-    job.event(0, in_progress=SEVEN)
+    job.event(0, in_progress=(SEVEN,))
     (span,) = job.recorder.close(5, "the job is CANCELED")
     assert (span.end_ms, span.error) == (5, "the job is CANCELED")
     assert job.recorder.close(6, "again") == []

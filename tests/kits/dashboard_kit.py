@@ -167,6 +167,7 @@ class PlayedJob:
                 "interval_ms": self.interval_ms,
                 "timeout_ms": 600_000,
                 "min_pause_ms": 0,
+                "max_concurrent": 1,
                 "tolerable_failures": 2,
                 "retention": "RETAIN_ON_CANCELLATION",
                 "storage": "s3://shop/checkpoints",

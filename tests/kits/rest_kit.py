@@ -194,6 +194,7 @@ def view_of_a_job(job_id: str = "0123456789abcdef", status: str = "RUNNING") -> 
             "interval_ms": 1000,
             "timeout_ms": 60_000,
             "min_pause_ms": 0,
+            "max_concurrent": 1,
             "tolerable_failures": 2,
             "retention": "RETAIN_ON_CANCELLATION",
             "storage": "s3://bucket",

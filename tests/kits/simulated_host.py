@@ -23,6 +23,8 @@ from strom.core.job_status import JobStatus
 from strom.engine.coordinator import actions as act
 from strom.engine.coordinator.job_master import JobMaster
 from strom.engine.messages import (
+    CheckpointAborted,
+    CheckpointCompleted,
     NoMoreSplits,
     SplitsAssigned,
     TaskCancelled,
@@ -45,6 +47,14 @@ class Simulation:
         self.tasks: dict[TaskId, Task] = {}
         self.deployed: int | None = None
         self.storage = MemoryStorage("job")
+        self.disowned: set[int] = set()
+        """Checkpoints and savepoints for which the master waits no more."""
+        self.pending: set[int] = set()
+        """Checkpoints of the job's own of which the tasks have been told, and not of their end."""
+        self.most = 0
+        """So many there were at once."""
+        self.completed = 0
+        """The last that tasks were told to be complete."""
         self.folders: set[int] = set()
         """Checkpoints of which some task has written something that was not discarded."""
         self.answers: list[Callable[[], act.Actions]] = []
@@ -95,6 +105,7 @@ class Simulation:
             min_pause=timedelta(milliseconds=rng.choice([0, 10])),
             tolerable_failures=rng.choice([0, 3]),
             retained=rng.choice([1, 2]),
+            max_concurrent=random.Random(f"concurrent {seed}").choice([1, 1, 2, 3]),
         )
         self.master = JobMaster("job", self.graph, rng)
 
@@ -186,8 +197,7 @@ class Simulation:
                     self.answers.append(lambda a=attempt: self.stopped(a))
                 case act.Send(task=task, mail=mail):
                     assert self.deployed is not None
-                    if isinstance(mail, TriggerCheckpoint):
-                        self.triggered(mail)
+                    self.heard(mail)
                     if task in self.tasks:
                         self.tasks[task].inbox.append(mail)
                 case act.StoreCheckpoint(manifest=manifest, savepoint=savepoint):
@@ -200,6 +210,8 @@ class Simulation:
                     self.answered(self.asked.pop(request), path, error)
                 case act.DiscardCheckpoint(checkpoint_id=n):
                     self.begin("storage", self.discard, n)
+                case act.DisownCheckpoint(checkpoint_id=n):
+                    self.disowned.add(n)
                 case act.TickAt(time_ms=when):
                     self.tick_at = when
                 case act.Publish(key=key):
@@ -208,6 +220,7 @@ class Simulation:
                     self.ended = action
                 case act.Warn():
                     pass
+        assert all(n >= self.completed for n in self.pending), "what is needless is aborted"
         self.master.validate()
 
     def remove(self, location: str) -> Callable[[], act.Actions]:
@@ -232,13 +245,27 @@ class Simulation:
         self.asked[self.requests] = Savepoint(self.requests, f"/s/{self.requests}", stop)
         return self.master.on_savepoint(self.asked[self.requests], self.now)
 
-    def triggered(self, mail: TriggerCheckpoint) -> None:
-        assert mail.checkpoint_id >= self.last_id
-        self.last_id = mail.checkpoint_id
+    def heard(self, mail: Any) -> None:
+        """What tasks are told of checkpoints, each of them the same."""
+        match mail:
+            case TriggerCheckpoint(checkpoint_id=n, savepoint=savepoint):
+                assert n >= self.last_id
+                self.last_id = n
+                if savepoint is None:
+                    self.pending.add(n)
+                self.most = max(self.most, len(self.pending))
+                assert len(self.pending) <= self.graph.job.config.checkpoint.at_once
+            case CheckpointCompleted(checkpoint_id=n):
+                assert n >= self.completed, "completed ids grow"
+                self.completed = n
+                self.pending.discard(n)
+            case CheckpointAborted(checkpoint_id=n):
+                self.pending.discard(n)
 
     def deploy(self, attempt: int, restore: Manifest | None) -> None:
         assert self.deployed is None, "two attempts at once"
         self.deployed = attempt
+        self.pending.clear()
         before = {} if restore is None else self.sources_read[restore.checkpoint_id]
         for task in self.graph.tasks:
             self.tasks[task] = Task(self, task, attempt, list(before.get(task, [])))
@@ -265,7 +292,7 @@ class Simulation:
     def store(self, manifest: Manifest, savepoint: str | None) -> Callable[[], act.Actions]:
         n = manifest.checkpoint_id
         if self.chance("store", 0.1):
-            return lambda: self.master.on_store_failed(n, "disk full", self.now)
+            return lambda: self.stored(n, "disk full")
         assert {s.task for s in manifest.subtasks} == set(self.graph.tasks)
         assert decode(encode(manifest), "test") == manifest
         if savepoint is None:
@@ -273,7 +300,15 @@ class Simulation:
         else:
             assert savepoint in self.written
             self.complete.add(savepoint)
-        return lambda: self.master.on_stored(n, self.now)
+        return lambda: self.stored(n)
+
+    def stored(self, n: int, error: str | None = None) -> act.Actions:
+        """The answer to a StoreCheckpoint; what is published too late is taken back behind it."""
+        if n in self.disowned:
+            return ()
+        if error is not None:
+            return self.master.on_store_failed(n, error, self.now)
+        return self.master.on_stored(n, self.now)
 
     def choices(self) -> list[Callable[[], act.Actions]]:
         """Everything that may happen next."""

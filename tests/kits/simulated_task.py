@@ -69,8 +69,8 @@ class Task:
         """What came while the task was halted."""
         self.over = False
         """Of a source: it reads no more."""
-        self.given_up = 0
-        """The last checkpoint that it heard to be given up: barriers up to it mean nothing."""
+        self.given_up: set[int] = set()
+        """Checkpoints that it heard to be given up: their barriers mean nothing."""
 
     def report(self, kind: Any, *fields: Any) -> None:
         self.reports.append(kind(self.id, self.attempt, *fields))
@@ -104,7 +104,7 @@ class Task:
     def step(self) -> None:
         mail = self.inbox.popleft()
         if isinstance(mail, CheckpointAborted):
-            self.given_up = mail.checkpoint_id
+            self.given_up.add(mail.checkpoint_id)
         if self.halted_at is not None and (
             mail == "end" or isinstance(mail, SplitsAssigned | NoMoreSplits | EndSources)
         ):
@@ -138,5 +138,5 @@ class Task:
                 self.arrived[element] = self.arrived.get(element, 0) + 1
                 if self.arrived[element] == 2 and element == "end":
                     self.report(TaskDrained)
-                elif self.arrived[element] == 2 and element[1] > self.given_up:
+                elif self.arrived[element] == 2 and element[1] not in self.given_up:
                     self.acknowledge(*element[1:])
