@@ -12,7 +12,7 @@ calls the rest.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -167,8 +167,10 @@ class CheckpointStorage(ABC):
         after: int = 0,
         transfers: Transfers = INLINE,
         trusted: CheckpointId | None = None,
+        without: Collection[CheckpointId] = (),
     ) -> Latest:
-        """The newest usable checkpoint with an id above `after`.
+        """The newest usable checkpoint with an id above `after`, but for those of `without`, which
+        are not looked at.
 
         validate: read the data files too, not only the manifest, but for those of `trusted`, which
         only have to be there. Corrupt ones are passed over and
@@ -179,7 +181,7 @@ class CheckpointStorage(ABC):
         ids = self.list()
         rejected: list[Rejected] = []
         manifest: Manifest | None = None
-        for checkpoint_id in reversed([c for c in ids if c > after]):
+        for checkpoint_id in reversed([c for c in ids if c > after and c not in without]):
             try:
                 manifest = self.load(checkpoint_id)
                 if validate and checkpoint_id == trusted:

@@ -36,6 +36,7 @@ from ..coordinator.actions import (
     CloseSources,
     DeployAll,
     DiscardCheckpoint,
+    DisownCheckpoint,
     ForgetCheckpoints,
     JobEnded,
     LoadLatest,
@@ -177,7 +178,9 @@ class JobDriver:
             allow_unmatched=graph.config.allow_unmatched_state,
             first_attempt=first_attempt,
         )
-        self.errands = Errands(make_background, self._master, graph, job_id, self._storage)
+        self.errands = Errands(
+            make_background, self._master, graph, job_id, self._storage, clock
+        )
         self._picture = self._master.status()
         """The job after the last event; replaced, never changed. Read from other threads."""
         self._attempt = Attempt(first_attempt)
@@ -256,6 +259,9 @@ class JobDriver:
     def tick(self) -> bool:
         """Do what is due; whether anything was."""
         now = self._clock.now_ms()
+        if self.errands.on_time():
+            self.ended |= self._over_at is not None and self.errands.idle
+            return True
         if self._over_at is not None:
             if self.ended or now < self._over_at:
                 return False
@@ -337,8 +343,9 @@ class JobDriver:
 
     def next_tick_s(self) -> float | None:
         """Seconds until `tick` has something to do."""
-        due = self._tick_at if self._over_at is None else self._over_at
-        return None if due is None else max(0.0, (due - self._clock.now_ms()) / 1000.0)
+        due = (self._tick_at if self._over_at is None else self._over_at, self.errands.due_ms())
+        first = min((ms for ms in due if ms is not None), default=None)
+        return None if first is None else max(0.0, (first - self._clock.now_ms()) / 1000.0)
 
     def metrics(self) -> dict[str, Any]:
         """The figures of `JobClient.metrics()`."""
@@ -420,7 +427,7 @@ class JobDriver:
                 self._asked.pop(request)(path, error)
             case StoreCheckpoint() | DiscardCheckpoint() | ForgetCheckpoints() | LoadLatest():
                 self.errands.in_storage(action)
-            case RemoveSavepoint():
+            case RemoveSavepoint() | DisownCheckpoint():
                 self.errands.in_storage(action)
             case PrepareSources() | AskForSplits() | SnapshotSources() | CloseSources():
                 self.errands.in_sources(action)

@@ -4,14 +4,21 @@ Two workers, one for the checkpoint storage and one for the enumerators. Each do
 the other in the order given, and its answers come back in that order, as events of the job master;
 the driver takes them when it gets to it. Where a worker runs is the host's business: a thread, or
 a step of the simulator.
+
+What the storage hangs in is left behind (`ordered_work`): a publication once its checkpoint is
+disowned, a removal after the checkpoints' timeout. A publication that comes through after all is
+taken back; until it is known what became of it, all that it may need stays, and nobody restores
+from it. What is removed late is gone a bit later. Both go on beside what comes after them: what
+they change of the books here, they change under `_books`.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -20,6 +27,7 @@ from ...checkpoint.manifest import Manifest
 from ...checkpoint.shared_files import SharedFiles
 from ...checkpoint.storage import CheckpointStorage, Latest
 from ...checkpoint.transfers import INLINE, process_pool
+from ...core.clock import Clock
 from ...core.errors import (
     CheckpointError,
     CheckpointFormatError,
@@ -33,6 +41,7 @@ from ..coordinator.actions import (
     AskForSplits,
     CloseSources,
     DiscardCheckpoint,
+    DisownCheckpoint,
     ForgetCheckpoints,
     LoadLatest,
     PrepareSources,
@@ -45,6 +54,7 @@ from ..graph.model import JobGraph
 from ..task.background import Background
 from .claimed import Claimed
 from .enumerators import Enumerators
+from .ordered_work import OrderedWork, Piece
 from .restore import is_hopeless, load_latest, shared_files
 
 log = logging.getLogger("strom")
@@ -60,7 +70,12 @@ Event = Callable[[int], Actions]
 """Something that the job master is to be told, with the time (ms)."""
 
 StorageAction = (
-    LoadLatest | StoreCheckpoint | DiscardCheckpoint | RemoveSavepoint | ForgetCheckpoints
+    LoadLatest
+    | StoreCheckpoint
+    | DisownCheckpoint
+    | DiscardCheckpoint
+    | RemoveSavepoint
+    | ForgetCheckpoints
 )
 SourceAction = PrepareSources | AskForSplits | SnapshotSources | CloseSources
 
@@ -75,6 +90,7 @@ class Errands:
         job: JobGraph,
         job_id: str,
         storage: CheckpointStorage,
+        clock: Clock,
     ) -> None:
         """The events that `take` returns are for `master`."""
         self._master = master
@@ -86,10 +102,11 @@ class Errands:
         self._trusts = config.local_recovery and config.keeps_copies
         """Whether tasks may have copies of what this process published."""
         self._trusted: CheckpointId | None = None
-        """The newest of those. Touched by the storage's worker only."""
+        """The newest of those. Changed by the driver's thread, while nobody loads."""
         self._doubted = False
         """Whether an attempt has started, of which it is not known that all tasks could restore.
-        Set by the storage's worker, before the attempt is deployed."""
+        Set by the storage's worker before the attempt is deployed, and else by the driver's
+        thread."""
         self._claimed: Claimed | None = None
         """What the job started from and is to delete when it is not needed any more; until it is
         gone. Touched by the storage's worker only."""
@@ -98,18 +115,26 @@ class Errands:
         that goes. Touched by the storage's worker only."""
         self._enumerators = Enumerators(job, job_id)
         """Touched by their worker only."""
-        self._storage_worker = make_background(f"{job.name}-storage")
-        self._transfers = process_pool() if self._storage_worker.threads else INLINE
+        make = partial(make_background, f"{job.name}-storage")
+        self._work = OrderedWork(f"job {job_id}", make, clock)
+        self._limit_ms = round(config.timeout.total_seconds() * 1000)
+        self._events: dict[Piece, Callable[[Any, BaseException | None], Event]] = {}
+        """What comes of each piece of the storage's work that is not over."""
+        self._disowned: dict[CheckpointId, str | None] = {}
+        """Checkpoints, and savepoints by their folders, of whose publication nobody knows whether
+        it comes through. The driver's thread's."""
+        self._books = threading.Lock()
+        self._transfers = process_pool() if self._work.threads else INLINE
         self._source_worker = make_background(f"{job.name}-sources")
         self._answers: deque[Event] = deque()
-        """Filled by the workers, in the order in which each got done."""
+        """Filled by the sources' worker, in the order in which it got done."""
         self._owed = 0
         """Begun, and not taken yet."""
         self._shared = SharedFiles()
-        """Touched by the storage's worker only."""
+        """Under `_books`."""
         self._swept: dict[CheckpointId, int] = {}
         """Checkpoints that never completed and were deleted, and how many more times they will be.
-        Touched by the storage's worker only."""
+        Under `_books`."""
         self.restored = storage
         """Where the files of the manifest loaded last are."""
         self.published = 0
@@ -117,8 +142,8 @@ class Errands:
 
     @property
     def idle(self) -> bool:
-        """Whether everything is done and taken."""
-        return self._owed == 0
+        """Whether everything is done and taken, but for what was left behind."""
+        return self._owed == len(self._work.left)
 
     def on_running(self) -> None:
         """All tasks of the attempt have what they start from, and run."""
@@ -126,17 +151,32 @@ class Errands:
 
     def take(self) -> Event | None:
         """The oldest answer; None if there is none."""
+        if self._work.answers:
+            self._owed -= 1
+            piece, result, error = self._work.answers.popleft()
+            event = self._events.pop(piece)(result, error)
+            self._work.over(piece)
+            return event
         if not self._answers:
             return None
         self._owed -= 1
         return self._answers.popleft()
 
+    def due_ms(self) -> int | None:
+        """When `on_time` has something to do."""
+        return self._work.due_ms()
+
+    def on_time(self) -> bool:
+        """Leave behind what has hung too long; whether anything was due."""
+        return self._work.on_time()
+
     def close(self) -> None:
         """Drop what has not begun, and the answers to the rest. Idle workers are gone then."""
         wait_s = 1.0 if self.idle else 0.0
-        self._storage_worker.close(wait_s)
+        self._work.close(wait_s)
         self._source_worker.close(wait_s)
         self._answers.clear()
+        self._work.answers.clear()
 
     # --- the storage -----------------------------------------------------------------------
 
@@ -144,22 +184,50 @@ class Errands:
         """Begin this behind what was begun before."""
         match action:
             case StoreCheckpoint(manifest, savepoint):
-                stored = partial(self._stored, manifest.checkpoint_id)
+                n = manifest.checkpoint_id
                 publish = partial(self._publish, manifest, savepoint)
-                self._begin(self._storage_worker, publish, stored)
+                piece = Piece(f"publishing checkpoint {n}", publish, n)
+                self._begin_storage(piece, partial(self._stored, n))
+            case DisownCheckpoint(n, location):
+                if not self._work.leave(n):
+                    self._owed -= 1
+                    self._events = {p: e for p, e in self._events.items() if p.key != n}
+                else:
+                    self._disowned[n] = location
             case DiscardCheckpoint(n):
-                delete = partial(self._delete, n)
-                discarded = partial(self._discarded, f"checkpoint {n}")
-                self._begin(self._storage_worker, delete, discarded)
+                if n not in self._disowned:  # else when it is known what became of it
+                    self._discard(n)
             case RemoveSavepoint(location):
-                discarded = partial(self._discarded, f"what was written of savepoint {location}")
-                remove = partial(_remove_savepoint, location)
-                self._begin(self._storage_worker, remove, discarded)
+                if location not in self._disowned.values():
+                    self._remove_savepoint(location)
             case ForgetCheckpoints():
-                self._begin(self._storage_worker, self._storage.forget, self._forgotten)
+                what = "removing the folder of the checkpoints"
+                piece = Piece(what, self._storage.forget, limit_ms=self._limit_ms)
+                self._begin_storage(piece, self._forgotten)
             case LoadLatest(after):
-                load = partial(self._load, after)
-                self._begin(self._storage_worker, load, self._loaded)
+                removing = [p.key.n for p in self._work.left if isinstance(p.key, _Removal)]
+                load = partial(self._load, after, frozenset({*self._disowned, *removing}))
+                what = "looking for the newest checkpoint, and reading it"
+                self._begin_storage(Piece(what, load, warn_ms=self._limit_ms), self._loaded)
+
+    def _begin_storage(
+        self, piece: Piece, event: Callable[[Any, BaseException | None], Event]
+    ) -> None:
+        """`event`: called by the driver's thread."""
+        self._owed += 1
+        self._events[piece] = event
+        self._work.submit(piece)
+
+    def _discard(self, n: CheckpointId) -> None:
+        what = f"removing checkpoint {n}"
+        piece = Piece(what, partial(self._delete, n), _Removal(n), self._limit_ms)
+        self._begin_storage(piece, partial(self._discarded, f"checkpoint {n}"))
+
+    def _remove_savepoint(self, location: str) -> None:
+        what = f"what was written of savepoint {location}"
+        remove = partial(_remove_savepoint, location)
+        piece = Piece(f"removing {what}", remove, limit_ms=self._limit_ms)
+        self._begin_storage(piece, partial(self._discarded, what))
 
     def _publish(self, manifest: Manifest, savepoint: str | None) -> None:
         if savepoint is not None:
@@ -167,32 +235,38 @@ class Errands:
             self.published += 1
             return
         n = manifest.checkpoint_id
-        self._shared.completed(n, manifest.shared)
+        with self._books:
+            self._shared.completed(n, manifest.shared)
         try:
             self._storage.publish(manifest)
         except BaseException:
-            self._shared.discarded(n)
+            with self._books:
+                self._shared.discarded(n)
             raise
         self.published += 1
-        self._trusted = n if self._trusts else None
-        self._doubted = False
 
     def _delete(self, n: CheckpointId) -> None:
         """The job's own, or the one that it started from and has claimed. With it once more what
         was left of those that never completed, if a listing was late."""
-        complete = self._shared.knows(n)
-        self._swept.pop(n, None)
+        with self._books:
+            complete = self._shared.knows(n)
+            self._swept.pop(n, None)
         self._delete_files(n)
-        for m, times in sorted(self._swept.items()):
-            self._swept[m] = times - 1
-            if times <= 1:
-                del self._swept[m]
+        for m in self._sweep():
             self._delete_files(m)
         if not complete and self._storage.shares:
-            self._swept[n] = SWEEPS
+            with self._books:
+                self._swept[n] = SWEEPS
         if self._claimed is not None and (self._claim_is_due or self._claimed.checkpoint_id == n):
             self._claim_is_due = True
             self._remove_claimed(self._claimed)
+
+    def _sweep(self) -> list[CheckpointId]:
+        """Those that are to be deleted once more."""
+        with self._books:
+            due = sorted(self._swept)
+            self._swept = {m: times - 1 for m, times in self._swept.items() if times > 1}
+            return due
 
     def _remove_claimed(self, claimed: Claimed) -> None:
         try:
@@ -209,7 +283,9 @@ class Errands:
     def _delete_files(self, n: CheckpointId) -> None:
         self._storage.delete(n)
         present = () if self._shared.knows(n) else self._storage.list_shared()
-        self._remove(self._shared.discarded(n, present))
+        with self._books:
+            due = self._shared.discarded(n, present)
+        self._remove(due)
 
     def _remove(self, names: list[str]) -> None:
         """What cannot be removed now is removed with the next checkpoint that goes."""
@@ -218,11 +294,21 @@ class Errands:
         except CheckpointError as error:
             log.warning("job %s: files that no checkpoint needs stay: %s", self._job_id, error)
         else:
-            self._shared.removed(names)
+            with self._books:
+                self._shared.removed(names)
 
     def _stored(self, n: CheckpointId, _: None, error: BaseException | None) -> Event:
+        if n in self._disowned:
+            location = self._disowned.pop(n)
+            if location is None:
+                self._discard(n)
+            else:
+                self._remove_savepoint(location)
+            return _nothing
         if error is not None:
             return lambda now: self._master.on_store_failed(n, _text(error), now)
+        self._trusted = n if self._trusts else None
+        self._doubted = False
         return lambda now: self._master.on_stored(n, now)
 
     def _discarded(self, what: str, _: None, error: BaseException | None) -> Event:
@@ -235,14 +321,16 @@ class Errands:
             log.warning("job %s: the folder of its checkpoints stays: %s", self._job_id, error)
         return _nothing
 
-    def _load(self, after: int) -> tuple[Latest, CheckpointStorage]:
+    def _load(
+        self, after: int, unknown: frozenset[CheckpointId]
+    ) -> tuple[Latest, CheckpointStorage]:
         """To read what tasks have copies of would take as long as if they had none: it only has to
-        be there. If then not all tasks could restore from it, it is read the next time: of a file
+        be there. `unknown` may be there, and are not looked at. If then not all tasks could restore from it, it is read the next time: of a file
         may be neither a copy nor what was written, and the checkpoint before has to do."""
         trusted = None if self._doubted else self._trusted
         self._doubted = True
         latest, storage = load_latest(
-            self._storage, self._restore_from, after, self._transfers, trusted
+            self._storage, self._restore_from, after, self._transfers, trusted, unknown
         )
         if self._claims and storage is not self._storage and latest.manifest is not None:
             self._claimed = Claimed(storage, latest.manifest)
@@ -251,7 +339,10 @@ class Errands:
             ids = tuple(sorted({*latest.ids, self._claimed.checkpoint_id}))
             latest = replace(latest, ids=ids)
         if self._storage.shares:
-            self._remove(self._shared.found(*shared_files(self._storage)))
+            found = shared_files(self._storage)
+            with self._books:
+                due = self._shared.found(*found)
+            self._remove(due)
         return latest, storage
 
     def _loaded(
@@ -322,6 +413,13 @@ class Errands:
         """Have it done; what comes of it is known when the answer is taken."""
         self._owed += 1
         worker.submit(work, lambda r, e: self._answers.append(lambda now_ms: event(r, e)(now_ms)))
+
+
+@dataclass(frozen=True)
+class _Removal:
+    """The key of a piece of work that removes a checkpoint."""
+
+    n: CheckpointId
 
 
 def _nothing(now_ms: int) -> Actions:

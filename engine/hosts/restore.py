@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ...checkpoint.folder_storage import open_folder
 from ...checkpoint.storage import CheckpointStorage, Latest
 from ...checkpoint.transfers import INLINE, Transfers
@@ -20,12 +22,13 @@ def load_latest(
     after: int,
     transfers: Transfers = INLINE,
     trusted: CheckpointId | None = None,
+    without: Collection[CheckpointId] = (),
 ) -> tuple[Latest, CheckpointStorage]:
-    """The job's own newest valid checkpoint, of which the files are read, unless it is `trusted`;
+    """The job's own newest valid checkpoint but for those of `without`, of which the files are read, unless it is `trusted`;
     without one, the checkpoint or savepoint at
     `restore_from` (of another job), verified. With it the storage that holds its files. Raises
     CheckpointError or ConfigurationError."""
-    latest = storage.latest_valid(after=after, transfers=transfers, trusted=trusted)
+    latest = storage.latest_valid(after=after, transfers=transfers, trusted=trusted, without=without)
     if latest.manifest is not None or restore_from is None:
         return latest, storage
     foreign, manifest = open_folder(restore_from, validate=True, transfers=transfers)
