@@ -6,7 +6,7 @@ the driver takes them when it gets to it. Where a worker runs is the host's busi
 a step of the simulator.
 
 What the storage hangs in is left behind (`ordered_work`): a publication once its checkpoint is
-disowned, a removal after the checkpoints' timeout. A publication that comes through after all is
+disowned, a removal after half the checkpoints' timeout. A publication that comes through after all is
 taken back; until it is known what became of it, all that it may need stays, and nobody restores
 from it. What is removed late is gone a bit later. Both go on beside what comes after them: what
 they change of the books here, they change under `_books`.
@@ -117,7 +117,9 @@ class Errands:
         """Touched by their worker only."""
         make = partial(make_background, f"{job.name}-storage")
         self._work = OrderedWork(f"job {job_id}", make, clock)
-        self._limit_ms = round(config.timeout.total_seconds() * 1000)
+        self._timeout_ms = round(config.timeout.total_seconds() * 1000)
+        self._limit_ms = self._timeout_ms // 2
+        """Of removals: a checkpoint that waits behind one has time left to be published."""
         self._events: dict[Piece, Callable[[Any, BaseException | None], Event]] = {}
         """What comes of each piece of the storage's work that is not over."""
         self._disowned: dict[CheckpointId, str | None] = {}
@@ -135,6 +137,8 @@ class Errands:
         self._swept: dict[CheckpointId, int] = {}
         """Checkpoints that never completed and were deleted, and how many more times they will be.
         Under `_books`."""
+        self._undone: set[CheckpointId] = set()
+        """Those whose removal has begun and is not known to have been done. Under `_books`."""
         self.restored = storage
         """Where the files of the manifest loaded last are."""
         self.published = 0
@@ -208,7 +212,7 @@ class Errands:
                 removing = [p.key.n for p in self._work.left if isinstance(p.key, _Removal)]
                 load = partial(self._load, after, frozenset({*self._disowned, *removing}))
                 what = "looking for the newest checkpoint, and reading it"
-                self._begin_storage(Piece(what, load, warn_ms=self._limit_ms), self._loaded)
+                self._begin_storage(Piece(what, load, warn_ms=self._timeout_ms), self._loaded)
 
     def _begin_storage(
         self, piece: Piece, event: Callable[[Any, BaseException | None], Event]
@@ -246,13 +250,16 @@ class Errands:
         self.published += 1
 
     def _delete(self, n: CheckpointId) -> None:
-        """The job's own, or the one that it started from and has claimed. With it once more what
-        was left of those that never completed, if a listing was late."""
+        """The job's own, or the one that it started from and has claimed. With it what could not be
+        removed before, and once more what was left of those that never completed, if a listing was
+        late."""
         with self._books:
             complete = self._shared.knows(n)
             self._swept.pop(n, None)
+            again = [*sorted(self._undone - {n}), *self._sweep()]
+            self._undone.add(n)
         self._delete_files(n)
-        for m in self._sweep():
+        for m in again:
             self._delete_files(m)
         if not complete and self._storage.shares:
             with self._books:
@@ -263,10 +270,9 @@ class Errands:
 
     def _sweep(self) -> list[CheckpointId]:
         """Those that are to be deleted once more."""
-        with self._books:
-            due = sorted(self._swept)
-            self._swept = {m: times - 1 for m, times in self._swept.items() if times > 1}
-            return due
+        due = sorted(self._swept)
+        self._swept = {m: times - 1 for m, times in self._swept.items() if times > 1}
+        return due
 
     def _remove_claimed(self, claimed: Claimed) -> None:
         try:
@@ -285,6 +291,7 @@ class Errands:
         present = () if self._shared.knows(n) else self._storage.list_shared()
         with self._books:
             due = self._shared.discarded(n, present)
+            self._undone.discard(n)
         self._remove(due)
 
     def _remove(self, names: list[str]) -> None:
@@ -342,6 +349,7 @@ class Errands:
             found = shared_files(self._storage)
             with self._books:
                 due = self._shared.found(*found)
+                self._undone.clear()  # the job master knows of them now
             self._remove(due)
         return latest, storage
 
