@@ -39,9 +39,9 @@ delivered their barriers, and are recorded by the gate until they have.
     any           abort of m otherwise              -                              unchanged
 
 A checkpoint is *settled* when it was aligned, overtaken with, abandoned, aborted, or overtaken by a
-newer one; its late barriers are skipped. `EndOfData` changes nothing here: a task's channels stay open
-behind it, and the barriers of later checkpoints (the terminal one at least) still arrive on every
-channel.
+newer one; its late barriers are skipped. `EndOfData` changes nothing here: a task's channels stay
+open behind it, and the barriers of later checkpoints (the terminal one at least) still arrive on
+every channel.
 """
 
 from __future__ import annotations

@@ -12,16 +12,17 @@ the tasks are told of each; one that completes makes those before it needless: t
 that is no failure of theirs. What is kept, and what builds on what, says `kept_checkpoints.py`.
 
 A savepoint is one whose files and manifest go to a folder of its own. It takes its turn or, where
-several may be on their way, is taken beside the others; it is not this job's (neither counted nor discarded by retention, never restored from), and
-its failure is nobody's but the one's who asked (`savepoints.py`). No task is told that a savepoint
-is complete: what sinks prepared for it is committed with the next checkpoint, which is the one
-that a failure goes back to. Behind the savepoint of a stop, that is the terminal one.
+several may be on their way, is taken beside the others; it is not this job's (neither counted nor
+discarded by retention, never restored from), and its failure is nobody's but the one's who asked
+(`savepoints.py`). No task is told that a savepoint is complete: what sinks prepared for it is
+committed with the next checkpoint, which is the one that a failure goes back to. Behind the
+savepoint of a stop, that is the terminal one.
 
 A checkpoint that is being stored is not aborted by a restart: its manifest may be published
 already, and only the host's answer says what became of it. Whoever restores waits while `storing`
 is true, so that what was just completed is not lost. If there is no answer within the checkpoint's
-timeout, it is *disowned*: it has failed, whatever its storage does with it later, and the host takes
-back what is published after all. That is safe, as nobody was told that it is complete.
+timeout, it is *disowned*: it has failed, whatever its storage does with it later, and the host
+takes back what is published after all. That is safe, as nobody was told that it is complete.
 
 The files of an aborted checkpoint are discarded at once, and again when the next one completes or
 the job ends: a task that had not heard of the abort may have written more of them.
@@ -46,7 +47,6 @@ from .coordinator_types import (
     Actions,
     CheckpointStatistics,
     Complete,
-    Discard,
     Disown,
     Drain,
     FailJob,
@@ -204,8 +204,9 @@ class CheckpointCoordinator:
         for pending in self._pending:
             if self._deadline(pending) <= now_ms:
                 if pending.storing:
-                    saved = pending.savepoint and pending.savepoint.location
-                    actions.append(Disown(pending.checkpoint_id, saved))
+                    saving = pending.savepoint
+                    location = None if saving is None else saving.location
+                    actions.append(Disown(pending.checkpoint_id, location))
                 self._failed(actions, pending, self._why_late(pending), now_ms)
         self._trigger_due(actions, now_ms)
         return tuple(actions)
@@ -228,9 +229,9 @@ class CheckpointCoordinator:
     def trigger_terminal(self, now_ms: int) -> Actions:
         """All data is processed: take the last checkpoint.
 
-        Waits for those that are pending (their uploads are not thrown away), then triggers without pause.
-        If it fails tolerably it is taken again after a pause. It is also the answer to a manual
-        trigger that still waits.
+        Waits for those that are pending (their uploads are not thrown away), then triggers without
+        pause. If it fails tolerably it is taken again after a pause. It is also the answer to a
+        manual trigger that still waits.
         """
         self._expect("trigger_terminal", self._mode == "running", f"mode is {self._mode}")
         self._mode = "terminal"
@@ -300,7 +301,7 @@ class CheckpointCoordinator:
         self._kept.complete(pending)
         self._statistics = self._statistics.completed_one(pending, now_ms)
         actions: list[Action] = [Complete(checkpoint_id, pending.terminal)]
-        left = [*self._kept.sweep(), *self._savepoints.sweep()]
+        left: list[Action] = [*self._kept.sweep(), *self._savepoints.sweep()]
         for older in self._pending.before(checkpoint_id):
             self._give_up(actions, older, f"checkpoint {checkpoint_id}, a newer one, is complete")
         actions += [*self._kept.retire(self._pending.builds_on), *left]
@@ -312,7 +313,10 @@ class CheckpointCoordinator:
     def _on_saved(self, pending: PendingCheckpoint, savepoint: Savepoint, now_ms: int) -> Actions:
         self._statistics = self._statistics.completed_one(pending, now_ms)
         if self._mode == "stopped":
-            return (Saved(pending.checkpoint_id), self._savepoints.late(savepoint, "its attempt failed meanwhile"))
+            return (
+                Saved(pending.checkpoint_id),
+                self._savepoints.late(savepoint, "its attempt failed meanwhile"),
+            )
         actions: list[Action] = [Saved(pending.checkpoint_id)]
         if savepoint.stop is None:
             actions.append(Answer(savepoint.request, path=savepoint.location))
@@ -380,11 +384,13 @@ class CheckpointCoordinator:
                     actions.append(Drain())
                     return
                 self._begin(actions, now_ms, terminal=False, savepoint=self._savepoints.next())
-        if self._mode == "terminal" and self._pending.has_room(alone=True):
-            if after_success or not self._schedule.paused(now_ms):
+        if self._mode == "terminal":
+            now = after_success or not self._schedule.paused(now_ms)
+            if now and self._pending.has_room(alone=True):
                 self._begin(actions, now_ms, terminal=True)
-        elif self._mode == "running" and self._may_begin:
-            if self._manual_wanted or self._schedule.due(now_ms):
+        elif self._mode == "running":
+            due = self._manual_wanted or self._schedule.due(now_ms)
+            if due and self._may_begin:
                 self._begin(actions, now_ms, terminal=False)
 
     def _begin(

@@ -157,8 +157,9 @@ Actions = tuple[Action, ...]
 class CheckpointStatistics:
     """Figures since the job was created. Durations: ms from trigger to completion; sizes: bytes.
 
-    `failed` counts all that were triggered and will never complete, also those that a restart ended,
-    and those that a newer one made needless. `in_progress` ascends. Savepoints count as such only, but for `in_progress`.
+    `failed` counts all that were triggered and will never complete, also those that a restart
+    ended, and those that a newer one made needless. `in_progress` ascends. Savepoints count as such
+    only, but for `in_progress`.
     """
 
     triggered: int = 0

@@ -1,9 +1,9 @@
 """Which checkpoints of a job are kept, which go, and what the next one builds on.
 
 Of those that completed the newest `retained` are kept, and beside them one that a checkpoint on its
-way may build on: its files are needed until that has completed or failed. Those that never completed
-go at once, and again behind the next one that completes: a task that had not heard of it may have
-written more.
+way may build on: its files are needed until that has completed or failed. Those that never
+completed go at once, and again behind the next one that completes: a task that had not heard of it
+may have written more.
 
 A checkpoint builds on the newest complete one, which may build on one before: a chain, over whose
 files a restore reads, and of which the oldest may be as old as the job. With `full_every` N it has

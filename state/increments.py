@@ -58,7 +58,8 @@ EVERY_GROUP: Final = -1
 @dataclass(frozen=True)
 class Since:
     """What a snapshot may leave out. `base`: the newest complete snapshot; those taken after it
-    have failed, or may still complete. `whole`: states that are to be written whole all the same, by their names."""
+    have failed, or may still complete. `whole`: states that are to be written whole all the same,
+    by their names."""
 
     checkpoint_id: CheckpointId
     base: CheckpointId = NO_CHECKPOINT
@@ -76,8 +77,8 @@ class Continuity:
 
     def advance(self, since: Since) -> Literal["completed", "failed", "unknown"]:
         """What became of the snapshot before: with it completed changes since it count, with it
-        failed, or not known to be complete, also those before; unknown: nothing is recorded since the
-        base, as where others were taken behind it before it was complete."""
+        failed, or not known to be complete, also those before; unknown: nothing is recorded since
+        the base, as where others were taken behind it before it was complete."""
         last, former = self._last, self._base
         self._base, self._last = since.base, since.checkpoint_id
         if since.base == NO_CHECKPOINT:

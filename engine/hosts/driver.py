@@ -178,9 +178,7 @@ class JobDriver:
             allow_unmatched=graph.config.allow_unmatched_state,
             first_attempt=first_attempt,
         )
-        self.errands = Errands(
-            make_background, self._master, graph, job_id, self._storage, clock
-        )
+        self.errands = Errands(make_background, self._master, graph, job_id, self._storage, clock)
         self._picture = self._master.status()
         """The job after the last event; replaced, never changed. Read from other threads."""
         self._attempt = Attempt(first_attempt)
@@ -470,6 +468,7 @@ class JobDriver:
         self._error = error
         if error is not None:
             history.error("job %s failed: %s", self.job_id, error)
+        self.errands.last()
         limit = FINISH_S if status is JobStatus.FINISHED else WIND_UP_S
         self._over_at = self._in(limit)
 

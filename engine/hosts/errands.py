@@ -6,8 +6,8 @@ the driver takes them when it gets to it. Where a worker runs is the host's busi
 a step of the simulator.
 
 What the storage hangs in is left behind (`ordered_work`): a publication once its checkpoint is
-disowned, a removal after half the checkpoints' timeout. A publication that comes through after all is
-taken back; until it is known what became of it, all that it may need stays, and nobody restores
+disowned, a removal after half the checkpoints' timeout. A publication that comes through after all
+is taken back; until it is known what became of it, all that it may need stays, and nobody restores
 from it. What is removed late is gone a bit later. Both go on beside what comes after them: what
 they change of the books here, they change under `_books`.
 """
@@ -174,6 +174,12 @@ class Errands:
         """Leave behind what has hung too long; whether anything was due."""
         return self._work.on_time()
 
+    def last(self) -> None:
+        """The job is over, and nothing more will be asked: try once more what could not be
+        removed, behind all that was asked."""
+        again = Piece("removing what had to stay", self._delete_undone, limit_ms=self._limit_ms)
+        self._begin_storage(again, partial(self._discarded, "what could not be removed"))
+
     def close(self) -> None:
         """Drop what has not begun, and the answers to the rest. Idle workers are gone then."""
         wait_s = 1.0 if self.idle else 0.0
@@ -268,6 +274,12 @@ class Errands:
             self._claim_is_due = True
             self._remove_claimed(self._claimed)
 
+    def _delete_undone(self) -> None:
+        with self._books:
+            again = sorted(self._undone)
+        for m in again:
+            self._delete_files(m)
+
     def _sweep(self) -> list[CheckpointId]:
         """Those that are to be deleted once more."""
         due = sorted(self._swept)
@@ -332,8 +344,9 @@ class Errands:
         self, after: int, unknown: frozenset[CheckpointId]
     ) -> tuple[Latest, CheckpointStorage]:
         """To read what tasks have copies of would take as long as if they had none: it only has to
-        be there. `unknown` may be there, and are not looked at. If then not all tasks could restore from it, it is read the next time: of a file
-        may be neither a copy nor what was written, and the checkpoint before has to do."""
+        be there. If then not all tasks could restore from it, it is read the next time: of a file
+        may be neither a copy nor what was written, and the checkpoint before has to do. `unknown`:
+        checkpoints that may be there, and are not looked at."""
         trusted = None if self._doubted else self._trusted
         self._doubted = True
         latest, storage = load_latest(

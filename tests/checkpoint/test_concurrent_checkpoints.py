@@ -52,7 +52,9 @@ def coordinator(at_once: int, **config: Any) -> CheckpointCoordinator:
 
 
 def acknowledge(c: CheckpointCoordinator, n: int, now: int) -> list[Any]:
-    return [a for t in (A, B) for a in c.on_acknowledge(t, CheckpointId(n), SubtaskSnapshot(t), now)]
+    return [
+        a for t in (A, B) for a in c.on_acknowledge(t, CheckpointId(n), SubtaskSnapshot(t), now)
+    ]
 
 
 def triggered(actions: Any) -> list[tuple[int, int]]:

@@ -110,7 +110,7 @@ def test_a_job_restarts_while_a_publication_hangs_and_ends_though_it_never_comes
     client = endless(tmp_path, 0.5, tolerable=0, cancellation_s=8.0)
     try:
         until(lambda: client.metrics()["restarts"] == 1, "the restart")
-        restored = lambda: client.metrics()["checkpoints"]["restored_from"]  # noqa: E731
+        restored = lambda: client.metrics()["checkpoints"]["restored_from"]
         until(lambda: restored() is not None, "the checkpoint before")
         assert restored() < gate.entered[0]
         until(lambda: client.metrics()["checkpoints"]["completed"] > 4, "others that complete")
