@@ -197,7 +197,7 @@ class Errands:
                 n = manifest.checkpoint_id
                 publish = partial(self._publish, manifest, savepoint)
                 piece = Piece(f"publishing checkpoint {n}", publish, n)
-                self._begin_storage(piece, partial(self._stored, n))
+                self._begin_storage(piece, partial(self._stored, n, savepoint is None))
             case DisownCheckpoint(n, location):
                 if not self._work.leave(n):
                     self._owed -= 1
@@ -316,7 +316,8 @@ class Errands:
             with self._books:
                 self._shared.removed(names)
 
-    def _stored(self, n: CheckpointId, _: None, error: BaseException | None) -> Event:
+    def _stored(self, n: CheckpointId, own: bool, _: None, error: BaseException | None) -> Event:
+        """`own`: no savepoint."""
         if n in self._disowned:
             location = self._disowned.pop(n)
             if location is None:
@@ -326,8 +327,9 @@ class Errands:
             return _nothing
         if error is not None:
             return lambda now: self._master.on_store_failed(n, _text(error), now)
-        self._trusted = n if self._trusts else None
-        self._doubted = False
+        if own:
+            self._trusted = n if self._trusts else None
+            self._doubted = False
         return lambda now: self._master.on_stored(n, now)
 
     def _discarded(self, what: str, _: None, error: BaseException | None) -> Event:
