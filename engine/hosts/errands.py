@@ -262,10 +262,11 @@ class Errands:
         with self._books:
             complete = self._shared.knows(n)
             self._swept.pop(n, None)
-            again = [*sorted(self._undone - {n}), *self._sweep()]
+            swept = self._sweep()
             self._undone.add(n)
         self._delete_files(n)
-        for m in again:
+        self._delete_undone()
+        for m in swept:
             self._delete_files(m)
         if not complete and self._storage.shares:
             with self._books:
@@ -275,10 +276,10 @@ class Errands:
             self._remove_claimed(self._claimed)
 
     def _delete_undone(self) -> None:
-        with self._books:
-            again = sorted(self._undone)
-        for m in again:
-            self._delete_files(m)
+        """Not what a job that has started anew meanwhile may have begun with."""
+        for m in sorted(self._undone):
+            if m in self._undone:
+                self._delete_files(m)
 
     def _sweep(self) -> list[CheckpointId]:
         """Those that are to be deleted once more."""
