@@ -56,7 +56,8 @@ class Owners:
             found = self._later(known, claim)
             self._check_later(known, claim, found, asked, takes_back)
             if mine or self._write(number + 1, _last_one(known, new.job_id)):
-                return self._taken_back(claim, found) if takes_back else []
+                # Once more, now that whoever publishes finds the record.
+                return self._taken_back(claim, self._later(known, claim)) if takes_back else []
 
     def release(self, claim: OutputClaim, status: str) -> None:
         number, history = self.history()
