@@ -19,9 +19,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ..core.errors import CheckpointError, MissingCheckpointError
+from ..core.exclusive_files import create, makes_exclusively
 from ..core.ids import CheckpointId
 from .attempts import AttemptPolicy
 from .cancellation import Cancellation
+from .epochs import Tenant, epoch_name, epoch_of
+from .epochs import decode as decode_tenant
+from .epochs import encode as encode_tenant
 from .handles import FileHandle
 from .manifest import Manifest, decode, encode
 from .names import (
@@ -71,6 +75,10 @@ class FileStorage(WholeFiles, CheckpointStorage):
         """Checkpoints that this process published and has not deleted, and the names of their own
         files: whatever a listing says."""
         self._home = posixpath.join(root.rstrip("/") or "/", self.job_id)
+        self._epoch = 0
+        """The one that this process began here; 0: none."""
+        self.exclusive = makes_exclusively(filesystem)
+        self.home = str(filesystem.unstrip_protocol(root))
         self._shared = posixpath.join(self._home, SHARED)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -80,6 +88,7 @@ class FileStorage(WholeFiles, CheckpointStorage):
     def write_file(
         self, checkpoint_id: CheckpointId, name: str, data: Data, shared: bool = False
     ) -> FileHandle:
+        name = self.own_name(name)
         path = self._path(checkpoint_id, check_file_name(name))
         if shared:
             name = shared_name(checkpoint_id, name)
@@ -96,6 +105,7 @@ class FileStorage(WholeFiles, CheckpointStorage):
         shared: bool = False,
         cancellation: Cancellation | None = None,
     ) -> FileHandle:
+        name = self.own_name(name)
         path = self._path(checkpoint_id, check_file_name(name))
         if shared:
             name = shared_name(checkpoint_id, name)
@@ -146,16 +156,76 @@ class FileStorage(WholeFiles, CheckpointStorage):
         with self._failing("publish", path):
             if self._retried(lambda: self._exists(path)):
                 raise CheckpointError(f"{path} exists: checkpoint ids are never reused")
-            try:
-                self._retried(lambda: self._make_folder(folder))
-                self._sync_folder(folder, *([self._shared, self._home] if manifest.shared else []))
-                self._retried(lambda: self._write(path, data))
-                self._sync_folder(folder, self._home)
-            except BaseException:
-                self._remove_quietly(path)
-                raise
+            self._retried(lambda: self._make_folder(folder))
+            self._sync_folder(folder, *([self._shared, self._home] if manifest.shared else []))
+            self._make_new(path, data)
         own = (h.path for h in manifest.files() if not h.shared and h.inline is None)
         self._published[manifest.checkpoint_id] = tuple(dict.fromkeys(own))
+
+    def _make_new(self, path: str, data: bytes) -> None:
+        """A file that no other process is just making; none is there if it fails."""
+        made = False
+        try:
+            if self.exclusive:
+                made = self._retried(lambda: create(self._fs, path, data))
+                if not made and self._retried(lambda: self._fs.cat_file(path)) != data:
+                    raise CheckpointError(f"{path} exists: another coordinator has just made it")
+            else:
+                self._retried(lambda: self._write(path, data))
+            made = True
+            self._sync_folder(posixpath.dirname(path), self._home)
+        except CheckpointError:
+            raise
+        except BaseException:
+            self._remove_quietly(path)
+            raise
+
+    def withdraw(self, manifest: Manifest) -> None:
+        with self._failing("withdraw", self._home):
+            path = self._path(manifest.checkpoint_id, MANIFEST)
+            self._retried(lambda: self._remove(path))
+        self._published.pop(manifest.checkpoint_id, None)
+
+    def begin_epoch(self, tenant: Tenant) -> int:
+        data = encode_tenant(tenant)
+        epoch = max(self._epochs(), default=0)
+        with self._failing("begin an epoch in", self._home):
+            self._retried(lambda: self._make_folder(self._home))
+            while True:
+                epoch += 1
+                path = posixpath.join(self._home, epoch_name(epoch))
+                if self._retried(lambda path=path: create(self._fs, path, data)):  # type: ignore[misc]
+                    break
+                if self._tenant(epoch) == tenant:
+                    break  # the answer was lost
+            self._sync_folder(self._home)
+        self._epoch = epoch
+        return epoch
+
+    def tenants(self, last: bool = False) -> dict[int, Tenant | None]:
+        end = max([self._epoch, *self._epochs()])
+        return {epoch: self._tenant(epoch) for epoch in range(end if last else 1, end + 1) if epoch}
+
+    def has_epoch(self, epoch: int) -> bool:
+        path = posixpath.join(self._home, epoch_name(epoch))
+        with self._failing("read", path):
+            if not self._local:
+                self._fs.invalidate_cache(self._home)
+            return self._retried(lambda: self._exists(path))
+
+    def own_name(self, name: str) -> str:
+        return name if self._epoch < 2 else f"e{self._epoch}-{name}"
+
+    def _epochs(self) -> list[int]:
+        """As a listing has them, ascending."""
+        return sorted(e for name in self._names_in(self._home) if (e := epoch_of(name)) is not None)
+
+    def _tenant(self, epoch: int) -> Tenant | None:
+        path = posixpath.join(self._home, epoch_name(epoch))
+        try:
+            return decode_tenant(self._retried(lambda: self._fs.cat_file(path)))
+        except FileNotFoundError:
+            return None
 
     def list_shared(self) -> tuple[str, ...]:
         names = self._names_in(self._shared)
@@ -193,16 +263,18 @@ class FileStorage(WholeFiles, CheckpointStorage):
             if not self._removed(folder):
                 raise OSError(errno.ENOTEMPTY, "files of it are still being written")
 
-    def forget(self) -> None:
+    def forget(self, epochs: bool = True) -> None:
         with self._failing("delete", self._home):
-            self._retried(self._forget)
+            self._retried(lambda: self._forget(epochs))
 
-    def _forget(self) -> None:
+    def _forget(self, epochs: bool) -> None:
         self._fs.invalidate_cache(self._home)
         try:
             left = [str(path).rstrip("/") for path in self._fs.ls(self._home, detail=False)]
-            if [posixpath.basename(path) for path in left] == [SHARED]:
-                self._fs.rm(self._shared, recursive=True)  # no checkpoint is left to need it
+            names = [posixpath.basename(path) for path in left]
+            if all(name == SHARED or (epochs and epoch_of(name)) for name in names):
+                for name in names:  # no checkpoint is left to need them
+                    self._fs.rm(posixpath.join(self._home, name), recursive=True)
                 left = []
             if not left and not self._atomic_put:
                 self._fs.rmdir(self._home)

@@ -72,7 +72,7 @@ class FolderStorage(FileStorage):
         except MissingCheckpointError:
             return ()
 
-    def forget(self) -> None:
+    def forget(self, epochs: bool = True) -> None:
         """Nothing: what is around the folder is not this job's."""
 
     def _check_here(self, manifest: Manifest) -> None:
@@ -186,7 +186,29 @@ def _newest_of_job(
             raise ConfigurationError(
                 f"{setting}='{location}': none of its checkpoints is complete and valid ({reasons})"
             ) from missing
+    gone = _why_gone(folder, location, setting)
+    if gone is not None:
+        raise ConfigurationError(gone) from missing
     raise ConfigurationError(
         f"{setting}='{location}': there is no complete checkpoint or savepoint ({missing}); give "
         "the folder of a savepoint, <root>/<job id>/chk-<n>, or <root>/<job id> for the newest"
     ) from missing
+
+
+def _why_gone(folder: FolderStorage, location: str, setting: str) -> str | None:
+    """Why a checkpoint is not where its job put it, as far as its newer ones tell."""
+    n = folder_id(folder.name)
+    home = posixpath.dirname(folder.folder)
+    if n is None or not is_job_id(posixpath.basename(home)):
+        return None
+    job = FileStorage(folder.filesystem, posixpath.dirname(home), posixpath.basename(home))
+    newer = [other for other in job.list() if other > n]
+    if not newer:
+        return None
+    given = posixpath.dirname(location.rstrip("/"))
+    return (
+        f"{setting}='{location}': its job has removed it, for it keeps only the newest checkpoints "
+        f"(num_retained_checkpoints), and has gone on to checkpoint {newer[-1]}: if nobody knows "
+        f"that it runs, it may still do so. To start from its newest one, give {given}; who starts "
+        "from there takes over, and that job publishes nothing more"
+    )

@@ -77,7 +77,7 @@ class CopyingStorage:
     # --- what is written -------------------------------------------------------------------
 
     def offer(self, checkpoint_id: CheckpointId, name: str, shared: bool, source: Path) -> None:
-        target = _name(checkpoint_id, name, shared)
+        target = _name(checkpoint_id, self._storage.own_name(name), shared)
         try:
             place = self._folders.new(target)
             place.unlink(missing_ok=True)
@@ -96,7 +96,7 @@ class CopyingStorage:
         shared: bool = False,
         cancellation: Cancellation | None = None,
     ) -> FileHandle:
-        target = _name(checkpoint_id, name, shared)
+        target = _name(checkpoint_id, self._storage.own_name(name), shared)
         with self._lock:
             linked = target in self._linked
             self._linked.discard(target)

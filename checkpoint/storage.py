@@ -29,6 +29,7 @@ from ..core.errors import (
 from ..core.ids import CheckpointId
 from .cancellation import Cancellation
 from .downloads import Downloads
+from .epochs import Tenant
 from .handles import FileHandle
 from .manifest import Manifest
 from .names import check_file_name, check_handle_path, check_job_id, folder_name
@@ -125,6 +126,11 @@ class CheckpointStorage(ABC):
         """Make the checkpoint visible, atomically, after all its files. Raises CheckpointError;
         then it is not visible."""
 
+    def withdraw(self, manifest: Manifest) -> None:
+        """Make a checkpoint invisible that was just published, and that nobody was told of; its
+        files stay. Raises CheckpointError."""
+        self.delete(manifest.checkpoint_id)
+
     @abstractmethod
     def list(self) -> tuple[CheckpointId, ...]:
         """All checkpoints of which anything exists, published or not, ascending."""
@@ -145,9 +151,36 @@ class CheckpointStorage(ABC):
     def delete_shared(self, names: Iterable[str]) -> None:
         """Remove these shared files; not an error if one is not there."""
 
-    def forget(self) -> None:
+    def forget(self, epochs: bool = True) -> None:
         """The job is over and its checkpoints are deleted: remove what is left around them, such
-        as an empty folder. What is not empty stays."""
+        as an empty folder. What is not empty stays; `epochs` False: also where that is all there
+        is, for a coordinator of that job may not have looked yet."""
+
+    # --- who may publish (`epochs`) --------------------------------------------------------
+
+    exclusive = True
+    """Whether no two coordinators can begin the same epoch."""
+
+    home: str | None = None
+    """What `open_storage` finds this storage by, with the job's id; None: it cannot be found."""
+
+    @abstractmethod
+    def begin_epoch(self, tenant: Tenant) -> int:
+        """Begin the next epoch, behind all others. Raises CheckpointError."""
+
+    @abstractmethod
+    def tenants(self, last: bool = False) -> dict[int, Tenant | None]:
+        """Who began the epochs there are, `last`: only of the last one; None where that cannot be
+        read."""
+
+    @abstractmethod
+    def has_epoch(self, epoch: int) -> bool:
+        """Whether it has begun, whatever a listing says."""
+
+    def own_name(self, name: str) -> str:
+        """What a file that is to be called so is called here: coordinators of two epochs may take a
+        checkpoint of the same number."""
+        return name
 
     def verify(self, manifest: Manifest, transfers: Transfers = INLINE) -> None:
         """Read every data file; CorruptCheckpointError for the first that is not as recorded."""
@@ -207,10 +240,11 @@ class MemoryStorage(CheckpointStorage):
     def __init__(self, job_id: str) -> None:
         super().__init__(job_id)
         self._manifests: dict[CheckpointId, Manifest] = {}
+        self._tenants: dict[int, Tenant | None] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get a storage to write through, not everything stored so far."""
-        return {"job_id": self.job_id, "_manifests": {}}
+        return {"job_id": self.job_id, "_manifests": {}, "_tenants": {}}
 
     def write_file(
         self, checkpoint_id: CheckpointId, name: str, data: Data, shared: bool = False
@@ -243,6 +277,17 @@ class MemoryStorage(CheckpointStorage):
 
     def delete(self, checkpoint_id: CheckpointId) -> None:
         self._manifests.pop(checkpoint_id, None)
+
+    def begin_epoch(self, tenant: Tenant) -> int:
+        epoch = len(self._tenants) + 1
+        self._tenants[epoch] = tenant
+        return epoch
+
+    def tenants(self, last: bool = False) -> dict[int, Tenant | None]:
+        return dict(sorted(self._tenants.items())[-1 if last else 0 :])
+
+    def has_epoch(self, epoch: int) -> bool:
+        return epoch in self._tenants
 
 
 def open_storage(location: str | None, job_id: str) -> CheckpointStorage:

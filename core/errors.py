@@ -7,12 +7,14 @@ StromError
 ├── SerializationError        a function or value cannot be shipped
 ├── OperatorError             user or connector code raised inside an operator
 ├── ConnectorError            a connector cannot read or write what it was pointed at
+│   └── OutputRefusedError        what is there belongs to another job
 ├── StateError                wrong use of state, or state that cannot be restored
 │   └── UnfitStateError           what another job stored does not fit this program
 ├── CheckpointError           a checkpoint could not be taken
 │   ├── CheckpointFormatError     a stored checkpoint is of another version of strom
 │   └── CorruptCheckpointError    a stored checkpoint is torn, truncated or altered
 │       └── MissingCheckpointError    there is no manifest: it never completed, or was removed
+├── FencedError               another job, or another coordinator of this one, has taken over
 ├── TransportError            a peer went away or spoke nonsense
 │   └── AuthenticationError       a peer could not prove that it belongs to the job
 ├── IllegalTransitionError    a protocol state machine was driven wrongly
@@ -82,6 +84,13 @@ class ConnectorError(StromError):
     topic), the cause, and what to do."""
 
 
+class OutputRefusedError(ConnectorError):
+    """A job must not write where it is to: what is there belongs to another job, or would be there
+    twice. The message names both, and says what to do."""
+
+    recoverable = False
+
+
 class StateError(StromError):
     """Wrong use of state, or state that cannot be restored."""
 
@@ -107,6 +116,13 @@ class CorruptCheckpointError(CheckpointError):
 
 class MissingCheckpointError(CorruptCheckpointError):
     """There is no manifest where one was looked for; the message names it."""
+
+
+class FencedError(StromError):
+    """Another job, or another coordinator of the same, has taken over; the message names both. Not
+    to be tried again: the other one is right."""
+
+    recoverable = False
 
 
 class TransportError(StromError):

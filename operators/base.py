@@ -245,6 +245,8 @@ class OperatorContext:
     """Whether this subtask starts from a checkpoint."""
     revoke_after: int | None = None
     """Sinks: what later checkpoints than this published must be taken back; None: nothing."""
+    token: str = ""
+    """Sinks: shows that the job has taken over what they write to; empty: it has not."""
     user_metrics: UserMetrics = field(default_factory=UserMetrics)
     """What user functions of this subtask register."""
     uid: str | None = None

@@ -149,7 +149,7 @@ class FaultyFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return found
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
-        self._call("write", path, lambda: self._put(path, value), value)
+        self._call("write", path, lambda: self._put(path, value, mode), value)
 
     def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
         if mode != "wb":
@@ -211,8 +211,8 @@ class FaultyFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 self._put(path, data[: len(data) // 2])
             raise error_of(kind, path)
 
-    def _put(self, path: str, data: bytes) -> None:
-        self.inner.pipe_file(path, data)
+    def _put(self, path: str, data: bytes, mode: str = "overwrite") -> None:
+        self.inner.pipe_file(path, data, mode=mode)
         self._changed(path, there=True)
 
     def _changed(self, path: str, there: bool) -> None:

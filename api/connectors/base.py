@@ -227,6 +227,8 @@ class WriterContext:
     publish: Callable[[str, Any], None]
     checkpointing: bool
     checkpoint_every_s: float | None = None
+    token: str = ""
+    """That of the `OutputClaim` with which the sink was taken over; empty: it was not."""
 
 
 PreparedCommit = Sequence[Any] | Callable[[], Sequence[Any]]
@@ -287,6 +289,28 @@ class SinkWriter(ABC):
         """Release files and connections; called also on failure and cancel."""
 
 
+@dataclass(frozen=True)
+class OutputClaim:
+    """What the coordinator of a job says to a sink when the job begins, and when it is over.
+
+    `token`: of this coordinator alone; another one of the same job has another. `origin`: the job
+    and checkpoint (or savepoint) of another job that this one continues; None: it begins anew, or
+    goes on from a checkpoint of its own. `place`: host and process of the coordinator. `epoch`,
+    `origin_epoch`: which of the coordinators of this job it is, and which of those who started
+    from its origin; who has a greater one fences it. 0: that is not known.
+    """
+
+    job_id: str
+    job_name: str
+    operator: str
+    operator_id: str
+    token: str
+    place: str
+    origin: tuple[str, int] | None = None
+    epoch: int = 0
+    origin_epoch: int = 0
+
+
 class Sink(ABC):
     """Where a stream ends.
 
@@ -303,3 +327,13 @@ class Sink(ABC):
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> SinkWriter: ...
+
+    def take_over(self, claim: OutputClaim) -> Sequence[str]:
+        """Called once by a coordinator, before its first attempt: from now on nobody else commits
+        here, and what was published behind the job's origin is taken back. What is worth a
+        warning. OutputRefusedError if that must not be; other errors: it could not be done, and
+        the job goes on without."""
+        return ()
+
+    def release(self, claim: OutputClaim, status: str) -> None:
+        """The job that took over is over, and how; whoever comes next is not asked."""

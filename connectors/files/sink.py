@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from ...api.connectors.base import Sink, WriterContext
+from ...api.connectors.base import OutputClaim, Sink, WriterContext
 from ...api.types.type_info import schema_of
 from .buckets import BucketAssigner
 from .compaction import FileCompactor, FileCompactStrategy
 from .formats import FormatName
+from .owners import Owners
 from .paths import absolute
 from .rolling import OutputFileConfig, RollingPolicy, interval_ms
 from .row_formats import BulkWriterFactory, Encoder
@@ -42,6 +43,9 @@ class FileSink(Sink):
         rows, bytes, age, and time since its last record (a timedelta or ms).
     compact: merge small files before they are published; how is `compactor`'s, by default by
         records.
+    take_over: write to the folder even if it is another job's that is not known to be over, which
+        is refused from then on; and even if what this job is going to publish again was published
+        by a job that has finished, which is taken back, or if the sink compacts, published twice.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class FileSink(Sink):
         output_file_config: OutputFileConfig | None = None,
         compact: FileCompactStrategy | None = None,
         compactor: FileCompactor | None = None,
+        take_over: bool = False,
     ) -> None:
         rolling = RollingPolicy(
             roll_rows,
@@ -81,6 +86,7 @@ class FileSink(Sink):
                 names=output_file_config or OutputFileConfig(),
                 compact=compact,
                 compactor=compactor,
+                take_over=take_over,
             )
         )
 
@@ -107,6 +113,15 @@ class FileSink(Sink):
 
     def create_writer(self, context: WriterContext) -> FileSinkWriter:
         return FileSinkWriter(self.config, context)
+
+    def take_over(self, claim: OutputClaim) -> Sequence[str]:
+        return self._owners().take(claim, self.config.take_over, self.revocable)
+
+    def release(self, claim: OutputClaim, status: str) -> None:
+        self._owners().release(claim, status)
+
+    def _owners(self) -> Owners:
+        return Owners(self.config.path, self.config.options)
 
     def _configure(self, config: FileSinkConfig) -> None:
         self.config = config

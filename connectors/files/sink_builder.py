@@ -103,6 +103,10 @@ class FileSinkBuilder(Generic[Made]):
         """The default."""
         return self._with(compact=None, compactor=None)
 
+    def with_take_over(self) -> FileSinkBuilder[Made]:
+        """`FileSink(take_over=True)`; strom's own."""
+        return self._with(take_over=True)
+
     def build(self) -> Made:
         return self._make(self._config)
 

@@ -31,7 +31,8 @@ class FileSinkConfig:
     """format: of `ENCODERS`, or ROW with `encoder`. buckets: folders by time, above those of
     `partition_by`; None: none. check_ms: how often files are looked for that are to be closed for
     their age; None: as often as their limits need, at most once a minute. csv: how CSV is told
-    apart, if not as by default. avro: the schema of the format "avro", as JSON text."""
+    apart, if not as by default. avro: the schema of the format "avro", as JSON text.
+    take_over: as of `FileSink`."""
 
     path: str
     format: str
@@ -48,6 +49,7 @@ class FileSinkConfig:
     compactor: FileCompactor | None = None
     csv: CsvSchema | None = None
     avro: str | None = None
+    take_over: bool = False
 
     def __post_init__(self) -> None:
         if self.format == AVRO and self.avro is None:

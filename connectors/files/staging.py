@@ -71,8 +71,7 @@ class StagingArea:
         self._prefix = prefix
         self._ending = f".{suffix}" if ending is None else ending
         self._operator = _safe(context.operator_id)
-        identity = f"{context.job_id}/{context.operator_id}"
-        self._tag = hashlib.sha256(identity.encode()).hexdigest()[:8]
+        self._tag = _tag(context.job_id, context.operator_id)
         operator = f"{self._operator}-{self._tag}"
         self.folder = f"{self.root}/.staging/{_safe(context.job_id)}/{operator}"
         self._writer = uuid4().hex[:8]
@@ -197,6 +196,16 @@ class StagingArea:
 
     def _mine(self, subtask: int) -> bool:
         return subtask % self._context.parallelism == self._context.subtask
+
+
+def published_name(job_id: str, operator_id: str) -> re.Pattern[str]:
+    """What names of files match that this job's sink has published; group 1: the checkpoint."""
+    operator, tag = re.escape(_safe(operator_id)), _tag(job_id, operator_id)
+    return re.compile(rf".*-{operator}-\d+-(\d+)-\d+-{tag}.*")
+
+
+def _tag(job_id: str, operator_id: str) -> str:
+    return hashlib.sha256(f"{job_id}/{operator_id}".encode()).hexdigest()[:8]
 
 
 def _parents(path: str, levels: int) -> list[str]:

@@ -17,6 +17,7 @@ from ...core.errors import ConnectorError, TypeMismatchError
 from .avro import AvroFileEncoder
 from .compaction import PARQUET, Compaction, HeldFile, MergedFile
 from .encoders import ENCODERS, DescribedCsvEncoder, FileEncoder
+from .owners import Ownership
 from .partitions import split_by
 from .paths import show_schema
 from .row_formats import RowFile
@@ -52,6 +53,7 @@ class FileSinkWriter(SinkWriter):
             config.names.part_prefix,
             config.ending,
         )
+        self._ownership = Ownership(config.path, config.options, context)
         self._schema = config.schema
         self._open: dict[str, _Part] = {}
         """The part being written of each folder ("" for the sink's own)."""
@@ -179,19 +181,34 @@ class FileSinkWriter(SinkWriter):
     # --- publishing ------------------------------------------------------------------------
 
     def _publish(self, committables: Sequence[Any]) -> None:
+        published: list[str] = []
         for committable in committables:
             match committable:
                 case HeldFile():
                     self._hold(committable)
-                case MergedFile():
-                    self._move(committable.whole)
-                    self._settle()
-                    for file in committable.made_of:
-                        self._area.discard(file.staged)
-                        self._area.discard(file.held)
+                case MergedFile(whole=whole):
+                    self._move(whole)
+                    published.append(whole.final)
                 case _:
                     self._move(committable)
+                    published.append(committable.final)
         self._settle()
+        if committables:
+            self._check_owner(published)
+        for committable in committables:
+            if isinstance(committable, MergedFile):
+                for file in committable.made_of:
+                    self._area.discard(file.staged)
+                    self._area.discard(file.held)
+
+    def _check_owner(self, published: Sequence[str]) -> None:
+        try:
+            self._ownership.check(published)
+        except OSError as error:
+            raise ConnectorError(
+                f"cannot see whose '{self._config.path}' is: {error}. Both it and what is in "
+                "'.strom' there must be readable on every machine of the job"
+            ) from error
 
     def _hold(self, file: HeldFile) -> None:
         """Keep a file for a later checkpoint; it may be another subtask's of a dead attempt."""

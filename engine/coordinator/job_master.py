@@ -16,6 +16,7 @@ and losses of tasks may come at any time; those of former attempts are ignored h
     on_task_lost                 a task's process or actor died, or cannot be reached
     on_all_stopped               CancelAll is done
     on_stored / on_store_failed  StoreCheckpoint is done
+    on_fenced                    StoreCheckpoint was refused: another has taken over the job
     on_trigger                   a user wants a checkpoint now
     on_savepoint                 a user wants a savepoint, after which the job may be to end
     on_cancel                    a user wants the job to stop; in any state, any number of times
@@ -33,6 +34,7 @@ from typing import Any
 
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.coordinator import CheckpointCoordinator
+from ...checkpoint.manifest import Manifest
 from ...checkpoint.savepoints import Savepoint
 from ...checkpoint.storage import Latest
 from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
@@ -174,12 +176,15 @@ class JobMaster:
         outcome = self._running.on_sources_snapshot(checkpoint_id, states)
         return self._answer(self._after(outcome, now_ms))
 
-    def on_source_failed(self, attempt: Attempt, cause: str, now_ms: int) -> Actions:
-        """An enumerator of the attempt could not be made, or raised when it was called."""
+    def on_source_failed(
+        self, attempt: Attempt, cause: str, now_ms: int, recoverable: bool = True
+    ) -> Actions:
+        """An enumerator of the attempt could not be made, or raised when it was called; or a sink
+        refused the job, which is not `recoverable`."""
         self._life.record(f"a source of {attempt} failed")
         if attempt != self._attempt:
             return self._answer()
-        return self._answer(self._fail(Failure(cause), now_ms))
+        return self._answer(self._fail(Failure(cause, recoverable), now_ms))
 
     def on_deployed(self, attempt: Attempt, now_ms: int) -> Actions:
         """Every task of the attempt was started. TaskRunning may come before or after."""
@@ -228,6 +233,18 @@ class JobMaster:
         self._life.record(f"store of {checkpoint_id} failed")
         return self._on_store(self._checkpoints.on_store_failed(checkpoint_id, why, now_ms), now_ms)
 
+    def on_fenced(self, checkpoint_id: CheckpointId, why: str, now_ms: int) -> Actions:
+        """The answer to StoreCheckpoint: nothing was published, and nothing will be. The job fails
+        for good, whatever is tolerated."""
+        self._life.record(f"fenced at {checkpoint_id}")
+        failed: Actions = ()
+        if not self._life.status.is_terminal:
+            failed = self._fail(Failure(why, recoverable=False), now_ms)
+        failed += self._on_store(
+            self._checkpoints.on_store_failed(checkpoint_id, why, now_ms), now_ms
+        )
+        return self._answer(failed)
+
     def on_trigger(self, now_ms: int) -> Actions:
         """Take a checkpoint now; ignored unless the job is running and not about to finish."""
         self._life.record("trigger")
@@ -274,6 +291,10 @@ class JobMaster:
         if report.task not in self._plan.labels:
             raise self._life.illegal(f"{report.task} reports but is no task of this job")
         return self._answer(self._handle(report, now_ms))
+
+    def why_not(self, manifest: Manifest) -> str | None:
+        """Why the job must not start from a checkpoint, if so. From any thread."""
+        return self._starting_point.why_not(manifest)
 
     @property
     def labels(self) -> Mapping[TaskId, str]:

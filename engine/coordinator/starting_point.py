@@ -98,14 +98,20 @@ class StartingPoint:
         revoke = (0 if manifest is None else manifest.checkpoint_id) < newest
         if revoke:
             self._check_way_back(newest, latest)
-        if manifest is not None and not self._allow_unmatched:
-            missing = unmatched(manifest, self._plan.names)
-            if missing:
-                raise StateError(self._why_unmatched(manifest, missing))
-            gone = edges_in_flight(manifest) - self._plan.edge_names
-            if gone:
-                raise StateError(_why_gone(manifest, gone))
+        why = None if manifest is None else self.why_not(manifest)
+        if why is not None:
+            raise StateError(why)
         return revoke
+
+    def why_not(self, manifest: Manifest) -> str | None:
+        """Why the job must not start from this, whatever else there is. From any thread."""
+        if self._allow_unmatched:
+            return None
+        missing = unmatched(manifest, self._plan.names)
+        if missing:
+            return self._why_unmatched(manifest, missing)
+        gone = edges_in_flight(manifest) - self._plan.edge_names
+        return _why_gone(manifest, gone) if gone else None
 
     def _why_unmatched(self, manifest: Manifest, missing: Sequence[OperatorId]) -> str:
         """The job lacks operators that the checkpoint has state of."""

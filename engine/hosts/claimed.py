@@ -31,4 +31,4 @@ class Claimed:
         self._storage.delete(self.checkpoint_id)
         if self._storage.shares:
             self._storage.delete_shared(shared.discarded(self.checkpoint_id))
-        self._storage.forget()
+        self._storage.forget(epochs=False)

@@ -60,6 +60,8 @@ from .errands import Errands, MakeBackground
 from .job_metrics import accumulators_of, summarise
 from .job_view import JobView, view_of
 from .metric_samples import Sample, samples_of
+from .outputs import Outputs
+from .tenure import Tenure
 from .traces import open_traces
 
 log = logging.getLogger("strom")
@@ -178,7 +180,19 @@ class JobDriver:
             allow_unmatched=graph.config.allow_unmatched_state,
             first_attempt=first_attempt,
         )
-        self.errands = Errands(make_background, self._master, graph, job_id, self._storage, clock)
+        self._token = uuid.uuid4().hex
+        """No other driver's."""
+        tenure = Tenure(self._storage, graph.name, self._token, clock.now_ms())
+        self.errands = Errands(
+            make_background,
+            self._master,
+            graph,
+            job_id,
+            self._storage,
+            clock,
+            tenure,
+            Outputs(graph, job_id, self._token),
+        )
         self._picture = self._master.status()
         """The job after the last event; replaced, never changed. Read from other threads."""
         self._attempt = Attempt(first_attempt)
@@ -454,6 +468,7 @@ class JobDriver:
                 self.errands.restored,
                 action.revoke,
                 action.halted,
+                self.errands.outputs.token,
             )
             for task in self.graph.tasks
         ]
@@ -469,6 +484,7 @@ class JobDriver:
         if error is not None:
             history.error("job %s failed: %s", self.job_id, error)
         self.errands.last()
+        self.errands.release_outputs(status.value)
         limit = FINISH_S if status is JobStatus.FINISHED else WIND_UP_S
         self._over_at = self._in(limit)
 

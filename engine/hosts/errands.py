@@ -17,12 +17,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from ...checkpoint.folder_storage import folder_at
+from ...checkpoint.folder_storage import folder_at, open_folder
 from ...checkpoint.manifest import Manifest
 from ...checkpoint.shared_files import SharedFiles
 from ...checkpoint.storage import CheckpointStorage, Latest
@@ -32,10 +32,13 @@ from ...core.errors import (
     CheckpointError,
     CheckpointFormatError,
     ConfigurationError,
+    CorruptCheckpointError,
+    FencedError,
+    OutputRefusedError,
     StromError,
 )
 from ...core.failure_text import described
-from ...core.ids import Attempt, CheckpointId
+from ...core.ids import Attempt, CheckpointId, OperatorId
 from ..coordinator.actions import (
     Actions,
     AskForSplits,
@@ -55,13 +58,18 @@ from ..task.background import Background
 from .claimed import Claimed
 from .enumerators import Enumerators
 from .ordered_work import OrderedWork, Piece
-from .restore import is_hopeless, load_latest, shared_files
+from .outputs import Outputs
+from .restore import find_origin, is_hopeless, load_foreign, load_latest, shared_files
+from .tenure import Tenure
 
 log = logging.getLogger("strom")
 
 SWEEPS: Final = 3
 """So often what is left of a checkpoint that never completed is looked for again, with the next
 ones that are deleted: the listing of an object store may be late."""
+
+LOOKS: Final = 3
+"""So often a checkpoint is looked for that a job may remove meanwhile which is not fenced yet."""
 
 MakeBackground = Callable[[str], Background]
 """A worker of this name. Something must wake the driver's loop after each piece of work."""
@@ -91,11 +99,15 @@ class Errands:
         job_id: str,
         storage: CheckpointStorage,
         clock: Clock,
+        tenure: Tenure,
+        outputs: Outputs,
     ) -> None:
-        """The events that `take` returns are for `master`."""
+        """The events that `take` returns are for `master`. `tenure`: of `storage`."""
         self._master = master
         self._job_id = job_id
         self._storage = storage
+        self._tenure = tenure
+        """Touched by the storage's worker only."""
         self._restore_from = job.config.restore_from
         self._claims = job.config.claim_restored
         config = job.config.checkpoint
@@ -113,6 +125,12 @@ class Errands:
         self._claim_is_due = False
         """Whether that is so. What could not be removed is tried again with the next checkpoint
         that goes. Touched by the storage's worker only."""
+        self.outputs = outputs
+        """Touched by the sources' worker only, but for its token while that has nothing to do."""
+        self._origin: tuple[str, int] | None = None
+        """The job and its checkpoint from which the attempt starts, if it is another job's."""
+        self._epochs = 0, 0
+        """As of `Tenure.epochs`, when the checkpoint was loaded."""
         self._enumerators = Enumerators(job, job_id)
         """Touched by their worker only."""
         make = partial(make_background, f"{job.name}-storage")
@@ -212,7 +230,7 @@ class Errands:
                     self._remove_savepoint(location)
             case ForgetCheckpoints():
                 what = "removing the folder of the checkpoints"
-                piece = Piece(what, self._storage.forget, limit_ms=self._limit_ms)
+                piece = Piece(what, self._forget, limit_ms=self._limit_ms)
                 self._begin_storage(piece, self._forgotten)
             case LoadLatest(after):
                 removing = [p.key.n for p in self._work.left if isinstance(p.key, _Removal)]
@@ -242,6 +260,7 @@ class Errands:
     def _publish(self, manifest: Manifest, savepoint: str | None) -> None:
         if savepoint is not None:
             folder_at(savepoint).publish(manifest)
+            self._tenure.check()
             self.published += 1
             return
         n = manifest.checkpoint_id
@@ -249,16 +268,31 @@ class Errands:
             self._shared.completed(n, manifest.shared)
         try:
             self._storage.publish(manifest)
+            self._check_tenure(manifest)
         except BaseException:
             with self._books:
                 self._shared.discarded(n)
             raise
         self.published += 1
 
+    def _check_tenure(self, manifest: Manifest) -> None:
+        """Behind the publication, see `epochs`. FencedError, and nothing was published."""
+        try:
+            self._tenure.check()
+        except BaseException:
+            self._storage.withdraw(manifest)
+            raise
+
+    def _forget(self) -> None:
+        if self._tenure.holds():
+            self._storage.forget()
+
     def _delete(self, n: CheckpointId) -> None:
         """The job's own, or the one that it started from and has claimed. With it what could not be
         removed before, and once more what was left of those that never completed, if a listing was
-        late."""
+        late. Nothing, once fenced."""
+        if not self._tenure.holds():
+            return  # who has taken over may need it
         with self._books:
             complete = self._shared.knows(n)
             self._swept.pop(n, None)
@@ -277,6 +311,8 @@ class Errands:
 
     def _delete_undone(self) -> None:
         """Not what a job that has started anew meanwhile may have begun with."""
+        if not self._tenure.holds():
+            return
         for m in sorted(self._undone):
             if m in self._undone:
                 self._delete_files(m)
@@ -326,6 +362,8 @@ class Errands:
             else:
                 self._remove_savepoint(location)
             return _nothing
+        if isinstance(error, FencedError):
+            return lambda now: self._master.on_fenced(n, str(error), now)
         if error is not None:
             return lambda now: self._master.on_store_failed(n, _text(error), now)
         if own:
@@ -352,9 +390,10 @@ class Errands:
         checkpoints that may be there, and are not looked at."""
         trusted = None if self._doubted else self._trusted
         self._doubted = True
-        latest, storage = load_latest(
-            self._storage, self._restore_from, after, self._transfers, trusted, unknown
-        )
+        self._tenure.begin()
+        latest, storage = load_latest(self._storage, None, after, self._transfers, trusted, unknown)
+        if latest.manifest is None and self._restore_from is not None:
+            latest, storage = self._load_foreign(self._restore_from, latest)
         if self._claims and storage is not self._storage and latest.manifest is not None:
             self._claimed = Claimed(storage, latest.manifest)
             self._claim_is_due = False
@@ -369,6 +408,22 @@ class Errands:
             self._remove(due)
         return latest, storage
 
+    def _load_foreign(self, restore_from: str, own: Latest) -> tuple[Latest, CheckpointStorage]:
+        """What another job has left, or another coordinator still adds to: that is fenced first,
+        then its newest checkpoint is looked for again, and read. What this job cannot start from
+        fences nobody."""
+        for left in reversed(range(LOOKS)):
+            try:
+                found, manifest = open_folder(restore_from)
+                origin = find_origin(found, manifest)
+                if origin is not None and self._master.why_not(manifest) is None:
+                    self._tenure.fence(origin, manifest.checkpoint_id)
+                return load_foreign(restore_from, own, self._transfers)
+            except (CorruptCheckpointError, ConfigurationError):
+                if not left:
+                    raise  # else it may have been removed at the same time
+        raise AssertionError("unreachable")
+
     def _loaded(
         self, found: tuple[Latest, CheckpointStorage], error: BaseException | None
     ) -> Event:
@@ -376,6 +431,11 @@ class Errands:
             again = not is_hopeless(error)
             return lambda now: self._master.on_load_failed(_text(error), now, again)
         latest, self.restored = found
+        manifest = latest.manifest
+        self._origin = None
+        if manifest is not None and manifest.job_id != self._job_id:
+            self._origin = manifest.job_id, int(manifest.checkpoint_id)
+        self._epochs = self._tenure.epochs
         return lambda now: self._master.on_loaded(latest, now)
 
     # --- the sources -----------------------------------------------------------------------
@@ -388,7 +448,7 @@ class Errands:
             case PrepareSources(_, states):
                 self._ask(
                     attempt,
-                    partial(enumerators.prepare, states),
+                    partial(self._prepare, states, self._origin, self._epochs),
                     lambda _, now: master.on_sources_ready(attempt, now),
                 )
             case AskForSplits(_, operator, task):
@@ -414,10 +474,25 @@ class Errands:
         def event(result: Any, error: BaseException | None) -> Event:
             if error is not None:
                 why = str(error) if isinstance(error, StromError) else repr(error)
-                return lambda now: self._master.on_source_failed(attempt, why, now)
+                again = not isinstance(error, OutputRefusedError)
+                return lambda now: self._master.on_source_failed(attempt, why, now, again)
             return lambda now: then(result, now)
 
         self._begin(self._source_worker, work, event)
+
+    def _prepare(
+        self,
+        states: Mapping[OperatorId, bytes],
+        origin: tuple[str, int] | None,
+        epochs: tuple[int, int],
+    ) -> None:
+        """The sinks first: what they refuse is not begun."""
+        self.outputs.take(origin, epochs)
+        self._enumerators.prepare(states)
+
+    def release_outputs(self, status: str) -> None:
+        """The job is over."""
+        self._begin(self._source_worker, partial(self.outputs.release, status), self._forgotten)
 
     def _closed(self, problems: list[str], error: BaseException | None) -> Event:
         for problem in problems or []:
@@ -456,5 +531,5 @@ def _remove_savepoint(location: str) -> None:
 
 
 def _text(error: BaseException) -> str:
-    plain = isinstance(error, (CheckpointFormatError, ConfigurationError))
+    plain = isinstance(error, (CheckpointFormatError, ConfigurationError, FencedError))
     return str(error) if plain else described(error)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ...checkpoint.folder_storage import open_folder
+from ...checkpoint.folder_storage import FolderStorage, open_folder
+from ...checkpoint.manifest import Manifest
 from ...checkpoint.storage import CheckpointStorage, Latest
 from ...checkpoint.transfers import INLINE, Transfers
 from ...core.errors import (
     CheckpointFormatError,
     ConfigurationError,
     CorruptCheckpointError,
+    FencedError,
     MissingCheckpointError,
 )
 from ...core.ids import CheckpointId
@@ -33,9 +35,24 @@ def load_latest(
     )
     if latest.manifest is not None or restore_from is None:
         return latest, storage
+    return load_foreign(restore_from, latest, transfers)
+
+
+def load_foreign(
+    restore_from: str, own: Latest, transfers: Transfers = INLINE
+) -> tuple[Latest, CheckpointStorage]:
+    """The checkpoint or savepoint there, verified, where the job's own storage holds what `own`
+    says, and nothing to start from."""
     foreign, manifest = open_folder(restore_from, validate=True, transfers=transfers)
-    ids = tuple(sorted({*latest.ids, manifest.checkpoint_id}))
-    return Latest(manifest, latest.rejected, ids), foreign
+    ids = tuple(sorted({*own.ids, manifest.checkpoint_id}))
+    return Latest(manifest, own.rejected, ids), foreign
+
+
+def find_origin(storage: CheckpointStorage, manifest: Manifest) -> CheckpointStorage | None:
+    """The storage of the job that a checkpoint belongs to, if it is where that job put it; None for
+    a savepoint, which belongs to nobody, and for a copy."""
+    own = storage.job_id == manifest.job_id and not isinstance(storage, FolderStorage)
+    return storage if own and not manifest.savepoint else None
 
 
 def shared_files(
@@ -55,4 +72,5 @@ def shared_files(
 
 def is_hopeless(error: BaseException) -> bool:
     """Whether loading again would end the same way."""
-    return isinstance(error, (CheckpointFormatError, ConfigurationError, CorruptCheckpointError))
+    final = (CheckpointFormatError, ConfigurationError, CorruptCheckpointError, FencedError)
+    return isinstance(error, final)

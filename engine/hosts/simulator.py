@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,7 @@ from ...checkpoint.savepoints import Stop
 from ...checkpoint.storage import CheckpointStorage, open_storage
 from ...core.answered import AnsweredDict, CompletableFuture, JobID
 from ...core.clock import VirtualClock
-from ...core.errors import StromError
+from ...core.errors import CheckpointError, StromError
 from ...core.ids import CheckpointId, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ..exchange.pickling import opened
@@ -55,7 +56,9 @@ class SimulationPlan:
     `savepoints`: so many are asked for, each at a random step of the same window.
     `halt_after_checkpoint`: once so many completed, the job is stopped with a savepoint, which is
     asked for again when that fails. `continues`: the job starts from a checkpoint, to which it can
-    go back before it has one of its own.
+    go back before it has one of its own. `cut_offs`: this often the coordinator and its tasks are
+    taken for dead, each from a random step of the same window on, and go on all the same, while
+    others start on the same storage: as the same job, or as another one that is restored from it.
     """
 
     seed: int = 0
@@ -69,6 +72,7 @@ class SimulationPlan:
     savepoint_directory: str = "memory://strom-simulator"
     slow_workers: int = 10
     continues: bool = False
+    cut_offs: int = 0
     max_steps: int = 1_000_000
 
 
@@ -79,7 +83,7 @@ class SimulationResult:
     not; `halted_at`: the one that stopped the job. `outcome` is None if
     the simulation was stopped. `midway`: how many of the crashes (and the stop) came while there
     was a checkpoint to go back to and input left to read; `stopped_midway`: whether the stop
-    did."""
+    did. `cut_off`: how those ended that were taken for dead."""
 
     job_id: str
     outcome: JobOutcome | None
@@ -93,6 +97,7 @@ class SimulationResult:
     savepoints: dict[str, dict[OperatorId, dict[str, Any]]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     halted_at: str | None = None
+    cut_off: list[JobOutcome] = field(default_factory=list)
 
 
 class _CoordinatorDied(Exception):
@@ -144,6 +149,9 @@ class Simulation:
         self._crash_steps = self._draw_steps(plan.crashes)
         self._coordinator_steps = self._draw_steps(plan.coordinator_crashes)
         self._savepoint_steps = self._draw_steps(plan.savepoints)
+        self._cut_off_steps = self._draw_steps(plan.cut_offs)
+        self._cut_off: list[tuple[JobDriver, CooperativeCluster, list[_Worker]]] = []
+        """What was taken for dead."""
         self._asked = 0
         """Requests for savepoints that are not answered."""
         self._halting = False
@@ -209,7 +217,7 @@ class Simulation:
 
     def _run(self) -> SimulationResult:
         self._driver.start()
-        while not self._driver.ended and not self._stopped():
+        while self._goes_on() and not self._stopped():
             self._count_step()
             try:
                 self._maybe_crash()
@@ -218,8 +226,10 @@ class Simulation:
             except _CoordinatorDied:
                 self._replace_coordinator()
         self._result.last_checkpoint = self._driver.checkpoints().latest_completed
-        self._driver.close()
-        self._cluster.close()
+        for driver, cluster, _ in [*self._cut_off, (self._driver, self._cluster, ())]:
+            driver.close()
+            cluster.close()
+        self._result.cut_off = [d.outcome() for d, _, _ in self._cut_off if d.ended]
         if self._asked:
             raise SimulationError(
                 f"seed {self._plan.seed}: {self._asked} requests for savepoints were not answered"
@@ -240,14 +250,28 @@ class Simulation:
             self._idle = 0
             self._sweep(units)
 
+    def _goes_on(self) -> bool:
+        alive = any(not driver.ended for driver, _, _ in self._cut_off)
+        return alive or not self._driver.ended
+
     def _units(self) -> list[Callable[[], bool]]:
         """Everything that may step next."""
-        units: list[Callable[[], bool]] = [
-            lambda: self._cluster.step_driver(self._driver),
-            self._driver.take_answer,
-            *(partial(self._step_worker, worker) for worker in self._workers if worker.busy),
-        ]
-        for running in self._cluster.tasks.values():
+        busy = [worker for worker in self._workers if worker.busy]
+        steps = [partial(self._step_worker, worker) for worker in busy]
+        units = self._units_of(self._driver, self._cluster, steps)
+        for driver, cluster, workers in self._cut_off:
+            if not driver.ended:
+                units += self._units_of(driver, cluster, [w.step for w in workers if w.busy])
+        return units
+
+    def _units_of(
+        self, driver: JobDriver, cluster: CooperativeCluster, workers: Sequence[Callable[[], bool]]
+    ) -> list[Callable[[], bool]]:
+        units: list[Callable[[], bool]] = []
+        if not driver.ended:
+            units += [lambda: cluster.step_driver(driver), driver.take_answer]
+        units += workers
+        for running in cluster.tasks.values():
             units.append(running.task.step)
             background = running.background
             if isinstance(background, SteppedBackground) and background.busy:
@@ -265,8 +289,14 @@ class Simulation:
         """Nothing seems to happen: let each unit step once, and if none has work, let time pass."""
         if sum(unit() for unit in units):
             return
-        wishes = [self._cluster.next_deadline(), self._driver.next_tick_s()]
-        wishes += [worker.next_deadline() for worker in self._workers]
+        wishes: list[float | None] = []
+        for driver, cluster, workers in [
+            *self._cut_off,
+            (self._driver, self._cluster, self._workers),
+        ]:
+            if not driver.ended:
+                wishes += [cluster.next_deadline(), driver.next_tick_s()]
+                wishes += [worker.next_deadline() for worker in workers]
         known = [w for w in wishes if w is not None]
         if not known:
             raise SimulationError(
@@ -331,6 +361,10 @@ class Simulation:
             self._seen = self._completed()
             self._crashes_left -= 1
             self._crash_one()
+        if self._cut_off_steps and self._result.steps >= self._cut_off_steps[0]:
+            self._cut_off_steps.pop(0)
+            if not self._driver.ended:
+                self._take_for_dead()
         if self._coordinator_steps and self._result.steps >= self._coordinator_steps[0]:
             self._coordinator_steps.pop(0)
             if self._rng.random() < 0.5:
@@ -357,6 +391,33 @@ class Simulation:
         self._cluster.close()
         self._employ()
         self._driver.start()
+
+    def _take_for_dead(self) -> None:
+        """Another coordinator starts, and the one before knows of nothing."""
+        self._before += self._driver.checkpoints().completed
+        self._cut_off.append((self._driver, self._cluster, self._workers))
+        former = self._storage
+        if former.home is not None:
+            self._storage = copy(former)  # as another process has it
+            if (
+                any(self._is_complete(former, n) for n in former.list())
+                and self._rng.random() < 0.5
+            ):
+                job_id = f"{self._result.job_id}-{len(self._cut_off)}"
+                location = f"{former.home.rstrip('/')}/{former.job_id}"
+                config = replace(self._graph.config, restore_from=location)
+                self._graph = replace(self._graph, config=config)
+                self._storage = open_storage(former.home, job_id)
+        self._employ()
+        self._driver.start()
+
+    @staticmethod
+    def _is_complete(storage: CheckpointStorage, n: CheckpointId) -> bool:
+        try:
+            storage.load(n)
+        except CheckpointError:
+            return False
+        return True
 
     def _note_midway(self) -> bool:
         reading = any(r.task.state is TaskState.RUNNING for r in self._cluster.tasks.values())

@@ -118,6 +118,7 @@ class OperatorChain:
             restored=d.restore is not None,
             revoke_after=d.restore.checkpoint_id if d.revoke and d.restore is not None else None,
             uid=chained.uid,
+            token=d.token,
             threads=threads,
         )
         node.time = context.keyed_state.time

@@ -24,7 +24,8 @@ class TaskDeployment:
     the checkpoint to start from, None for a fresh start; its files are in `restore_storage`, new
     checkpoints go to `storage`. `revoke`: later checkpoints than `restore` have been published and
     are lost, so sinks must take them back. `halted`: the job was stopped at `restore`; the task
-    only commits what that holds, and ends. `local_folders`: where the job keeps copies of what
+    only commits what that holds, and ends. `token`: what shows that the coordinator has taken over
+    what sinks write to, if it has. `local_folders`: where the job keeps copies of what
     tasks write on this machine, said by the host; none: nowhere.
     """
 
@@ -45,6 +46,7 @@ class TaskDeployment:
     restore_storage: CheckpointStorage
     revoke: bool = False
     halted: bool = False
+    token: str = ""
     local_folders: tuple[str, ...] = ()
 
     @property
@@ -78,6 +80,7 @@ def deployment_of(
     restore_storage: CheckpointStorage,
     revoke: bool = False,
     halted: bool = False,
+    token: str = "",
 ) -> TaskDeployment:
     """Cut one task's part out of the execution graph."""
     job = graph.job
@@ -103,4 +106,5 @@ def deployment_of(
         restore_storage=restore_storage,
         revoke=revoke,
         halted=halted,
+        token=token,
     )

@@ -112,6 +112,7 @@ class SinkOperator(Operator):
                 publish=ctx.publish,
                 checkpointing=interval is not None,
                 checkpoint_every_s=None if interval is None else interval.total_seconds(),
+                token=ctx.token,
             )
         )
         self._opened = True

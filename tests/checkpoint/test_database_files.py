@@ -238,7 +238,9 @@ def test_two_jobs_start_from_one_checkpoint_and_leave_it_alone(
             for n in other.list():
                 other.delete(n)
             other.delete_shared(other.list_shared())
-        now = {path: path.read_bytes() for path in (folder / "job").rglob("*") if path.is_file()}
+        now = {path: path.read_bytes() for path in before}
+        added = {path for path in (folder / "job").rglob("*") if path.is_file()} - before.keys()
+        assert all(path.name.startswith("epoch-") for path in added), "who started from it"
         assert now == before
 
 

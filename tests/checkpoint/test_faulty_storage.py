@@ -12,6 +12,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from shaky_storage import check_files
 from strom import TumblingEventTimeWindows, WatermarkStrategy, count, sum_
+from strom.checkpoint.epochs import epoch_name
 from strom.checkpoint.file_storage import FileStorage
 from strom.checkpoint.names import MANIFEST
 from strom.connectors.datagen import DataGenSource
@@ -82,6 +83,7 @@ def check_nothing_else(storage: FileStorage, filesystem: FaultyFileSystem) -> No
         for handle in storage.load(n).files()
     }
     named |= {f"chk-{n}/{MANIFEST}" for n in storage.list()}
+    named |= {epoch_name(epoch) for epoch in storage.tenants()}
     inner = filesystem.inner
     home = storage._home
     assert {path.removeprefix(f"{home}/") for path in inner.find(home)} == named

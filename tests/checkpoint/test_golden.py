@@ -5,6 +5,7 @@ format 9 is unaligned, with records in flight."""
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +20,9 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 @pytest.mark.parametrize(("version", "checkpoint"), [(2, 1), (9, 1)])
-def test_a_golden_checkpoint_is_restored(version: int, checkpoint: int) -> None:
-    folder = GOLDEN / f"format-{version}" / "golden" / f"chk-{checkpoint}"
+def test_a_golden_checkpoint_is_restored(tmp_path: Path, version: int, checkpoint: int) -> None:
+    shutil.copytree(GOLDEN / f"format-{version}", tmp_path, dirs_exist_ok=True)
+    folder = tmp_path / "golden" / f"chk-{checkpoint}"
     assert json.loads((folder / "manifest.json").read_text())["format"] == version
     config = replace(checkpointed(Ways(batch_size=256), 3), restore_from=str(folder))
     probe = CollectProbe(build)

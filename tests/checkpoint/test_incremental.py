@@ -145,7 +145,9 @@ def test_another_job_starts_from_deltas_and_leaves_them_alone(
         finished(second)
         compare(name, reference, probe.output(published(first, second)))
         check_files(other)
-        now = {path: path.read_bytes() for path in (tmp_path / "job").rglob("*") if path.is_file()}
+        now = {path: path.read_bytes() for path in before}
+        added = {path for path in (tmp_path / "job").rglob("*") if path.is_file()} - before.keys()
+        assert all(path.name.startswith("epoch-") for path in added), "who started from it"
         assert now == before
 
 

@@ -57,6 +57,18 @@ class Shaky(CheckpointStorage):
     def delete(self, checkpoint_id):  # type: ignore[no-untyped-def]
         self._inner.delete(checkpoint_id)
 
+    def begin_epoch(self, tenant):  # type: ignore[no-untyped-def]
+        return self._inner.begin_epoch(tenant)
+
+    def tenants(self, last=False):  # type: ignore[no-untyped-def]
+        return self._inner.tenants(last)
+
+    def has_epoch(self, epoch):  # type: ignore[no-untyped-def]
+        return self._inner.has_epoch(epoch)
+
+    def own_name(self, name):  # type: ignore[no-untyped-def]
+        return self._inner.own_name(name)
+
 
 def in_memory() -> CheckpointStorage:
     """Files, on no disk."""

@@ -28,6 +28,7 @@ from strom.checkpoint.transfers import INLINE, process_pool
 from strom.checkpoint.uploads import Uploads
 from strom.connectors.datagen import DataGenSource
 from strom.core.errors import CheckpointError, CorruptCheckpointError
+from strom.core.exclusive_files import create, makes_exclusively
 from strom.core.ids import TaskId
 from strom.testing.faulty_filesystem import Faults, FaultyFileSystem
 from strom.testing.probes import CollectProbe
@@ -122,6 +123,7 @@ def test_the_life_of_a_job(
         *(f"chk-{n}" for n in storage.list()),
         "shared",
         path.rsplit("/", 1)[1],
+        str(job.client.get_job_id()),  # whose epochs lie beside them
     }
     rest = Job(replace(config(None, parallelism=3), restore_from=path), rate=None)
     # What was prepared for the savepoint is published by both.
@@ -134,6 +136,14 @@ def test_the_life_of_a_job(
     for secret in (KEY, SECRET):
         assert secret not in said
         assert not any(secret.encode() in data for data in manifests)
+
+
+def test_of_two_that_begin_an_epoch_one_has_it(server: S3Server, bucket: str) -> None:
+    filesystem = server.filesystem()
+    assert makes_exclusively(filesystem)
+    assert create(filesystem, f"{bucket}/job/epoch-1", b"one")
+    assert not create(filesystem, f"{bucket}/job/epoch-1", b"another")
+    assert filesystem.cat_file(f"{bucket}/job/epoch-1") == b"one"
 
 
 def big() -> pa.Table:

@@ -1,0 +1,229 @@
+"""The records of `ownership`, on any fsspec filesystem. Coordinators take and release, writers
+check; names that begin with a dot are hidden from readers of the folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any
+
+from ...api.connectors.base import OutputClaim, WriterContext
+from ...core.errors import FencedError, OutputRefusedError
+from ...core.exclusive_files import create
+from .ownership import FINISHED, Owner, is_fenced, later, owner_of, refused, succeeded, why_not
+from .paths import filesystem, is_local, make_folder, sync_folders
+from .staging import published_name
+
+FOLDER = ".strom"
+
+_OWNER = re.compile(r"owner-([1-9]\d*)")
+_PROCESS = re.compile(r"process (\d+) on (.*)", re.DOTALL)
+
+MOST_KNOWN = 500
+"""Jobs that a record names; of more, the last ones."""
+
+
+class Owners:
+    """The records in one folder."""
+
+    def __init__(self, url: str, options: Mapping[str, Any] | None) -> None:
+        self.url = url
+        self.fs, root = filesystem(url, options)
+        self.root = root.rstrip("/")
+        self._folder = f"{self.root}/{FOLDER}"
+
+    def take(self, claim: OutputClaim, asked: bool, takes_back: bool) -> list[str]:
+        """`asked`: by name. `takes_back`: files of later output can be removed. What is worth a
+        warning. OutputRefusedError."""
+        new = owner_of(claim)
+        while True:
+            number, history = self.history()
+            last = history[-1] if history else None
+            others = [owner for owner in history if owner.token != claim.token]
+            known = succeeded(others, new)
+            mine = last is not None and last.token == claim.token
+            if last is not None and is_fenced(known, last, new):
+                raise OutputRefusedError(refused(self.url, new.named(), last))
+            if not mine and not asked:
+                why = why_not(known, last, new, last is not None and is_dead(last.place))
+                if why is not None:
+                    raise OutputRefusedError(f"the sink must not write to '{self.url}': {why}")
+            found = self._later(known, claim)
+            self._check_later(known, claim, found, asked, takes_back)
+            if mine or self._write(number + 1, _last_one(known, new.job_id)):
+                # Once more, now that whoever publishes finds the record.
+                return self._taken_back(claim, self._later(known, claim)) if takes_back else []
+
+    def release(self, claim: OutputClaim, status: str) -> None:
+        number, history = self.history()
+        if history and history[-1].token == claim.token:
+            self._put(f"{self._folder}/owner-{number}.ended", status.encode())
+
+    def has(self, number: int) -> bool:
+        """Whether there was an owner of this number."""
+        self._forget_listings()
+        try:
+            self.fs.info(f"{self._folder}/owner-{number}")
+        except FileNotFoundError:
+            return False
+        return True
+
+    # --- later output ----------------------------------------------------------------------
+
+    def _later(self, known: Sequence[Owner], claim: OutputClaim) -> dict[str, list[str]]:
+        """Files that hold it, by job."""
+        if claim.origin is None:
+            return {}
+        self._forget_listings()
+        names = {
+            job_id: (published_name(job_id, claim.operator_id), after)
+            for job_id, after in later(known, claim.job_id).items()
+        }
+        found: dict[str, list[str]] = {}
+        for path in self.fs.find(self.root) if self.fs.exists(self.root) else ():
+            name = path.rsplit("/", 1)[-1]
+            for job_id, (pattern, after) in names.items():
+                match = pattern.fullmatch(name)
+                if match and int(match[1]) > after and not self._is_hidden(path):
+                    found.setdefault(job_id, []).append(path)
+        return found
+
+    def _is_hidden(self, path: str) -> bool:
+        return path.removeprefix(self.root).startswith("/.")
+
+    def _check_later(
+        self,
+        known: Sequence[Owner],
+        claim: OutputClaim,
+        found: Mapping[str, Sequence[str]],
+        asked: bool,
+        takes_back: bool,
+    ) -> None:
+        if not found or asked or claim.origin is None:
+            return
+        owners = {owner.job_id: owner for owner in known}
+        finished = [j for j in found if j in owners and owners[j].ended == FINISHED]
+        if takes_back and not finished:
+            return
+        job_id = finished[0] if finished else next(iter(found))
+        name = owners[job_id].named() if job_id in owners else f"job {job_id}"
+        files = sum(map(len, found.values()))
+        way = "removes those files" if takes_back else "publishes it twice"
+        why = "is finished" if finished else "merges files, which cannot be taken back"
+        raise OutputRefusedError(
+            f"the sink must not write to '{self.url}': job '{claim.job_name}' ({claim.job_id}) "
+            f"starts from checkpoint {claim.origin[1]} of job {claim.origin[0]}, and {files} files "
+            f"of later output are published already, of {name}, which {why}. Start from its newest "
+            f"checkpoint, write to another folder, or give FileSink(..., take_over=True), which "
+            f"{way}"
+        )
+
+    def _taken_back(self, claim: OutputClaim, found: Mapping[str, Sequence[str]]) -> list[str]:
+        said = []
+        for job_id, paths in found.items():
+            for path in paths:
+                with suppress(FileNotFoundError):
+                    self.fs.rm_file(path)
+            said.append(
+                f"removed {len(paths)} files from '{self.url}' that job {job_id} published behind "
+                f"the checkpoint from which job {claim.job_id} continues"
+            )
+        return said
+
+    # --- records ---------------------------------------------------------------------------
+
+    def history(self) -> tuple[int, list[Owner]]:
+        """The last number, and all owners as its record has them."""
+        self._forget_listings()
+        try:
+            names = [p.rsplit("/", 1)[-1] for p in self.fs.ls(self._folder, detail=False)]
+        except FileNotFoundError:
+            return 0, []
+        number = max((int(m[1]) for name in names if (m := _OWNER.fullmatch(name))), default=0)
+        while self.has(number + 1):  # a listing may be late
+            number += 1
+        if number == 0:
+            return 0, []
+        record = json.loads(self.fs.cat_file(f"{self._folder}/owner-{number}"))
+        history = [Owner(**owner) for owner in record["owners"]]
+        with suppress(FileNotFoundError):
+            ended = self.fs.cat_file(f"{self._folder}/owner-{number}.ended").decode()
+            history[-1] = replace(history[-1], ended=ended)
+        return number, history
+
+    def _write(self, number: int, owners: Sequence[Owner]) -> bool:
+        make_folder(self.fs, self._folder)
+        data = json.dumps({"owners": [asdict(o) for o in owners[-MOST_KNOWN:]]}).encode()
+        made = create(self.fs, f"{self._folder}/owner-{number}", data)
+        if made and is_local(self.fs):
+            sync_folders([self._folder])
+        return made
+
+    def _put(self, path: str, data: bytes) -> None:
+        create(self.fs, path, data)
+
+    def _forget_listings(self) -> None:
+        if not is_local(self.fs):
+            self.fs.invalidate_cache()
+
+
+class Ownership:
+    """One writer's look at the records, behind what it publishes: who takes over looks for files
+    only when its record is there, so either it finds them, or the writer finds the record. Costs a
+    look whether a file is there at each `check`, and at the first a listing."""
+
+    def __init__(self, url: str, options: Mapping[str, Any] | None, context: WriterContext) -> None:
+        self._owners = Owners(url, options)
+        self._context = context
+        self._number: int | None = None
+        """Under which the job has the folder; None: not looked yet."""
+
+    def check(self, published: Sequence[str]) -> None:
+        """FencedError if the job does not have the folder any more. Then those of the files are
+        removed that the new owner publishes again; others it counts on."""
+        if not self._context.token:
+            return
+        if self._number is not None and not self._owners.has(self._number + 1):
+            return
+        number, history = self._owners.history()
+        if history and history[-1].token != self._context.token:
+            by, mine = history[-1], self._context.job_id
+            if mine != by.job_id:
+                self._take_back(published, later(history, by.job_id).get(mine))
+            raise FencedError(refused(self._owners.url, f"job {mine}", by))
+        self._number = number
+
+    def _take_back(self, published: Sequence[str], after: int | None) -> None:
+        if after is None:
+            return
+        names = published_name(self._context.job_id, self._context.operator_id)
+        for path in published:
+            match = names.fullmatch(path.rsplit("/", 1)[-1])
+            if match and int(match[1]) > after:
+                with suppress(FileNotFoundError):
+                    self._owners.fs.rm_file(path)
+
+
+def _last_one(owners: Sequence[Owner], job_id: str) -> list[Owner]:
+    """With the present one at the end."""
+    rest = [owner for owner in owners if owner.job_id != job_id]
+    return [*rest, *(owner for owner in owners if owner.job_id == job_id)]
+
+
+def is_dead(place: str) -> bool:
+    """Whether a process of this machine is known to be gone."""
+    found = _PROCESS.fullmatch(place)
+    if found is None or found[2] != socket.gethostname():
+        return False
+    try:
+        os.kill(int(found[1]), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

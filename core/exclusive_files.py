@@ -1,0 +1,111 @@
+"""Files of which exactly one of several writers makes each: compare-and-set on a filesystem.
+
+    local            a temporary file, synced, then a hard link, which fails if the name is taken
+    object stores    a conditional put (S3: `If-None-Match: *`), and what fsspec calls mode "create"
+    others           looked for, then written: two writers in the same instant may both make it
+
+Whether an answer was lost on the way is told by what the file says: whoever makes one puts
+something into it that nobody else does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import inspect
+import os
+from typing import Any, Final
+from uuid import uuid4
+
+from fsspec.implementations.local import LocalFileSystem
+
+_CONDITIONAL: Final = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory"})
+"""Protocols whose `pipe_file` with mode "create" fails if there is such a file."""
+
+_UNSUPPORTED: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
+
+
+def makes_exclusively(filesystem: Any) -> bool:
+    """Whether `create` never succeeds for two writers."""
+    if isinstance(filesystem, LocalFileSystem):
+        return True
+    protocols = filesystem.protocol
+    names = {protocols} if isinstance(protocols, str) else set(protocols)
+    return bool(names & _CONDITIONAL) and _takes_mode(filesystem)
+
+
+def create(filesystem: Any, path: str, data: bytes) -> bool:
+    """Make the file, whole, in a folder that is there; False if there is one of this name. Raises
+    what the filesystem does; the file may have been made then."""
+    if isinstance(filesystem, LocalFileSystem):
+        return _linked(path, data)
+    if makes_exclusively(filesystem):
+        try:
+            filesystem.pipe_file(path, data, mode="create")
+        except FileExistsError:
+            return False
+        except Exception as error:
+            if _is_refusal(error):
+                return False
+            if not _is_unknown(error):
+                raise
+        else:
+            return True
+    filesystem.invalidate_cache(path)
+    try:
+        filesystem.info(path)
+    except FileNotFoundError:
+        filesystem.pipe_file(path, data)
+        return True
+    return False
+
+
+def _linked(path: str, data: bytes) -> bool:
+    temporary = f"{path}.{uuid4().hex}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+            return _opened(path, data)
+        return True
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _opened(path: str, data: bytes) -> bool:
+    """On disks without hard links. A reader may find a part of it."""
+    try:
+        with open(path, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        return False
+    return True
+
+
+def _takes_mode(filesystem: Any) -> bool:
+    call = getattr(filesystem, "_pipe_file", None) or filesystem.pipe_file
+    return "mode" in inspect.signature(call).parameters
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether a server says that there is such a file, or that another writer is just making it."""
+    text = f"{type(error).__name__} {error}"
+    return any(sign in text for sign in ("PreconditionFailed", "412", "ConditionalRequestConflict"))
+
+
+def _is_unknown(error: Exception) -> bool:
+    """Whether a server does not know of conditions."""
+    if isinstance(error, (NotImplementedError, ValueError, TypeError)):
+        return True
+    return "NotImplemented" in f"{type(error).__name__} {error}"

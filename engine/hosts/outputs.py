@@ -1,0 +1,85 @@
+"""The sinks of a job, as its coordinator takes them over and releases them. Used by the sources'
+worker only, which does so before and behind all that the job does."""
+
+from __future__ import annotations
+
+import logging
+
+from ...api.connectors.base import OutputClaim, Sink
+from ...core.errors import OutputRefusedError
+from ...core.failure_text import text_of
+from ..graph.model import JobGraph
+from .tenure import this_place
+
+log = logging.getLogger("strom")
+
+
+class Outputs:
+    """From `take` to `release`."""
+
+    def __init__(self, job: JobGraph, job_id: str, token: str) -> None:
+        """`token`: no other coordinator's."""
+        self._job_id = job_id
+        self._job_name = job.name
+        self._token = token
+        self._sinks: list[tuple[str, str, Sink]] = [
+            (operator.name, str(operator.operator_id), sink)
+            for vertex in job.vertices
+            for operator in vertex.operators
+            if isinstance(sink := getattr(operator.spec, "sink", None), Sink)
+        ]
+        self._claims: list[tuple[Sink, OutputClaim]] = []
+        """What was taken over."""
+        self._asked = False
+        self.token = ""
+        """What tasks show; empty, until `take`, and where a sink could not be taken over."""
+
+    def take(self, origin: tuple[str, int] | None, epochs: tuple[int, int] = (0, 0)) -> None:
+        """Once; later calls do nothing. `origin` and, in that order, `epochs`: as of
+        `OutputClaim`. OutputRefusedError."""
+        if self._asked:
+            return
+        token = self._token
+        for name, operator_id, sink in self._sinks:
+            claim = OutputClaim(
+                self._job_id,
+                self._job_name,
+                name,
+                operator_id,
+                self._token,
+                this_place(),
+                origin,
+                *epochs,
+            )
+            try:
+                for news in sink.take_over(claim):
+                    log.warning("job %s: %s", self._job_id, news)
+            except OutputRefusedError as error:
+                raise OutputRefusedError(f"operator '{name}': {error}") from error
+            except Exception as error:
+                token = ""
+                log.warning(
+                    "job %s: the coordinator cannot take over what '%s' writes to, so other jobs "
+                    "that write there are not kept away: %s",
+                    self._job_id,
+                    name,
+                    text_of(error),
+                )
+            else:
+                self._claims.append((sink, claim))
+        self._asked = True
+        self.token = token
+
+    def release(self, status: str) -> None:
+        """The job is over. What cannot be said to a sink is only worth a log line."""
+        claims, self._claims = self._claims, []
+        for sink, claim in claims:
+            try:
+                sink.release(claim, status)
+            except Exception as error:
+                log.warning(
+                    "job %s: its end could not be told to '%s': %s",
+                    self._job_id,
+                    claim.operator,
+                    text_of(error),
+                )

@@ -1,0 +1,116 @@
+"""A coordinator's hold on its job's checkpoints: the epoch that it began, in `checkpoint.epochs`.
+
+Used by the storage's worker only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+
+from ...checkpoint.epochs import Tenant, fenced, fences
+from ...checkpoint.storage import CheckpointStorage, open_storage
+from ...core.errors import CheckpointError, ConfigurationError, FencedError
+from ...core.ids import CheckpointId
+
+log = logging.getLogger("strom")
+
+
+def this_place() -> str:
+    """Where this process runs, for people."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+class Tenure:
+    """From `begin` on until there is a later epoch, which is then found by `check`."""
+
+    def __init__(
+        self, storage: CheckpointStorage, job_name: str, token: str, since_ms: int
+    ) -> None:
+        """`token`: no other coordinator's, of any job."""
+        self._storage = storage
+        self._mine = Tenant(
+            storage.job_id, job_name, token, storage.home, 0, since_ms, this_place()
+        )
+        self._epoch = 0
+        """0: not begun."""
+        self._origin_epoch = 0
+        """Of the job that was fenced last, from which this one starts; 0: none was."""
+        self._over: FencedError | None = None
+        """Once it is found to be over; never taken back."""
+        self._fenced: set[tuple[str | None, str]] = set()
+        """Jobs that were fenced, by where their folders are."""
+
+    def begin(self) -> None:
+        """Once; later calls only `check`. FencedError if another job has started from this one."""
+        if self._epoch:
+            self.check()
+            return
+        (last,) = self._storage.tenants(last=True).values() or (None,)
+        if last is not None and last.job_id != self._mine.job_id:
+            self._over = fenced(self._mine, last)
+            raise self._over
+        self._epoch = self._storage.begin_epoch(self._mine)
+        if not self._storage.exclusive:
+            log.warning(
+                "job %s: the filesystem of its checkpoints cannot make a file exclusively: of two "
+                "coordinators that start in the same instant both may go on",
+                self._mine.job_id,
+            )
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """That of this coordinator in its job's folder, and in that of its origin; 0: none."""
+        return self._epoch, self._origin_epoch
+
+    def check(self) -> None:
+        """FencedError once another has taken over; costs one look whether a file is there."""
+        if self._over is not None:
+            raise self._over
+        if self._epoch and self._storage.has_epoch(self._epoch + 1):
+            others = self._storage.tenants()
+            by = [t for n, t in sorted(others.items()) if n > self._epoch]
+            self._over = fenced(self._mine, by[-1] if by else None)
+            raise self._over
+
+    def holds(self) -> bool:
+        """Whether `check` finds nothing. CheckpointError if that cannot be told."""
+        try:
+            self.check()
+        except FencedError:
+            return False
+        return True
+
+    def fence(self, origin: CheckpointStorage, n: CheckpointId) -> bool:
+        """Fence the job of which this storage holds checkpoint `n`, and all that started from it;
+        whether that is new. What cannot be written to is warned of."""
+        key = (origin.home, origin.job_id)
+        if key in self._fenced:
+            return False
+        self._fenced.add(key)
+        seen = {self._mine.job_id}
+        try:
+            self._origin_epoch = self._fence(origin, int(n), seen)
+        except (CheckpointError, ConfigurationError) as error:
+            log.warning(
+                "job %s: job %s, from checkpoint %s of which it starts, or another that did so, "
+                "cannot be fenced, so see to it that none of them runs any more: %s",
+                self._mine.job_id,
+                origin.job_id,
+                n,
+                error,
+            )
+        return True
+
+    def _fence(self, storage: CheckpointStorage, restored: int, seen: set[str]) -> int:
+        seen.add(storage.job_id)
+        mine = Tenant(**{**vars(self._mine), "restored": restored})
+        epoch = storage.begin_epoch(mine)
+        before = {e: t for e, t in storage.tenants().items() if e < epoch}
+        for other in fences(mine, before):
+            if other.job_id not in seen:
+                home = open_storage(other.home, other.job_id)
+                if home.tenants(last=True):
+                    self._fence(home, 0, seen)
+        return epoch
