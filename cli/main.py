@@ -16,6 +16,7 @@ from . import (
     jobs,
     logs,
     plan,
+    replay,
     rescale,
     run,
     savepoints,
@@ -46,6 +47,7 @@ app.command()(savepoints.stop)
 app.command()(jobs.cancel)
 app.command()(rescale.rescale)
 app.add_typer(state.app, name="state")
+app.command(context_settings=replay.PROGRAM)(replay.replay)
 app.command(name="history-server")(history.history_server)
 app.command()(doctor.doctor)
 app.command(context_settings=bench.OPTIONS, add_help_option=False)(bench.bench)

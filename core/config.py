@@ -12,6 +12,7 @@ from .errors import ConfigurationError
 from .job_files import JobFiles
 from .logging_config import LoggingConfig
 from .metrics_config import MetricsConfig
+from .record_config import RecordConfig
 from .retention import ExternalizedCheckpointRetention
 from .state_config import StateConfig
 from .traces_config import TracesConfig
@@ -274,6 +275,8 @@ class JobConfig:
     metrics_interval: timedelta = timedelta(milliseconds=500)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     traces: TracesConfig = field(default_factory=TracesConfig)
+    record: RecordConfig = field(default_factory=RecordConfig)
+    """Operators whose inputs are kept, to be run on again."""
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     slot_cpus: float = 1.0
     slot_resources: dict[str, SlotResources] = field(default_factory=dict)
@@ -319,6 +322,7 @@ class JobConfig:
         check_duration("metrics_interval", self.metrics_interval)
         check_kind("metrics", self.metrics, MetricsConfig)
         check_kind("traces", self.traces, TracesConfig)
+        check_kind("record", self.record, RecordConfig)
         check_kind("logging", self.logging, LoggingConfig)
         check_number("slot_cpus", self.slot_cpus, 0.0)
         check_kind("slot_resources", self.slot_resources, dict)

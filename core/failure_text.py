@@ -44,7 +44,7 @@ _OWN = tuple(
     os.path.join(_ROOT, folder, "")
     for folder in (
         *("api", "checkpoint", "cluster", "connectors", "core", "engine", "logs", "operators"),
-        *("plan", "state"),
+        *("plan", "replaying", "state"),
     )
 )
 """Folders of the package's own code; what else is in its root uses it as users do."""

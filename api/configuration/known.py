@@ -18,6 +18,7 @@ from .logging_options import LOGGING, TRACES
 from .memory import MemorySize
 from .modes import RuntimeExecutionMode
 from .ray_options import RAY_OPTIONS
+from .record_options import RECORD
 from .registry import Apply, known, millis
 from .reporters import REPORTER_OPTIONS
 from .settings import Settings
@@ -256,6 +257,7 @@ KNOWN: Final = (
         _set_latency_interval,
         "between two latency markers of a source; 0: none",
     ),
+    *RECORD,
     *LOGGING,
     *TRACES,
     known("strom.slot.cpus", FLOAT, 1.0, _setting("slot_cpus"), "logical CPUs of a slot, on Ray"),

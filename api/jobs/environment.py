@@ -38,7 +38,9 @@ from ..configuration.current import current
 from ..configuration.execution_config import ExecutionConfig
 from ..configuration.groups import set_restart
 from ..configuration.job_files import with_archive, with_cached, with_requirements
+from ..configuration.memory import MemorySize
 from ..configuration.modes import CheckpointingMode, RuntimeExecutionMode
+from ..configuration.record_options import record_to
 from ..configuration.settings import Settings, buffer_timeout_ms
 from ..configuration.slots import SlotSharingGroup
 from ..configuration.state_backends import current_backend, set_backend
@@ -58,6 +60,7 @@ from .host import (
     open_host,
     open_pages,
 )
+from .recording import check_recorded
 from .refused import Refused
 from .state_backends import with_backends
 
@@ -308,6 +311,16 @@ class Environment(Refused):
         self._host, self._host_options = host, host_options
         return self
 
+    def record(
+        self, path: str, operators: Iterable[str], max_size: MemorySize | str | None = None
+    ) -> Self:
+        """Keep what these operators get (by uid, name or id) since their last checkpoint, below
+        `path`, a path or fsspec URL that all tasks reach: `strom replay` runs them on it again.
+        `max_size`: of what one subtask gets between two checkpoints; more is not recorded."""
+        chosen = (operators,) if isinstance(operators, str) else tuple(operators)
+        record_to(self._settings, path, chosen, max_size)
+        return self
+
     # --- graphs ------------------------------------------------------------------------------
 
     def get_stream_graph(self, job_name: str | None = None) -> StreamGraph:
@@ -479,6 +492,7 @@ class Environment(Refused):
 
     def _start(self, graph: JobGraph) -> JobClient:
         """Run the job, and leave the one that is being written as it is."""
+        check_recorded(graph)
         check_serialisable(graph)
         client = self._open().submit(graph, graph.name)
         self._caches.submitted((o.spec for v in graph.vertices for o in v.operators), client)

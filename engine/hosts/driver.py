@@ -21,7 +21,7 @@ from ...api.jobs.host import JobExecutionResult
 from ...checkpoint.coordinator_types import CheckpointStatistics
 from ...checkpoint.folder_storage import folder_at, savepoint_location
 from ...checkpoint.savepoints import Savepoint, Stop
-from ...checkpoint.storage import CheckpointStorage, open_storage
+from ...checkpoint.storage import CheckpointStorage, located, open_storage
 from ...core.clock import Clock
 from ...core.errors import ConfigurationError, JobCancelledError, JobFailedError
 from ...core.failure_text import described
@@ -173,6 +173,8 @@ class JobDriver:
         self._publish = publish
         location = graph.config.checkpoint.storage
         self._storage = storage or open_storage(location, job_id)
+        if graph.config.record.path is not None:
+            located(graph.config.record.path, "record")
         self._master = JobMaster(
             job_id,
             self.graph,

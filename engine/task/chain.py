@@ -35,6 +35,7 @@ from .chain_node import ChainNode
 from .deployment import TaskDeployment
 from .edges import EdgeWriter
 from .metrics import OperatorMetrics
+from .recording import recorded
 from .slices import Slice
 from .wakeups import Wakeups
 
@@ -91,6 +92,10 @@ class OperatorChain:
         d = self.deployment
         metrics = OperatorMetrics(chained.name, clock.monotonic(), clock.now_ms)
         operator = build_operator(chained.spec, chained.implementation)
+        its_clock = clock
+        if d.config.record.path is not None:
+            emitted = partial(getattr, metrics, "watermark")
+            operator, its_clock = recorded(d, chained, operator, clock, threads, emitted)
         node = ChainNode(operator, metrics, d.task.subtask, self._slice, d.config.object_reuse)
         groups = range_for(d.task.subtask, d.vertex.parallelism, d.vertex.max_parallelism)
         context = OperatorContext(
@@ -104,9 +109,9 @@ class OperatorChain:
             attempt=d.attempt,
             key_groups=groups,
             config=d.config,
-            clock=clock,
+            clock=its_clock,
             keyed_state=self._states.make(
-                groups, d.vertex.max_parallelism, clock, chained.state_backend
+                groups, d.vertex.max_parallelism, its_clock, chained.state_backend
             ),
             operator_state=OperatorStateBackend(d.task.subtask),
             metrics=metrics,

@@ -217,6 +217,8 @@ class ChainNode:
         elif self._calls:
             method, args, records = self._calls.popleft()
             self.metrics.records_in += records
+            if records and self.time is not None and self.time.states:
+                self.time.begin(records)
             self._start(method, *args)
         elif self._wake_ms is not None:
             now_ms, self._wake_ms = self._wake_ms, None
