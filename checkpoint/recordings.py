@@ -18,14 +18,14 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 
 from ..core.errors import CorruptCheckpointError, MissingCheckpointError
-from ..core.ids import CheckpointId, OperatorId, TaskId
+from ..core.ids import CheckpointId, KeyGroupRange, OperatorId, TaskId
 from ..state.increments import EVERY_GROUP
 from ..state.key_groups import range_for
 from .folder_storage import FolderStorage
@@ -261,7 +261,7 @@ def copied(
     return replace(manifest, operators=shapes, subtasks=tuple(kept), enumerators={}, savepoint=True)
 
 
-def _concerns(handle: KeyedHandle, mine: Iterable[Any]) -> bool:
+def _concerns(handle: KeyedHandle, mine: KeyGroupRange) -> bool:
     return any(group == EVERY_GROUP or group in mine for group, _, _ in handle.groups)
 
 

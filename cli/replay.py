@@ -1,4 +1,4 @@
-"""`strom replay`: an operator again, on what a job recorded of it. In this process, on one thread."""
+"""`strom replay`: an operator again, on what a job recorded of it; in one process and thread."""
 
 from __future__ import annotations
 

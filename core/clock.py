@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -47,3 +48,9 @@ class VirtualClock:
 
     def advance_to(self, now_ms: int) -> None:
         self._now_ms = max(self._now_ms, now_ms)
+
+
+def unheard(clock: Clock) -> Callable[[], int]:
+    """Reads the time for what does not show: clocks that remember what they said leave this out."""
+    found: Callable[[], int] = getattr(clock, "unread", clock.now_ms)
+    return found

@@ -26,6 +26,10 @@ class ReplayClock:
             self._now_ms = found
         return self._now_ms
 
+    def unread(self) -> int:
+        """The time, of which what was read says nothing."""
+        return self._now_ms
+
     def monotonic(self) -> float:
         found = _next(self._monotonics)
         if found is not None:

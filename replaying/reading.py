@@ -70,8 +70,8 @@ class Recorded:
         return name in (self.about["uid"], self.about["name"], self.about["operator"])
 
     def shipped(self) -> dict[str, Any]:
-        """The operator as it was sent to the task, and the job's configuration. Runs code of whoever
-        wrote it. SerializationError."""
+        """The operator as it was sent to the task, and the job's configuration. Runs code of
+        whoever wrote it. SerializationError."""
         data = self.folder.get(PICKLE)
         try:
             found: dict[str, Any] = pickle.loads(data)

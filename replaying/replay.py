@@ -12,7 +12,7 @@ from ..core.errors import ConfigurationError
 from ..engine.graph.model import ChainedOperator, JobGraph
 from .reading import Recorded, Row, find, tail
 from .replayed import Fault, Replayed
-from .running import Program, Run, Step, steps
+from .running import OPEN, Program, Run, Step, steps
 
 
 def replay(
@@ -32,8 +32,9 @@ def replay(
     what there is, of the newest job; ConfigurationError if that is several. graph: the job that
     the operator is taken from (`env.get_job_graph()`), as it is to be run now; None: the one that
     was recorded, which is unpickled and so runs code of whoever recorded it, as pickled records do.
-    singly: whether what a batch failed with is looked for record by record, on the same state, which
-    calls functions again. failed: called with what the operator raised, before anything is closed.
+    singly: whether what a batch failed with is looked for record by record, on the same state,
+    which calls functions again. failed: called with what the operator raised, before anything is
+    closed.
 
     What the operator raises is in the result. Raises ConfigurationError, CheckpointError and
     SerializationError for recordings that cannot be run.
@@ -72,19 +73,18 @@ def _run(
     """And the number of the call that failed, if that is known."""
     behind = tail(recorded)
     found = _nothing_yet(recorded, behind.checkpoint_id)
-    run = Run(recorded, behind, program)
-    call, at = Call("open"), None
+    calls = steps(behind)
+    first = next(calls)
+    run = Run(recorded, behind, program, first)
+    call, at = Call(OPEN), 0
     try:
-        for number, step in enumerate(chain([None], steps(behind))):
-            batch = None if step is None else run.batch_of(step.row)
-            if step is not None and not step.tells:
-                call, at = Call(step.row.kind, step.row, batch, found.records), number - 1
+        for number, step in enumerate(chain([first], calls)):
+            batch = run.batch_of(step.row)
+            if not step.tells:
+                call, at = Call(step.row, batch, found.records), number
             found.records += 0 if batch is None else len(batch)
             try:
-                if step is None:
-                    run.open(behind.begin)
-                else:
-                    run.call(step, batch)
+                _make(run, step, batch)
             except (KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:
@@ -100,23 +100,27 @@ def _run(
     return found, None if found.error is None else at
 
 
+def _make(run: Run, step: Step, batch: Batch | None) -> None:
+    """One call, the first of which opens the operator."""
+    if step.row is OPEN:
+        run.open()
+    else:
+        run.call(step, batch)
+
+
 @dataclass(frozen=True)
 class Call:
     """One that is being made, behind so many records."""
 
-    kind: str
-    row: Row | None = None
+    row: Row
     batch: Batch | None = None
     before: int = 0
 
     def fault(self, key: Any) -> Fault:
         row, batch = self.row, self.batch
-        if row is None:
-            return Fault(self.kind, self.before, self.before, None)
         if batch is None:
-            timed = self.kind in ("watermark", "wake")
-            time_ms = row.number if timed else None
-            return Fault(self.kind, self.before, self.before, time_ms, key=key)
+            time_ms = row.number if row.kind in ("watermark", "wake") else None
+            return Fault(row.kind, self.before, self.before, time_ms, key=key)
         if len(batch) == 1:
             return self.single(0, key)
         before = self.before
@@ -124,7 +128,6 @@ class Call:
 
     def single(self, at: int, key: Any) -> Fault:
         """That of one record of the batch."""
-        assert self.row is not None
         assert self.batch is not None
         number, stamps = self.before + at + 1, self.batch.timestamps
         time_ms = None if stamps is None else int(stamps[at])
@@ -140,17 +143,18 @@ def _single(
     if fault is None or fault.call != "record" or fault.first == fault.number:
         return None
     behind = tail(recorded)
-    run = Run(recorded, behind, program)
+    calls = steps(behind)
+    first = next(calls)
+    run = Run(recorded, behind, program, first)
     records = 0
     try:
-        run.open(behind.begin)
-        for number, step in enumerate(steps(behind)):
+        for number, step in enumerate(chain([first], calls)):
             batch = run.batch_of(step.row)
             if number == failing:
                 assert batch is not None
-                return _failing(run, step, Call(step.row.kind, step.row, batch, records))
+                return _failing(run, step, Call(step.row, batch, records))
             records += 0 if batch is None else len(batch)
-            run.call(step, batch)
+            _make(run, step, batch)
     except KeyboardInterrupt:
         raise
     except BaseException:
@@ -164,8 +168,8 @@ def _failing(run: Run, step: Step, call: Call) -> Fault | None:
     assert call.batch is not None
     at = 0
     try:
-        for at in run.call_singly(step, call.batch):
-            pass
+        for one in run.call_singly(step, call.batch):
+            at = one
     except KeyboardInterrupt:
         raise
     except BaseException:

@@ -21,8 +21,8 @@ class Fault:
     call: `record`, `watermark`, `wake` (a time of the clock had come) and so on. `number`: of the
     record, counted from 1 over all that the operator got since the checkpoint; of a batch that
     fails as a whole the last one, with `first`; of other calls how many there were before.
-    `time_ms`: event time of the record, or of the watermark; the clock's of a wake-up. `key`: of the
-    keyed state that was at hand, None for none.
+    `time_ms`: event time of the record, or of the watermark; the clock's of a wake-up. `key`: of
+    the keyed state that was at hand, None for none.
     """
 
     call: str

@@ -78,12 +78,31 @@ class Program:
     config: JobConfig
 
 
+class Step(NamedTuple):
+    """A call, what was read from the clock until the next one, and whether that one came in the
+    middle of its work."""
+
+    row: Row
+    clock: list[bytes]
+    parked: bool = False
+
+    @property
+    def tells(self) -> bool:
+        """Whether it is of a checkpoint, and so may come in the middle of another call's work."""
+        return self.row.kind in _TELL
+
+
 class Run:
     """The operator from a tail's state on. Restored when it is made, then `open`; `close` in the
     end."""
 
-    def __init__(self, recorded: Recorded, tail: Tail, program: Program) -> None:
+    def __init__(self, recorded: Recorded, tail: Tail, program: Program, first: Step) -> None:
+        """`first`: of `steps`."""
         about, begin = recorded.about, tail.begin
+        self._began = "restored" in begin
+        """Whether its task began there, so that what is read of the clock while it is restored and
+        opened was read then."""
+        self._begin, self._first = begin, first
         self.clock = ReplayClock(begin["now_ms"])
         self.output = Emissions()
         self._states = KeyedStates(replace(program.config.state, local_dirs=()))
@@ -95,17 +114,32 @@ class Run:
         self.operator: Operator = build_operator(
             program.operator.spec, program.operator.implementation
         )
+        if self._began:
+            self._expect(first)
         try:
             self._restore(about, tail, program)
         except BaseException:
             self._states.close()
             raise
 
-    def open(self, begin: dict[str, Any]) -> None:
-        """And go on with what it was in the middle of."""
+    def open(self) -> None:
+        """The first step: and go on with what it was in the middle of."""
+        begin = self._begin
         self.operator.setup(self.context, self.output)
         run_to_end(self.operator.open())
-        self._go_on(begin)
+        self._tell_again(begin)
+        if not self._began:
+            self._expect(self._first)
+        if begin.get("again") is not None:
+            kind, port, number = begin["again"]
+            self._start(self._called(Row(kind, port, number, None, None)))
+            self._pauses += begin["pauses"]
+        if not self._first.parked:
+            self.settle()
+
+    def _expect(self, step: Step) -> None:
+        for said in step.clock:
+            self.clock.expect(said)
 
     def _context(
         self, about: dict[str, Any], program: Program, begin: dict[str, Any]
@@ -171,8 +205,8 @@ class Run:
         context = replace(self.context, operator_id=chained.operator_id)
         restore(deployment, [context], tail.state, INLINE)
 
-    def _go_on(self, begin: dict[str, Any]) -> None:
-        """Tell it what it knew, and have it go on with what it was in the middle of."""
+    def _tell_again(self, begin: dict[str, Any]) -> None:
+        """What it knew, and is in no state."""
         self.output.watermark = begin.get("emitted", MIN_TIMESTAMP)
         again = begin.get("again")
         self.output.known = True
@@ -185,10 +219,6 @@ class Run:
         for port in begin.get("ended", ()):
             run_to_end(self.operator.end_input(port))
         self.output.known = False
-        if again is not None:
-            kind, port, number = again
-            self._start(self._called(Row(kind, port, number, None, None)))
-            self._pauses += begin["pauses"]
 
     # --- calls ---------------------------------------------------------------------------------
 
@@ -203,13 +233,12 @@ class Run:
         """Make it, as far as it went before the next one came. `batch`: what it brings."""
         row = step.row
         if step.tells:
-            self._tell(row, step.clock)
+            self._tell(step)
         else:
             self.clock.begin()
             if batch is not None:
                 self.context.keyed_state.time.begin(len(batch))
-            for said in step.clock:
-                self.clock.expect(said)
+            self._expect(step)
             if batch is not None:
                 self._start(self.operator.process(batch, row.port))
             else:
@@ -220,8 +249,7 @@ class Run:
     def call_singly(self, step: Step, batch: Batch) -> Iterator[int]:
         """The same, record by record; gives the number of each before it is handed over."""
         self.clock.begin()
-        for said in step.clock:
-            self.clock.expect(said)
+        self._expect(step)
         for at in range(len(batch)):
             yield at
             self.context.keyed_state.time.begin(1)
@@ -244,12 +272,12 @@ class Run:
                 return operator.finish()
         return None
 
-    def _tell(self, row: Row, clock: list[bytes]) -> None:
+    def _tell(self, step: Step) -> None:
         """Of a checkpoint, in the middle of work if it was so."""
+        row = step.row
         while self._work is not None and self._pauses < row.port:
             self._step()
-        for said in clock:
-            self.clock.expect(said)
+        self._expect(step)
         if row.kind == "prepare":
             self.operator.prepare_snapshot(row.number)
         elif row.kind == "aborted":
@@ -300,34 +328,20 @@ class Run:
             self._states.close()
 
 
-class Step(NamedTuple):
-    """A call, what was read from the clock until the next one, and whether that one came in the
-    middle of its work."""
-
-    row: Row
-    clock: list[bytes]
-    parked: bool = False
-
-    @property
-    def tells(self) -> bool:
-        """Whether it is of a checkpoint, and so may come in the middle of another call's work."""
-        return self.row.kind in _TELL
-
-
 _TELL: Final = ("prepare", "complete", "aborted")
 
 
 def steps(tail: Tail) -> Iterator[Step]:
-    """The calls of a tail."""
-    row: Row | None = None
+    """The calls of a tail; the first one stands for its beginning."""
+    row = OPEN
     said: list[bytes] = []
     for one in tail.rows():
         if one.kind == "clock":
             said.append(bytes(one.data))
         elif one.kind not in ("begin", "closed"):
-            if row is not None:
-                yield Step(row, said, one.kind in _TELL and one.port > 0)
-                said = []
-            row = one
-    if row is not None:
-        yield Step(row, said)
+            yield Step(row, said, one.kind in _TELL and one.port > 0)
+            row, said = one, []
+    yield Step(row, said)
+
+
+OPEN: Final = Row("open", 0, 0, None, None)

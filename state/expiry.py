@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from ..core.clock import Clock, SystemClock
+from ..core.clock import Clock, SystemClock, unheard
 from ..core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Expiry:
             event=event,
             per_record=0 if cleanup is None else cleanup.get_cleanup_size(),
             now=time.event if event else time.clock.now_ms,
-            background=(lambda: time.watermark) if event else time.clock.now_ms,
+            background=(lambda: time.watermark) if event else unheard(time.clock),
             time=time,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...core.errors import ConfigurationError
 from ...engine.graph.model import ChainedOperator, JobGraph
 from ..specs.async_io import AsyncSpec
+from ..specs.joins import BroadcastJoinSpec
 
 
 def check_recorded(graph: JobGraph) -> None:
@@ -40,4 +41,6 @@ def _refusal(operator: ChainedOperator) -> str | None:
         return "is a sink, which would write again: choose the one before it"
     if isinstance(operator.spec, AsyncSpec):
         return "waits for answers from elsewhere, which are not recorded: choose the one before it"
+    if isinstance(operator.spec, BroadcastJoinSpec):
+        return "has a table that one of its subtasks stores for all: choose the one behind it"
     return None

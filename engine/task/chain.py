@@ -35,6 +35,7 @@ from .chain_node import ChainNode
 from .deployment import TaskDeployment
 from .edges import EdgeWriter
 from .metrics import OperatorMetrics
+from .recorded_operator import RecordedOperator
 from .recording import recorded
 from .slices import Slice
 from .wakeups import Wakeups
@@ -62,6 +63,7 @@ class OperatorChain:
         self.contexts: list[OperatorContext] = []
         self.nodes: list[ChainNode] = []
         """In order of the flow: every node after those that feed it."""
+        self._recorded: list[RecordedOperator] = []
         self._slice = Slice(clock)
         self._states = KeyedStates(deployment.config.state)
         self.finished = 0
@@ -96,6 +98,8 @@ class OperatorChain:
         if d.config.record.path is not None:
             emitted = partial(getattr, metrics, "watermark")
             operator, its_clock = recorded(d, chained, operator, clock, threads, emitted)
+            if isinstance(operator, RecordedOperator):
+                self._recorded.append(operator)
         node = ChainNode(operator, metrics, d.task.subtask, self._slice, d.config.object_reuse)
         groups = range_for(d.task.subtask, d.vertex.parallelism, d.vertex.max_parallelism)
         context = OperatorContext(
@@ -180,6 +184,11 @@ class OperatorChain:
                 node.complete()
             if chained.is_sink or not only_commits:
                 node.guard(node.operator.prepare_snapshot, checkpoint_id)
+
+    def frozen(self) -> None:
+        """The states of all operators have been taken."""
+        for operator in self._recorded:
+            operator.frozen()
 
     def send_barrier(
         self, barrier: CheckpointBarrier, ahead: bool = False

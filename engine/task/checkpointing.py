@@ -277,6 +277,7 @@ class TaskCheckpoints:
             )
             for node, c in zip(self._chain.nodes, self._chain.contexts, strict=True)
         ]
+        self._chain.frozen()
         if barrier.halt and self.halted_at is None:
             self.halted_at = checkpoint_id
         taking.sync_ms = (self._clock.monotonic() - started) * 1000.0

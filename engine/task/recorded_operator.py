@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import array
 from collections.abc import Callable, Generator
+from threading import get_ident
 from typing import Any
 
 from ...core.batch import Batch, ColumnBatch
@@ -30,6 +31,7 @@ from ...core.clock import Clock
 from ...core.elements import LatencyMarker
 from ...core.errors import OperatorError
 from ...core.failure_text import described, traced
+from ...core.ids import CheckpointId
 from ...operators.base import Operator, OperatorContext, Output, Steps, Work
 from ..exchange.kept import kept
 from .in_flight import item_of
@@ -37,14 +39,18 @@ from .recorder import Recorder, WriteBase
 
 
 class RecordingClock:
-    """A clock that remembers what it said. On the task's thread."""
+    """A clock that remembers what it said."""
 
     def __init__(self, clock: Clock) -> None:
+        """On the task's thread: what others read is not remembered."""
         self._clock = clock
         self._runs = array.array("q")
+        self._thread = get_ident()
 
     def now_ms(self) -> int:
         now = self._clock.now_ms()
+        if get_ident() != self._thread:
+            return now
         runs = self._runs
         if runs and runs[-1] == now and runs[-2] > 0:
             runs[-2] += 1
@@ -54,11 +60,13 @@ class RecordingClock:
 
     def monotonic(self) -> float:
         now = self._clock.monotonic()
+        if get_ident() != self._thread:
+            return now
         self._runs.extend((-1, round(now * 1e9)))
         return now
 
     def unread(self) -> int:
-        """The time, of which nobody is told."""
+        """The time, for what is not to be remembered (`core.clock.unheard`)."""
         return self._clock.now_ms()
 
     def take(self) -> bytes:
@@ -143,13 +151,18 @@ class RecordedOperator(Operator):
         """And the state is taken, as it is for the checkpoint: nothing comes between."""
         self._note(("prepare", self._paused, checkpoint_id))
         self._guarded(self._operator.prepare_snapshot, checkpoint_id)
+        self._note_clock()
         if self._recorder.takes_base:
             self._begin(checkpoint_id)
+
+    def frozen(self) -> None:
+        """Its state has been taken for a checkpoint, and for that the clock read: by no call."""
+        self._clock.take()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> Work:
         self._note(("complete", self._paused, checkpoint_id))
         work: Work = self._guarded(self._operator.notify_checkpoint_complete, checkpoint_id)
-        self._recorder.completed(checkpoint_id)
+        self._recorder.completed(CheckpointId(checkpoint_id))
         if work is None:
             return None
         return self._steps(work, None)
@@ -176,7 +189,6 @@ class RecordedOperator(Operator):
         is, and what was being done, which goes on when it comes again (see `operators.base`): a
         call, or a wake-up."""
         write = self._write_base(self.ctx, checkpoint_id)
-        self._note_clock()
         now = self._clock.unread()
         again = None
         if self._parked:
@@ -190,7 +202,7 @@ class RecordedOperator(Operator):
             "active": self._active,
             "ended": self._ended,
         }
-        self._recorder.base(checkpoint_id, write, begin)
+        self._recorder.base(CheckpointId(checkpoint_id), write, begin)
 
     def _note_clock(self) -> None:
         said = self._clock.take()

@@ -122,7 +122,11 @@ class _Recording:
     def write_base(self, ctx: OperatorContext, checkpoint_id: int) -> WriteBase:
         """All of its state, whatever the checkpoint has: that continues others, and this nothing."""
         number = CheckpointId(checkpoint_id)
-        part = (ctx.operator_id, ctx.keyed_state.snapshot(), ctx.operator_state.snapshot())
+        part = (
+            ctx.operator_id,
+            ctx.keyed_state.snapshot(),
+            ctx.operator_state.snapshot(alone=True),
+        )
 
         def write(base: FolderStorage) -> Manifest:
             made = write_subtask(base, number, self._d.task, [part])
