@@ -110,6 +110,7 @@ def parser(prog: str = HELP) -> argparse.ArgumentParser:
     _connectors(names.add_parser("connectors", help="sources and sinks of real systems"))
     _snapshot(names.add_parser("snapshot", help="how long a snapshot holds up a task, by state"))
     _checkpoint(names.add_parser("checkpoint", help="incremental checkpoints of a task"))
+    _recording(names.add_parser("recording", help="what recording an operator costs"))
     _unaligned(names.add_parser("unaligned", help="checkpoints under full backpressure"))
     _statesize(names.add_parser("statesize", help="keyed state larger than its memory, in RocksDB"))
     _restore(names.add_parser("restore", help="from much state to the first record"))
@@ -280,6 +281,16 @@ def _unaligned(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--rate", type=count, default=200_000, help="records a second of each slow subtask"
     )
+    command.add_argument("--interval", type=float, default=1.0, help="seconds between checkpoints")
+    command.add_argument("--parallelism", type=count, default=2)
+    command.add_argument("--host", choices=("ray", "local"), default="ray")
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+    _told(command)
+
+
+def _recording(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.recording)
+    command.add_argument("--events", type=count, default=8_000_000)
     command.add_argument("--interval", type=float, default=1.0, help="seconds between checkpoints")
     command.add_argument("--parallelism", type=count, default=2)
     command.add_argument("--host", choices=("ray", "local"), default="ray")

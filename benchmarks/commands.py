@@ -364,6 +364,14 @@ def unaligned(options: Namespace) -> Iterator[Line]:
     yield from measure_unaligned(o.events, o.rate, o.parallelism, o.host, o.interval)
 
 
+def recording(options: Namespace) -> Iterator[Line]:
+    """A line per kind of records, not recorded and recorded."""
+    from .recording import measure_recording
+
+    o = options
+    yield from measure_recording(o.events, o.parallelism, o.host, o.interval)
+
+
 def restore(options: Namespace) -> Iterator[Line]:
     """A line per backend and parallelism; of restarts two."""
     from .restart import measure_restarts

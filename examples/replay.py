@@ -2,10 +2,10 @@
 
 Sensor readings, one a second of event time, which the job reads faster than that. Windows of a
 minute give the spread of each sensor's values. After an hour one reading has a text where a number
-should be, and the function of the windows breaks on it. The job had recorded what that operator got since its last checkpoint:
-`replay` runs it on that again, to the same failure, and names the reading. Then the repaired
-function is run on the same records, before the job is started again; what it gives is compared with
-a plain computation. The program exits non-zero if anything differs.
+should be, and the function of the windows breaks on it. The job had recorded what
+that operator got since its last checkpoint: `replay` runs it on that again, to the same failure.
+Then the repaired function is run on the same records, before any job is started again; what it
+gives is compared with a plain computation. The program exits non-zero if anything differs.
 
     python examples/replay.py
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from ..checkpoint.manifest import Manifest
 from ..checkpoint.storage import MemoryStorage
 from ..checkpoint.transfers import INLINE
-from ..core.batch import Batch
+from ..core.batch import Batch, ColumnBatch, ObjectBatch
 from ..core.config import JobConfig
 from ..core.elements import MIN_TIMESTAMP, LatencyMarker, StreamStatus, Watermark
 from ..core.ids import Attempt, OperatorId, TaskId, VertexId
@@ -224,10 +224,8 @@ class Run:
 
     def batch_of(self, row: Row) -> Batch | None:
         """Its records, if it is a batch. Objects are unpickled."""
-        if row.kind not in BATCHES:
-            return None
-        found: Any = element_of(row.item)
-        return found
+        found = element_of(row.item) if row.kind in BATCHES else None
+        return found if isinstance(found, (ColumnBatch, ObjectBatch)) else None
 
     def call(self, step: Step, batch: Batch | None = None) -> None:
         """Make it, as far as it went before the next one came. `batch`: what it brings."""

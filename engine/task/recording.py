@@ -120,13 +120,11 @@ class _Recording:
         return write
 
     def write_base(self, ctx: OperatorContext, checkpoint_id: int) -> WriteBase:
-        """All of its state, whatever the checkpoint has: that continues others, and this nothing."""
+        """All of its state, whatever the checkpoint has: that may continue others, this does
+        not."""
         number = CheckpointId(checkpoint_id)
-        part = (
-            ctx.operator_id,
-            ctx.keyed_state.snapshot(),
-            ctx.operator_state.snapshot(alone=True),
-        )
+        keyed, alone = ctx.keyed_state.snapshot(), ctx.operator_state.snapshot(alone=True)
+        part = ctx.operator_id, keyed, alone
 
         def write(base: FolderStorage) -> Manifest:
             made = write_subtask(base, number, self._d.task, [part])
