@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
+import runpy
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import strom
 from replay_kit import Sums, Unlimited, environment, program, record
+from strom import AsyncDataStream, AsyncFunction, Configuration, DiscardSink
 from strom.checkpoint.recordings import recorded_subtasks
 from strom.cli import answers
 from strom.cli.main import app
@@ -130,7 +135,7 @@ def test_nothing_is_recorded_there(tmp_path: Path) -> None:
 def test_a_program_without_the_operator(recording: Path) -> None:
     env = environment()
     env.from_collection([1, 2]).map(str).uid("others").print()
-    with pytest.raises(ConfigurationError, match="has no operator 'sums'.* 'others'"):
+    with pytest.raises(ConfigurationError, match=r"has no operator 'sums'.* 'others'"):
         replay(str(recording), graph=env.get_job_graph())
 
 
@@ -186,3 +191,61 @@ def test_the_command_refuses(recording: Path, words: list[str], said: str) -> No
     asked = CliRunner().invoke(app, ["replay", *words])
     assert asked.exit_code == answers.USAGE
     assert said in asked.output
+
+
+EXAMPLE = Path(strom.__file__).parent / "examples" / "replay.py"
+
+
+def test_the_example(capsys: pytest.CaptureFixture[str]) -> None:
+    level = logging.getLogger("strom").level
+    try:
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(EXAMPLE), run_name="__main__")
+    finally:
+        logging.getLogger("strom").setLevel(level)
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0, shown
+    assert "as it must be" in shown
+
+
+@pytest.mark.parametrize(
+    ("operators", "said"),
+    [
+        (["nix"], "there is no operator 'nix': there are 'sums', 'texts'"),
+        ([], "no operator is chosen; there are 'sums', 'texts'"),
+        (["numbers"], "operator 'numbers' is a source, which gets no records"),
+        (["out"], "operator 'out' is a sink, which would write again"),
+        (["later"], "waits for answers from elsewhere"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused(operators: list[str], said: str) -> None:
+    env = environment()
+    env.record("nowhere", operators)
+    numbers = env.from_collection([1]).uid("numbers")
+    sums = numbers.key_by(lambda n: n % 4).process(Unlimited()).uid("sums")
+    if operators == ["later"]:
+        second = timedelta(seconds=1)
+        sums = AsyncDataStream.unordered_wait(sums, Later(), second).uid("later")
+    sums.map(str).uid("texts").sink_to(DiscardSink()).uid("out")
+    with pytest.raises(ConfigurationError, match=said):
+        env.execute()
+
+
+class Later(AsyncFunction):
+    async def async_invoke(self, value: Any) -> list[Any]:
+        return [value]
+
+
+def test_it_is_configured() -> None:
+    env = environment()
+    said = {"strom.record.path": "memory://there", "strom.record.operators": "sums;texts"}
+    env.configure(Configuration.from_dict({**said, "strom.record.max-size": "2 mb"}))
+    record = env.get_job_config().record
+    assert (record.path, record.operators) == ("memory://there", ("sums", "texts"))
+    assert record.max_bytes == 2 << 20
+    env.record("here", "texts")
+    assert env.get_job_config().record.operators == ("texts",)
+    assert env.get_configuration().to_dict()["strom.record.path"] == str(Path("here").absolute())
+    for wrong in ({"path": ""}, {"path": 3}, {"operators": [3]}, {"max_size": "much"}):
+        with pytest.raises(ConfigurationError):
+            env.record(**{"path": "here", "operators": ["sums"], **wrong})
