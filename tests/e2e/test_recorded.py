@@ -28,6 +28,7 @@ from strom import (
 )
 from strom.api.aggregates import count, sum_
 from strom.checkpoint.recordings import RecordedSubtask
+from strom.checkpoint.storage import open_storage
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.config import JobConfig
 from strom.core.record_config import RecordConfig
@@ -210,16 +211,19 @@ def replayed_alike(
     root = f"memory://recorded-{seed}"
     ways = Ways(checkpoint_interval=timedelta(milliseconds=5))
     config: JobConfig = cramped(copying(checkpointed(ways, 2), ways, seed), seed)
-    record = RecordConfig(root, RECORDED)
+    record = RecordConfig(f"{root}/recorded", RECORDED)
     config = replace(config, state=state_of(seed), record=record)
     plan = SimulationPlan(seed=seed, crashes=1, crash_after_checkpoints=2, crash_window=800)
     try:
-        result = Simulation(CollectProbe(pipelines(readings)).graph(config), plan).run()
+        graph = CollectProbe(pipelines(readings)).graph(config)
+        # as files they are incremental, and RocksDB's are in them as they are
+        location = f"{root}/checkpoints" if seed % 3 else None
+        result = Simulation(graph, plan, open_storage(location, f"job-{seed}")).run()
         assert result.outcome is not None
         assert result.outcome.error is None, result.outcome.error
         proven: Counter[str] = Counter()
         for name, number, attempt in tap.said:
-            found = replay(root, name, subtask=number, attempt=attempt)
+            found = replay(f"{root}/recorded", name, subtask=number, attempt=attempt)
             assert found.error is None, (name, found.fault, found.error)
             assert not found.notes, (name, found.notes)
             expected = tap.since(name, number, attempt, found.checkpoint)
