@@ -170,6 +170,7 @@ class Run:
             publish=lambda key, value: None,
             request_splits=lambda: None,
             restored=begin.get("restored", True),
+            uid=chained.uid,
             threads=False,
         )
 

@@ -247,9 +247,11 @@ class Recorder:
             case "completed":
                 self._complete(what)
             case "failed":
-                self._write_rows()
-                if self._folder is not None:
-                    self._folder.put(FAILED, json.dumps(what).encode())
+                try:
+                    self._write_rows()
+                finally:
+                    if self._folder is not None:
+                        self._folder.put(FAILED, json.dumps(what).encode())
             case "lost":
                 self._write_rows()
                 self._lose(what)

@@ -17,6 +17,7 @@ from strom import (
     StreamExecutionEnvironment,
     ValueStateDescriptor,
 )
+from strom.engine.task import recorder
 
 
 class Sums(KeyedProcessFunction):
@@ -54,7 +55,11 @@ def record(path: Path, function: Sums, **config: Any) -> None:
     program(env, function)
     logging.getLogger("strom").setLevel(logging.CRITICAL)
     try:
-        with pytest.raises(JobFailedError, match="3000 is too much"):
+        with (
+            pytest.MonkeyPatch.context() as patched,
+            pytest.raises(JobFailedError, match="3000 is too much"),
+        ):
+            patched.setattr(recorder, "PART_BYTES", 2_000)  # several parts, however fast it is
             env.execute("sums")
     finally:
         logging.getLogger("strom").setLevel(logging.NOTSET)
