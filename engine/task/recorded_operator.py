@@ -30,7 +30,7 @@ from ...core.batch import Batch, ColumnBatch
 from ...core.clock import Clock
 from ...core.elements import LatencyMarker
 from ...core.errors import OperatorError
-from ...core.failure_text import described, traced
+from ...core.failure_text import described, is_for_the_program, traced
 from ...core.ids import CheckpointId
 from ...operators.base import Operator, OperatorContext, Output, Steps, Work
 from ..exchange.kept import kept
@@ -249,7 +249,9 @@ class RecordedOperator(Operator):
                 work.close()
 
     def _failed(self, error: BaseException) -> None:
-        """It did, or an operator that it gave something to."""
+        """It did, or an operator that it gave something to. Somebody's Ctrl-C is no failure."""
+        if is_for_the_program(error):
+            return
         self._note_clock()
         own = not isinstance(error, OperatorError)
         text = described(error) if own else str(error)
