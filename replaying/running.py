@@ -28,6 +28,7 @@ from ..operators.base import (
     run_to_end,
 )
 from ..operators.registry import build_operator
+from ..state.backend import NoKey
 from ..state.key_groups import range_for
 from ..state.keyed_state import KeyedStates
 from ..state.operator_state import OperatorStateBackend
@@ -312,10 +313,8 @@ class Run:
 
     def key(self) -> Any:
         """The current key of its keyed state, None if there is none."""
-        try:
-            return self.context.keyed_state.get_current_key()
-        except Exception:
-            return None
+        found = self.context.keyed_state.get_current_key()
+        return None if isinstance(found, NoKey) else found
 
     def close(self) -> None:
         work, self._work = self._work, None
