@@ -25,8 +25,8 @@ class TaskDeployment:
     checkpoints go to `storage`. `revoke`: later checkpoints than `restore` have been published and
     are lost, so sinks must take them back. `halted`: the job was stopped at `restore`; the task
     only commits what that holds, and ends. `token`: what shows that the coordinator has taken over
-    what sinks write to, if it has. `alone`: other subtasks of its operators go on from what they had
-    at `restore`, and only some begin again. `local_folders`: where the job keeps copies of what
+    what sinks write to, if it has. `alone`: other subtasks of its operators go on from what they
+    had at `restore`, and only some begin again. `local_folders`: where the job keeps copies of what
     tasks write on this machine, said by the host; none: nowhere.
     """
 
