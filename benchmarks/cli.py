@@ -112,6 +112,7 @@ def parser(prog: str = HELP) -> argparse.ArgumentParser:
     _checkpoint(names.add_parser("checkpoint", help="incremental checkpoints of a task"))
     _recording(names.add_parser("recording", help="what recording an operator costs"))
     _unaligned(names.add_parser("unaligned", help="checkpoints under full backpressure"))
+    _regions(names.add_parser("regions", help="pipelines beside one whose task is killed"))
     _statesize(names.add_parser("statesize", help="keyed state larger than its memory, in RocksDB"))
     _restore(names.add_parser("restore", help="from much state to the first record"))
     _manifest(names.add_parser("manifest", help="of a checkpoint of many subtasks and states"))
@@ -294,6 +295,17 @@ def _recording(command: argparse.ArgumentParser) -> None:
     command.add_argument("--interval", type=float, default=1.0, help="seconds between checkpoints")
     command.add_argument("--parallelism", type=count, default=2)
     command.add_argument("--host", choices=("ray", "local"), default="ray")
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+    _told(command)
+
+
+def _regions(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.regions)
+    command.add_argument("--pipelines", type=count, default=10)
+    command.add_argument("--rate", type=count, default=5_000, help="records a second of each")
+    command.add_argument("--quiet", type=positive, default=10.0, help="seconds before the kills")
+    command.add_argument("--seconds", type=positive, default=20.0, help="of kills, one each")
+    command.add_argument("--exchange", action="store_true", help="two tasks in each pipeline")
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
     _told(command)
 

@@ -372,6 +372,14 @@ def recording(options: Namespace) -> Iterator[Line]:
     yield from measure_recording(o.events, o.parallelism, o.host, o.interval)
 
 
+def regions(options: Namespace) -> Iterator[Line]:
+    """One line."""
+    from .regions import measure_regions
+
+    o = options
+    yield measure_regions(o.pipelines, o.rate, o.quiet, o.seconds, o.exchange)
+
+
 def restore(options: Namespace) -> Iterator[Line]:
     """A line per backend and parallelism; of restarts two."""
     from .restart import measure_restarts

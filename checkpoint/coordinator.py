@@ -139,6 +139,27 @@ class CheckpointCoordinator:
         self._schedule.start(now_ms)
         return tuple(self._savepoints.not_stopped("its last checkpoint could not be used"))
 
+    def resume(self, now_ms: int) -> Actions:
+        """All tasks run again, after some of them were restarted (`on_job_restart`). If there are
+        periodic ones, one is taken now: a part that fails ever again would put it off for ever."""
+        actions = self.start(now_ms)
+        if self._schedule.periodic:
+            actions = (*actions, *self.trigger(now_ms, "periodic"))
+        return actions
+
+    @property
+    def ending(self) -> bool:
+        """Whether the job is about to end: a stop is asked for, or the terminal checkpoint is
+        being stored or complete. No part of it can be restarted alone then."""
+        if self._mode == "closed" or self._savepoints.stops:
+            return True
+        return any(
+            (one.savepoint is not None and one.savepoint.stop is not None)
+            or one.stopped
+            or (one.terminal and one.storing)
+            for one in self._pending
+        )
+
     def on_job_restart(self, why: str = "the job is being restarted or stopped") -> Actions:
         """The attempt failed, or the job is being stopped: no task will acknowledge any more. A job
         that was stopped with a savepoint ends all the same if its terminal checkpoint is complete,

@@ -72,6 +72,12 @@ class SavepointRequests:
         """Whether nothing else is to be taken before the one whose turn it is."""
         return self.draining or (self.first is not None and self.first.stop is not None)
 
+    @property
+    def stops(self) -> bool:
+        """Whether the job is to end with one that waits, or with the one that is stored."""
+        waits = any(one.stop is not None for one in self._waiting)
+        return self.draining or self.stopping is not None or waits
+
     def drain(self) -> bool:
         """Whether it is the turn of one that drains the job, which begins now."""
         self.draining = bool(self._waiting) and self._waiting[0].stop == "drain"

@@ -19,7 +19,7 @@ from ..core.ids import CheckpointId, KeyGroupRange, OperatorId, TaskId
 from ..state.backend import KEY_GROUP, KeyedSnapshot, OperatorStateTable, StateTable
 from ..state.increments import EVERY_GROUP
 from ..state.key_groups import range_for
-from ..state.operator_state import OperatorStateSnapshot, redistribute
+from ..state.operator_state import OperatorStateSnapshot, kept, redistribute
 from ..state.rocks.database.arenas import give_back_freed
 from .cancellation import Cancellation
 from .databases import DatabaseFilesFrom, DatabaseUpload, read_database
@@ -116,6 +116,7 @@ def read_operator(
     max_parallelism: int,
     transfers: Transfers = INLINE,
     inherits: bool = False,
+    alone: bool = False,
 ) -> tuple[list[StateTable], list[OperatorStateTable]]:
     """What `subtask` of `parallelism` starts from: the rows of its key groups, its share of the
     operator state. Both empty if the checkpoint does not know the operator.
@@ -123,7 +124,8 @@ def read_operator(
     Tables of one name come from several former subtasks, in order of their index. Raises StateError
     when keyed state was taken at another max parallelism, CorruptCheckpointError for bad files.
     inherits: the files of the local database are taken over (`databases.inherited`), and not read
-    here.
+    here. alone: the other subtasks go on from what they had at the checkpoint, so none of that is
+    this one's (`operator_state.kept`).
     """
     snapshots = manifest.snapshots(operator)
     if any(snapshot.keyed or snapshot.database for snapshot in snapshots):
@@ -144,7 +146,12 @@ def read_operator(
             _read_operator_state(files, manifest.checkpoint_id, snapshot.operator_state)
             for snapshot in snapshots
         ]
-    return tables, redistribute(former, parallelism)[subtask] if any(former) else []
+    if not any(former):
+        return tables, []
+    if alone:
+        assert len(former) == parallelism, (operator, len(former), parallelism)
+        return tables, kept(former, subtask)
+    return tables, redistribute(former, parallelism)[subtask]
 
 
 def group_offsets(data: pa.Table) -> tuple[tuple[int, int, int], ...]:

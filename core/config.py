@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from .checkpointing_mode import CheckpointingMode
 from .checks import check_count, check_duration, check_kind, check_number
@@ -98,6 +98,8 @@ class FailureRateRestart(RestartStrategyConfiguration):
 
 
 RestartStrategy = NoRestart | FixedDelayRestart | ExponentialDelayRestart | FailureRateRestart
+
+FailoverStrategy = Literal["region", "full"]
 
 
 @dataclass(frozen=True)
@@ -246,6 +248,9 @@ class JobConfig:
     exchange: ExchangeConfig = field(default_factory=ExchangeConfig)
     restart: RestartStrategy | None = None
     """None: exponential delay when checkpointing is enabled, else no restart."""
+    failover_strategy: FailoverStrategy = "region"
+    """What is restarted when a task fails: all tasks that exchange records with it, directly or
+    not, while the others go on; or all tasks of the job."""
     restore_from: str | None = None
     """What to start from, at any parallelism: the folder of a savepoint, a checkpoint's
     `<root>/<job>/chk-<n>`, or `<root>/<job>` for its newest valid one. For one job: an environment
@@ -312,6 +317,10 @@ class JobConfig:
         check_kind("state", self.state, StateConfig)
         check_kind("exchange", self.exchange, ExchangeConfig)
         check_kind("restart", self.restart, *get_args(RestartStrategy), type(None))
+        if self.failover_strategy not in get_args(FailoverStrategy):
+            raise ConfigurationError(
+                f"failover_strategy must be region or full, is {self.failover_strategy!r}"
+            )
         check_kind("restore_from", self.restore_from, str, type(None))
         check_kind("claim_restored", self.claim_restored, bool)
         check_kind("savepoint_directory", self.savepoint_directory, str, type(None))

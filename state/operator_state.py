@@ -296,6 +296,20 @@ def redistribute(
     ]
 
 
+def kept(
+    per_subtask: Sequence[Sequence[OperatorStateTable]], subtask: int
+) -> list[OperatorStateTable]:
+    """What one subtask begins with again while those of the others go on: of split lists what it
+    had itself, of all else as `redistribute` at the same parallelism."""
+    mine = {table.name: table for table in per_subtask[subtask]}
+    return [
+        table
+        if table.mode != "split"
+        else mine.get(table.name, OperatorStateTable(table.name, "split", ()))
+        for table in redistribute(per_subtask, len(per_subtask))[subtask]
+    ]
+
+
 def _deal(
     mode: OperatorStateMode, copies: list[tuple[bytes, ...]], parallelism: int
 ) -> list[tuple[bytes, ...]]:

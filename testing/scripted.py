@@ -55,6 +55,8 @@ class ScriptedSource(Source):
     """Bounded. schema: batches are columns of it, else objects. at_once: the most records of a
     batch, where that matters more than the job's batch size."""
 
+    independent_readers = True
+
     def __init__(
         self,
         lanes: Iterable[Iterable[Any]],

@@ -87,6 +87,8 @@ def _set_latency_interval(settings: Settings, value: timedelta) -> None:
 
 _CLAIMS: Final = choice("String", {"no_claim": "no_claim", "claim": "claim", "legacy": "legacy"})
 
+_FAILOVERS: Final = choice("String", {"region": "region", "full": "full"})
+
 _HOSTS: Final = choice("String", {"local": "local", "ray": "ray"})
 
 
@@ -187,6 +189,14 @@ KNOWN: Final = (
     ),
     *STATE_OPTIONS,
     *RESTART,
+    known(
+        "jobmanager.execution.failover-strategy",
+        _FAILOVERS,
+        "region",
+        _setting("failover_strategy"),
+        "what restarts with a task that fails: `region`: all that exchanges records with it, "
+        "directly or not; `full`: the job",
+    ),
     known(
         "task.cancellation.timeout",
         DURATION,

@@ -100,7 +100,11 @@ class EnumeratorContext:
 
 class SplitEnumerator(ABC):
     """Hands out splits. Lives in the coordinator, called from one thread, which all enumerators of
-    a job share: while one blocks, no reader gets splits, and no checkpoint is taken."""
+    a job share: while one blocks, no reader gets splits, and no checkpoint is taken.
+
+    If its readers are `independent_readers`, it may be asked for a reader that has begun again: the
+    splits that it gave that reader since the checkpoint have been repeated to it already, and what
+    it said once (None) it must say again. It must not conclude anything from who asked before."""
 
     @abstractmethod
     def next_splits(self, subtask: int) -> Sequence[Any] | None:
@@ -158,7 +162,14 @@ class SourceReader(ABC):
 
 
 class Source(ABC):
-    """A replayable source: reading a split again from a position gives the same records."""
+    """A replayable source: reading a split again from a position gives the same records.
+
+    `independent_readers`: its enumerator does not mind that a single reader begins again from its
+    snapshot while the others go on, and gets once more, in the same order, what it was given since;
+    see `SplitEnumerator`. Else all readers are restarted together, and the enumerator with them.
+    """
+
+    independent_readers: bool = False
 
     @property
     @abstractmethod
@@ -319,8 +330,12 @@ class Sink(ABC):
     says of it, for a guarantee that is less than exactly once. `only_reads`: a writer has taken
     what it keeps of a batch, as bytes say, when `write` returns, and neither changes a record nor
     pauses anywhere; it then needs no copy of its own where records have several readers.
+    `independent_writers`: one writer may begin again, under a later attempt, while those of other
+    subtasks go on under theirs: it neither removes nor publishes what these wrote. Else all writers
+    are restarted together.
     """
 
+    independent_writers: bool = False
     revocable: bool = False
     only_reads: bool = False
     remark: ClassVar[str | None] = None

@@ -22,6 +22,8 @@ class CollectSink(Sink):
     once: then a restart of the job begins from the start and publishes its records again.
     """
 
+    independent_writers = True
+
     def create_writer(self, context: WriterContext) -> SinkWriter:
         return CollectWriter(context)
 
@@ -67,6 +69,7 @@ class PrintSink(Sink):
 
     identifier: str = ""
     revocable = True
+    independent_writers = True
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         return PrintWriter(_print_prefix(self.identifier, context.subtask, context.parallelism))
@@ -104,6 +107,7 @@ class DiscardSink(Sink):
     """Drops every record."""
 
     revocable = True
+    independent_writers = True
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         return DiscardWriter()

@@ -51,6 +51,8 @@ class RangeSplit:
 class CollectionSource(Source):
     """Over a list of values (object batches), or an Arrow table (column batches)."""
 
+    independent_readers = True
+
     def __init__(self, values: list[Any] | pa.Table, scalars: Scalars | None = None) -> None:
         self.values = values
         self._scalars = scalars

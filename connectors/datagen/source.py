@@ -32,6 +32,8 @@ class DataGenSource(Source):
         one range instead (bounded sources only).
     """
 
+    independent_readers = True
+
     def __init__(
         self,
         generate: Generate,

@@ -48,6 +48,8 @@ class FileSink(Sink):
         by a job that has finished, which is taken back, or if the sink compacts, published twice.
     """
 
+    independent_writers = True
+
     def __init__(
         self,
         path: str | os.PathLike[str],

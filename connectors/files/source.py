@@ -111,6 +111,7 @@ class FileSource(Source):
         )
         self._layout: Layout | None = None
         self._interval = _interval(monitor_interval)
+        self.independent_readers = self._interval is None
         self._settle = to_timedelta(settle, "settle")
         self._max_age = (
             None if max_age is None else to_timedelta(max_age, "max_age", minimum=_LEAST)

@@ -3,9 +3,10 @@
 Begun in the order given. What may take long goes to two workers of the host, which do one thing
 after the other, each in the order given, and whose answers come back as events in that order:
 
-    storage   LoadLatest, StoreCheckpoint, DisownCheckpoint, DiscardCheckpoint, RemoveSavepoint,
-              ForgetCheckpoints
-    sources   PrepareSources, AskForSplits, SnapshotSources, CloseSources: the user's enumerators
+    storage   LoadLatest, LoadForRegion, StoreCheckpoint, DisownCheckpoint, DiscardCheckpoint,
+              RemoveSavepoint, ForgetCheckpoints
+    sources   PrepareSources, RestartReaders, AskForSplits, SnapshotSources, ForgetSplits,
+              CloseSources: the user's enumerators
 
 So what an enumerator gave away before its snapshot is answered before the snapshot is, and the job
 master hears of losses and cancellation while a disk or an enumerator hangs.
@@ -28,6 +29,15 @@ class LoadLatest:
     """Find the newest valid checkpoint with an id above `after`
     (`storage.latest_valid(after=after)`), then answer on_loaded or on_load_failed."""
 
+    after: int = 0
+
+
+@dataclass(frozen=True)
+class LoadForRegion:
+    """The same for tasks that begin again while others run, so nothing in the storage is changed:
+    answer on_region_loaded or on_region_failed with `attempt`."""
+
+    attempt: Attempt
     after: int = 0
 
 
@@ -60,6 +70,28 @@ class SnapshotSources:
 
 
 @dataclass(frozen=True)
+class RestartReaders:
+    """Some readers begin again from the newest complete checkpoint. Close the enumerators of
+    `sources` and make them anew from their stored states, where there are any; the others go on.
+    Then answer on_readers_ready, with what each of `readers` has been given since that checkpoint,
+    in order; or on_source_failed, with the attempt of the enumerators, `began`."""
+
+    attempt: Attempt
+    began: Attempt
+    sources: tuple[OperatorId, ...]
+    states: Mapping[OperatorId, bytes]
+    readers: tuple[tuple[OperatorId, TaskId], ...]
+
+
+@dataclass(frozen=True)
+class ForgetSplits:
+    """Nothing goes back before this checkpoint any more: what was given away before its snapshot
+    need not be known. No answer."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True)
 class CloseSources:
     """Close the enumerators of the attempt, if they could be made. No answer; what they raise is
     only worth a log line."""
@@ -81,16 +113,36 @@ class DeployAll:
 
 
 @dataclass(frozen=True)
+class DeployTasks:
+    """Start these tasks for an attempt of their own, beside others that run; as DeployAll, but that
+    the answer may come any time later, or none if all went well. `alone`: as of a deployment."""
+
+    attempt: Attempt
+    tasks: tuple[TaskId, ...]
+    restore: Manifest | None
+    alone: bool
+
+
+@dataclass(frozen=True)
+class CancelTasks:
+    """Stop these tasks, all of one attempt, as CancelAll does; then answer on_tasks_stopped with
+    the same."""
+
+    attempt: Attempt
+    tasks: tuple[TaskId, ...]
+
+
+@dataclass(frozen=True)
 class CancelAll:
-    """Stop every task of this attempt, by force if need be, also those still starting; then answer
-    on_all_stopped. Nothing of the attempt runs after that answer."""
+    """Stop every task of this attempt and former ones, by force if need be, also those still
+    starting; then answer on_all_stopped. Nothing of them runs after that answer."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True)
 class Send:
-    """Deliver to a task of the current attempt, in order. Dropped if the task is gone."""
+    """Deliver to a task in its current attempt, in order. Dropped if the task is gone."""
 
     task: TaskId
     mail: Mail
@@ -180,11 +232,16 @@ class JobEnded:
 
 Action = (
     LoadLatest
+    | LoadForRegion
     | PrepareSources
+    | RestartReaders
     | AskForSplits
     | SnapshotSources
+    | ForgetSplits
     | CloseSources
     | DeployAll
+    | DeployTasks
+    | CancelTasks
     | CancelAll
     | Send
     | StoreCheckpoint

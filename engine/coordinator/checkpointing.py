@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint import savepoints
 from ...checkpoint.manifest import Manifest, stateful
-from ...core.ids import Attempt, CheckpointId, OperatorId
+from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
 from ..messages import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -22,6 +22,7 @@ from .actions import (
     DiscardCheckpoint,
     DisownCheckpoint,
     ForgetCheckpoints,
+    ForgetSplits,
     RemoveSavepoint,
     Send,
     SnapshotSources,
@@ -62,9 +63,14 @@ class CheckpointTranslator:
         self._pending: dict[CheckpointId, _Triggered] = {}
 
     def translate(
-        self, actions: protocol.Actions, running: Attempt | None, now_ms: int
+        self,
+        actions: protocol.Actions,
+        running: Attempt | None,
+        now_ms: int,
+        hearing: Collection[TaskId] = (),
     ) -> Translated:
-        """`running`: the attempt, if all its tasks run; else mail goes to nobody."""
+        """`running`: the attempt, if all its tasks run. `hearing`: the tasks that are told what
+        became of a checkpoint."""
         result = Translated()
         for action in actions:
             self._history.on_checkpoint(action, now_ms)
@@ -92,10 +98,12 @@ class CheckpointTranslator:
                 case protocol.Complete(checkpoint_id=n, terminal=terminal):
                     del self._pending[n]
                     result.committed |= terminal and running is not None
-                    result.actions += self._to_all(CheckpointCompleted(n, terminal), running)
+                    result.actions += self._to_all(CheckpointCompleted(n, terminal), hearing)
+                    if self._plan.shared_sources:
+                        result.actions.append(ForgetSplits(n))
                 case protocol.Abort(checkpoint_id=n):
                     del self._pending[n]
-                    result.actions += self._to_all(CheckpointAborted(n), running)
+                    result.actions += self._to_all(CheckpointAborted(n), hearing)
                 case protocol.Discard(checkpoint_id=n):
                     result.actions.append(DiscardCheckpoint(n))
                 case protocol.Forget():
@@ -160,5 +168,5 @@ class CheckpointTranslator:
             stopped=checkpoint.stopped,
         )
 
-    def _to_all(self, mail: Mail, running: Attempt | None) -> list[Send]:
-        return [] if running is None else [Send(task, mail) for task in self._plan.tasks]
+    def _to_all(self, mail: Mail, hearing: Collection[TaskId]) -> list[Send]:
+        return [Send(task, mail) for task in self._plan.tasks if task in hearing]

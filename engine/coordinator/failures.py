@@ -52,6 +52,17 @@ class Failures:
         self.restart_at_ms = now_ms + delay_ms
         return JobStatus.RESTARTING
 
+    @property
+    def last_task(self) -> TaskId | None:
+        """The one that failed last, if it was one."""
+        return None if self._last is None else self._last.task
+
+    def on_another(self, failure: Failure) -> JobStatus:
+        """A part of the job failed while another waits to be restarted: it is restarted with that,
+        which the policy has allowed; so the loss of a machine is one failure."""
+        self._last = replace(failure, cause=cut(failure.cause, SUMMARY_LIMIT + TRACE_LIMIT))
+        return JobStatus.RESTARTING
+
     def on_setback(self, cause: str, now_ms: int) -> JobStatus:
         """The attempt cannot go on for a reason that is no failure of the job: there is another
         one at once, whatever the policy."""

@@ -165,10 +165,13 @@ class JobHistory:
         """The job came to it."""
         self._change(since={**self._picture.since, status: now_ms})
 
-    def on_deploying(self, attempt: Attempt, now_ms: int) -> None:
-        """All tasks are about to be started."""
+    def on_deploying(
+        self, attempt: Attempt, now_ms: int, tasks: Iterable[TaskId] | None = None
+    ) -> None:
+        """All tasks, or these, are about to be started."""
         record = TaskRecord("CREATED", attempt, {"CREATED": now_ms}).became("DEPLOYING", now_ms)
-        self._change(tasks=dict.fromkeys(self._tasks, record))
+        started = dict.fromkeys(self._tasks if tasks is None else tasks, record)
+        self._change(tasks={**self._picture.tasks, **started})
 
     def on_restored(self, checkpoint_id: CheckpointId, savepoint: bool, now_ms: int) -> None:
         """An attempt begins with it."""
@@ -191,13 +194,13 @@ class JobHistory:
         """Its process is gone."""
         self._became("FAILED", (task,), now_ms)
 
-    def on_stopping(self, now_ms: int) -> None:
-        """All tasks are told to stop."""
-        self._became("CANCELING", self._tasks, now_ms)
+    def on_stopping(self, now_ms: int, tasks: Iterable[TaskId] | None = None) -> None:
+        """All tasks, or these, are told to stop."""
+        self._became("CANCELING", self._tasks if tasks is None else tasks, now_ms)
 
-    def on_stopped(self, now_ms: int) -> None:
-        """None runs any more."""
-        self._became("CANCELED", self._tasks, now_ms)
+    def on_stopped(self, now_ms: int, tasks: Iterable[TaskId] | None = None) -> None:
+        """None of them runs any more."""
+        self._became("CANCELED", self._tasks if tasks is None else tasks, now_ms)
 
     def on_failure(
         self,

@@ -11,7 +11,9 @@ and losses of tasks may come at any time; those of former attempts are ignored h
     on_splits                    AskForSplits is done
     on_sources_snapshot          SnapshotSources is done
     on_source_failed             one of these three could not be done
-    on_deployed / ..._failed     DeployAll is done (the failure: any part of it could not be done)
+    on_deployed / ..._failed     DeployAll or DeployTasks is done (or any part of it could not be)
+    on_tasks_stopped             CancelTasks is done
+    on_region_loaded / ..._failed, on_readers_ready     LoadForRegion, RestartReaders are done
     on_report                    a task said something (engine/messages.py)
     on_task_lost                 a task's process or actor died, or cannot be reached
     on_all_stopped               CancelAll is done
@@ -29,7 +31,7 @@ the deployment of an attempt and its end in `running_attempt.py`.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...checkpoint import coordinator_types as protocol
@@ -60,6 +62,8 @@ from .history import JobHistory
 from .job_state import JobState
 from .lifecycle import Lifecycle, Step
 from .plan import make_plan
+from .region_restarts import Stage
+from .regions import Region
 from .restart import make_policy
 from .running_attempt import Outcome, RunningAttempt
 from .split_requests import Answer
@@ -95,7 +99,12 @@ class JobMaster:
         self._translator = CheckpointTranslator(plan, self._history)
         self._first_attempt = first_attempt
         self._attempt = first_attempt - 1
-        """Of the last PrepareSources, one less than the first before that; only grows."""
+        """The last number given, to all tasks or a region; one less than the first before that;
+        only grows."""
+        self._began = self._attempt
+        """Of the last PrepareSources."""
+        self._attempts: dict[TaskId, Attempt] = {}
+        """Those that the tasks have, or had."""
         self._start: Start | None = None
         """What the current attempt begins with; not None exactly while PREPARING."""
         self._running: RunningAttempt | None = None
@@ -143,7 +152,7 @@ class JobMaster:
     def on_sources_ready(self, attempt: Attempt, now_ms: int) -> Actions:
         """The answer to PrepareSources. Ignored if the job was cancelled meanwhile."""
         self._life.record(f"sources of {attempt} ready")
-        if attempt != self._attempt or self._start is None:
+        if attempt != self._began or self._start is None:
             return self._answer()
         return self._answer(self._deploy(self._start, now_ms))
 
@@ -157,7 +166,7 @@ class JobMaster:
     ) -> Actions:
         """The answer to AskForSplits; None: the enumerator has no splits for the reader now."""
         self._life.record(f"splits for {task}")
-        if attempt != self._attempt or self._running is None:
+        if attempt != self._began or self._running is None:
             return self._answer()
         outcome = self._running.on_splits(operator, task, answer, now_ms)
         return self._answer(self._after(outcome, now_ms))
@@ -171,7 +180,7 @@ class JobMaster:
     ) -> Actions:
         """The answer to SnapshotSources: the pickled state of each enumerator."""
         self._life.record(f"snapshot {checkpoint_id} of the sources")
-        if attempt != self._attempt or self._running is None:
+        if attempt != self._began or self._running is None:
             return self._answer()
         outcome = self._running.on_sources_snapshot(checkpoint_id, states)
         return self._answer(self._after(outcome, now_ms))
@@ -182,7 +191,7 @@ class JobMaster:
         """An enumerator of the attempt could not be made, or raised when it was called; or a sink
         refused the job, which is not `recoverable`."""
         self._life.record(f"a source of {attempt} failed")
-        if attempt != self._attempt:
+        if attempt != self._began:
             return self._answer()
         return self._answer(self._fail(Failure(cause, recoverable), now_ms))
 
@@ -194,22 +203,67 @@ class JobMaster:
     def on_deploy_failed(self, attempt: Attempt, reason: str, now_ms: int) -> Actions:
         """Some task could not be started. The answer is a CancelAll for those that were."""
         self._life.record(f"deploy of {attempt} failed")
-        if attempt != self._attempt or self._running is None:
+        if self._running is None:
             return self._answer()
-        cause = f"the job could not be deployed: {reason}"
+        restart = self._running.restarts.find(attempt, Stage.STARTING)
+        if restart is None and attempt != self._began:
+            return self._answer()
+        what = "the job" if restart is None else "a part of the job"
+        failure = Failure(f"{what} could not be deployed: {reason}")
+        region = None if restart is None else restart.region
+        return self._answer(self._fail(failure, now_ms, region))
+
+    def on_tasks_stopped(self, attempt: Attempt, tasks: tuple[TaskId, ...], now_ms: int) -> Actions:
+        """The answer to CancelTasks."""
+        self._life.record(f"stopped {len(tasks)} tasks of {attempt}")
+        if self._running is None:
+            return self._answer()
+        outcome = self._running.on_tasks_stopped(attempt, tasks, now_ms)
+        return self._answer(self._after(outcome, now_ms))
+
+    def on_region_loaded(self, attempt: Attempt, latest: Latest, now_ms: int) -> Actions:
+        """The answer to LoadForRegion."""
+        self._life.record(f"loaded {latest.manifest and latest.manifest.checkpoint_id} again")
+        if self._running is None:
+            return self._answer()
+        outcome = self._running.on_region_loaded(attempt, latest)
+        return self._answer(self._after(outcome, now_ms))
+
+    def on_region_failed(self, attempt: Attempt, reason: str, now_ms: int) -> Actions:
+        """The other answer: the storage could not be read. The whole job may fare better."""
+        self._life.record("load failed")
+        if self._running is None or self._running.restarts.find(attempt, Stage.LOADING) is None:
+            return self._answer()
+        cause = f"the latest checkpoint could not be loaded: {reason}"
         return self._answer(self._fail(Failure(cause), now_ms))
+
+    def on_readers_ready(
+        self, attempt: Attempt, repeated: Iterable[tuple[TaskId, Answer]], now_ms: int
+    ) -> Actions:
+        """The answer to RestartReaders: what readers were given since the checkpoint."""
+        self._life.record(f"readers of {attempt} ready")
+        if self._running is None:
+            return self._answer()
+        outcome = self._running.on_readers_ready(attempt, repeated, now_ms)
+        for task in [task for task, now in self._attempts.items() if now == attempt]:
+            self._metrics.pop(task, None)
+        return self._answer(self._after(outcome, now_ms))
 
     def on_task_lost(self, task: TaskId, attempt: Attempt, reason: str, now_ms: int) -> Actions:
         """A task's process died. Expected of tasks that finished; while stopping it explains what
         was a symptom only, and is ignored otherwise."""
         self._life.record(f"lost {task} of {attempt}")
         cause = f"task {self._plan.labels[task]} was lost: {reason}"
-        if attempt != self._attempt:
+        if attempt != self._attempts.get(task, self._attempt):
             return self._answer()
-        if self._running is not None and task not in self._running.progress.finished:
+        running = self._running
+        ending = running is not None and running.restarts.is_ending(task)
+        if running is not None and not ending and task not in running.progress.finished:
             self._history.on_lost(task, now_ms)
             return self._answer(self._fail(Failure(cause, task=task), now_ms))
-        if self._life.step is Step.STOPPING:
+        if self._life.step is Step.STOPPING or (running is not None and ending):
+            if running is not None and self._failures.last_task not in running.peers(task):
+                return self._answer()
             self._failures.on_loss(cause)
             self._history.on_explained(self._failures.last_cause, task, self._host_of(task))
         return self._answer()
@@ -250,7 +304,7 @@ class JobMaster:
         self._life.record("trigger")
         if self._life.step is not Step.RUNNING or self._running is None:
             return self._answer()
-        if self._running.progress.all_drained:
+        if self._running.progress.all_drained or self._running.restarts:
             return self._answer()
         return self._answer(self._carry_out(self._checkpoints.trigger(now_ms, "manual"), now_ms))
 
@@ -286,7 +340,9 @@ class JobMaster:
 
     def on_report(self, report: TaskReport, now_ms: int) -> Actions:
         """A task said something. Ignored if it is not of the current attempt."""
-        if report.attempt != self._attempt or self._life.step is Step.ENDED:
+        if self._life.step is Step.ENDED:
+            return self._answer()
+        if report.attempt != self._attempts.get(report.task, self._attempt):
             return self._answer()
         if report.task not in self._plan.labels:
             raise self._life.illegal(f"{report.task} reports but is no task of this job")
@@ -300,6 +356,11 @@ class JobMaster:
     def labels(self) -> Mapping[TaskId, str]:
         """What the tasks are called, as in `Map (1/2)`."""
         return self._plan.labels
+
+    @property
+    def shared_sources(self) -> frozenset[OperatorId]:
+        """Sources of which single readers may begin again."""
+        return self._plan.shared_sources
 
     def status(self) -> JobState:
         """The job at this moment."""
@@ -326,7 +387,7 @@ class JobMaster:
         self._translator.validate(self._checkpoints.pending)
         if self._running is not None:
             self._running.validate()
-            assert (self._life.step is Step.RUNNING) == self._running.progress.all_running
+            assert (self._life.step is Step.RUNNING) == self._running.begun
 
     def _handle(self, report: TaskReport, now_ms: int) -> Actions:
         match report:
@@ -352,6 +413,8 @@ class JobMaster:
             self._move(JobStatus.RUNNING, now_ms)
             self._life.go(Step.RUNNING)
             self._failures.on_stable(now_ms)
+        if outcome.whole:
+            self._failures.on_stable(now_ms)
         if outcome.failure is not None:
             return (*outcome.actions, *self._fail(outcome.failure, now_ms))
         if outcome.go_back is not None:
@@ -367,7 +430,8 @@ class JobMaster:
         done = self._carry_out(actions, now_ms)
         if self._life.step is Step.ENDED:
             return ()
-        return self._answer(done, self._proceed(now_ms))
+        within = () if self._running is None else self._running.proceed(now_ms)
+        return self._answer(done, within, self._proceed(now_ms))
 
     # --- transitions -------------------------------------------------------------------------
 
@@ -376,37 +440,77 @@ class JobMaster:
         return (LoadLatest(self._starting_point.floor),)
 
     def _prepare(self, start: Start) -> Actions:
-        self._attempt += 1
+        self._began = self._next_attempt()
+        self._attempts = dict.fromkeys(self._plan.tasks, Attempt(self._began))
         self._start = start
         self._metrics.clear()
         self._life.go(Step.PREPARING)
-        return (PrepareSources(Attempt(self._attempt), start.enumerators),)
+        return (PrepareSources(Attempt(self._began), start.enumerators),)
+
+    def _next_attempt(self) -> Attempt:
+        self._attempt += 1
+        return Attempt(self._attempt)
 
     def _deploy(self, start: Start, now_ms: int) -> Actions:
-        attempt = Attempt(self._attempt)
+        attempt = Attempt(self._began)
         self._history.on_deploying(attempt, now_ms)
         if start.manifest is not None:
             restored = start.manifest
             self._history.on_restored(restored.checkpoint_id, restored.savepoint, now_ms)
         self._start = None
-        halted_at = None
-        if start.halted and start.manifest is not None:
-            halted_at = start.manifest.checkpoint_id
         self._running = RunningAttempt(
-            attempt, self._plan, self._checkpoints, self._translator, halted_at
+            attempt,
+            self._plan,
+            self._checkpoints,
+            self._translator,
+            self._history,
+            start,
+            self._starting_point.floor,
+            self._next_attempt,
         )
+        self._attempts = self._running.attempts
         self._life.go(Step.DEPLOYING)
         return (DeployAll(attempt, start.manifest, start.revoke, start.halted),)
 
-    def _fail(self, failure: Failure, now_ms: int) -> Actions:
-        """The attempt failed; only its first cause counts."""
+    def _fail(self, failure: Failure, now_ms: int, region: Region | None = None) -> Actions:
+        """The attempt failed, or a part of it, which is its `region` or the task's; only the first
+        cause counts."""
         if self._life.step in (Step.STOPPING, Step.WAITING, Step.ENDED):
             return ()
-        status = self._failures.on_failure(failure, now_ms)
+        alone = self._running if failure.recoverable and self._can_restart_regions() else None
+        if alone is not None and failure.task is not None:
+            region = alone.restarts.region_of(failure.task)
+        at_ms = None if alone is None or region is None else alone.restarts.shared_delay
+        news: Actions = ()
+        if at_ms is None:
+            status = self._failures.on_failure(failure, now_ms)
+            at_ms = self._failures.restart_at_ms
+        else:
+            status = self._failures.on_another(failure)
+            news = (Warn(f"another part of it failed, and is restarted, too: {failure.cause}"),)
         cause = self._failures.last_cause or failure.cause
-        attempt, host = Attempt(max(0, self._attempt)), self._host_of(failure.task)
+        host = self._host_of(failure.task)
+        if alone is None or region is None or status is not JobStatus.RESTARTING:
+            newest = Attempt(max(0, self._attempt))
+            attempt = newest if failure.task is None else self._attempts.get(failure.task, newest)
+            self._history.on_failure(cause, failure.task, attempt, now_ms, host)
+            return self._stop(status, now_ms)
+        attempt = alone.attempts[region.tasks[0]]
         self._history.on_failure(cause, failure.task, attempt, now_ms, host)
-        return self._stop(status, now_ms)
+        why = f"a part of the job is restarted: {cause}"
+        return (*news, *self._after(alone.restart(region, at_ms, why, now_ms), now_ms))
+
+    def _can_restart_regions(self) -> bool:
+        """Whether tasks can begin again while others go on."""
+        running = self._running
+        return (
+            self._plan.config.failover_strategy == "region"
+            and len(self._plan.regions) > 1
+            and self._life.step is Step.RUNNING
+            and running is not None
+            and not running.progress.committed
+            and not self._checkpoints.ending
+        )
 
     def _host_of(self, task: TaskId | None) -> str | None:
         """Where it runs in this attempt, as far as it has told."""
@@ -460,7 +564,7 @@ class JobMaster:
         """From now on no task of the attempt, if there is one, is heard or told anything."""
         close: Actions = ()
         if self._start is not None or self._running is not None:
-            close = (CloseSources(Attempt(self._attempt)),)
+            close = (CloseSources(Attempt(self._began)),)
         self._start = self._running = None
         match self._life.status:
             case JobStatus.RESTARTING | JobStatus.FAILING:
@@ -473,6 +577,8 @@ class JobMaster:
         """Why none can be taken in this state of the job."""
         if self._life.step is not Step.RUNNING or self._running is None:
             return f"the job is {self._life.status.value}, and not running: ask again when it is"
+        if self._running.restarts:
+            return "a part of the job is being restarted: ask again when it runs"
         if self._running.progress.all_drained:
             return "the job is finishing"
         if savepoint.stop == "drain" and self._plan.caches:

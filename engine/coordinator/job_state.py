@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,11 @@ class Progress:
     @property
     def all_finished(self) -> bool:
         return len(self.finished) == len(self.tasks)
+
+    def restart(self, tasks: Collection[TaskId]) -> None:
+        """These begin again."""
+        self.running.difference_update(tasks)
+        self.drained.difference_update(tasks)
 
     def validate(self) -> None:
         """Assert the invariants of the fields."""

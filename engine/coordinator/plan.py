@@ -11,6 +11,7 @@ from ...core.errors import GraphError
 from ...core.ids import OperatorId, TaskId
 from ..graph.edge_names import chained_names, edge_names
 from ..graph.model import ExecutionGraph
+from .regions import Region, regions_of
 from .watermark_alignment import AlignmentGroup
 
 
@@ -39,6 +40,15 @@ class JobPlan:
     """`name (1/2)` of each task, for messages."""
     edge_names: frozenset[str] = frozenset()
     """Of all connections between operators (`graph.edge_names`)."""
+    regions: tuple[Region, ...] = ()
+    """Which tasks are restarted together."""
+
+    @property
+    def shared_sources(self) -> frozenset[OperatorId]:
+        """Those whose readers may begin again one by one."""
+        if self.config.failover_strategy != "region":
+            return frozenset()
+        return frozenset(operator for one in self.regions for operator, _ in one.readers)
 
 
 def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
@@ -113,5 +123,6 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         unnamed=unnamed,
         caches=caches,
         labels=labels,
+        regions=regions_of(graph),
         edge_names=frozenset(edge_names(job).values()).union(*map(chained_names, job.vertices)),
     )

@@ -8,16 +8,18 @@
                  complete
 
 The job master makes a RunningAttempt when it deploys one and drops it when it stops the tasks. Each
-event is answered by an Outcome; what follows from a failure, the master decides.
+event is answered by an Outcome; what follows from a failure, the master decides. If that is to
+restart a region alone (`region_restarts`), its tasks are counted as starting again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.coordinator import CheckpointCoordinator
+from ...checkpoint.storage import Latest
 from ...core.errors import StromError
 from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
 from ..messages import (
@@ -34,23 +36,29 @@ from ..messages import (
     TaskRunning,
     WatermarkReported,
 )
-from .actions import Action, Actions, Send
+from .actions import Action, Actions, DeployTasks, RestartReaders, Send
 from .checkpointing import CheckpointTranslator
 from .failures import Failure
+from .history import JobHistory
 from .job_state import Progress
 from .plan import JobPlan
+from .region_restarts import RegionRestart, RegionRestarts, Stage
+from .regions import Reader, Region
 from .split_requests import Answer, SplitRequests
+from .starting_point import Start
 from .watermark_alignment import WatermarkAlignment
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What the host is to do after an event, and why the attempt cannot go on, if it cannot.
-    `go_back`: why there must be another one, though nothing failed."""
+    `go_back`: why there must be another one, though nothing failed. `whole`: all tasks run again,
+    after some were restarted."""
 
     actions: Actions = ()
     failure: Failure | None = None
     go_back: str | None = None
+    whole: bool = False
 
 
 NOTHING = Outcome()
@@ -65,13 +73,27 @@ class RunningAttempt:
         plan: JobPlan,
         checkpoints: CheckpointCoordinator,
         translator: CheckpointTranslator,
-        halted_at: CheckpointId | None = None,
+        history: JobHistory,
+        start: Start,
+        floor: int,
+        number: Callable[[], Attempt],
     ) -> None:
-        """`checkpoints` and `translator` live as long as the job. `halted_at`: the terminal
-        checkpoint at which the job was stopped; the attempt only commits it."""
-        self._halted_at = halted_at
+        """`checkpoints`, `translator` and `history` live as long as the job. `floor`: as of
+        LoadLatest. `number`: the next attempt's, for a region."""
+        found = start.manifest
+        self._began_with = 0 if found is None else found.checkpoint_id
+        self._halted_at = found.checkpoint_id if start.halted and found is not None else None
+        """The terminal checkpoint at which the job was stopped; the attempt only commits it."""
         self._attempt = attempt
+        self._floor = floor
+        self._number = number
+        self._history = history
         self._plan = plan
+        self.begun = False
+        """Whether all tasks have been running."""
+        self.attempts = dict.fromkeys(plan.tasks, attempt)
+        """The current one of each task."""
+        self.restarts = RegionRestarts(plan.regions)
         self._requests = SplitRequests(attempt, plan.readers)
         self._alignment = WatermarkAlignment(plan.aligned)
         self._checkpoints = checkpoints
@@ -79,7 +101,9 @@ class RunningAttempt:
         self.progress = Progress(frozenset(plan.tasks))
 
     def on_report(self, report: TaskReport, now_ms: int) -> Outcome:
-        """A task of this attempt said something."""
+        """A task said something, in its current attempt."""
+        if self.restarts.is_ending(report.task):
+            return NOTHING
         match report:
             case TaskRunning() | TaskDrained() | TaskFinished():
                 return self._advance(report, now_ms)
@@ -88,10 +112,10 @@ class RunningAttempt:
             case TaskCancelled(task=task):
                 return self._broken(f"task {self._plan.labels[task]} stopped without being told to")
             case SplitsRequested(task=task, operator=operator):
-                try:
-                    return _do(self._requests.request(operator, task))
-                except StromError as error:
-                    return self._broken(str(error))
+                restart = self.restarts.of(task)
+                if restart is None:
+                    return self._ask([(operator, task)])
+                restart.asked.append((operator, task))
             case WatermarkReported(task=task, operator=operator, watermark=watermark):
                 told = self._alignment.on_report(operator, task, watermark)
                 if told is not None:
@@ -120,19 +144,106 @@ class RunningAttempt:
     def on_tick(self, now_ms: int) -> Outcome:
         """Time passed."""
         asked = self._requests.retry(now_ms)
-        if not self.progress.all_running:
+        if not self.begun:
             return _do(asked)
         outcome = self.carry_out(self._checkpoints.on_tick(now_ms), now_ms)
-        return Outcome((*outcome.actions, *asked), outcome.failure, outcome.go_back)
+        actions = (*outcome.actions, *asked, *self.proceed(now_ms))
+        return Outcome(actions, outcome.failure, outcome.go_back)
 
     def next_tick_ms(self) -> int | None:
-        """When splits should be asked for again."""
-        return self._requests.retry_at_ms
+        """When splits should be asked for again, or a region goes on."""
+        times = [self._requests.retry_at_ms]
+        if not self._checkpoints.storing:
+            times.append(self.restarts.next_ms())
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+
+    # --- regions -----------------------------------------------------------------------------
+
+    def peers(self, task: TaskId) -> tuple[TaskId, ...]:
+        """Those that are restarted with it, itself among them."""
+        return self.restarts.region_of(task).tasks
+
+    def restart(self, region: Region, at_ms: int, why: str, now_ms: int) -> Outcome:
+        """Stop its tasks, and begin them again not before `at_ms`. The checkpoint that is on is
+        given up, for it lacks their part, unless it only has to be stored."""
+        self.progress.restart(region.tasks)
+        self._requests.forget(region.tasks)
+        self._alignment.restart(region.tasks)
+        self._history.on_stopping(now_ms, region.tasks)
+        cancel = self.restarts.begin(region, self.attempts[region.tasks[0]], at_ms)
+        given_up = self.carry_out(self._checkpoints.on_job_restart(why), now_ms)
+        return Outcome((cancel, *given_up.actions))
+
+    def on_tasks_stopped(self, attempt: Attempt, tasks: tuple[TaskId, ...], now_ms: int) -> Outcome:
+        """The answer to a CancelTasks."""
+        if self.restarts.on_stopped(attempt, tasks) is None:
+            return NOTHING
+        self._history.on_stopped(now_ms, tasks)
+        return _do(self.proceed(now_ms))
+
+    def proceed(self, now_ms: int) -> Actions:
+        """Let go on what waits for its time, or for a checkpoint to be stored."""
+        if self._checkpoints.storing:
+            return ()
+        return tuple(self.restarts.load(now_ms, self._number, self._floor))
+
+    def on_region_loaded(self, attempt: Attempt, latest: Latest) -> Outcome:
+        """The answer to a LoadForRegion. The others have gone on from the newest complete one."""
+        restart = self.restarts.find(attempt, Stage.LOADING)
+        if restart is None:
+            return NOTHING
+        manifest, newest = latest.manifest, self._checkpoints.newest_complete
+        found = 0 if manifest is None else manifest.checkpoint_id
+        if found != (newest if newest > self._floor else 0):
+            return Outcome(go_back=f"checkpoint {newest} is to be restored, and is not usable")
+        restart.stage, restart.alone = Stage.PREPARING, found != self._began_with
+        restart.manifest = manifest
+        region = restart.region
+        stored = {} if manifest is None else manifest.enumerators
+        states = {o: stored[o] for o in region.sources if o in stored}
+        began = self._attempt
+        return _do([RestartReaders(attempt, began, region.sources, states, region.readers)])
+
+    def on_readers_ready(
+        self, attempt: Attempt, repeated: Iterable[tuple[TaskId, Answer]], now_ms: int
+    ) -> Outcome:
+        """The answer to a RestartReaders."""
+        restart = self.restarts.find(attempt, Stage.PREPARING)
+        if restart is None:
+            return NOTHING
+        restart.stage, restart.repeated = Stage.STARTING, tuple(repeated)
+        tasks = restart.region.tasks
+        self.attempts.update(dict.fromkeys(tasks, attempt))
+        self._history.on_deploying(attempt, now_ms, tasks)
+        return _do([DeployTasks(attempt, tasks, restart.manifest, restart.alone)])
+
+    def _runs_again(self, restart: RegionRestart, now_ms: int) -> Outcome:
+        """All tasks of the region have come up."""
+        self.restarts.over(restart)
+        repeated = [Send(task, answer) for task, answer in restart.repeated]
+        asked = self._ask(restart.asked)
+        if asked.failure is not None or not self.progress.all_running:
+            return Outcome((*repeated, *asked.actions), asked.failure)
+        resumed = self.carry_out(self._checkpoints.resume(now_ms), now_ms)
+        actions = (*repeated, *asked.actions, *resumed.actions)
+        return Outcome(actions, resumed.failure, resumed.go_back, whole=True)
+
+    def _ask(self, readers: Iterable[Reader]) -> Outcome:
+        asked: list[Action] = []
+        for operator, task in readers:
+            try:
+                asked += self._requests.request(operator, task)
+            except StromError as error:
+                return self._broken(str(error))
+        return _do(asked)
 
     def carry_out(self, actions: protocol.Actions, now_ms: int) -> Outcome:
         """Turn what the checkpoint protocol asks for into actions of the host."""
         running = self._attempt if self.progress.all_running else None
-        result = self._translator.translate(actions, running, now_ms)
+        hearing = [] if not self.begun else self._plan.tasks
+        if self.restarts:
+            hearing = [task for task in hearing if self.restarts.of(task) is None]
+        result = self._translator.translate(actions, running, now_ms, hearing)
         self.progress.committed |= result.committed
         failure = None if result.failure is None else Failure(result.failure)
         if result.halted:
@@ -143,6 +254,9 @@ class RunningAttempt:
         """Assert the invariants of the fields. For use between events."""
         self.progress.validate()
         self._requests.validate()
+        self.restarts.validate()
+        missing = self.progress.tasks - self.progress.running
+        assert not self.begun or missing <= {t for r in self.restarts.all for t in r.region.tasks}
 
     def _advance(self, report: TaskRunning | TaskDrained | TaskFinished, now_ms: int) -> Outcome:
         """A task came one stage further; one that says so twice is heard once."""
@@ -150,7 +264,10 @@ class RunningAttempt:
         match report:
             case TaskRunning() if task not in progress.running:
                 progress.running.add(task)
-                if progress.all_running:
+                restart = self.restarts.of(task)
+                if restart is not None and progress.running.issuperset(restart.region.tasks):
+                    return self._runs_again(restart, now_ms)
+                if progress.all_running and not self.begun:
                     return self._begin(now_ms)
             case TaskDrained() if task not in progress.running:
                 return self._broken(f"task {self._plan.labels[task]} drained before it was running")
@@ -168,6 +285,7 @@ class RunningAttempt:
     def _begin(self, now_ms: int) -> Outcome:
         """All tasks run: data flows, and requests for splits made so far are asked. Unless the job
         was stopped: then they commit, and end."""
+        self.begun = True
         if self._halted_at is not None:
             self.progress.drained |= self.progress.tasks
             self.progress.committed = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ...core.errors import OperatorError
 from ...core.ids import Attempt, OperatorId, TaskId
@@ -82,6 +82,14 @@ class SplitRequests:
         if self._retry_at_ms is None or now_ms < self._retry_at_ms:
             return []
         return self._ask_all()
+
+    def forget(self, tasks: Collection[TaskId]) -> None:
+        """These begin again, and have asked for nothing; answers still on their way are ignored."""
+        self._waiting = {one: None for one in self._waiting if one[1] not in tasks}
+        self._asked = {one for one in self._asked if one[1] not in tasks}
+        self._told = {one for one in self._told if one[1] not in tasks}
+        if not self._waiting:
+            self._retry_at_ms = None
 
     def validate(self) -> None:
         """Assert the invariants of the fields."""

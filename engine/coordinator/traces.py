@@ -20,7 +20,16 @@ from typing import Any, Final
 from ...core.ids import CheckpointId, TaskId
 from ...core.job_status import JobStatus
 from ..messages import CheckpointAcknowledged, CheckpointDeclined
-from .actions import Action, CancelAll, DeployAll, LoadLatest, StoreCheckpoint
+from .actions import (
+    Action,
+    CancelAll,
+    CancelTasks,
+    DeployAll,
+    DeployTasks,
+    LoadForRegion,
+    LoadLatest,
+    StoreCheckpoint,
+)
 from .job_state import JobState
 
 MOST_TASKS: Final = 256
@@ -75,7 +84,7 @@ class TraceRecorder:
         self._on_status(event, before, after, now_ms, ended)
         for action in actions:
             self._on_action(action, now_ms)
-        if event == "on_all_stopped":
+        if event in ("on_all_stopped", "on_tasks_stopped"):
             self._phase("wait", now_ms, unless="load")
         elif event == "on_deployed":
             self._phase("restore", now_ms)
@@ -153,24 +162,24 @@ class TraceRecorder:
             self._attempt.attributes["restart"] = after.restarts
             self._phase("stop", now_ms)
         span = self._attempt
-        if span is None or after.status is before.status:
+        well = _runs(after)
+        if span is None or (after.status is before.status and well is _runs(before)):
             return
-        if after.status is JobStatus.RUNNING or after.status.is_terminal:
+        if well or after.status.is_terminal:
             span.attributes["job.attempt"] = int(after.attempt)
             if (restored := after.checkpoints.restored_from) is not None:
                 span.attributes["restored.from"] = int(restored)
-            well = after.status is JobStatus.RUNNING
             span.end(now_ms, None if well else f"the job is {after.status.value}")
             ended.append(span)
             self._attempt = None
 
     def _on_action(self, action: Action, now_ms: int) -> None:
         match action:
-            case CancelAll():
+            case CancelAll() | CancelTasks():
                 self._phase("stop", now_ms)
-            case LoadLatest():
+            case LoadLatest() | LoadForRegion():
                 self._phase("load", now_ms)
-            case DeployAll():
+            case DeployAll() | DeployTasks():
                 self._phase("deploy", now_ms)
             case StoreCheckpoint(manifest) if manifest.checkpoint_id in self._checkpoints:
                 span = self._checkpoints[manifest.checkpoint_id]
@@ -186,3 +195,8 @@ class TraceRecorder:
                 return
             phases[-1].end(now_ms)
         phases.append(Span(name, now_ms))
+
+
+def _runs(job: JobState) -> bool:
+    """Whether all its tasks do."""
+    return job.status is JobStatus.RUNNING and job.running_tasks == job.total_tasks

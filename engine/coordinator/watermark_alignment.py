@@ -9,7 +9,7 @@ subtask that waits goes on reporting, so it hears when the others have come on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ...core.elements import MIN_TIMESTAMP
@@ -41,6 +41,14 @@ class WatermarkAlignment:
             members = self._watermarks.setdefault(group.name, {})
             members.update({(operator, task): MIN_TIMESTAMP for task in group.tasks})
         self._told: dict[Reader, int | None] = {}
+
+    def restart(self, tasks: Collection[TaskId]) -> None:
+        """The readers in these begin again."""
+        for operator, group in self._groups.items():
+            for task in group.tasks:
+                if task in tasks:
+                    self._watermarks[group.name][operator, task] = MIN_TIMESTAMP
+                    self._told.pop((operator, task), None)
 
     def on_report(
         self, operator: OperatorId, task: TaskId, watermark: int | None

@@ -78,8 +78,7 @@ def _pickle(spec: Any) -> bytes | None:
 class CooperativeCluster:
     """Runs the tasks of one job in the caller's thread. Implements the driver's `Cluster`.
 
-    Invariant: all tasks in `tasks` belong to one attempt; a task is in it from its deployment until
-    the whole attempt is stopped or the task crashes.
+    A task is in `tasks` from its deployment until it, or all of them, are stopped, or it crashes.
     """
 
     def __init__(
@@ -100,6 +99,8 @@ class CooperativeCluster:
         self._make_background = make_background
         self._network = InProcessNetwork(clock, wake=wake)
         self._stopping: Attempt | None = None
+        self._stopping_some: deque[tuple[tuple[TaskId, ...], Attempt]] = deque()
+        """Tasks that are being stopped while others go on; none once all of them are."""
         self._functions = FreshFunctions()
 
     # --- what the driver asks for ----------------------------------------------------------
@@ -112,6 +113,9 @@ class CooperativeCluster:
             endpoints[d.task].connect(wiring)
         for d in deployments:
             self._start(d, endpoints[d.task])
+
+    def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
+        self.deploy(deployments)
 
     def _start(self, d: TaskDeployment, endpoint: Endpoint) -> None:
         background = self._make_background(d.label)
@@ -131,6 +135,13 @@ class CooperativeCluster:
         for running in self.tasks.values():
             running.task.post(CancelTask())
         self._stopping = attempt
+        self._stopping_some.clear()
+
+    def cancel_tasks(self, tasks: Sequence[TaskId], attempt: Attempt) -> None:
+        for task in tasks:
+            if task in self.tasks:
+                self.tasks[task].task.post(CancelTask())
+        self._stopping_some.append((tuple(tasks), attempt))
 
     def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:
         running = self.tasks.get(task)
@@ -153,6 +164,15 @@ class CooperativeCluster:
             self._drop_all()
             driver.on_all_stopped(attempt)
             return True
+        for tasks, attempt in self._stopping_some:
+            left = [self.tasks[task] for task in tasks if task in self.tasks]
+            if all(running.task.state.over for running in left):
+                self._stopping_some.remove((tasks, attempt))
+                for task in tasks:
+                    if task in self.tasks:
+                        self.tasks.pop(task).drop()
+                driver.on_tasks_stopped(tasks, attempt)
+                return True
         return driver.tick()
 
     def crash(self, task: TaskId) -> Attempt:

@@ -33,16 +33,21 @@ from ..coordinator.actions import (
     AnswerSavepoint,
     AskForSplits,
     CancelAll,
+    CancelTasks,
     CloseSources,
     DeployAll,
+    DeployTasks,
     DiscardCheckpoint,
     DisownCheckpoint,
     ForgetCheckpoints,
+    ForgetSplits,
     JobEnded,
+    LoadForRegion,
     LoadLatest,
     PrepareSources,
     Publish,
     RemoveSavepoint,
+    RestartReaders,
     Send,
     SnapshotSources,
     StoreCheckpoint,
@@ -94,8 +99,18 @@ class Cluster(Protocol):
         """Start all tasks of one attempt. Raises what went wrong; some may have started then."""
         ...
 
+    def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
+        """Begin to start tasks beside others that run. Raises what went wrong at once, or the host
+        calls `on_deploy_failed` later."""
+        ...
+
     def cancel_all(self, attempt: Attempt) -> None:
-        """Begin to stop every task; the host calls `on_all_stopped` when none runs any more."""
+        """Begin to stop every task, of this attempt and former ones; the host calls
+        `on_all_stopped` when none runs any more."""
+        ...
+
+    def cancel_tasks(self, tasks: Sequence[TaskId], attempt: Attempt) -> None:
+        """Begin to stop these; the host calls `on_tasks_stopped` when none of them runs."""
         ...
 
     def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:
@@ -197,7 +212,8 @@ class JobDriver:
         )
         self._picture = self._master.status()
         """The job after the last event; replaced, never changed. Read from other threads."""
-        self._attempt = Attempt(first_attempt)
+        self._attempts: dict[TaskId, Attempt] = {}
+        """In which each task was deployed last."""
         self._tick_at: int | None = None
         self._over_at: int | None = None
         """When the job is over though its workers are not done; None until it has ended."""
@@ -228,6 +244,12 @@ class JobDriver:
 
     def on_all_stopped(self, attempt: Attempt) -> None:
         self._run(self._master.on_all_stopped, attempt)
+
+    def on_tasks_stopped(self, tasks: tuple[TaskId, ...], attempt: Attempt) -> None:
+        self._run(self._master.on_tasks_stopped, attempt, tasks)
+
+    def on_deploy_failed(self, attempt: Attempt, reason: str) -> None:
+        self._run(self._master.on_deploy_failed, attempt, reason)
 
     def cancel(self) -> None:
         """Idempotent."""
@@ -420,7 +442,7 @@ class JobDriver:
             self._traces.export(ended)
         if self._running_since is None and state.status is JobStatus.RUNNING:
             self._running_since = self._clock.monotonic()
-        if state.status is JobStatus.RUNNING:
+        if state.status is JobStatus.RUNNING and state.running_tasks == state.total_tasks:
             self.errands.on_running()
         if state.restarts > self._restarts:
             self._restarts = state.restarts
@@ -432,7 +454,7 @@ class JobDriver:
     def _carry_out(self, action: Action) -> Actions:
         match action:
             case Send(task, mail):
-                self._cluster.send(task, self._attempt, mail)
+                self._cluster.send(task, self._attempts[task], mail)
             case TickAt(time_ms):
                 self._tick_at = time_ms
             case Publish(operator, key, value):
@@ -441,14 +463,20 @@ class JobDriver:
                 self._asked.pop(request)(path, error)
             case StoreCheckpoint() | DiscardCheckpoint() | ForgetCheckpoints() | LoadLatest():
                 self.errands.in_storage(action)
-            case RemoveSavepoint() | DisownCheckpoint():
+            case RemoveSavepoint() | DisownCheckpoint() | LoadForRegion():
                 self.errands.in_storage(action)
             case PrepareSources() | AskForSplits() | SnapshotSources() | CloseSources():
                 self.errands.in_sources(action)
+            case RestartReaders() | ForgetSplits():
+                self.errands.in_sources(action)
             case DeployAll():
                 return self._deploy(action)
+            case DeployTasks():
+                return self._deploy_beside(action)
             case CancelAll(attempt):
                 self._cluster.cancel_all(attempt)
+            case CancelTasks(attempt, tasks):
+                self._cluster.cancel_tasks(tasks, attempt)
             case Warn(message):
                 log.warning("job %s: %s", self.job_id, message)
             case JobEnded(status, error):
@@ -456,7 +484,8 @@ class JobDriver:
         return ()
 
     def _deploy(self, action: DeployAll) -> Actions:
-        self._attempt = attempt = action.attempt
+        attempt = action.attempt
+        self._attempts = dict.fromkeys(self.graph.tasks, attempt)
         if self._began_with is None:
             self._began_with = 0 if action.restore is None else int(action.restore.checkpoint_id)
         deployments = [
@@ -479,6 +508,29 @@ class JobDriver:
         except Exception as error:
             return self._event(self._master.on_deploy_failed, attempt, described(error))
         return self._event(self._master.on_deployed, attempt)
+
+    def _deploy_beside(self, action: DeployTasks) -> Actions:
+        attempt = action.attempt
+        self._attempts.update(dict.fromkeys(action.tasks, attempt))
+        deployments = [
+            deployment_of(
+                task,
+                self.graph,
+                attempt,
+                self.job_id,
+                self._storage,
+                action.restore,
+                self.errands.restored,
+                token=self.errands.outputs.token,
+                alone=action.alone,
+            )
+            for task in action.tasks
+        ]
+        try:
+            self._cluster.deploy_beside(deployments)
+        except Exception as error:
+            return self._event(self._master.on_deploy_failed, attempt, described(error))
+        return ()
 
     def _end(self, status: JobStatus, error: str | None) -> None:
         self._runtime_ms = self._runtime_now_ms()

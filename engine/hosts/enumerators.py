@@ -5,25 +5,32 @@ Whatever it raises becomes a StromError that names the operator.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ...api.connectors.base import EnumeratorContext, SplitEnumerator
 from ...api.specs.records import SourceSpec
 from ...core.errors import CheckpointError, OperatorError
 from ...core.failure_text import described, is_for_the_program, traced, with_place
-from ...core.ids import OperatorId
+from ...core.ids import CheckpointId, OperatorId, TaskId
 from ..coordinator.split_requests import Answer
 from ..graph.model import JobGraph
 from ..messages import NoMoreSplits, SplitsAssigned
+
+log = logging.getLogger("strom")
 
 
 class Enumerators:
     """Of one attempt after the other. All methods are called from one thread; any of them may take
     as long as the user's code takes."""
 
-    def __init__(self, job: JobGraph, job_id: str) -> None:
+    def __init__(self, job: JobGraph, job_id: str, remembered: Collection[OperatorId] = ()) -> None:
+        """`remembered`: those of which single readers may begin again; what is given to these is
+        known until no restart goes back before it."""
         self._job_id = job_id
+        self._given: dict[OperatorId, Given] = {operator: Given() for operator in remembered}
         self._sources = {
             operator.operator_id: (operator.name, vertex.parallelism, operator.spec)
             for vertex in job.vertices
@@ -36,7 +43,35 @@ class Enumerators:
     def prepare(self, states: Mapping[OperatorId, bytes]) -> None:
         """Make all, from their stored states where there are any. What could be made before one
         that raises waits for `close`."""
-        for operator, (name, parallelism, spec) in self._sources.items():
+        for given in self._given.values():
+            given.clear()
+        self._make(self._sources, states)
+
+    def restart(
+        self,
+        sources: Iterable[OperatorId],
+        states: Mapping[OperatorId, bytes],
+        readers: Iterable[tuple[OperatorId, TaskId]],
+    ) -> list[tuple[TaskId, Answer]]:
+        """Some readers begin again. Make the enumerators of `sources` anew; of the others, return
+        what each of `readers` was given since the checkpoint, in order."""
+        for problem in self._close(list(sources)):
+            log.warning("job %s: %s", self._job_id, problem)
+        self._make(sources, states)
+        return [
+            (task, SplitsAssigned(operator, splits))
+            for operator, task in readers
+            for splits in self._given[operator].to(task.subtask)
+        ]
+
+    def forget(self, checkpoint_id: CheckpointId) -> None:
+        """Nothing goes back before this checkpoint any more."""
+        for given in self._given.values():
+            given.forget(checkpoint_id)
+
+    def _make(self, sources: Iterable[OperatorId], states: Mapping[OperatorId, bytes]) -> None:
+        for operator in sources:
+            name, parallelism, spec = self._sources[operator]
             state = _load(name, states[operator]) if operator in states else None
             context = EnumeratorContext(name, parallelism, self._job_id)
             try:
@@ -50,12 +85,16 @@ class Enumerators:
             splits = self._made[operator].next_splits(subtask)
             if splits is None:
                 return NoMoreSplits(operator)
-            return SplitsAssigned(operator, tuple(splits)) if len(splits) else None
+            if not len(splits):
+                return None
+            if operator in self._given:
+                self._given[operator].add(subtask, tuple(splits))
+            return SplitsAssigned(operator, tuple(splits))
         except BaseException as error:
             name = self._sources[operator][0]
             raise _failed(name, subtask, "its enumerator failed", error) from error
 
-    def snapshot(self) -> dict[OperatorId, bytes]:
+    def snapshot(self, checkpoint_id: CheckpointId) -> dict[OperatorId, bytes]:
         """What every enumerator has not assigned yet, pickled at once: it may be changed later."""
         from ...core import code_pickles
 
@@ -68,21 +107,69 @@ class Enumerators:
                     f"operator '{self._sources[operator][0]}': the snapshot of its enumerator "
                     f"failed: {with_place(error)}\n{traced(error)}"
                 ) from error
+        for given in self._given.values():
+            given.mark(checkpoint_id)
         return states
 
     def close(self) -> list[str]:
         """Release all, also when some raise; what they raised, as text."""
+        return self._close(list(self._made))
+
+    def _close(self, operators: Iterable[OperatorId]) -> list[str]:
         problems = []
-        made, self._made = self._made, {}
-        for operator, enumerator in made.items():
+        for operator in operators:
+            enumerator = self._made.pop(operator, None)
             try:
-                enumerator.close()
+                if enumerator is not None:
+                    enumerator.close()
             except BaseException as error:
                 problems.append(
                     f"operator '{self._sources[operator][0]}': closing its enumerator failed: "
                     f"{described(error)}"
                 )
         return problems
+
+
+class Given:
+    """What the readers of one source were given since the oldest checkpoint that a restart may go
+    back to.
+
+    >>> given = Given()
+    >>> given.add(0, ("a",)); given.mark(CheckpointId(1)); given.add(1, ("b",))
+    >>> given.add(0, ("c",)); given.mark(CheckpointId(2)); given.add(0, ("d",))
+    >>> given.to(0), given.forget(CheckpointId(1)), given.to(0), given.to(1)
+    ([('a',), ('c',), ('d',)], None, [('c',), ('d',)], [('b',)])
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Of no attempt."""
+        self._given: deque[tuple[int, tuple[Any, ...]]] = deque()
+        """Subtask and splits, in order."""
+        self._forgotten = 0
+        """How many came before these."""
+        self._marks: dict[CheckpointId, int] = {}
+        """How many had been given before each snapshot; ascending."""
+
+    def add(self, subtask: int, splits: tuple[Any, ...]) -> None:
+        self._given.append((subtask, splits))
+
+    def mark(self, checkpoint_id: CheckpointId) -> None:
+        """The snapshot of a checkpoint is taken."""
+        self._marks[checkpoint_id] = self._forgotten + len(self._given)
+
+    def forget(self, checkpoint_id: CheckpointId) -> None:
+        """What was given before that snapshot; it may be of an attempt before."""
+        until = self._marks.get(checkpoint_id, 0)
+        while self._forgotten < until:
+            self._given.popleft()
+            self._forgotten += 1
+        self._marks = {n: count for n, count in self._marks.items() if n > checkpoint_id}
+
+    def to(self, subtask: int) -> list[tuple[Any, ...]]:
+        return [splits for reader, splits in self._given if reader == subtask]
 
 
 def _load(name: str, pickled: bytes) -> Any:

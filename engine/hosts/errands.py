@@ -46,9 +46,12 @@ from ..coordinator.actions import (
     DiscardCheckpoint,
     DisownCheckpoint,
     ForgetCheckpoints,
+    ForgetSplits,
+    LoadForRegion,
     LoadLatest,
     PrepareSources,
     RemoveSavepoint,
+    RestartReaders,
     SnapshotSources,
     StoreCheckpoint,
 )
@@ -79,13 +82,16 @@ Event = Callable[[int], Actions]
 
 StorageAction = (
     LoadLatest
+    | LoadForRegion
     | StoreCheckpoint
     | DisownCheckpoint
     | DiscardCheckpoint
     | RemoveSavepoint
     | ForgetCheckpoints
 )
-SourceAction = PrepareSources | AskForSplits | SnapshotSources | CloseSources
+SourceAction = (
+    PrepareSources | RestartReaders | AskForSplits | SnapshotSources | ForgetSplits | CloseSources
+)
 
 
 class Errands:
@@ -131,7 +137,7 @@ class Errands:
         """The job and its checkpoint from which the attempt starts, if it is another job's."""
         self._epochs = 0, 0
         """As of `Tenure.epochs`, when the checkpoint was loaded."""
-        self._enumerators = Enumerators(job, job_id)
+        self._enumerators = Enumerators(job, job_id, master.shared_sources)
         """Touched by their worker only."""
         make = partial(make_background, f"{job.name}-storage")
         self._work = OrderedWork(f"job {job_id}", make, clock)
@@ -233,10 +239,22 @@ class Errands:
                 piece = Piece(what, self._forget, limit_ms=self._limit_ms)
                 self._begin_storage(piece, self._forgotten)
             case LoadLatest(after):
-                removing = [p.key.n for p in self._work.left if isinstance(p.key, _Removal)]
-                load = partial(self._load, after, frozenset({*self._disowned, *removing}))
-                what = "looking for the newest checkpoint, and reading it"
-                self._begin_storage(Piece(what, load, warn_ms=self._timeout_ms), self._loaded)
+                self._begin_loading(partial(self._load, after, self._unknown), self._loaded)
+            case LoadForRegion(attempt, after):
+                loaded = partial(self._loaded_for, attempt)
+                self._begin_loading(partial(self._find, after, self._unknown), loaded)
+
+    @property
+    def _unknown(self) -> frozenset[CheckpointId]:
+        """Checkpoints that may be there or not."""
+        removing = [p.key.n for p in self._work.left if isinstance(p.key, _Removal)]
+        return frozenset({*self._disowned, *removing})
+
+    def _begin_loading(
+        self, load: Callable[[], Any], event: Callable[[Any, BaseException | None], Event]
+    ) -> None:
+        what = "looking for the newest checkpoint, and reading it"
+        self._begin_storage(Piece(what, load, warn_ms=self._timeout_ms), event)
 
     def _begin_storage(
         self, piece: Piece, event: Callable[[Any, BaseException | None], Event]
@@ -424,6 +442,27 @@ class Errands:
                     raise  # else it may have been removed at the same time
         raise AssertionError("unreachable")
 
+    def _find(
+        self, after: int, unknown: frozenset[CheckpointId]
+    ) -> tuple[Latest, CheckpointStorage]:
+        """As `_load`, changing nothing in the storage."""
+        trusted = None if self._doubted else self._trusted
+        self._doubted = True
+        return load_latest(
+            self._storage, self._restore_from, after, self._transfers, trusted, unknown
+        )
+
+    def _loaded_for(
+        self,
+        attempt: Attempt,
+        found: tuple[Latest, CheckpointStorage],
+        error: BaseException | None,
+    ) -> Event:
+        if error is not None:
+            return lambda now: self._master.on_region_failed(attempt, _text(error), now)
+        latest, self.restored = found
+        return lambda now: self._master.on_region_loaded(attempt, latest, now)
+
     def _loaded(
         self, found: tuple[Latest, CheckpointStorage], error: BaseException | None
     ) -> Event:
@@ -442,9 +481,19 @@ class Errands:
 
     def in_sources(self, action: SourceAction) -> None:
         """Begin this behind what was begun before."""
-        enumerators, attempt = self._enumerators, action.attempt
-        master = self._master
+        enumerators, master = self._enumerators, self._master
+        if isinstance(action, ForgetSplits):
+            n = action.checkpoint_id
+            self._begin(self._source_worker, partial(enumerators.forget, n), _ignored)
+            return
+        attempt = action.attempt
         match action:
+            case RestartReaders(_, began, sources, states, readers):
+                self._ask(
+                    began,
+                    partial(enumerators.restart, sources, states, readers),
+                    lambda repeated, now: master.on_readers_ready(attempt, repeated, now),
+                )
             case PrepareSources(_, states):
                 self._ask(
                     attempt,
@@ -460,7 +509,7 @@ class Errands:
             case SnapshotSources(_, n):
                 self._ask(
                     attempt,
-                    enumerators.snapshot,
+                    partial(enumerators.snapshot, n),
                     lambda states, now: master.on_sources_snapshot(attempt, n, states, now),
                 )
             case CloseSources():
@@ -519,6 +568,13 @@ class _Removal:
     """The key of a piece of work that removes a checkpoint."""
 
     n: CheckpointId
+
+
+def _ignored(_: Any, error: BaseException | None) -> Event:
+    """The answer to what cannot fail."""
+    if error is not None:
+        raise error
+    return _nothing
 
 
 def _nothing(now_ms: int) -> Actions:

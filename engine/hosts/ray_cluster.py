@@ -8,6 +8,7 @@ comes back as an event in the coordinator's inbox.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
@@ -20,6 +21,7 @@ import ray
 from ...core import code_pickles
 from ...core.config import JobConfig
 from ...core.errors import JobCancelledError, ResourceError, SerializationError, StromError
+from ...core.failure_text import described
 from ...core.ids import Attempt, TaskId
 from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
@@ -55,9 +57,37 @@ class TaskLost:
 
 @dataclass(frozen=True)
 class AllStopped:
-    """No task of the attempt runs any more."""
+    """No task of the attempt, or a former one, runs any more."""
 
     attempt: Attempt
+
+
+@dataclass(frozen=True)
+class TasksStopped:
+    """None of these runs any more."""
+
+    tasks: tuple[TaskId, ...]
+    attempt: Attempt
+
+
+@dataclass(frozen=True)
+class NotDeployed:
+    """Tasks could not be started beside others."""
+
+    attempt: Attempt
+    reason: str
+
+
+ClusterEvent = TaskLost | AllStopped | TasksStopped | NotDeployed | TaskFailed
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A task that is being started; `prepared`: the reference to how it is reached."""
+
+    deployment: TaskDeployment
+    actor: Any
+    prepared: Any
 
 
 @cache
@@ -78,7 +108,7 @@ class RayCluster:
         job: JobGraph,
         secret: bytes,
         loop: asyncio.AbstractEventLoop,
-        inbox: Callable[[TaskLost | AllStopped | TaskFailed], None],
+        inbox: Callable[[ClusterEvent], None],
         coordinator: Any,
         name: str,
         code: Sequence[PackedCode] = (),
@@ -101,9 +131,10 @@ class RayCluster:
         """Where the tasks run or, until they are started anew, ran."""
         self._newest: dict[TaskId, str] = {}
         """The ids of the actors that were started last, dead or alive."""
-        self._attempt = Attempt(0)
+        self._attempts: dict[TaskId, Attempt] = {}
+        """In which each task was deployed last."""
         self._numbers: dict[tuple[TaskId, Attempt], Numbering] = {}
-        """Of the mail to each task of the current attempt."""
+        """Of the mail to each task in its current attempt."""
         self._cancelled: Future[None] = Future()
         """Fails, for good, when the job is to end: then `deploy` waits for nothing any more."""
 
@@ -118,9 +149,28 @@ class RayCluster:
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         """Start what is missing, wire all. Raises ResourceError or Ray's errors."""
-        self._attempt = deployments[0].attempt
-        self._numbers.clear()
         self._slots.reserve(self._cancelled)
+        self._wire(self._begin(deployments))
+
+    def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
+        """The same on a thread of its own: a process may take long to start, and the driver has
+        others to hear. Of a failure it hears by NotDeployed."""
+        begun = self._begin(deployments)
+        attempt = deployments[0].attempt
+
+        def wire() -> None:
+            try:
+                self._wire(begun)
+            except Exception as error:
+                self._inbox(NotDeployed(attempt, described(error)))
+
+        threading.Thread(target=wire, name=f"strom-deploy-{attempt}", daemon=True).start()
+
+    def _begin(self, deployments: Sequence[TaskDeployment]) -> list[_Begun]:
+        """Begin to start what is missing. On the driver's thread."""
+        tasks = {d.task for d in deployments}
+        self._attempts.update({d.task: d.attempt for d in deployments})
+        self._numbers = {of: n for of, n in self._numbers.items() if of[0] not in tasks}
         # One that dies meanwhile leaves `_actors`: whoever calls it is told of that by Ray.
         actors = {d.task: self._actors.get(d.task) or self._create(d.task) for d in deployments}
         prepared = [
@@ -134,14 +184,22 @@ class RayCluster:
             )
             for d in deployments
         ]
+        return [
+            _Begun(d, actors[d.task], one) for d, one in zip(deployments, prepared, strict=True)
+        ]
+
+    def _wire(self, begun: Sequence[_Begun]) -> None:
+        """Wait until all can be reached, and tell them of each other. On any thread."""
         by_task = {}
-        for d, (address, process) in zip(deployments, self._wait(prepared), strict=True):
-            by_task[d.task] = address
-            self._processes[d.task] = process
+        answers = self._wait([one.prepared for one in begun])
+        for one, (address, process) in zip(begun, answers, strict=True):
+            by_task[one.deployment.task] = address
+            self._processes[one.deployment.task] = process
         started = []
-        for d in deployments:
+        for one in begun:
+            d = one.deployment
             peers = {c.target: by_task[c.target] for c in d.outputs}
-            call = actors[d.task].deploy
+            call = one.actor.deploy
             started.append(call.remote(code_pickles.dumps(d), peers, self._coordinator))
         self._wait(started)
 
@@ -191,19 +249,29 @@ class RayCluster:
         except ray.exceptions.RayError as error:
             if self._actors.get(task) is actor:
                 del self._actors[task]
-                self._inbox(TaskLost(task, self._attempt, self._death(task, error)))
+                attempt = self._attempts[task]
+                self._inbox(TaskLost(task, attempt, self._death(task, error)))
 
     def _death(self, task: TaskId, error: Exception) -> str:
         return how_it_died(self._processes.get(task), str(error))
 
     def cancel_all(self, attempt: Attempt) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(attempt), self._loop)
-
-    async def _stop(self, attempt: Attempt) -> None:
-        limit = self._config.cancellation_timeout.total_seconds()
         actors = list(self._actors.items())
+        stopping = self._stop(actors, attempt, AllStopped(attempt))
+        asyncio.run_coroutine_threadsafe(stopping, self._loop)
+
+    def cancel_tasks(self, tasks: Sequence[TaskId], attempt: Attempt) -> None:
+        known = [(task, self._actors.get(task)) for task in tasks]
+        actors = [(task, actor) for task, actor in known if actor is not None]
+        stopping = self._stop(actors, attempt, TasksStopped(tuple(tasks), attempt))
+        asyncio.run_coroutine_threadsafe(stopping, self._loop)
+
+    async def _stop(
+        self, actors: Sequence[tuple[TaskId, Any]], attempt: Attempt, done: ClusterEvent
+    ) -> None:
+        limit = self._config.cancellation_timeout.total_seconds()
         await asyncio.gather(*(self._stop_one(*one, attempt, limit) for one in actors))
-        self._inbox(AllStopped(attempt))
+        self._inbox(done)
 
     async def _stop_one(self, task: TaskId, actor: Any, attempt: Attempt, limit: float) -> None:
         """A task that does not stop in time loses its process. One whose process is gone already
@@ -214,7 +282,7 @@ class RayCluster:
             if self._actors.get(task) is actor:
                 del self._actors[task]
                 if isinstance(error, ray.exceptions.RayError):
-                    self._inbox(TaskLost(task, attempt, self._death(task, error)))
+                    self._inbox(TaskLost(task, self._attempts[task], self._death(task, error)))
             ray.kill(actor, no_restart=True)
 
     def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:

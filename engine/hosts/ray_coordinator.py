@@ -44,7 +44,7 @@ from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
 from .placed_files import Content
 from .published import PublishedValues, Read
-from .ray_cluster import AllStopped, RayCluster, TaskLost
+from .ray_cluster import AllStopped, NotDeployed, RayCluster, TaskLost, TasksStopped
 from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
 from .reporters import serve_metrics
@@ -148,10 +148,8 @@ class JobCoordinator:
         self._job_id = job_id
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._published = PublishedValues(first_attempt)
-        self._reporting = Attempt(first_attempt)
-        """The newest attempt of which a task has told anything."""
-        self._reports: dict[TaskId, Resequencer[TaskReport]] = {}
-        """Of that attempt."""
+        self._reports: dict[TaskId, tuple[Attempt, Resequencer[TaskReport]]] = {}
+        """Of each task in the newest attempt in which it has told anything."""
         self._outcome: JobOutcome | None = None
         self._savepoints: list[tuple[str, int]] = []
         """Where each complete one is, and since when (ms); only grows."""
@@ -283,6 +281,10 @@ class JobCoordinator:
                 driver.on_task_lost(task, attempt, reason)
             case AllStopped(attempt):
                 driver.on_all_stopped(attempt)
+            case TasksStopped(tasks, attempt):
+                driver.on_tasks_stopped(tasks, attempt)
+            case NotDeployed(attempt, reason):
+                driver.on_deploy_failed(attempt, reason)
             case Answered():
                 driver.take_answer()
             case Cancel():
@@ -346,20 +348,20 @@ class JobCoordinator:
 
     async def report(self, task: TaskId, attempt: Attempt, number: int, data: bytes) -> None:
         """From a task, which numbers its reports and pickles them: one that cannot be read here is
-        a failure of the task, and holds up none of those behind it. Once a later attempt tells
-        anything, nobody hears those before it any more: the job master would pass them over."""
-        if attempt < self._reporting:
+        a failure of the task, and holds up none of those behind it. Once a later attempt of it
+        tells anything, nobody hears those before it any more: the job master would pass them
+        over."""
+        known = self._reports.get(task)
+        if known is None or known[0] < attempt:
+            known = self._reports[task] = (attempt, Resequencer())
+        if attempt < known[0]:
             return
-        if attempt > self._reporting:
-            self._reporting = attempt
-            self._reports.clear()
         try:
             report: TaskReport = pickle.loads(data)
         except Exception as error:
             why = f"a report of task {task} cannot be read by the coordinator: {described(error)}"
             report = TaskFailed(task, attempt, why)
-        order = self._reports.setdefault(task, Resequencer())
-        for ready in order.accept(number, report):
+        for ready in known[1].accept(number, report):
             self._inbox.put(ready)
 
     # --- clients ---------------------------------------------------------------------------

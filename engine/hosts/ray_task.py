@@ -220,13 +220,13 @@ class TaskActor:
             self._early.setdefault(attempt, []).extend(ready)
 
     async def cancel(self, attempt: Attempt) -> bool:
-        """Ask the attempt to stop and wait until its thread has ended."""
+        """Ask the attempt, or a former one, to stop and wait until its thread has ended."""
         self._stopped = Attempt(max(self._stopped, attempt))
         for known in [a for a in self._mail if a <= attempt]:
             self._mail.pop(known)
             self._early.pop(known, None)
         runner = self._runner
-        if runner is None or runner.deployment.attempt != attempt:
+        if runner is None or runner.deployment.attempt > attempt:
             return True
         runner.post(CancelTask())
         await asyncio.shield(asyncio.wrap_future(runner.ended))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from strom.core.config import CheckpointConfig, JobConfig, RestartStrategy
-from strom.core.ids import TaskId
-from strom.engine.graph.model import ChainedOperator, ExecutionGraph, JobGraph, JobVertex
+from strom.core.ids import ChannelId, TaskId
+from strom.engine.graph.model import ChainedOperator, Channel, ExecutionGraph, JobGraph, JobVertex
 
 SOURCES = (TaskId("source", 0), TaskId("source", 1))
 SINKS = (TaskId("sink", 0), TaskId("sink", 1))
@@ -33,7 +35,37 @@ def make_graph(
         JobVertex("source", "Numbers", (source,), 2, 128),
         JobVertex("sink", "Collect", (sink,), 2, 128),
     )
-    return ExecutionGraph(JobGraph("demo", vertices, (), config), TASKS, ())
+    pairs = [(source, sink) for source in SOURCES for sink in SINKS]
+    channels = tuple(
+        Channel(ChannelId(i), 0, source, sink, sink.subtask, source.subtask)
+        for i, (source, sink) in enumerate(pairs)
+    )
+    return ExecutionGraph(JobGraph("demo", vertices, (), config), TASKS, channels)
+
+
+SOLO = (TaskId("solo", 0), TaskId("solo", 1))
+
+
+class Independent:
+    """A connector of which subtasks may begin again one by one."""
+
+    independent_readers = True
+
+
+def make_parts(*args: Any, **options: Any) -> ExecutionGraph:
+    """Beside that job, two subtasks that read and write alone: three regions, of which two share
+    the enumerator of one source."""
+    one = make_graph(*args, **options)
+    spec = SimpleNamespace(source=Independent())
+    solo = ChainedOperator("solo", "Solo", spec, is_source=True)
+    vertices = (*one.job.vertices, JobVertex("solo", "Solo", (solo,), 2, 128))
+    job = replace(one.job, vertices=vertices)
+    return replace(one, job=job, tasks=TASKS + SOLO)
+
+
+@pytest.fixture
+def parts() -> Callable[..., ExecutionGraph]:
+    return make_parts
 
 
 @pytest.fixture

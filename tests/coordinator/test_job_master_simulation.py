@@ -48,3 +48,17 @@ def test_random_jobs_end_well(block: int, graph: Callable[..., Any]) -> None:
     assert saved > 50, saved
     assert stopped > 25, stopped
     assert several > 5, several
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_jobs_of_several_regions_end_well(block: int, parts: Callable[..., Any]) -> None:
+    """No mail for tasks that are not there, no checkpoint without all of them, and no split lost
+    or read twice within what a region or the job goes back to."""
+    finished = alone = 0
+    for seed in range(block * 150, (block + 1) * 150):
+        simulation = run_seed(seed, parts)
+        assert simulation.ended is not None
+        finished += simulation.ended.status is JobStatus.FINISHED
+        alone += simulation.region_restarts
+    assert finished > 50, finished
+    assert alone > 25, alone

@@ -22,6 +22,7 @@ from strom.core.ids import TaskId
 from strom.core.job_status import JobStatus
 from strom.engine.coordinator import actions as act
 from strom.engine.coordinator.job_master import JobMaster
+from strom.engine.hosts.enumerators import Given
 from strom.engine.messages import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -46,6 +47,13 @@ class Simulation:
         self.open_enumerators = 0
         self.tasks: dict[TaskId, Task] = {}
         self.deployed: int | None = None
+        """The attempt of the enumerators, while tasks of it may run."""
+        self.stopping: set[TaskId] = set()
+        """Tasks that are stopped, or have been, while others run."""
+        self.region_restarts = 0
+        self.given: dict[str, Given] = {}
+        """Of sources whose readers begin again one by one."""
+        self.stale: list[Any] = []
         self.storage = MemoryStorage("job")
         self.disowned: set[int] = set()
         """Checkpoints and savepoints for which the master waits no more."""
@@ -108,6 +116,8 @@ class Simulation:
             max_concurrent=random.Random(f"concurrent {seed}").choice([1, 1, 2, 3]),
         )
         self.master = JobMaster("job", self.graph, rng)
+        self.sources = [v.id for v in self.graph.job.vertices if v.is_source]
+        self.given = {operator: Given() for operator in self.master.shared_sources}
 
     def chance(self, what: str, probability: float = 0.05) -> bool:
         """Whether a fault happens now."""
@@ -136,16 +146,35 @@ class Simulation:
         master, attempt = self.master, action.attempt
         try:
             match action:
+                case act.RestartReaders(_, began, sources, states, readers):
+                    attempt = began
+                    for operator in sources:
+                        self.enumerators.pop(operator).close()
+                    self.make_enumerators(states, sources)
+                    repeated = [
+                        (task, SplitsAssigned(operator, splits))
+                        for operator, task in readers
+                        for splits in self.given[operator].to(task.subtask)
+                    ]
+                    new = action.attempt
+                    return lambda: master.on_readers_ready(new, repeated, self.now)
                 case act.PrepareSources(_, states):
-                    self.make_enumerators(states)
+                    assert self.open_enumerators == 0, "the sources of two attempts at once"
+                    for given in self.given.values():
+                        given.clear()
+                    self.make_enumerators(states, self.sources)
                     return lambda: master.on_sources_ready(attempt, self.now)
                 case act.AskForSplits(_, operator, task):
                     splits = self.enumerators[operator].next_splits(task.subtask)
                     some = SplitsAssigned(operator, tuple(splits)) if splits else None
+                    if splits and operator in self.given:
+                        self.given[operator].add(task.subtask, tuple(splits))
                     answer = NoMoreSplits(operator) if splits is None else some
                     return lambda: master.on_splits(attempt, operator, task, answer, self.now)
                 case act.SnapshotSources(_, n):
                     self.fault("snapshot")
+                    for given in self.given.values():
+                        given.mark(n)
                     states = {o: pickle.dumps(e.snapshot()) for o, e in self.enumerators.items()}
                     return lambda: master.on_sources_snapshot(attempt, n, states, self.now)
         except RuntimeError as error:
@@ -153,11 +182,16 @@ class Simulation:
             return lambda: master.on_source_failed(attempt, why, self.now)
         raise AssertionError(action)
 
-    def make_enumerators(self, states: Any) -> None:
-        assert self.open_enumerators == 0, "the sources of two attempts at once"
-        self.fault("make")
-        left = pickle.loads(states["source"]) if "source" in states else list(range(SPLITS))
-        self.enumerators = {"source": Numbers(self, left)}
+    def make_enumerators(self, states: Any, sources: Any) -> None:
+        for operator in sources:
+            self.fault("make")
+            left = pickle.loads(states[operator]) if operator in states else list(range(SPLITS))
+            self.enumerators[operator] = Numbers(self, left)
+
+    def forget_splits(self, n: int) -> Callable[[], act.Actions]:
+        for given in self.given.values():
+            given.forget(n)
+        return lambda: ()
 
     def close_enumerators(self) -> Callable[[], act.Actions]:
         made, self.enumerators = self.enumerators, {}
@@ -187,16 +221,37 @@ class Simulation:
                     self.begin("sources", self.call, action)
                 case act.CloseSources():
                     self.begin("sources", self.close_enumerators)
+                case act.LoadForRegion(attempt=attempt, after=after):
+                    self.begin("storage", self.load_for_region, attempt, after)
+                case act.RestartReaders():
+                    self.begin("sources", self.call, action)
+                case act.ForgetSplits(checkpoint_id=n):
+                    self.begin("sources", self.forget_splits, n)
+                case act.DeployTasks(attempt, tasks, restore, _):
+                    assert self.stopping.issuperset(tasks)
+                    self.stopping.difference_update(tasks)
+                    self.deploy_tasks(attempt, tasks, restore)
+                case act.CancelTasks(attempt=attempt, tasks=tasks):
+                    assert not self.stopping.intersection(tasks)
+                    self.stopping.update(tasks)
+                    self.region_restarts += 1
+                    for task in tasks:
+                        assert self.tasks[task].attempt == attempt
+                    self.answers.append(lambda a=attempt, t=tasks: self.some_stopped(a, t))
                 case act.DeployAll(attempt=attempt, restore=restore, halted=halted):
                     assert halted == (restore is not None and restore.stopped)
                     self.deploy(attempt, restore)
                 case act.CancelAll(attempt=attempt):
-                    assert attempt == self.deployed
+                    assert self.deployed is not None
+                    assert all(task.attempt <= attempt for task in self.tasks.values())
                     for task in self.tasks.values():
                         task.report(TaskCancelled)
                     self.answers.append(lambda a=attempt: self.stopped(a))
                 case act.Send(task=task, mail=mail):
                     assert self.deployed is not None
+                    assert task not in self.stopping, "mail for nobody"
+                    if isinstance(mail, TriggerCheckpoint):
+                        assert not self.stopping, "a checkpoint without all tasks"
                     self.heard(mail)
                     if task in self.tasks:
                         self.tasks[task].inbox.append(mail)
@@ -266,8 +321,11 @@ class Simulation:
         assert self.deployed is None, "two attempts at once"
         self.deployed = attempt
         self.pending.clear()
+        self.deploy_tasks(attempt, self.graph.tasks, restore)
+
+    def deploy_tasks(self, attempt: int, tasks: Any, restore: Manifest | None) -> None:
         before = {} if restore is None else self.sources_read[restore.checkpoint_id]
-        for task in self.graph.tasks:
+        for task in tasks:
             self.tasks[task] = Task(self, task, attempt, list(before.get(task, [])))
         if self.chance("deploy"):
             self.answers.append(lambda: self.master.on_deploy_failed(attempt, "no room", self.now))
@@ -278,10 +336,28 @@ class Simulation:
         # Reports still on their way arrive later, as those of a former attempt.
         self.stale = [r for t in self.tasks.values() for r in t.reports]
         self.tasks.clear()
+        self.stopping.clear()
         self.deployed = None
         for report in self.rng.sample(self.stale, min(2, len(self.stale))):
             self.answers.append(lambda r=report: self.master.on_report(r, self.now))
         return self.master.on_all_stopped(attempt, self.now)
+
+    def some_stopped(self, attempt: int, tasks: Any) -> act.Actions:
+        if not self.stopping.issuperset(tasks):  # all have been stopped meanwhile
+            return self.master.on_tasks_stopped(attempt, tasks, self.now)
+        gone = [self.tasks.pop(task) for task in tasks]
+        assert {task.attempt for task in gone} == {attempt}
+        stale = [report for task in gone for report in task.reports]
+        for report in self.rng.sample(stale, min(2, len(stale))):
+            self.answers.append(lambda r=report: self.master.on_report(r, self.now))
+        return self.master.on_tasks_stopped(attempt, tasks, self.now)
+
+    def load_for_region(self, attempt: int, after: int) -> Callable[[], act.Actions]:
+        if self.chance("load"):
+            why = "storage is away"
+            return lambda: self.master.on_region_failed(attempt, why, self.now)
+        latest = self.storage.latest_valid(after=after)
+        return lambda: self.master.on_region_loaded(attempt, latest, self.now)
 
     def load(self, after: int) -> Callable[[], act.Actions]:
         if self.chance("load"):
@@ -399,13 +475,18 @@ class Simulation:
         latest = self.storage.latest_valid().manifest
         assert latest is not None
         assert latest.terminal
-        read = self.sources_read[latest.checkpoint_id]
+        done = [
+            f"solo-{n}" if task.vertex == "solo" else str(n)
+            for task, splits in self.sources_read[latest.checkpoint_id].items()
+            for n in splits
+        ]
         if latest.stopped:
             assert self.stopped_with is not None or self.requests
-            done = [n for splits in read.values() for n in splits]
             assert len(done) == len(set(done))
-            assert {str(n) for n in done} <= set(self.published)
+            assert set(done) <= set(self.published)
             return
         assert self.stopped_with is None
-        assert sorted(n for splits in read.values() for n in splits) == list(range(SPLITS))
-        assert sorted(self.published) == [str(n) for n in range(SPLITS)]
+        names = [""] if len(self.sources) == 1 else ["", "solo-"]
+        every = sorted(f"{name}{n}" for name in names for n in range(SPLITS))
+        assert sorted(done) == every
+        assert sorted(self.published) == every

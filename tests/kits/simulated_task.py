@@ -34,7 +34,7 @@ class Numbers(SplitEnumerator):
     """Hands out 0..SPLITS-1, now and then none for a while."""
 
     def __init__(self, sim: Simulation, left: list[int]) -> None:
-        self.sim, self.left, self.open = sim, left, True
+        self.sim, self.left, self.open = sim, list(left), True
         sim.open_enumerators += 1
 
     def next_splits(self, subtask: int) -> list[int] | None:
@@ -53,7 +53,8 @@ class Numbers(SplitEnumerator):
 
 
 class Task:
-    """A task's protocol, without data: sources read splits at once, sinks wait for both sources.
+    """A task's protocol, without data: sources read splits at once, sinks wait for both sources;
+    those of "solo" read, and send to nobody.
 
     `inbox` holds mail of the coordinator and elements of the sources, in the order they arrived.
     """
@@ -72,6 +73,10 @@ class Task:
         self.given_up: set[int] = set()
         """Checkpoints that it heard to be given up: their barriers mean nothing."""
 
+    @property
+    def reads(self) -> bool:
+        return self.id.vertex != "sink"
+
     def report(self, kind: Any, *fields: Any) -> None:
         self.reports.append(kind(self.id, self.attempt, *fields))
 
@@ -83,7 +88,7 @@ class Task:
             self.sim.written.add(savepoint)
         if halt and self.halted_at is None:
             self.halted_at = n
-        if self.id.vertex == "source":
+        if self.reads:
             self.sim.sources_read[n][self.id] = list(self.read)
         if self.sim.chance("decline"):
             self.report(CheckpointDeclined, n, "no")
@@ -91,6 +96,8 @@ class Task:
             self.report(CheckpointAcknowledged, n, SubtaskSnapshot(self.id))
 
     def to_sinks(self, element: Any) -> None:
+        if self.id.vertex == "solo":
+            return
         for task in self.sim.tasks.values():
             if task.id.vertex == "sink":
                 task.inbox.append(element)
@@ -113,16 +120,18 @@ class Task:
         match mail:
             case "start":
                 self.report(TaskRunning)
-                if self.id.vertex == "source":
-                    self.report(SplitsRequested, "source")
+                if self.reads:
+                    self.report(SplitsRequested, self.id.vertex)
             case SplitsAssigned(splits=()):
                 pass
             case SplitsAssigned() if self.over:
                 self.sim.unread += mail.splits
             case SplitsAssigned(splits=splits):
                 self.read += splits
-                self.report(ValuePublished, "sink", str(splits[0]), splits[0])
-                self.report(SplitsRequested, "source")
+                key = str(splits[0])
+                key = f"solo-{key}" if self.id.vertex == "solo" else key
+                self.report(ValuePublished, "sink", key, splits[0])
+                self.report(SplitsRequested, self.id.vertex)
             case NoMoreSplits() | EndSources():
                 self.end()
             case TriggerCheckpoint(checkpoint_id=n, savepoint=savepoint, halt=halt):

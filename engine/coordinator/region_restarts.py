@@ -1,0 +1,138 @@
+"""Parts of a job that are restarted while the others go on.
+
+    stage      waits for                                 then
+    STOPPING   on_tasks_stopped                          WAITING
+    WAITING    the restart delay, and the answer to a    LOADING
+               StoreCheckpoint that is on its way
+    LOADING    on_region_loaded                          PREPARING
+    PREPARING  on_readers_ready                          STARTING
+    STARTING   TaskRunning of all its tasks              over: it runs
+
+Each region (`regions.py`) has its stage for itself, and begins again under an attempt number of its
+own: numbers are the job's, so that a later one is greater wherever two are compared. A task of it
+that fails while STARTING sends it back to STOPPING; what its tasks say before that is only how they
+end. While any region is restarted no checkpoint is taken, so that all of them go back to the same
+one, which is the newest that any sink may have published. If it turns out that this one cannot be
+read, or an enumerator cannot be made, the whole job is restarted instead.
+
+What the readers were given since the checkpoint comes to them again ahead of anything new, as soon
+as all tasks of the region run; what they ask for before that waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ...checkpoint.manifest import Manifest
+from ...core.ids import Attempt, TaskId
+from .actions import CancelTasks, LoadForRegion
+from .regions import Reader, Region
+from .split_requests import Answer
+
+
+class Stage(Enum):
+    """What a region waits for."""
+
+    STOPPING = "stopping"
+    WAITING = "waiting"
+    LOADING = "loading"
+    PREPARING = "preparing"
+    STARTING = "starting"
+
+
+@dataclass
+class RegionRestart:
+    """`attempt`: of the tasks that are stopped; from LOADING on, of those that come. `at_ms`: not
+    before that. `manifest`, `alone`: as of a deployment. `repeated`: what readers are told when
+    the region runs. `asked`: what they ask for until then."""
+
+    region: Region
+    attempt: Attempt
+    at_ms: int
+    stage: Stage = Stage.STOPPING
+    alone: bool = False
+    manifest: Manifest | None = None
+    repeated: Sequence[tuple[TaskId, Answer]] = ()
+    asked: list[Reader] = field(default_factory=list)
+
+
+class RegionRestarts:
+    """Those of one attempt of the job. Invariant: no two of one region."""
+
+    def __init__(self, regions: Iterable[Region]) -> None:
+        self._region_of = {task: region for region in regions for task in region.tasks}
+        self._of: dict[TaskId, RegionRestart] = {}
+        """By each task of the region."""
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    @property
+    def all(self) -> list[RegionRestart]:
+        """In the order in which they began."""
+        return list({id(one): one for one in self._of.values()}.values())
+
+    def region_of(self, task: TaskId) -> Region:
+        return self._region_of[task]
+
+    def of(self, task: TaskId) -> RegionRestart | None:
+        """The restart that the task is part of."""
+        return self._of.get(task)
+
+    def is_ending(self, task: TaskId) -> bool:
+        """Whether the task is one that is being stopped, or gone: not yet one that comes."""
+        restart = self._of.get(task)
+        return restart is not None and restart.stage is not Stage.STARTING
+
+    @property
+    def shared_delay(self) -> int | None:
+        """When what waits for its delay now will begin: what fails meanwhile, as with the loss of a
+        machine, begins with it."""
+        waiting = (Stage.STOPPING, Stage.WAITING)
+        return max((one.at_ms for one in self.all if one.stage in waiting), default=None)
+
+    def begin(self, region: Region, attempt: Attempt, at_ms: int) -> CancelTasks:
+        """A task of the region failed in this attempt."""
+        restart = RegionRestart(region, attempt, at_ms)
+        for task in region.tasks:
+            self._of.pop(task, None)
+        self._of.update(dict.fromkeys(region.tasks, restart))
+        return CancelTasks(attempt, region.tasks)
+
+    def find(self, attempt: Attempt, stage: Stage) -> RegionRestart | None:
+        """The one with that number in that stage; others are over, or begun anew."""
+        found = (one for one in self.all if one.attempt == attempt and one.stage is stage)
+        return next(found, None)
+
+    def on_stopped(self, attempt: Attempt, tasks: tuple[TaskId, ...]) -> RegionRestart | None:
+        """The answer to CancelTasks; None: to one that is not waited for."""
+        restart = self._of.get(tasks[0])
+        if restart is None or restart.stage is not Stage.STOPPING or restart.attempt != attempt:
+            return None
+        restart.stage = Stage.WAITING
+        return restart
+
+    def load(self, now_ms: int, number: Callable[[], Attempt], floor: int) -> list[LoadForRegion]:
+        """Those whose time has come go on; no checkpoint is being stored."""
+        due = [one for one in self.all if one.stage is Stage.WAITING and one.at_ms <= now_ms]
+        for restart in due:
+            restart.attempt, restart.stage = number(), Stage.LOADING
+        return [LoadForRegion(restart.attempt, floor) for restart in due]
+
+    def next_ms(self) -> int | None:
+        """When `load` should be called."""
+        waiting = (one.at_ms for one in self.all if one.stage is Stage.WAITING)
+        return min(waiting, default=None)
+
+    def over(self, restart: RegionRestart) -> None:
+        """The region runs."""
+        for task in restart.region.tasks:
+            del self._of[task]
+
+    def validate(self) -> None:
+        """Assert the invariants of the fields. For use between events."""
+        for restart in self.all:
+            assert all(self._of[task] is restart for task in restart.region.tasks)
+            assert restart.stage is Stage.STARTING or not restart.asked
