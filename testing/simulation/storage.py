@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
+from ...checkpoint.epochs import Tenant
 from ...checkpoint.handles import FileHandle
 from ...checkpoint.manifest import Manifest
 from ...checkpoint.names import shared_name
@@ -50,6 +51,8 @@ class FilesInMemory(CheckpointStorage):
         """Own files of checkpoints."""
         self.shared: dict[str, bytes] = {}
         self._manifests: dict[CheckpointId, Manifest] = {}
+        self._tenants: dict[int, Tenant] = {}
+        """Who began the epochs there are."""
 
     def write_file(
         self, checkpoint_id: CheckpointId, name: str, data: Data, shared: bool = False
@@ -113,6 +116,17 @@ class FilesInMemory(CheckpointStorage):
     def delete_shared(self, names: Iterable[str]) -> None:
         for name in names:
             self.shared.pop(name, None)
+
+    def begin_epoch(self, tenant: Tenant) -> int:
+        epoch = len(self._tenants) + 1
+        self._tenants[epoch] = tenant
+        return epoch
+
+    def tenants(self, last: bool = False) -> dict[int, Tenant | None]:
+        return dict(sorted(self._tenants.items())[-1 if last else 0 :])
+
+    def has_epoch(self, epoch: int) -> bool:
+        return epoch in self._tenants
 
 
 class Failing(CheckpointStorage):
@@ -187,5 +201,17 @@ class Failing(CheckpointStorage):
         found = list(names)
         self._call(lambda: self.inner.delete_shared(found), removes=True)
 
-    def forget(self) -> None:
-        self.inner.forget()
+    def forget(self, epochs: bool = True) -> None:
+        self.inner.forget(epochs)
+
+    def begin_epoch(self, tenant: Tenant) -> int:
+        return self._call(lambda: self.inner.begin_epoch(tenant))
+
+    def tenants(self, last: bool = False) -> dict[int, Tenant | None]:
+        return self._call(lambda: self.inner.tenants(last))
+
+    def has_epoch(self, epoch: int) -> bool:
+        return self._call(lambda: self.inner.has_epoch(epoch))
+
+    def own_name(self, name: str) -> str:
+        return self.inner.own_name(name)
