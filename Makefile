@@ -1,6 +1,6 @@
 # Every target sets up what it needs by itself.
 
-.PHONY: demo demo-kafka kafka test test-browser seeds soak fuzz-rest test-fast check format reference bench soak-state vendor pictures tour wheel wheel-pure wheel-aarch64 clean
+.PHONY: demo demo-kafka kafka test test-browser seeds simulate soak fuzz-rest test-fast check format reference bench soak-state vendor pictures tour wheel wheel-pure wheel-aarch64 clean
 
 demo: .venv/.installed
 	.venv/bin/python examples/flight_delays.py
@@ -20,6 +20,10 @@ test-browser: .venv/.installed
 # The schedules of the simulator, of which `make test` runs 40.
 seeds: .venv/.installed
 	STROM_SEEDS=1000 .venv/bin/python -m pytest -n auto -k test_every_schedule tests/e2e/test_simulator_seeds.py
+
+# Random jobs under random faults, of which `make test` runs some: all processors, one line of JSON.
+simulate: .venv/.installed
+	.venv/bin/python -m strom.testing.simulation --seeds $${SEEDS:-1000} --from $${SEED:-0} -j $$(nproc)
 
 # All tests, with all that they draw at random, of which `make test` draws a part, and those that
 # take too long for it: wheels, memory of much state, the benchmarks of Spark's connectors.

@@ -1,5 +1,5 @@
-"""What tests of jobs need: the equivalence harness, the operator harness, the simulator's plan, a
-clock that stands still, recordings run again."""
+"""What tests of jobs need: the equivalence harness, the operator harness, simulations under
+crashes, a clock that stands still, recordings run again."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from ..engine.hosts.simulator import SimulationError, SimulationPlan
 from ..replaying import Replayed, replay
 from .equivalence import Difference, Ways, assert_equivalent, assert_files_equivalent
 from .operator_harness import OperatorHarness
+from .simulation import Faults, SimulationFailed, simulate
 
 __all__ = [
     "Difference",
+    "Faults",
     "OperatorHarness",
     "Replayed",
     "SimulationError",
+    "SimulationFailed",
     "SimulationPlan",
     "VirtualClock",
     "Ways",
     "assert_equivalent",
     "assert_files_equivalent",
     "replay",
+    "simulate",
 ]

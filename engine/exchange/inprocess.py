@@ -156,6 +156,16 @@ class InProcessEndpoint:
             raise TransportError(self._lost)
         return moved
 
+    @property
+    def stirs(self) -> bool:
+        """Whether a pump may find something: what came, or what waits to be sent or opened."""
+        if self._arrived or self._lost is not None:
+            return True
+        return any(
+            link.senders.active or (link.target is None and not link.over)
+            for link in self._links.values()
+        )
+
     def _open(self, link: _Link) -> bool:
         """Whether the link came to life just now."""
         if link.target is not None or link.over:

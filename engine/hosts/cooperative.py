@@ -18,8 +18,8 @@ from ...core.clock import Clock
 from ...core.config import ExchangeConfig
 from ...core.failure_text import described
 from ...core.ids import Attempt, TaskId, VertexId
-from ..exchange.endpoint import Endpoint, Wiring
-from ..exchange.inprocess import InProcessNetwork
+from ..exchange.endpoint import Wiring
+from ..exchange.inprocess import InProcessEndpoint, InProcessNetwork
 from ..graph.model import JobVertex
 from ..messages import CancelTask, Mail, TaskFailed, TaskReport
 from ..task.background import Background
@@ -36,7 +36,7 @@ class RunningTask:
     """A task, its endpoint and its background, all of one attempt."""
 
     task: Task
-    endpoint: Endpoint
+    endpoint: InProcessEndpoint
     background: Background
 
     def drop(self) -> None:
@@ -117,7 +117,7 @@ class CooperativeCluster:
     def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
         self.deploy(deployments)
 
-    def _start(self, d: TaskDeployment, endpoint: Endpoint) -> None:
+    def _start(self, d: TaskDeployment, endpoint: InProcessEndpoint) -> None:
         background = self._make_background(d.label)
         try:
             vertex = self._functions.fresh(d.vertex)

@@ -173,6 +173,11 @@ class Errands:
         """Whether everything is done and taken, but for what was left behind."""
         return self._owed == len(self._work.left)
 
+    @property
+    def answered(self) -> bool:
+        """Whether there is an answer to take."""
+        return bool(self._answers)
+
     def on_running(self) -> None:
         """All tasks of the attempt have what they start from, and run."""
         self._doubted = False

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from ...api.jobs.host import JobExecutionResult
 from ...checkpoint.savepoints import Stop
@@ -28,7 +28,7 @@ from ...core.job_status import JobStatus
 from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..task.background import Done, SteppedBackground
-from ..task.task import TaskState
+from ..task.task import Task, TaskState
 from .cooperative import CooperativeCluster
 from .driver import JobDriver, JobOutcome, accumulator_results, new_job_id, result_of
 from .local_folder import LocalFolders, entered
@@ -59,6 +59,11 @@ class SimulationPlan:
     go back before it has one of its own. `cut_offs`: this often the coordinator and its tasks are
     taken for dead, each from a random step of the same window on, and go on all the same, while
     others start on the same storage: as the same job, or as another one that is restored from it.
+    `slow_writers`: the same delay of what tasks write.
+    `hangs`: of a thousand pieces of work (of workers and writers) so many take `hang_ms` to begin.
+    `slow_tasks`: so many of a hundred tasks are seldom given a step. `brisk`: who had nothing to do
+    is left out until it may have heard of something, and time passes once all are: fewer steps, and
+    other schedules. `choices`: so many are drawn; from then on all take turns.
     """
 
     seed: int = 0
@@ -71,8 +76,14 @@ class SimulationPlan:
     halt_after_checkpoint: int | None = None
     savepoint_directory: str = "memory://strom-simulator"
     slow_workers: int = 10
+    slow_writers: int = 0
+    hangs: int = 0
+    hang_ms: int = 100
+    slow_tasks: int = 0
     continues: bool = False
     cut_offs: int = 0
+    brisk: bool = False
+    choices: int | None = None
     max_steps: int = 1_000_000
 
 
@@ -100,6 +111,18 @@ class SimulationResult:
     cut_off: list[JobOutcome] = field(default_factory=list)
 
 
+class Watch(Protocol):
+    """Who looks on."""
+
+    def employed(self, driver: JobDriver, cluster: CooperativeCluster) -> None:
+        """A coordinator begins, the first one or another."""
+        ...
+
+    def stepped(self) -> None:
+        """One unit has done a step. What this raises ends the simulation."""
+        ...
+
+
 class _CoordinatorDied(Exception):
     """Ends the step in which the coordinator dies."""
 
@@ -111,6 +134,8 @@ class _Worker(SteppedBackground):
         super().__init__()
         self._clock = clock
         self._delay_ms = delay_ms
+        self.unit: Callable[[], bool] = self.step
+        """What steps it."""
         self._ready: deque[int] = deque()
         """When each piece of work that waits may begin."""
 
@@ -138,9 +163,14 @@ class Simulation:
     """One run of one job."""
 
     def __init__(
-        self, graph: JobGraph, plan: SimulationPlan, storage: CheckpointStorage | None = None
+        self,
+        graph: JobGraph,
+        plan: SimulationPlan,
+        storage: CheckpointStorage | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._plan = plan
+        self._watch = watch
         self._graph = graph
         self._rng = random.Random(plan.seed)
         self._clock = VirtualClock()
@@ -162,6 +192,15 @@ class Simulation:
         """Checkpoints that dead coordinators completed."""
         self._idle = 0
         """Fruitless choices in a row."""
+        self._resting: set[Any] = set()
+        """If `brisk`: who had nothing to do, and has not heard of anything since."""
+        self._neighbours: dict[TaskId, list[TaskId]] = {}
+        self._fruitless = 0
+        """How often in a row time passed and nobody did anything."""
+        self._slow: dict[TaskId, bool] = {}
+        """Whether a task is drawn to be slow, once that was asked."""
+        self._turns = 0
+        """Those taken since nothing is drawn any more."""
         self._folders: tuple[str, ...] = ()
         """Where tasks keep copies of what they write for checkpoints; known from `run` on."""
         self._employ()
@@ -171,7 +210,7 @@ class Simulation:
         self._cluster = CooperativeCluster(
             self._graph.config.exchange,
             self._clock,
-            lambda name: SteppedBackground(),
+            self._make_writer,
             local_folders=self._folders,
         )
         self._workers: list[_Worker] = []
@@ -187,16 +226,27 @@ class Simulation:
             rng=random.Random(self._plan.seed),
             storage=self._storage,
         )
+        if self._watch is not None:
+            self._watch.employed(self._driver, self._cluster)
+
+    def _make_writer(self, name: str) -> SteppedBackground:
+        plan = self._plan
+        if not (plan.slow_writers or plan.hangs):
+            return SteppedBackground()
+        return _Worker(self._clock, partial(self._draw_delay, plan.slow_writers))
 
     def _hire(self, name: str) -> _Worker:
-        worker = _Worker(self._clock, self._draw_delay)
+        worker = _Worker(self._clock, partial(self._draw_delay, self._plan.slow_workers))
+        worker.unit = partial(self._step_worker, worker.step)
         self._workers.append(worker)
         return worker
 
-    def _draw_delay(self) -> int:
+    def _draw_delay(self, most: int) -> int:
         """Most work begins at once."""
-        late = self._plan.slow_workers > 0 and self._rng.random() < 0.2
-        return self._rng.randint(1, self._plan.slow_workers) if late else 0
+        if self._plan.hangs and self._rng.randrange(1000) < self._plan.hangs:
+            return self._plan.hang_ms
+        late = most > 0 and self._rng.random() < 0.2
+        return self._rng.randint(1, most) if late else 0
 
     def run(self) -> SimulationResult:
         """To the end of the job. SimulationError if it hangs, or publishes two values under one
@@ -225,6 +275,8 @@ class Simulation:
                 self._turn()
             except _CoordinatorDied:
                 self._replace_coordinator()
+            if self._watch is not None:
+                self._watch.stepped()
         self._result.last_checkpoint = self._driver.checkpoints().latest_completed
         for driver, cluster, _ in [*self._cut_off, (self._driver, self._cluster, ())]:
             driver.close()
@@ -242,6 +294,13 @@ class Simulation:
 
     def _turn(self) -> None:
         """One unit steps; sometimes time passes."""
+        plan = self._plan
+        if plan.choices is not None and self._result.steps > plan.choices:
+            self._take_turns()
+            return
+        if plan.brisk and not self._cut_off:
+            self._turn_briskly()
+            return
         units = self._units()
         self._idle = 0 if self._rng.choice(units)() else self._idle + 1
         if self._rng.random() < 0.05:
@@ -254,10 +313,112 @@ class Simulation:
         alive = any(not driver.ended for driver, _, _ in self._cut_off)
         return alive or not self._driver.ended
 
+    def _turn_briskly(self) -> None:
+        """One of those steps that may have something to do."""
+        rng, resting = self._rng, self._resting
+        ready = self._awake()
+        if not ready:
+            self._pass_time()
+            return
+        if self._plan.slow_tasks and rng.random() < 0.9:
+            ready = [one for one in ready if not self._is_slow(one)] or ready
+        one = ready[int(rng.random() * len(ready))]
+        if not self._step(one):
+            resting.add(one)
+        else:
+            self._fruitless = 0
+            if isinstance(one, Task) and resting:
+                self._rouse_near(one)
+        if rng.random() < 0.03:
+            self._advance(1 + int(rng.random() * 2))
+
+    def _rouse_near(self, task: Task) -> None:
+        """Those that have got something from it, or may send again. Mail is looked at anyway."""
+        for name in self._near(task):
+            running = self._cluster.tasks.get(name)
+            if running is not None and running.endpoint.stirs:
+                self._resting.discard(running.task)
+
+    def _pass_time(self) -> None:
+        """Nobody has anything to do now."""
+        self._fruitless += 1
+        if self._fruitless % 3:
+            due = [d for d in self._deadlines() if d is not None]
+            if due:
+                self._advance(max(1, round(min(due) * 1000)))
+                return
+        self._resting.clear()
+        self._sweep(self._units())
+
+    def _advance(self, ms: int) -> None:
+        """Time passes; whoever waited for it may step."""
+        self._clock.advance_ms(ms)
+        resting = self._resting
+        resting.discard(self._driver)
+        for running in self._cluster.tasks.values():
+            if running.task in resting:
+                due = running.task.next_deadline()
+                if due is not None and due <= 0:
+                    resting.discard(running.task)
+        resting.difference_update([w for w in self._workers if w.busy])
+        resting.difference_update([r.background for r in self._cluster.tasks.values()])
+
+    def _awake(self) -> list[Any]:
+        """Who may have something to do: tasks, their writers, workers, and the driver."""
+        resting, driver = self._resting, self._driver
+        ready: list[Any] = [w for w in self._workers if w.busy and w not in resting]
+        for running in self._cluster.tasks.values():
+            task, writer = running.task, running.background
+            if task not in resting or task.has_mail:
+                ready.append(task)
+            if isinstance(writer, SteppedBackground) and writer.busy and writer not in resting:
+                ready.append(writer)
+        if driver not in resting or self._cluster.reports or driver.errands.answered:
+            ready.append(driver)
+        return ready
+
+    def _step(self, one: Any) -> bool:
+        if one is self._driver:
+            first, second = self._driver.take_answer, self._step_driver
+            if self._rng.random() < 0.5:
+                first, second = second, first
+            return first() or second()
+        did: bool = one.unit() if isinstance(one, _Worker) else one.step()
+        return did
+
+    def _near(self, task: Task) -> list[TaskId]:
+        """Those that it exchanges records with."""
+        d = task.deployment
+        near = self._neighbours.get(d.task)
+        if near is None:
+            names = {c.source for c in d.inputs} | {c.target for c in d.outputs}
+            near = self._neighbours[d.task] = sorted(names - {d.task})
+        return near
+
+    def _is_slow(self, one: Any) -> bool:
+        """Whether it is a task that is drawn to be slow."""
+        if not isinstance(one, Task):
+            return False
+        name = one.deployment.task
+        if name not in self._slow:
+            self._slow[name] = self._rng.randrange(100) < self._plan.slow_tasks
+        return self._slow[name]
+
+    def _take_turns(self) -> None:
+        """Nothing is drawn any more."""
+        units = self._units()
+        self._turns += 1
+        if units[self._turns % len(units)]():
+            self._idle = 0
+        else:
+            self._idle += 1
+        if self._idle > len(units):
+            self._idle = 0
+            self._sweep(units)
+
     def _units(self) -> list[Callable[[], bool]]:
         """Everything that may step next."""
-        busy = [worker for worker in self._workers if worker.busy]
-        steps = [partial(self._step_worker, worker) for worker in busy]
+        steps = [worker.unit for worker in self._workers if worker.busy]
         units = self._units_of(self._driver, self._cluster, steps)
         for driver, cluster, workers in self._cut_off:
             if not driver.ended:
@@ -278,9 +439,12 @@ class Simulation:
                 units.append(background.step)
         return units
 
-    def _step_worker(self, worker: _Worker) -> bool:
+    def _step_driver(self) -> bool:
+        return self._cluster.step_driver(self._driver)
+
+    def _step_worker(self, step: Callable[[], bool]) -> bool:
         before = self._driver.errands.published
-        did = worker.step()
+        did = step()
         if self._doomed and self._driver.errands.published > before:
             raise _CoordinatorDied
         return did
@@ -289,6 +453,17 @@ class Simulation:
         """Nothing seems to happen: let each unit step once, and if none has work, let time pass."""
         if sum(unit() for unit in units):
             return
+        known = [w for w in self._deadlines() if w is not None]
+        if not known:
+            raise SimulationError(
+                f"seed {self._plan.seed}: the job hangs in {self._driver.state.value} after "
+                f"{self._result.steps} steps: nothing to do and nothing to wait for\n"
+                f"{self._picture()}"
+            )
+        self._clock.advance_ms(max(1, round(min(known) * 1000)))
+
+    def _deadlines(self) -> list[float | None]:
+        """Seconds until somebody has something to do by itself."""
         wishes: list[float | None] = []
         for driver, cluster, workers in [
             *self._cut_off,
@@ -297,14 +472,9 @@ class Simulation:
             if not driver.ended:
                 wishes += [cluster.next_deadline(), driver.next_tick_s()]
                 wishes += [worker.next_deadline() for worker in workers]
-        known = [w for w in wishes if w is not None]
-        if not known:
-            raise SimulationError(
-                f"seed {self._plan.seed}: the job hangs in {self._driver.state.value} after "
-                f"{self._result.steps} steps: nothing to do and nothing to wait for\n"
-                f"{self._picture()}"
-            )
-        self._clock.advance_ms(max(1, round(min(known) * 1000)))
+                writers = [running.background for running in cluster.tasks.values()]
+                wishes += [w.next_deadline() for w in writers if isinstance(w, _Worker)]
+        return wishes
 
     def _count_step(self) -> None:
         self._result.steps += 1

@@ -167,6 +167,11 @@ class Task:
         self._mailbox.append(mail)
         self._endpoint.wake()
 
+    @property
+    def has_mail(self) -> bool:
+        """Whether something was posted that it has not handled."""
+        return bool(self._mailbox)
+
     def _wake_operator(self, woken: Callable[[], None]) -> None:
         """Thread-safe: a source has something to read, or another operator something to go on with,
         which `woken` tells it."""

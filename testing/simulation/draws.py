@@ -1,0 +1,117 @@
+"""What a seed draws: the one place where faults and modes are chosen.
+
+A new one is a field of `Case` with a default that leaves it out, a line here, and what it does in
+`running`. Cases that are written down (`regressions`) stay what they are.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, fields, replace
+from typing import get_args
+
+from ...core.errors import ConfigurationError
+from .case import Backend, Case, End, Mode, Storage
+from .records import VARIANTS
+from .topologies import TOPOLOGIES
+
+
+@dataclass(frozen=True)
+class Faults:
+    """The most of what may go wrong in one run; each seed draws how much does.
+
+    crashes: tasks, at any step. coordinators: coordinators, and all tasks with them. after: tasks
+    right behind a completed checkpoint. savepoints: asked for meanwhile. rescales: so often the job
+    is stopped, and goes on at another parallelism from a checkpoint or savepoint. storage: whether
+    calls of the checkpoint storage fail. hangs: whether some take longer than checkpoints may.
+    slow: whether some tasks and writers are slow. rocksdb: whether state is in RocksDB now and
+    then. modes, storages: which are drawn.
+    """
+
+    crashes: int = 2
+    coordinators: int = 1
+    after: int = 1
+    savepoints: int = 1
+    rescales: int = 1
+    storage: bool = True
+    hangs: bool = True
+    slow: bool = True
+    rocksdb: bool = True
+    modes: tuple[Mode, ...] = ("aligned", "unaligned", "unaligned", "timeout")
+    storages: tuple[Storage, ...] = ("memory", "files", "files", "files", "files", "objects")
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, int) and value < 0:
+                raise ConfigurationError(f"Faults: {one.name} is at least 0, is {value}")
+        for name, values, known in (
+            ("modes", self.modes, get_args(Mode)),
+            ("storages", self.storages, get_args(Storage)),
+        ):
+            if not values or not set(values) <= set(known):
+                raise ConfigurationError(
+                    f"Faults: {name} are some of {', '.join(known)}, not {values!r}"
+                )
+
+
+EVERYTHING = Faults(crashes=3, after=2, modes=(*Faults.modes, "at_least_once"))
+"""What random jobs meet."""
+
+PARALLELISMS = (1, 2, 2, 2, 3)
+
+ROCKSDB_EVERY = 30
+"""Seeds: to open a database takes longer than all the rest."""
+
+OBJECTS_ONCE_IN = 4
+"""Of those that are drawn: fsspec takes most of the time there."""
+
+
+def drawn(seed: int) -> Case:
+    """The case of a seed, of all topologies."""
+    rng = random.Random(seed)
+    job = rng.choice(sorted(TOPOLOGIES))
+    case = draw(seed, EVERYTHING, rng, at_least_once=TOPOLOGIES[job].at_least is not None)
+    return replace(case, job=job, variant=rng.randrange(VARIANTS))
+
+
+def draw(
+    seed: int, faults: Faults, rng: random.Random | None = None, at_least_once: bool = True
+) -> Case:
+    """The case of a seed, of a job that is none of ours."""
+    rng = rng or random.Random(seed)
+    mode: Mode = rng.choice(faults.modes)
+    if mode == "at_least_once" and not at_least_once:
+        mode = "aligned"
+    storage: Storage = rng.choice(faults.storages)
+    if storage == "objects" and "files" in faults.storages and rng.randrange(OBJECTS_ONCE_IN):
+        storage = "files"
+    rocksdb = faults.rocksdb and rng.randrange(ROCKSDB_EVERY) == 0
+    backend: Backend = "rocksdb" if rocksdb else "memory"
+    lives = 1 + (rng.randrange(faults.rescales + 1) if faults.rescales else 0)
+    ends: tuple[End, ...] = ("itself", "itself", "savepoint")
+    if storage == "objects":
+        ends = ("itself", "savepoint", "checkpoint", "checkpoint")
+    return Case(
+        seed=seed,
+        parallelism=tuple(rng.choice(PARALLELISMS) for _ in range(lives)),
+        batch=rng.choice((1, 2, 3, 5, 8)),
+        cramped=rng.random() < 0.5,
+        mode=mode,
+        interval=rng.choice((1, 1, 2, 4)),
+        incremental=rng.random() < 0.8,
+        retained=rng.choice((1, 1, 2, 3)),
+        storage=storage,
+        backend=backend,
+        ends=rng.choice(ends) if lives > 1 else "itself",
+        stop=rng.randint(1, 3),
+        crashes=rng.randint(0, faults.crashes),
+        coordinators=rng.randint(0, faults.coordinators),
+        after=rng.randint(0, faults.after),
+        window=rng.choice((60, 150, 300)),
+        savepoints=rng.randint(0, faults.savepoints) if rng.random() < 0.2 else 0,
+        failing=rng.choice((5, 20, 60)) if faults.storage and rng.random() < 0.4 else 0,
+        hangs=rng.choice((5, 20)) if faults.hangs and rng.random() < 0.2 else 0,
+        slow_tasks=rng.choice((20, 50)) if faults.slow and rng.random() < 0.3 else 0,
+        slow_work=rng.choice((1, 5, 10)) if faults.slow and rng.random() < 0.5 else 0,
+    )

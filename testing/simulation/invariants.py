@@ -1,0 +1,299 @@
+"""What holds at every step of a simulation, whatever is drawn.
+
+    exchange   credits and buffers add up, at both ends of each channel; none is negative; what is
+               in flight is bounded
+    order      what comes out of a channel is what went in, in its order: nothing overtakes records
+               but a barrier that may
+    time       event time never goes back, at any operator
+    snapshots  the parts of coordinator and tasks are as their own `validate` has them
+    sinks      nothing is published before the checkpoint is complete that it belongs to
+    restoring  each checkpoint that is complete can be read (one of `VERIFIED` is, and those that
+               are there at the end), and jobs that go on from one come to the same end (`running`)
+    failures   nobody fails, but for what the simulation does to them
+
+It looks on from outside: `watching` wraps methods of the exchange and the chain as long as it is
+entered, and the code itself knows nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...api.connectors.builtin_sinks import CollectWriter
+from ...checkpoint.file_storage import FileStorage
+from ...checkpoint.folder_storage import FolderStorage
+from ...checkpoint.manifest import Manifest
+from ...checkpoint.storage import CheckpointStorage, MemoryStorage
+from ...core.batch import Batch, ColumnBatch, ObjectBatch
+from ...core.elements import CheckpointBarrier, Control, EndOfData, Watermark
+from ...core.ids import ChannelId, CheckpointId
+from ...engine.coordinator.actions import Actions
+from ...engine.exchange.gate import Gate
+from ...engine.exchange.inprocess import InProcessEndpoint
+from ...engine.exchange.sender import ChannelSender
+from ...engine.hosts.cooperative import CooperativeCluster
+from ...engine.hosts.driver import JobDriver
+from ...engine.messages import CheckpointDeclined, TaskFailed, TaskReport
+from ...engine.task.chain_node import ChainNode
+from .storage import AWAY, TOLD, FilesInMemory
+
+VERIFIED = 3
+"""Of so many checkpoints one is read when it is complete."""
+
+
+LOST = "crashed by the simulator"
+
+ASKED = (LOST, AWAY, *TOLD, "UnwantedError", "went away", "is gone")
+"""What errors say that the simulation is to blame for: tasks that crash, the storage, what is
+given up behind them, and connections to tasks that are no more."""
+
+_ORDERED = (Watermark, EndOfData, CheckpointBarrier)
+
+
+class Violation(AssertionError):
+    """Something did not hold."""
+
+
+@dataclass
+class _Stream:
+    """What went into one channel, and is to come out. `marks`: control elements that went in behind
+    so many records, in order."""
+
+    written: int = 0
+    taken: int = 0
+    marks: deque[tuple[Control, int]] = field(default_factory=deque)
+
+
+class Invariants:
+    """Of one simulation after the other, as its `Watch`; entered by `watching`."""
+
+    def __init__(self) -> None:
+        self._streams: dict[ChannelId, _Stream] = {}
+        self._times: dict[int, tuple[ChainNode, int]] = {}
+        """Event time by operator; the node is kept, so that no other has its number."""
+        self._driver: JobDriver | None = None
+        self._storage: CheckpointStorage | None = None
+        self._endpoint: InProcessEndpoint | None = None
+        """The one that was used since the last look."""
+        self._completed: CheckpointId | None = None
+        self._restarts = 0
+        self._stored = 0
+        """The newest checkpoint that was ever published, of all simulations of a case."""
+        self.verified = 0
+
+    def begin(self, storage: CheckpointStorage) -> None:
+        """Of another simulation. `storage`: as it really is."""
+        self._streams.clear()
+        self._times.clear()
+        self._storage = storage
+        self._completed = None
+        self._endpoint = None
+
+    # --- as a `Watch` -------------------------------------------------------------------------
+
+    def employed(self, driver: JobDriver, cluster: CooperativeCluster) -> None:
+        self._driver = driver
+        told = driver.on_report
+
+        def on_report(report: TaskReport) -> None:
+            self._look_at_report(report)
+            told(report)
+
+        driver.on_report = on_report  # type: ignore[method-assign]
+        master, failed = driver._master, driver._master.on_store_failed
+
+        def on_store_failed(checkpoint_id: CheckpointId, why: str, now_ms: int) -> Actions:
+            _require_asked(why, f"checkpoint {checkpoint_id} was not stored")
+            return failed(checkpoint_id, why, now_ms)
+
+        master.on_store_failed = on_store_failed  # type: ignore[method-assign]
+        self._restarts = 0
+
+    def stepped(self) -> None:
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None:
+            self._look_at_exchange(endpoint)
+        driver = self._driver
+        assert driver is not None
+        picture = driver._picture
+        if picture.restarts != self._restarts:
+            self._restarts = picture.restarts
+            _require_asked(picture.last_failure or LOST, "the job restarted")
+        completed = picture.checkpoints.latest_completed
+        if completed is not None and completed != self._completed:
+            self._completed = completed
+            self._look_at_checkpoint(completed)
+
+    def _look_at_report(self, report: TaskReport) -> None:
+        match report:
+            case TaskFailed(error=why, symptom=False):
+                _require_asked(why, "a task failed")
+            case CheckpointDeclined(reason=why):
+                _require_asked(why, "a checkpoint failed")
+
+    def _look_at_checkpoint(self, n: CheckpointId) -> None:
+        assert self._driver is not None
+        self._driver._master.validate()
+        storage = self._storage
+        if storage is None or n % VERIFIED or n not in storage.list():
+            return  # a savepoint, or gone already
+        storage.verify(storage.load(n))
+        self.verified += 1
+
+    def _look_at_exchange(self, endpoint: InProcessEndpoint) -> None:
+        gate = endpoint._gate
+        ledger = gate.ledger
+        gate.validate()
+        for index, sender in endpoint._feeders.items():
+            credit = sender.ledger.credit
+            account = ledger._accounts[index]
+            promised = gate._grants.get(index, 0)
+            if not 0 <= credit == account.outstanding - account.queued - promised:
+                raise Violation(
+                    f"{_where(gate, index)}: {credit} credits at the sender, "
+                    f"{account.outstanding} outstanding at the receiver, {account.queued} buffers "
+                    f"queued, {promised} credits on their way"
+                )
+        bound = len(gate.channels) * ledger.exclusive + ledger.floating
+        if ledger.total_outstanding() > bound:
+            raise Violation(
+                f"{ledger.total_outstanding()} buffers may be in flight, the bound is {bound}"
+            )
+        for sender in endpoint._outputs.values():
+            sender.validate()
+
+    # --- what the wrapped methods tell --------------------------------------------------------
+
+    def wrote(self, sender: ChannelSender, batch: Batch) -> None:
+        self._stream(sender).written += len(batch)
+
+    def wrote_control(self, sender: ChannelSender, element: Control) -> None:
+        if isinstance(element, _ORDERED) and not _may_overtake(element):
+            stream = self._stream(sender)
+            stream.marks.append((element, stream.written))
+
+    def _stream(self, sender: ChannelSender) -> _Stream:
+        number = sender.channel.id
+        if not hasattr(sender, "_simulated"):
+            sender._simulated = True  # type: ignore[attr-defined]
+            self._streams[number] = _Stream()
+        return self._streams[number]
+
+    def taken(self, gate: Gate, index: int, element: Any) -> None:
+        stream = self._streams.get(gate.channels[index].id)
+        if stream is None:
+            return  # of an endpoint that nobody of ours writes to
+        if isinstance(element, (ColumnBatch, ObjectBatch)):
+            stream.taken += len(element)
+        elif isinstance(element, _ORDERED) and not _may_overtake(element):
+            self._take_mark(stream, gate, index, element)
+
+    def _take_mark(self, stream: _Stream, gate: Gate, index: int, element: Control) -> None:
+        """A barrier may pass what is no record: see `InputGate.poll_barrier`."""
+        marks = stream.marks
+        places = range(len(marks) if isinstance(element, CheckpointBarrier) else min(1, len(marks)))
+        place = next((at for at in places if marks[at][0] == element), None)
+        if place is None:
+            first = marks[0][0] if marks else "the end of what was sent"
+            raise Violation(f"{_where(gate, index)}: {element} came, and {first} was to come")
+        written = marks[place][1]
+        del marks[place]
+        if stream.taken != written:
+            raise Violation(
+                f"{_where(gate, index)}: {element} was sent behind {written} records, and came "
+                f"behind {stream.taken}"
+            )
+
+    def time_at(self, node: ChainNode, timestamp: int) -> None:
+        _, last = self._times.get(id(node), (node, timestamp))
+        if timestamp < last:
+            raise Violation(
+                f"operator '{node.metrics.name}': event time went back from {last} to {timestamp}"
+            )
+        self._times[id(node)] = node, timestamp
+
+    def used(self, endpoint: InProcessEndpoint) -> None:
+        self._endpoint = endpoint
+
+    def stored(self, storage: CheckpointStorage, manifest: Manifest) -> None:
+        self._stored = max(self._stored, manifest.checkpoint_id)
+
+    def committing(self, writer: CollectWriter, committables: Sequence[tuple[str, Any]]) -> None:
+        for key, _ in committables:
+            n = int(key.rpartition("-")[2])
+            if n > self._stored:
+                raise Violation(f"published what belongs to checkpoint {n} before it was complete")
+
+
+def _may_overtake(element: Control) -> bool:
+    return isinstance(element, CheckpointBarrier) and element.overtakes
+
+
+def _where(gate: Gate, index: int) -> str:
+    channel = gate.channels[index]
+    return f"channel {channel.source} to {channel.target}"
+
+
+def _require_asked(why: str, what: str) -> None:
+    if not any(reason in why for reason in ASKED):
+        raise Violation(f"{what} for no reason that the simulation knows: {why}")
+
+
+@contextmanager
+def watching(invariants: Invariants) -> Iterator[None]:
+    """The exchange and the chain tell `invariants` what they do."""
+    undo: list[Callable[[], None]] = []
+
+    def wrap(owner: type, name: str, make: Callable[[Any], Any]) -> None:
+        original = getattr(owner, name)
+        setattr(owner, name, make(original))
+        undo.append(lambda: setattr(owner, name, original))
+
+    def before(tell: Callable[..., None]) -> Callable[[Any], Any]:
+        def make(original: Any) -> Any:
+            def wrapped(self: Any, *arguments: Any) -> Any:
+                tell(self, *arguments)
+                return original(self, *arguments)
+
+            return wrapped
+
+        return make
+
+    def behind(tell: Callable[..., None]) -> Callable[[Any], Any]:
+        def make(original: Any) -> Any:
+            def wrapped(self: Any, *arguments: Any) -> Any:
+                found = original(self, *arguments)
+                tell(self, *arguments)
+                return found
+
+            return wrapped
+
+        return make
+
+    def polling(original: Any) -> Any:
+        def wrapped(gate: Gate) -> Any:
+            item = original(gate)
+            if item is not None:
+                invariants.taken(gate, *item)
+            return item
+
+        return wrapped
+
+    wrap(ChannelSender, "write", before(invariants.wrote))
+    wrap(ChannelSender, "write_control", before(invariants.wrote_control))
+    wrap(Gate, "poll", polling)
+    wrap(Gate, "poll_barrier", polling)
+    wrap(ChainNode, "process_watermark", before(invariants.time_at))
+    wrap(CollectWriter, "commit", before(invariants.committing))
+    for storage in (FilesInMemory, MemoryStorage, FileStorage, FolderStorage):
+        wrap(storage, "publish", behind(invariants.stored))
+    wrap(InProcessEndpoint, "pump", before(lambda endpoint, _: invariants.used(endpoint)))
+    try:
+        yield
+    finally:
+        for restore in reversed(undo):
+            restore()

@@ -1,0 +1,174 @@
+"""The engine, broken in known ways: each has to be found, or the simulation looks at nothing.
+
+A mutation replaces one method as long as it is entered. `KNOWN` has a case that is known to find
+it, for tests; `catch` looks for the first that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...checkpoint.barrier_alignment import BarrierAligner
+from ...checkpoint.shared_files import SharedFiles
+from ...core.errors import StromError
+from ...core.ids import CheckpointId
+from ...engine.coordinator.job_master import JobMaster
+from ...engine.exchange.credits import SenderLedger
+from ...engine.task.replay import _Sharing
+from ...engine.task.taking import Taking
+from ...operators.io.sink import SinkOperator
+from ...state.timers import MemoryTimerQueue
+from .case import Case
+from .running import run_random
+from .running_seeds import undisturbed
+
+Mutation = tuple[type, str, Callable[[Any], Any]]
+"""Whose method, its name, and what makes another one of it."""
+
+
+def _no_alignment(original: Any) -> Any:
+    def begin(self: BarrierAligner, channels: int, in_order: Any = (), holds: bool = True) -> None:
+        original(self, channels, in_order, False)
+
+    return begin
+
+
+def _credit_doubled(original: Any) -> Any:
+    def on_credit(self: SenderLedger, count: int) -> None:
+        original(self, 2 * count if self.sent > 3 else count)
+
+    return on_credit
+
+
+def _commits_early(original: Any) -> Any:
+    def prepare_snapshot(self: SinkOperator, checkpoint_id: CheckpointId) -> None:
+        original(self, checkpoint_id)
+        self.notify_checkpoint_complete(checkpoint_id)
+
+    return prepare_snapshot
+
+
+def _told_early(original: Any) -> Any:
+    """The coordinator takes a checkpoint for complete though it was not stored."""
+
+    def on_store_failed(self: JobMaster, n: CheckpointId, why: str, now_ms: int) -> Any:
+        return self.on_stored(n, now_ms)
+
+    return on_store_failed
+
+
+def _one_user_less(original: Any) -> Any:
+    def _needed(self: SharedFiles) -> set[str]:
+        users = [self._users[n] for n in sorted(self._users)]
+        return set().union(*(users[:-1] if len(users) > 1 else users))
+
+    return _needed
+
+
+def _everybodys(original: Any) -> Any:
+    """Each subtask takes what was on its way to any."""
+
+    def share(self: _Sharing, items: Iterable[Any]) -> Iterator[Any]:
+        return iter(items)
+
+    return share
+
+
+def _nobodys(original: Any) -> Any:
+    """What was on its way in a channel that was overtaken is forgotten."""
+
+    def recorded(self: Taking, items: Mapping[int, Any]) -> None:
+        original(self, dict.fromkeys(items, ()))
+
+    return recorded
+
+
+def _timer_lost(original: Any) -> Any:
+    def restore(self: MemoryTimerQueue, tables: Any) -> None:
+        original(self, tables)
+        if self._waiting:
+            timestamp = min(self._waiting)
+            waiting = self._waiting[timestamp]
+            key, namespace = next(iter(waiting)) if isinstance(waiting, dict) else waiting[:2]
+            self.delete(timestamp, key, namespace)
+
+    return restore
+
+
+MUTATIONS: Final[dict[str, Mutation]] = {
+    "alignment dropped": (BarrierAligner, "__init__", _no_alignment),
+    "a credit doubled": (SenderLedger, "on_credit", _credit_doubled),
+    "commit before completion": (SinkOperator, "prepare_snapshot", _commits_early),
+    "complete though not stored": (JobMaster, "on_store_failed", _told_early),
+    "a reference count off by one": (SharedFiles, "_needed", _one_user_less),
+    "channel state not filtered": (_Sharing, "share", _everybodys),
+    "channel state forgotten": (Taking, "recorded", _nobodys),
+    "a timer lost at restore": (MemoryTimerQueue, "restore", _timer_lost),
+}
+
+
+KNOWN: Final[dict[str, str]] = {
+    "alignment dropped": (
+        "seed=4 job=pairs variant=11 records=16 parallelism=1 batch=1 interval=1 after=1 window=150"
+    ),
+    "a credit doubled": (
+        "seed=5 job=sessions variant=5 records=16 parallelism=1 batch=5 interval=1 window=60 "
+        "choices=0"
+    ),
+    "commit before completion": (
+        "seed=0 job=sessions variant=5 records=2 parallelism=1 batch=5 interval=1 choices=0"
+    ),
+    "complete though not stored": (
+        "seed=0 job=stateless variant=5 records=2 parallelism=1 interval=1 failing=60 choices=0"
+    ),
+    "a reference count off by one": (
+        "seed=4 job=timers variant=7 parallelism=1 batch=2 interval=1 retained=3 window=60"
+    ),
+    "channel state not filtered": (
+        "seed=0 job=broadcast parallelism=1,2 cramped=1 mode=unaligned interval=1 stop=3 window=60"
+    ),
+    "channel state forgotten": (
+        "seed=2 job=pairs variant=11 parallelism=1 batch=1 mode=unaligned interval=1 after=1 "
+        "window=150 choices=100"
+    ),
+    "a timer lost at restore": (
+        "seed=5 job=diamond records=2 parallelism=1 batch=5 cramped=1 interval=4 after=1 "
+        "window=150 choices=100"
+    ),
+}
+"""A case for each that found it, made short."""
+
+
+@dataclass(frozen=True)
+class Caught:
+    """`tried`: so many cases found nothing before; `why`: what this one did."""
+
+    tried: int
+    case: Case
+    why: str
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """The engine broken in this way."""
+    owner, method, make = MUTATIONS[name]
+    original = owner.__dict__[method]
+    setattr(owner, method, make(original))
+    try:
+        yield
+    finally:
+        setattr(owner, method, original)
+
+
+def catch(name: str, cases: Iterable[Case]) -> Caught | None:
+    """The first of the cases that finds the mutation; None: none does."""
+    with mutated(name), undisturbed():
+        for at, case in enumerate(cases):
+            try:
+                run_random(case)
+            except (AssertionError, StromError) as error:
+                return Caught(at, case, f"{type(error).__name__}: {error}")
+    return None

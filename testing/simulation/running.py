@@ -1,0 +1,326 @@
+"""One case, run: a life of the job after the other, and what came out of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+from fsspec.implementations.memory import MemoryFileSystem
+
+from ...checkpoint.attempts import AttemptPolicy
+from ...checkpoint.file_storage import FileStorage
+from ...checkpoint.storage import CheckpointStorage, MemoryStorage
+from ...core.checkpointing_mode import CheckpointingMode
+from ...core.config import CheckpointConfig, ExchangeConfig, ExponentialDelayRestart, JobConfig
+from ...core.job_status import JobStatus
+from ...engine.graph.model import JobGraph
+from ...engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
+from ..backends import IN_MEMORY, SPILLING
+from ..equivalence import CRAMPED, Difference, check_shared, compare
+from ..faulty_filesystem import Faults, FaultyFileSystem
+from ..probes import CollectProbe, seen_once
+from .case import Case
+from .invariants import Invariants, Violation, watching
+from .records import data_of
+from .storage import Failing, FilesInMemory
+from .topologies import TOPOLOGIES, AtLeast
+
+RESTART: Final = ExponentialDelayRestart(
+    initial=timedelta(milliseconds=2), maximum=timedelta(milliseconds=20), jitter=0.0
+)
+
+TIMEOUT: Final = timedelta(milliseconds=40)
+"""Of checkpoints; what hangs takes longer."""
+
+MOST_STEPS: Final = 60_000
+
+ALIGNMENT: Final = timedelta(milliseconds=2)
+"""How long a checkpoint is aligned that turns unaligned then."""
+
+Check = Callable[[Case, list[Any]], None]
+"""Raises what is wrong with the output of a case."""
+
+MakeProbe = Callable[[Case, int], CollectProbe]
+"""The pipeline of a case, and of one of its lives."""
+
+
+@dataclass
+class Ran:
+    """What a case came to: `output`, the steps it took, and what happened to it."""
+
+    output: list[Any] = field(default_factory=list)
+    steps: int = 0
+    crashed: int = 0
+    coordinators: int = 0
+    midway: int = 0
+    completed: int = 0
+    failed_calls: int = 0
+    verified: int = 0
+    lives: int = 0
+
+
+def config_of(case: Case, parallelism: int) -> JobConfig:
+    """The configuration of a life."""
+    at_least_once = case.mode == "at_least_once"
+    return JobConfig(
+        parallelism=parallelism,
+        max_parallelism=max(16, parallelism),
+        batch_size=case.batch,
+        auto_watermark_interval=timedelta(milliseconds=1),
+        metrics_interval=timedelta(seconds=10),
+        restart=RESTART,
+        state=SPILLING[case.seed % len(SPILLING)] if case.backend == "rocksdb" else IN_MEMORY,
+        checkpoint=CheckpointConfig(
+            interval=timedelta(milliseconds=case.interval),
+            timeout=TIMEOUT,
+            tolerable_failures=1_000_000,
+            retained=case.retained,
+            incremental=case.incremental,
+            mode=(
+                CheckpointingMode.AT_LEAST_ONCE if at_least_once else CheckpointingMode.EXACTLY_ONCE
+            ),
+            unaligned=case.mode in ("unaligned", "timeout"),
+            alignment_timeout=ALIGNMENT if case.mode == "timeout" else timedelta(0),
+        ),
+        exchange=CRAMPED if case.cramped else ExchangeConfig(),
+    )
+
+
+def plan_of(case: Case, life: int, where: str) -> SimulationPlan:
+    last = life == len(case.parallelism) - 1
+    halts = not last and case.ends == "savepoint"
+    return SimulationPlan(
+        seed=case.seed * 8 + life,
+        crashes=case.crashes,
+        coordinator_crashes=case.coordinators if case.storage != "memory" else 0,
+        crash_window=case.window,
+        crash_after_checkpoints=case.after,
+        savepoints=case.savepoints,
+        savepoint_directory=where,
+        stop_after_checkpoint=None if last or halts else case.stop,
+        halt_after_checkpoint=case.stop if halts else None,
+        slow_workers=case.slow_work,
+        slow_writers=case.slow_work,
+        hangs=case.hangs,
+        slow_tasks=case.slow_tasks,
+        continues=life > 0,
+        brisk=True,
+        choices=case.choices,
+        max_steps=MOST_STEPS,
+    )
+
+
+@contextmanager
+def _storages(case: Case) -> Iterator[tuple[str, Callable[[str], CheckpointStorage]]]:
+    """Where savepoints go, and what makes the storage of a job."""
+    root = _root(case)
+    filesystem = MemoryFileSystem()
+
+    def make(job_id: str) -> CheckpointStorage:
+        match case.storage:
+            case "memory":
+                return MemoryStorage(job_id)
+            case "files":
+                return FilesInMemory(job_id)
+        return FileStorage(filesystem, root, job_id, pause=_at_once)
+
+    try:
+        yield f"memory:/{root}", make
+    finally:
+        if filesystem.exists(root):
+            filesystem.rm(root, recursive=True)
+
+
+class _Failures(Protocol):
+    """`failed`: how many calls did. `left_over`: whether one did that would have removed files."""
+
+    failed: int
+
+    @property
+    def left_over(self) -> bool: ...
+
+
+class _FileFailures(Faults):
+    """Of a filesystem, which is not told what is removed for good."""
+
+    @property
+    def left_over(self) -> bool:
+        return self.failed > 0
+
+
+def _disturbed(
+    case: Case, storage: CheckpointStorage, seed: int
+) -> tuple[CheckpointStorage, _Failures]:
+    """What the job is to use of `storage`, and what fails there."""
+    if not (case.failing and isinstance(storage, FileStorage)):
+        failing = Failing(storage, seed, case.failing)
+        return failing if case.failing else storage, failing
+    faults = _FileFailures(seed, case.failing / 1000)
+    filesystem, root = MemoryFileSystem(), _root(case)
+    faulty = FaultyFileSystem(filesystem, faults)
+    policy = AttemptPolicy(most=2)
+    return FileStorage(faulty, root, storage.job_id, _at_once, policy), faults
+
+
+def _root(case: Case) -> str:
+    return f"/strom-simulation-{case.seed}"
+
+
+def _at_once(seconds: float) -> None:
+    """No pause between attempts: the clock is not the storage's."""
+
+
+def run(case: Case, probe: CollectProbe, graph_of: Callable[[JobConfig], JobGraph]) -> Ran:
+    """The lives of a case; raises what went wrong. `graph_of`: the graph of the probe's pipeline
+    with a configuration."""
+    invariants = Invariants()
+    with _storages(case) as (where, make), watching(invariants):
+        return _Lives(case, where, make, invariants, graph_of).run(probe)
+
+
+class _Lives:
+    def __init__(
+        self,
+        case: Case,
+        where: str,
+        make: Callable[[str], CheckpointStorage],
+        invariants: Invariants,
+        graph_of: Callable[[JobConfig], JobGraph],
+    ) -> None:
+        self._case = case
+        self._where = where
+        self._make = make
+        self._invariants = invariants
+        self._graph_of = graph_of
+        self._results: list[SimulationResult] = []
+        self._ran = Ran()
+
+    def run(self, probe: CollectProbe) -> Ran:
+        case, ran = self._case, self._ran
+        storage, restore_from = self._make("job-0"), None
+        for life, parallelism in enumerate(case.parallelism):
+            config = replace(config_of(case, parallelism), restore_from=restore_from)
+            result = self._live(life, config, storage)
+            if result.outcome is not None and result.halted_at is None:
+                break
+            if life == len(case.parallelism) - 1:
+                raise Violation("the last life was stopped")
+            match case.ends:
+                case "savepoint":
+                    restore_from, storage = result.halted_at, self._make(f"job-{life + 1}")
+                case "checkpoint" if case.storage == "objects":
+                    point = f"{self._where}/{storage.job_id}/chk-{result.last_checkpoint}"
+                    restore_from, storage = point, self._make(f"job-{life + 1}")
+        ran.output = probe.output(seen_once(*(one.published for one in self._results)))
+        ran.lives = len(self._results)
+        ran.verified = self._invariants.verified
+        return ran
+
+    def _live(self, life: int, config: JobConfig, storage: CheckpointStorage) -> SimulationResult:
+        case, ran = self._case, self._ran
+        used, failing = _disturbed(case, storage, case.seed * 8 + life)
+        self._invariants.begin(storage)
+        plan = plan_of(case, life, self._where)
+        simulation = Simulation(self._graph_of(config), plan, used, self._invariants)
+        result = simulation.run()
+        self._results.append(result)
+        ran.steps += result.steps
+        ran.crashed += result.crashed
+        ran.coordinators += result.coordinators_crashed
+        ran.midway += result.midway
+        ran.completed += result.last_checkpoint or 0
+        ran.failed_calls += failing.failed
+        if result.outcome is not None:
+            if result.outcome.status is not JobStatus.FINISHED:
+                raise Violation(f"life {life}: the job did not finish: {result.outcome.error}")
+            check_left(f"life {life}", storage, failing.left_over)
+        return result
+
+
+def check_left(way: str, storage: CheckpointStorage, more: bool) -> None:
+    """What a job that is over has in its storage. `more`: files may be left that could not be
+    removed."""
+    if more:
+        for n in storage.list():
+            try:
+                manifest = storage.load(n)
+            except Exception:  # what is left of one that never completed
+                continue
+            storage.verify(manifest)
+        return
+    if isinstance(storage, FilesInMemory):
+        needed = {
+            (n, handle.path)
+            for n in storage.published
+            for handle in storage.load(n).files()
+            if not handle.shared and handle.inline is None
+        }
+        extra, missing = (
+            sorted(storage.files.keys() - needed),
+            sorted(needed - storage.files.keys()),
+        )
+        if extra or missing:
+            raise Difference(f"{way}: files of checkpoints left over: {extra}, missing: {missing}")
+    check_shared(way, storage)
+
+
+# --- random jobs ------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1000)
+def _built(job: str, variant: int, records: int, parallelism: int) -> tuple[CollectProbe, JobGraph]:
+    topology, data = TOPOLOGIES[job], data_of(variant, records)
+    probe = CollectProbe(lambda env: topology.build(env, data))
+    config = JobConfig(parallelism=parallelism, max_parallelism=16)
+    return probe, probe.graph(config)
+
+
+@lru_cache(maxsize=1000)
+def _expected(job: str, variant: int, records: int) -> list[Any]:
+    return TOPOLOGIES[job].expect(data_of(variant, records))
+
+
+def run_random(case: Case) -> Ran:
+    """A case of one of our topologies. Raises Violation, Difference or SimulationError."""
+    probe, _ = _built(case.job, case.variant, case.records, case.parallelism[0])
+
+    def graph_of(config: JobConfig) -> JobGraph:
+        graph = _built(case.job, case.variant, case.records, config.parallelism)[1]
+        return replace(graph, config=config)
+
+    ran = run(case, probe, graph_of)
+    expected = _expected(case.job, case.variant, case.records)
+    at_least = TOPOLOGIES[case.job].at_least
+    if case.mode == "at_least_once":
+        check_at_least("the output", expected, ran.output, at_least or "set")
+    else:
+        compare("the output", expected, ran.output)
+    return ran
+
+
+def check_at_least(
+    way: str, expected: Sequence[Any], found: Sequence[Any], at_least: AtLeast
+) -> None:
+    """Difference unless everything came, and nothing unheard-of."""
+    if at_least == "set":
+        compare(way, sorted(set(map(repr, expected))), sorted(set(map(repr, found))))
+        return
+    want, got = _largest(expected), _largest(found)
+    unknown = sorted(map(repr, got.keys() - want.keys()))
+    short = [(who, n, got.get(who)) for who, n in want.items() if got.get(who, n - 1) < n]
+    if unknown or short:
+        raise Difference(f"{way}: unexpected: {unknown[:5]}, too small: {short[:5]}")
+
+
+def _largest(records: Sequence[Any]) -> dict[Any, int]:
+    """Of each record, without its numbers: the last one, at its largest."""
+    found: dict[Any, int] = {}
+    for name, record in records:
+        values = tuple(record) if isinstance(record, tuple) else (record,)
+        who = (name, values[:3] if len(values) > 3 else values[:-1])
+        found[who] = max(found.get(who, values[-1]), values[-1])
+    return found

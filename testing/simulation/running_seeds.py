@@ -1,0 +1,141 @@
+"""Many seeds, one after the other or in several processes."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any, Final
+
+from ...core.errors import ConfigurationError, StromError
+from .case import Case
+from .draws import drawn
+from .running import Ran, run_random
+
+CHUNK: Final = 50
+"""Seeds that a process takes at once."""
+
+
+@dataclass
+class Totals:
+    """What many seeds came to. `violations`: the case of each that failed, and why."""
+
+    seeds: int = 0
+    steps: int = 0
+    crashes: int = 0
+    coordinators: int = 0
+    midway: int = 0
+    checkpoints: int = 0
+    restored: int = 0
+    failed_calls: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    violations: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, other: Totals) -> None:
+        """Those of another part."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    def took(self, ran: Ran) -> None:
+        """One more was as it has to be."""
+        self.steps += ran.steps
+        self.crashes += ran.crashed
+        self.coordinators += ran.coordinators
+        self.midway += ran.midway
+        self.checkpoints += ran.completed
+        self.restored += ran.lives - 1
+        self.failed_calls += ran.failed_calls
+
+    def as_json(self, processes: int) -> dict[str, Any]:
+        per_second = self.seeds / self.seconds if self.seconds else 0.0
+        return {
+            "seeds": self.seeds,
+            "violations": len(self.violations),
+            "seeds_per_second": round(per_second, 1),
+            "processes": processes,
+            "seeds_per_cpu_second": round(self.seeds / max(self.cpu_seconds, 1e-9), 1),
+            "seconds": round(self.seconds, 1),
+            "steps": self.steps,
+            "tasks_crashed": self.crashes,
+            "coordinators_crashed": self.coordinators,
+            "crashed_midway": self.midway,
+            "checkpoints": self.checkpoints,
+            "went_on_from_a_checkpoint": self.restored,
+            "storage_calls_failed": self.failed_calls,
+            "failed": [{"replay": case, "error": why} for case, why in self.violations],
+        }
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Without the log lines of what is asked for, and with a collector that runs seldom."""
+    before, thresholds = logging.root.manager.disable, gc.get_threshold()
+    logging.disable(logging.CRITICAL)
+    gc.set_threshold(50_000, 20, 20)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+        gc.set_threshold(*thresholds)
+
+
+def failure_of(case: Case) -> str | None:
+    """What goes wrong with a case of our topologies; None: nothing."""
+    try:
+        run_random(case)
+    except (AssertionError, StromError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def run_cases(
+    cases: Iterable[Case],
+    run: Callable[[Case], Ran] = run_random,
+    until: float | None = None,
+    fail_fast: bool = False,
+) -> Totals:
+    """All of them, or those that begin before `until` (of the monotonic clock)."""
+    totals, began, used = Totals(), time.monotonic(), time.process_time()
+    with undisturbed():
+        for case in cases:
+            if until is not None and time.monotonic() > until:
+                break
+            totals.seeds += 1
+            try:
+                totals.took(run(case))
+            except ConfigurationError:
+                raise  # of who asked for the case
+            except (AssertionError, StromError) as error:
+                totals.violations.append((str(case), f"{type(error).__name__}: {error}"))
+                if fail_fast:
+                    break
+    totals.seconds = time.monotonic() - began
+    totals.cpu_seconds = time.process_time() - used
+    return totals
+
+
+def _chunk(first: int, stop: int, until: float | None) -> Totals:
+    return run_cases(map(drawn, range(first, stop)), until=until)
+
+
+def run_seeds(first: int, seeds: int, time_s: float | None = None, processes: int = 1) -> Totals:
+    """So many seeds from `first` on, or those that begin within `time_s` seconds."""
+    began = time.monotonic()
+    until = None if time_s is None else began + time_s
+    totals = Totals()
+    if processes <= 1:
+        totals.add(_chunk(first, first + seeds, until))
+    else:
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            starts = range(first, first + seeds, CHUNK)
+            ends = [min(start + CHUNK, first + seeds) for start in starts]
+            for part in pool.map(_chunk, starts, ends, [until] * len(starts)):
+                totals.add(part)
+    totals.seconds = time.monotonic() - began
+    return totals

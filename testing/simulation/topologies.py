@@ -1,0 +1,289 @@
+"""The jobs that are simulated: a few records through unions, diamonds, two inputs, broadcasts and
+independent pipelines, each with what has to come out, computed in plain Python from the definition.
+
+A new one is a function that builds it, one that says what comes out of it, and a line in
+`TOPOLOGIES`. Operators behind a shuffle must not depend on the order of records, unless all of a
+key come from one lane (`running`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from ...api.aggregates import count, max_, sum_
+from ...api.streams.data_stream import DataStream, StreamExecutionEnvironment
+from ...api.watermarks import WatermarkStrategy
+from ...api.windows.session_windows import EventTimeSessionWindows
+from ...api.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from ...core.row import Row
+from ..scripted import ScriptedSource
+from .functions import (
+    BOUND,
+    RULES,
+    SPAN,
+    Chains,
+    Doubled,
+    Matches,
+    Pairs,
+    Spans,
+    chained,
+    span_end,
+)
+from .records import DISORDER, Data, Record
+
+Streams = dict[str, DataStream]
+
+Expected = list[tuple[str, Any]]
+"""Pairs of a stream's name and a record."""
+
+AtLeast = Literal["set", "numbers"]
+"""What holds if records count at least once. set: the same records come out, some of them more than
+once. numbers: the last field of a record may be larger, and what has it smaller comes beside it."""
+
+SCHEMA: Final = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
+
+Strategy = WatermarkStrategy.for_bounded_out_of_orderness(DISORDER)
+
+
+@dataclass(frozen=True)
+class Topology:
+    """`at_least`: what holds with at-least-once checkpoints; None: nothing that could be checked.
+    `columns`: whether it reads columns; else Python tuples."""
+
+    build: Callable[[StreamExecutionEnvironment, Data], Streams]
+    expect: Callable[[Data], Expected]
+    at_least: AtLeast | None = "numbers"
+
+
+def _source(env: StreamExecutionEnvironment, lanes: list[list[Any]], name: str) -> DataStream:
+    strategy = Strategy.with_timestamp_assigner(lambda r, _: r[2])
+    return env.from_source(ScriptedSource(lanes), strategy, name)
+
+
+def _columns(env: StreamExecutionEnvironment, lanes: list[list[Any]], name: str) -> DataStream:
+    rows = [
+        [Row(k=r[0], v=r[1], ts=r[2]) if isinstance(r, tuple) else r for r in lane]
+        for lane in lanes
+    ]
+    source = ScriptedSource(rows, SCHEMA)
+    return env.from_source(source, Strategy.with_timestamp_assigner("ts"), name)
+
+
+def _key(record: Record) -> int:
+    return record[0]
+
+
+def _named(name: str, values: Iterable[Any]) -> Expected:
+    return [(name, value) for value in values]
+
+
+def _sums(records: Iterable[Record]) -> list[tuple[int, int, int]]:
+    """As `Spans` has it."""
+    found: Counter[tuple[int, int]] = Counter()
+    for k, v, ts in records:
+        found[k, span_end(ts)] += v
+    return [(k, end, total) for (k, end), total in found.items()]
+
+
+# --- one input --------------------------------------------------------------------------------
+
+
+def timers(env: StreamExecutionEnvironment, data: Data) -> Streams:
+    return {"out": _source(env, data.first, "a").key_by(_key).process(Spans())}
+
+
+def expect_timers(data: Data) -> Expected:
+    return _named("out", _sums(data.records))
+
+
+def stateless(env: StreamExecutionEnvironment, data: Data) -> Streams:
+    """Between different numbers of subtasks, by partitioners that know no keys."""
+    stream = _source(env, data.first, "a").rebalance().map(lambda r: (r[0], r[1] + 1))
+    doubled = stream.rescale().flat_map(Doubled()).set_parallelism(2)
+    return {"out": doubled.shuffle().filter(lambda r: r[1] % 3 > 0)}
+
+
+def expect_stateless(data: Data) -> Expected:
+    doubled = [(k, n) for k, v, _ in data.records for n in (v + 1, 2 * v + 2)]
+    return _named("out", [r for r in doubled if r[1] % 3])
+
+
+def running(env: StreamExecutionEnvironment, data: Data) -> Streams:
+    """What depends on the order of a key's records."""
+    return {"out": _source(env, data.first, "a").key_by(_key).process(Chains())}
+
+
+def expect_running(data: Data) -> Expected:
+    seen: dict[int, tuple[int, int]] = {}
+    found = []
+    for k, v, _ in data.records:
+        seen[k] = chained(*seen.get(k, (0, 0)), v)
+        found.append((k, *seen[k]))
+    return _named("out", found)
+
+
+def tumbling(env: StreamExecutionEnvironment, data: Data) -> Streams:
+    windows = _columns(env, data.first, "a").key_by("k").window(TumblingEventTimeWindows.of(SPAN))
+    return {"out": windows.aggregate(n=count(), top=max_("v"), total=sum_("v"))}
+
+
+def expect_tumbling(data: Data) -> Expected:
+    return _expect_windows(data, SPAN)
+
+
+def sliding(env: StreamExecutionEnvironment, data: Data) -> Streams:
+    windows = SlidingEventTimeWindows.of(2 * SPAN, SPAN)
+    stream = _columns(env, data.first, "a").key_by("k").window(windows)
+    return {"out": stream.aggregate(n=count(), top=max_("v"), total=sum_("v"))}
+
+
+def expect_sliding(data: Data) -> Expected:
+    return _expect_windows(data, 2 * SPAN)
+
+
+def _expect_windows(data: Data, size: int) -> Expected:
+    found: dict[tuple[int, int], list[int]] = {}
+    for k, v, ts in data.records:
+        first = ts - ts % SPAN
+        for start in range(first - size + SPAN, first + SPAN, SPAN):
+            found.setdefault((k, start), []).append(v)
+    rows = [(k, at, at + size, len(vs), max(vs), sum(vs)) for (k, at), vs in found.items()]
+    return _named("out", rows)
+
+
+def sessions(env: StreamExecutionEnvironment, data: Data) -> Streams:
+    windows = EventTimeSessionWindows.with_gap(SPAN // 2)
+    stream = _columns(env, data.first, "a").key_by("k").window(windows)
+    return {"out": stream.aggregate(n=count(), total=sum_("v"))}
+
+
+def expect_sessions(data: Data) -> Expected:
+    gap = SPAN // 2
+    found: list[tuple[int, int, int, int, int]] = []
+    for k in {r[0] for r in data.records}:
+        mine = sorted((ts, v) for key, v, ts in data.records if key == k)
+        start, end, n, total = mine[0][0], mine[0][0], 0, 0
+        for ts, v in mine:
+            if n and ts > end + gap:
+                found.append((k, start, end + gap, n, total))
+                start, n, total = ts, 0, 0
+            end, n, total = ts, n + 1, total + v
+        found.append((k, start, end + gap, n, total))
+    return _named("out", found)
+
+
+def two_stages(env: StreamExecutionEnvironment, data: Data) -> Streams:
+    """The second exchange sends records elsewhere than the first."""
+    windows = tumbling(env, data)["out"]
+    shaped = windows.map(lambda r: (r.k % 2, r.total, r.window_start))
+    return {"windows": windows.map(tuple), "spans": shaped.key_by(_key).process(Spans(4))}
+
+
+def expect_two_stages(data: Data) -> Expected:
+    windows = expect_tumbling(data)
+    found: Counter[tuple[int, int]] = Counter()
+    for _, (k, start, _, _, _, total) in windows:
+        found[k % 2, span_end(start, 4)] += total
+    rows = [(k, end, total) for (k, end), total in found.items()]
+    return [*_named("windows", [row for _, row in windows]), *_named("spans", rows)]
+
+
+# --- several inputs ---------------------------------------------------------------------------
+
+
+def union(env: StreamExecutionEnvironment, data: Data) -> Streams:
+    both = _source(env, data.first, "a").union(_source(env, data.second, "b"))
+    return {"out": both.key_by(_key).process(Spans())}
+
+
+def expect_union(data: Data) -> Expected:
+    return _named("out", _sums([*data.records, *data.others]))
+
+
+def diamond(env: StreamExecutionEnvironment, data: Data) -> Streams:
+    """Two ways to one operator, by different exchanges."""
+    source = _source(env, data.first, "a")
+    odd = source.rebalance().filter(lambda r: r[1] % 2 == 1)
+    even = source.key_by(lambda r: r[1] % 4).filter(lambda r: r[1] % 2 == 0)
+    both = odd.union(even).map(lambda r: (r[0], r[1], r[2]))
+    return {"out": both.key_by(_key).process(Spans()), "odd": odd}
+
+
+def expect_diamond(data: Data) -> Expected:
+    odd = [r for r in data.records if r[1] % 2]
+    return [*expect_timers(data), *_named("odd", odd)]
+
+
+def pairs(env: StreamExecutionEnvironment, data: Data) -> Streams:
+    """Each record of one input with each of the other that has its key."""
+    first, second = _source(env, data.first, "a"), _source(env, data.second, "b")
+    return {"out": first.connect(second).key_by(_key, _key).process(Pairs())}
+
+
+def expect_pairs(data: Data) -> Expected:
+    return _named("out", [(*a, *b) for a in data.records for b in data.others if a[0] == b[0]])
+
+
+def joined(env: StreamExecutionEnvironment, data: Data) -> Streams:
+    left = _columns(env, data.first, "a").key_by("k")
+    right = _columns(env, data.second, "b").key_by("k")
+    return {"out": left.interval_join(right, -BOUND, BOUND).map(tuple)}
+
+
+def expect_joined(data: Data) -> Expected:
+    found = [
+        (a[0], a[1], a[2], b[1], b[2])
+        for a in data.records
+        for b in data.others
+        if a[0] == b[0] and abs(a[2] - b[2]) <= BOUND
+    ]
+    return _named("out", found)
+
+
+def broadcast(env: StreamExecutionEnvironment, data: Data) -> Streams:
+    """Each record with each rule, whichever comes first."""
+    rules = _source(env, data.rules, "rules").broadcast(RULES)
+    records = _source(env, data.first, "a").key_by(_key)
+    return {"out": records.connect(rules).process(Matches())}
+
+
+def expect_broadcast(data: Data) -> Expected:
+    rules = [r for lane in data.rules for r in lane if isinstance(r, tuple)]
+    return _named("out", [(*r, rule[1]) for r in data.records for rule in rules])
+
+
+def regions(env: StreamExecutionEnvironment, data: Data) -> Streams:
+    """Pipelines that share nothing."""
+    second = _source(env, data.second, "b").map(lambda r: (r[0], 3 * r[1]))
+    rules = _source(env, data.rules, "c").set_parallelism(1).map(lambda r: -r[1])
+    first = _source(env, data.first, "a").key_by(_key).process(Spans())
+    return {"first": first, "second": second, "rules": rules.set_parallelism(1)}
+
+
+def expect_regions(data: Data) -> Expected:
+    rules = [-r[1] for lane in data.rules for r in lane if isinstance(r, tuple)]
+    second = [(k, 3 * v) for k, v, _ in data.others]
+    first = _named("first", _sums(data.records))
+    return [*first, *_named("second", second), *_named("rules", rules)]
+
+
+TOPOLOGIES: Final[dict[str, Topology]] = {
+    "timers": Topology(timers, expect_timers),
+    "stateless": Topology(stateless, expect_stateless, "set"),
+    "running": Topology(running, expect_running, None),
+    "tumbling": Topology(tumbling, expect_tumbling),
+    "sliding": Topology(sliding, expect_sliding),
+    "sessions": Topology(sessions, expect_sessions, None),
+    "two_stages": Topology(two_stages, expect_two_stages, None),
+    "union": Topology(union, expect_union),
+    "diamond": Topology(diamond, expect_diamond),
+    "pairs": Topology(pairs, expect_pairs, "set"),
+    "joined": Topology(joined, expect_joined, "set"),
+    "broadcast": Topology(broadcast, expect_broadcast, "set"),
+    "regions": Topology(regions, expect_regions),
+}
