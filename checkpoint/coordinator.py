@@ -204,18 +204,23 @@ class CheckpointCoordinator:
         return (*actions, *(d for d in self._kept.sweep_aborted() if d not in actions))
 
     def on_restored(
-        self, checkpoint_id: CheckpointId | None, stored: Iterable[CheckpointId], highest_id: int
+        self,
+        checkpoint_id: CheckpointId | None,
+        stored: Iterable[CheckpointId],
+        highest_id: int,
+        torn: Iterable[CheckpointId] = (),
     ) -> None:
         """The job starts (again) from `checkpoint_id`, None: from the beginning.
 
         stored: what the storage holds of this job. Newer ones were found to be unusable and go with
-        the next completion, older ones are kept as long as retention allows.
+        the next completion, and so do older ones that are `torn`: a coordinator may have died that
+        was to remove them. The other older ones are kept as long as retention allows.
         `highest_id`: no checkpoint gets an id up to this.
         """
         self._expect("on_restored", self._mode == "stopped", "still running")
         self._expect("on_restored", not self._pending, "a checkpoint is pending")
         floor = NO_CHECKPOINT if checkpoint_id is None else checkpoint_id
-        self._kept.restored(floor, set(stored))
+        self._kept.restored(floor, set(stored), set(torn))
         self._last_id = max(self._last_id, highest_id, floor)
         self._statistics = self._statistics.restored(checkpoint_id)
 

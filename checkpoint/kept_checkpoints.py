@@ -49,11 +49,15 @@ class KeptCheckpoints:
             return NO_CHECKPOINT, 1
         return self._base, self._depth + 1
 
-    def restored(self, floor: CheckpointId, found: set[CheckpointId]) -> None:
-        """The job starts from `floor`, 0 for nothing; of `found` the newer ones are unusable. Tasks
-        know of nothing that came before."""
+    def restored(
+        self, floor: CheckpointId, found: set[CheckpointId], torn: set[CheckpointId]
+    ) -> None:
+        """The job starts from `floor`, 0 for nothing; of `found` the newer ones are unusable, and
+        those that are `torn`. Tasks know of nothing that came before."""
         self._depth = 0
-        self._leftovers = sorted({c for c in found if c > floor} | set(self._leftovers))
+        self._leftovers = sorted(
+            {c for c in found if c > floor or c in torn} | set(self._leftovers)
+        )
         self._completed = sorted({c for c in found if c <= floor} - set(self._leftovers))
 
     def complete(self, checkpoint: PendingCheckpoint) -> None:

@@ -52,11 +52,13 @@ class Rejected:
 @dataclass(frozen=True)
 class Latest:
     """The newest valid checkpoint if there is one, the newer ones found unusable (newest first),
-    and the ids of everything in the storage, ascending."""
+    and the ids of everything in the storage, ascending. `torn`: of these the older ones without a
+    manifest: they never completed, or are half removed."""
 
     manifest: Manifest | None
     rejected: tuple[Rejected, ...] = ()
     ids: tuple[CheckpointId, ...] = ()
+    torn: tuple[CheckpointId, ...] = ()
 
     @property
     def highest_id(self) -> int:
@@ -226,7 +228,19 @@ class CheckpointStorage(ABC):
                 manifest = None
                 gone = isinstance(error, MissingCheckpointError)
                 rejected.append(Rejected(checkpoint_id, str(error), gone))
-        return Latest(manifest, tuple(rejected), ids)
+        newest = after if manifest is None else manifest.checkpoint_id
+        older = [c for c in ids if after < c < newest and c not in without]
+        torn = tuple(c for c in older if not self._is_published(c))
+        return Latest(manifest, tuple(rejected), ids, torn)
+
+    def _is_published(self, checkpoint_id: CheckpointId) -> bool:
+        try:
+            self.load(checkpoint_id)
+        except MissingCheckpointError:
+            return False
+        except CorruptCheckpointError:
+            return True
+        return True
 
 
 class MemoryStorage(CheckpointStorage):

@@ -84,6 +84,7 @@ class StartingPoint:
             None if manifest is None else manifest.checkpoint_id,
             [c for c in latest.ids if c > self.floor],
             latest.highest_id,
+            latest.torn,
         )
         stored = {} if manifest is None else manifest.enumerators
         mine = {o: state for o, state in stored.items() if o in self._plan.names}

@@ -206,7 +206,9 @@ class Writer:
 
     def snapshot(self, n: CheckpointId, base: CheckpointId) -> None:
         rng = self.sim.rng
-        self.files = {f for f in self.files if rng.random() < 0.8} | {f"{n}{self.task.vertex}"}
+        self.files = {f for f in sorted(self.files) if rng.random() < 0.8} | {
+            f"{n}{self.task.vertex}"
+        }
         known = self.increments.begin(n, base).files.get(OperatorId("o"), {})
         handles, new = [], []
         for name in sorted(self.files):
@@ -253,6 +255,10 @@ class Simulation:
                     self.tell(action)
                 case Store() | Discard():
                     self.work.append(action)
+                case Disown(checkpoint_id=n):  # not begun: no work hangs here
+                    begun = [w for w in self.work if isinstance(w, Store)]
+                    (left,) = [w for w in begun if w.checkpoint.checkpoint_id == n]
+                    self.work.remove(left)
                 case Complete(checkpoint_id=n):
                     assert n > self.last
                     self.last = n
