@@ -209,6 +209,11 @@ class Errands:
         again = Piece("removing what had to stay", self._delete_undone, limit_ms=self._limit_ms)
         self._begin_storage(again, partial(self._discarded, "what could not be removed"))
 
+    @property
+    def hanging(self) -> bool:
+        """Whether the storage owes an answer that nobody waits for: what it is about may stay."""
+        return bool(self._disowned or self._work.left)
+
     def close(self) -> None:
         """Drop what has not begun, and the answers to the rest. Idle workers are gone then."""
         wait_s = 1.0 if self.idle else 0.0

@@ -109,6 +109,8 @@ class SimulationResult:
     refused: list[str] = field(default_factory=list)
     halted_at: str | None = None
     cut_off: list[JobOutcome] = field(default_factory=list)
+    hanging: bool = False
+    """Whether the storage still hung when the job was over, so that files may be left."""
 
 
 class Watch(Protocol):
@@ -281,6 +283,7 @@ class Simulation:
         for driver, cluster, _ in [*self._cut_off, (self._driver, self._cluster, ())]:
             driver.close()
             cluster.close()
+        self._result.hanging = self._driver.errands.hanging
         self._result.cut_off = [d.outcome() for d, _, _ in self._cut_off if d.ended]
         if self._asked:
             raise SimulationError(

@@ -237,13 +237,13 @@ class _Lives:
         if result.outcome is not None:
             if result.outcome.status is not JobStatus.FINISHED:
                 raise Violation(f"life {life}: the job did not finish: {result.outcome.error}")
-            check_left(f"life {life}", storage, failing.left_over)
+            check_left(f"life {life}", storage, failing.left_over or result.hanging)
         return result
 
 
 def check_left(way: str, storage: CheckpointStorage, more: bool) -> None:
     """What a job that is over has in its storage. `more`: files may be left that could not be
-    removed."""
+    removed, or whose publication hung when the job ended."""
     if more:
         for n in storage.list():
             try:

@@ -257,6 +257,19 @@ def test_at_the_end_of_the_job_its_checkpoints_go(
     c.validate()
 
 
+def test_older_ones_that_never_completed_go_with_the_next_that_does() -> None:
+    c = coordinator(retained=3)
+    c.on_restored(5, [3, 4, 5], 5, [3])
+    c.start(0)
+    c.on_tick(100)
+    acknowledge_all(c, 6, 110)
+    assert Discard(3) in c.on_stored(6, 120)
+    c.on_tick(200)
+    acknowledge_all(c, 7, 210)
+    assert [a for a in c.on_stored(7, 220) if isinstance(a, Discard)] == [Discard(4)]
+    c.validate()
+
+
 def test_what_is_aborted_by_the_end_is_discarded_once() -> None:
     c = coordinator(retention=DELETE)
     c.on_restored(2, [2], 2)

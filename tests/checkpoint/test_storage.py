@@ -91,6 +91,17 @@ def test_round_trip(storage: CheckpointStorage) -> None:
     assert storage.latest_valid().manifest == one
 
 
+def test_older_ones_without_a_manifest_are_torn(local: FileStorage) -> None:
+    local.write_file(CheckpointId(1), "late.arrow", b"data")
+    write_checkpoint(local, 2)
+    newest = write_checkpoint(local, 3)
+    local.write_file(CheckpointId(4), "newer.arrow", b"data")
+    latest = local.latest_valid()
+    assert (latest.manifest, latest.torn) == (newest, (1,))
+    assert local.latest_valid(after=CheckpointId(1)).torn == ()
+    assert local.latest_valid(without=[CheckpointId(1)]).torn == ()
+
+
 def test_forgetting_removes_only_what_is_empty(storage: CheckpointStorage) -> None:
     storage.forget()  # there is nothing yet
     kept = write_checkpoint(storage, 1)
