@@ -16,7 +16,7 @@ from strom.checkpoint.handles import FileHandle, OperatorHandle, OperatorSnapsho
 from strom.checkpoint.manifest import Manifest, OperatorShape
 from strom.checkpoint.storage import CheckpointStorage, MemoryStorage, open_storage
 from strom.core.errors import CheckpointError, ConfigurationError, CorruptCheckpointError
-from strom.core.ids import TaskId
+from strom.core.ids import CheckpointId, TaskId
 from strom.engine.hosts.driver import WIND_UP_S
 from strom.testing.faulty_filesystem import Faults, FaultyFileSystem
 
