@@ -114,4 +114,6 @@ def draw(
         hangs=rng.choice((5, 20)) if faults.hangs and rng.random() < 0.2 else 0,
         slow_tasks=rng.choice((20, 50)) if faults.slow and rng.random() < 0.3 else 0,
         slow_work=rng.choice((1, 5, 10)) if faults.slow and rng.random() < 0.5 else 0,
+        at_once=rng.choice((1, 1, 2, 3)),
+        full_every=rng.choice((None, None, 1, 2, 4)),
     )

@@ -79,6 +79,8 @@ def config_of(case: Case, parallelism: int) -> JobConfig:
             timeout=TIMEOUT,
             tolerable_failures=1_000_000,
             retained=case.retained,
+            max_concurrent=case.at_once,
+            full_every=case.full_every,
             incremental=case.incremental,
             mode=(
                 CheckpointingMode.AT_LEAST_ONCE if at_least_once else CheckpointingMode.EXACTLY_ONCE
