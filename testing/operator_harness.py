@@ -47,7 +47,6 @@ from ..operators.base import (
     Steps,
     Work,
     pass_watermark,
-    run_to_end,
 )
 from ..operators.registry import build_operator
 from ..state.backend import KEY_GROUP, OperatorStateTable, StateTable
@@ -237,7 +236,8 @@ class OperatorHarness:
             threads=False,
         )
         self.operator.setup(self.context, self.output)
-        run_to_end(self.operator.open())
+        self._begin(self.operator.open())
+        self.resume(None)
         self._wake_up()
 
     @classmethod

@@ -138,7 +138,7 @@ class SinkOperator(Operator):
             )
         )
         self._opened = True
-        who = f"{ctx.job_id}/{ctx.operator_id}/{ctx.subtask}/{ctx.attempt}"
+        who = f"{ctx.operator_id}/{ctx.subtask}/{ctx.attempt}"
         self._tries = CommitTries(ctx.config.commit, who)
         work: Work = None
         if ctx.restored or ctx.attempt > 0:
