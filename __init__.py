@@ -170,14 +170,14 @@ if TYPE_CHECKING:
         RestartStrategyConfiguration
     )
     from .core.errors import (
-        AuthenticationError as AuthenticationError, CheckpointError as CheckpointError,
-        ConfigurationError as ConfigurationError, ConnectorError as ConnectorError,
+        AuthenticationError as AuthenticationError, CheckpointError as CheckpointError, CommitError
+        as CommitError, ConfigurationError as ConfigurationError, ConnectorError as ConnectorError,
         CorruptCheckpointError as CorruptCheckpointError, GraphError as GraphError,
         IllegalTransitionError as IllegalTransitionError, JobCancelledError as JobCancelledError,
         JobFailedError as JobFailedError, OperatorError as OperatorError, ResourceError as
-        ResourceError, SerializationError as SerializationError, StateError as StateError,
-        StromError as StromError, TransportError as TransportError, TypeMismatchError as
-        TypeMismatchError
+        ResourceError, RetryableCommitError as RetryableCommitError, SerializationError as
+        SerializationError, StateError as StateError, StromError as StromError, TransportError as
+        TransportError, TypeMismatchError as TypeMismatchError
     )
     from .core.job_status import JobStatus as JobStatus
     from .core.metrics_config import MetricsConfig as MetricsConfig
@@ -295,10 +295,10 @@ _PUBLIC = {
         "NoRestart RestartStrategyConfiguration"
     ),
     "core.errors": (
-        "AuthenticationError CheckpointError ConfigurationError ConnectorError "
+        "AuthenticationError CheckpointError CommitError ConfigurationError ConnectorError "
         "CorruptCheckpointError GraphError IllegalTransitionError JobCancelledError JobFailedError "
-        "OperatorError ResourceError SerializationError StateError StromError TransportError "
-        "TypeMismatchError"
+        "OperatorError ResourceError RetryableCommitError SerializationError StateError StromError "
+        "TransportError TypeMismatchError"
     ),
     "core.job_status": "JobStatus",
     "core.metrics_config": "MetricsConfig",

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .transient import is_transient
+from ..core.transient import is_transient
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ from uuid import uuid4
 from fsspec.implementations.local import LocalFileSystem
 
 from ..core.errors import CheckpointError, CorruptCheckpointError, StromError
+from ..core.transient import is_transient
 from .attempts import AttemptPolicy, Attempts
 from .cancellation import Cancellation
 from .names import UNFINISHED
 from .secrets import without_secrets
 from .storage import Data
 from .streaming import PIECE, PieceWriter
-from .transient import is_transient
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from .checkpointing_mode import CheckpointingMode
 from .checks import check_count, check_duration, check_kind, check_number
+from .commit_config import CommitConfig
 from .errors import ConfigurationError
 from .job_files import JobFiles
 from .logging_config import LoggingConfig
@@ -280,6 +281,8 @@ class JobConfig:
     metrics_interval: timedelta = timedelta(milliseconds=500)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     traces: TracesConfig = field(default_factory=TracesConfig)
+    commit: CommitConfig = field(default_factory=CommitConfig)
+    """How often sinks try to publish what a complete checkpoint holds."""
     record: RecordConfig = field(default_factory=RecordConfig)
     """Operators whose inputs are kept, to be run on again."""
     logging: LoggingConfig = field(default_factory=LoggingConfig)
@@ -331,6 +334,7 @@ class JobConfig:
         check_duration("metrics_interval", self.metrics_interval)
         check_kind("metrics", self.metrics, MetricsConfig)
         check_kind("traces", self.traces, TracesConfig)
+        check_kind("commit", self.commit, CommitConfig)
         check_kind("record", self.record, RecordConfig)
         check_kind("logging", self.logging, LoggingConfig)
         check_number("slot_cpus", self.slot_cpus, 0.0)

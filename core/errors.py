@@ -7,7 +7,9 @@ StromError
 ├── SerializationError        a function or value cannot be shipped
 ├── OperatorError             user or connector code raised inside an operator
 ├── ConnectorError            a connector cannot read or write what it was pointed at
-│   └── OutputRefusedError        what is there belongs to another job
+│   ├── OutputRefusedError        what is there belongs to another job
+│   ├── CommitError               a sink cannot publish, and no other try would help
+│   └── RetryableCommitError      a sink could not publish now
 ├── StateError                wrong use of state, or state that cannot be restored
 │   └── UnfitStateError           what another job stored does not fit this program
 ├── CheckpointError           a checkpoint could not be taken
@@ -89,6 +91,17 @@ class OutputRefusedError(ConnectorError):
     twice. The message names both, and says what to do."""
 
     recoverable = False
+
+
+class CommitError(ConnectorError):
+    """Raised by a sink writer that cannot publish, and knows that neither another try nor another
+    attempt of the job would: it fails. The message says why, and what to do."""
+
+    recoverable = False
+
+
+class RetryableCommitError(ConnectorError):
+    """Raised by a sink writer that could not publish now. It will be asked again."""
 
 
 class StateError(StromError):

@@ -53,6 +53,8 @@ steps.
   task does not go on with it before, and may go on spuriously. It takes no input meanwhile, but
   what comes all the same (from an operator ahead in the chain) is given to the operator at once: it
   keeps that in order itself, in state, and returns no work.
+* `yield HELD` is a plain pause of work that can do nothing until it is woken, like `WAITING`: no
+  snapshot is taken, and what comes waits in order, as behind any work.
 * What a pause `IN_STATE` asks besides, for a snapshot may be taken there: behind it slots are
   touched again before they are written (`SlotTable`), and no namespace of a table is left filled
   that is only a scratch pad (`TableState`).
@@ -93,9 +95,13 @@ class Pause(Enum):
     WAITING = "waiting"
     """The same, and there is nothing to do until the operator is woken."""
 
+    HELD = "held"
+    """There is nothing to do until the operator is woken, and no state tells what is left."""
+
 
 IN_STATE: Final = Pause.IN_STATE
 WAITING: Final = Pause.WAITING
+HELD: Final = Pause.HELD
 
 Steps = Iterator[Pause | None]
 """Work in steps; see the module."""
@@ -329,6 +335,12 @@ class Operator(ABC):
         while work is parked, the rest of an earlier call's included, behind which what this one
         returns is done."""
         return None
+
+    @property
+    def holds_end(self) -> bool:
+        """Whether, though the terminal checkpoint is complete, the task must not end yet: the
+        operator does the rest when it is woken."""
+        return False
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Checkpoint `checkpoint_id` will never complete."""

@@ -39,6 +39,7 @@ from ..core.config import JobConfig
 from ..core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, LatencyMarker, StreamStatus, Watermark
 from ..core.ids import KeyGroupRange, OperatorId
 from ..operators.base import (
+    HELD,
     IN_STATE,
     WAITING,
     Operator,
@@ -46,7 +47,6 @@ from ..operators.base import (
     Steps,
     Work,
     pass_watermark,
-    run_to_end,
 )
 from ..operators.registry import build_operator
 from ..state.backend import KEY_GROUP, OperatorStateTable, StateTable
@@ -195,6 +195,8 @@ class OperatorHarness:
         self._in_state = False
         self._waiting = False
         """Whether `_work` can do nothing until the operator is woken."""
+        self._held = False
+        """The same, and no state tells what is left."""
         self._woken = False
         """Whether the operator asked to be woken."""
         self._waking = False
@@ -234,7 +236,8 @@ class OperatorHarness:
             threads=False,
         )
         self.operator.setup(self.context, self.output)
-        run_to_end(self.operator.open())
+        self._begin(self.operator.open())
+        self.resume(None)
         self._wake_up()
 
     @classmethod
@@ -282,7 +285,7 @@ class OperatorHarness:
 
     def resume(self, steps: int | None = 1) -> None:
         """Take so many steps of the parked work and of what waits for it; None: all."""
-        while self._work is not None and steps != 0 and not self._waiting:
+        while self._work is not None and steps != 0 and not (self._waiting or self._held):
             self._step(self._work)
             steps = None if steps is None else steps - 1
             while (self._work is None or self._waiting) and self._calls:
@@ -314,8 +317,8 @@ class OperatorHarness:
             self._waking = False
 
     def _on_time(self) -> None:
-        if self._waiting:
-            self._waiting = False
+        if self._waiting or self._held:
+            self._waiting = self._held = False
             self.resume(1 if self.pausing else None)
         else:
             self._call(partial(self.operator.on_processing_time, self.clock.now_ms()))
@@ -327,10 +330,10 @@ class OperatorHarness:
             self._step(work)
 
     def _step(self, work: Steps) -> None:
-        self._waiting = False
+        self._waiting = self._held = False
         try:
             pause = next(work)
-            self._waiting = pause is WAITING
+            self._waiting, self._held = pause is WAITING, pause is HELD
             self._in_state = pause is IN_STATE or self._waiting
         except StopIteration:
             self._work = None

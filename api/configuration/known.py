@@ -12,6 +12,7 @@ from typing import Final
 from ...core.checks import check_count
 from ...core.errors import ConfigurationError
 from .checkpoint_options import CHECKPOINT_OPTIONS
+from .commit_options import COMMITS
 from .file_options import FILES
 from .groups import RESTART
 from .logging_options import LOGGING, TRACES
@@ -267,6 +268,7 @@ KNOWN: Final = (
         _set_latency_interval,
         "between two latency markers of a source; 0: none",
     ),
+    *COMMITS,
     *RECORD,
     *LOGGING,
     *TRACES,

@@ -256,9 +256,13 @@ class SinkWriter(ABC):
     subtask prepared goes to several writers, which publish it in any order, and none can tell from
     its own share what else is a leftover. What dead attempts left belongs to nobody when a
     checkpoint of this attempt is complete (at the first `commit`); at `recover` only if there is a
-    single subtask."""
+    single subtask.
+
+    `published`: behind a `commit` or `recover` that raised, how many of its committables are
+    published, from the first on; None: it cannot say. For the message alone."""
 
     tends_every_ms: int | None = None
+    published: int | None = None
 
     @abstractmethod
     def write(self, batch: Batch) -> Iterator[None] | None:
@@ -276,7 +280,13 @@ class SinkWriter(ABC):
     def commit(self, committables: Sequence[Any]) -> Iterator[None] | None:
         """Publish; or, where that has to wait, begin to and return the rest as work in steps, as
         `write` does. Idempotent: committables may be published already, by this or a dead attempt,
-        and after a commit that was begun and not taken to its end they come again."""
+        and after a commit that was begun and not taken to its end they come again.
+
+        It may raise, published something or nothing. RetryableCommitError, and errors of networks
+        and storages that may pass (`core.transient`): it is called again with the same committables
+        after a pause, in which all else goes on, `prepare_commit` included. CommitError, and what
+        says otherwise that it is final: the job fails. Other errors fail the task, and the restart
+        strategy decides."""
 
     def finish(self) -> None:
         """No more records come: what the next `prepare_commit` returns must leave nothing to a
@@ -285,7 +295,8 @@ class SinkWriter(ABC):
     def recover(self, committables: Sequence[Any]) -> Iterator[None] | None:
         """First call after a restore, with the committables of the restored checkpoint (possibly
         of several former subtasks): publish them, then remove leftovers of dead attempts. In steps
-        as `commit`; nothing is written and no snapshot taken before the last one."""
+        as `commit`, and called again as that; nothing is written and no snapshot taken before it is
+        done."""
         return self.commit(committables)
 
     def tend(self) -> None:

@@ -182,16 +182,19 @@ class FileSinkWriter(SinkWriter):
 
     def _publish(self, committables: Sequence[Any]) -> None:
         published: list[str] = []
+        held: list[HeldFile] = []
+        self.published = 0
         for committable in committables:
             match committable:
                 case HeldFile():
-                    self._hold(committable)
+                    self._hold(committable, held)
                 case MergedFile(whole=whole):
                     self._move(whole)
                     published.append(whole.final)
                 case _:
                     self._move(committable)
                     published.append(committable.final)
+            self.published += 1
         self._settle()
         if committables:
             self._check_owner(published)
@@ -200,6 +203,8 @@ class FileSinkWriter(SinkWriter):
                 for file in committable.made_of:
                     self._area.discard(file.staged)
                     self._area.discard(file.held)
+        # Nothing raises from here on: what failed comes again, and is not to be held twice.
+        self._held += held
 
     def _check_owner(self, published: Sequence[str]) -> None:
         try:
@@ -210,8 +215,9 @@ class FileSinkWriter(SinkWriter):
                 "'.strom' there must be readable on every machine of the job"
             ) from error
 
-    def _hold(self, file: HeldFile) -> None:
-        """Keep a file for a later checkpoint; it may be another subtask's of a dead attempt."""
+    def _hold(self, file: HeldFile, held: list[HeldFile]) -> None:
+        """Keep a file for a later checkpoint, in `held`; it may be another subtask's of a dead
+        attempt."""
         waits = self._compaction is not None and not self._let_go
         place = next((at for at in (file.held, file.staged) if self._area.exists(at)), None)
         if place is None:
@@ -220,9 +226,9 @@ class FileSinkWriter(SinkWriter):
             self._move(FileCommittable(place, file.final, file.rows, file.size))
         elif place == file.staged:
             self._move(FileCommittable(place, file.held, file.rows, file.size))
-            self._held.append(file)
+            held.append(file)
         else:
-            self._held.append(file)
+            held.append(file)
 
     def _check_published(self, file: HeldFile) -> None:
         """A held file that is in neither place must have been let go of at the end of a job."""

@@ -47,7 +47,7 @@ from enum import Enum
 from typing import Final, Protocol
 from uuid import uuid4
 
-from ...core.errors import ConnectorError
+from ...core.errors import RetryableCommitError
 
 EMPTY: Final = "Empty"
 ONGOING: Final = "Ongoing"
@@ -178,7 +178,7 @@ def commit(
     cluster: TransactionCluster, committable: TransactionCommittable, timeout_ms: int
 ) -> str | None:
     """Idempotent. None if the transaction is committed, by this call or before; a sentence if its
-    records are lost. ConnectorError if neither is known."""
+    records are lost. RetryableCommitError if neither is known."""
     refused = cluster.end(committable)
     if refused is None:
         return None
@@ -187,7 +187,7 @@ def commit(
     if what is Fate.COMMITTED:
         return None
     if what is Fate.OPEN:
-        raise ConnectorError(
+        raise RetryableCommitError(
             f"Kafka transaction '{committable.transactional_id}' cannot be committed now: {refused}"
         )
     return lost(committable, what, timeout_ms)

@@ -50,14 +50,15 @@ class OperatorChain:
         writers: Mapping[int, EdgeWriter],
         clock: Clock,
         wakeups: Wakeups,
+        commits: Wakeups,
         publish: Callable[[OperatorId, str, Any], None],
         request_splits: Callable[[OperatorId], None],
         wake: Callable[[Callable[[], None]], None],
         report_watermark: Callable[[OperatorId, int | None], None],
         threads: bool,
     ) -> None:
-        """`wake` runs a call on the task's thread soon, from any thread, and before it takes input.
-        `threads`: see `OperatorContext`."""
+        """`commits`: for the times that sinks ask for. `wake` runs a call on the task's thread
+        soon, from any thread, and before it takes input. `threads`: see `OperatorContext`."""
         self.deployment = deployment
         self.writers = writers
         self.contexts: list[OperatorContext] = []
@@ -70,8 +71,9 @@ class OperatorChain:
         """How many of `nodes` were told to finish."""
         specs = deployment.vertex.operators
         for chained in specs:
+            times = commits if chained.is_sink else wakeups
             self._add(
-                chained, clock, wakeups, publish, request_splits, wake, report_watermark, threads
+                chained, clock, times, publish, request_splits, wake, report_watermark, threads
             )
         for node, chained in zip(self.nodes, specs, strict=True):
             self._wire(node, chained)
@@ -262,8 +264,13 @@ class OperatorChain:
 
     @property
     def sinks_settled(self) -> bool:
-        """Whether no sink has anything left to commit."""
+        """Whether no sink has anything parked."""
         return all(node.settled for node in self._sinks)
+
+    @property
+    def committed(self) -> bool:
+        """Whether no sink waits to try a commit again."""
+        return not any(node.operator.holds_end for node in self._sinks)
 
     def finish(self) -> bool:
         """End of all inputs: let every operator emit what is left, each once all before it are

@@ -24,6 +24,7 @@ from ...core.failure_text import (
 )
 from ...logs.scope import LogScope, tells_scope
 from ...operators.base import (
+    HELD,
     IN_STATE,
     WAITING,
     Operator,
@@ -74,6 +75,8 @@ class ChainNode:
         """Whether `_work` stands at a pause where a snapshot may be taken."""
         self._waiting = False
         """Whether `_work` can do nothing until the operator is woken. It is `_in_state` then."""
+        self._held = False
+        """The same of work that is not `_in_state`."""
         self._calls: deque[Call] = deque()
         """What came while the node was busy."""
         self._wake_ms: int | None = None
@@ -143,8 +146,8 @@ class ChainNode:
     def wake(self, now_ms: int) -> None:
         """A time that the operator asked for has come, or it was woken. Waits while outputs are
         full: an alarm that goes off again and again must not fill memory."""
-        if self._waiting:
-            self._waiting = False
+        if self._waiting or self._held:
+            self._waiting = self._held = False
         elif self.busy or not self.takes_more:
             self._wake_ms = now_ms
             self.busy = True
@@ -177,7 +180,7 @@ class ChainNode:
     @property
     def can_go_on(self) -> bool:
         """Whether a step can be taken now; not while the work waits to be woken."""
-        return self.busy and not self._hears
+        return self.busy and not self._hears and not self._held
 
     @property
     def _hears(self) -> bool:
@@ -202,7 +205,7 @@ class ChainNode:
         the pauses at which work is parked may all be others. Only while busy."""
         while self._step():
             settled = self._in_state and not self._calls
-            if settled or self._slice.over() or not self.takes_more:
+            if settled or self._held or self._slice.over() or not self.takes_more:
                 return
 
     def complete(self) -> None:
@@ -212,6 +215,8 @@ class ChainNode:
 
     def _step(self) -> bool:
         """One step of the work, or the next call that waits; whether the node is still busy."""
+        if self._held:
+            return self.busy
         if self._work is not None and not self._waiting:
             self._advance(self._work)
         elif self._calls:
@@ -235,12 +240,15 @@ class ChainNode:
 
     @tells_scope
     def _advance(self, work: Steps) -> None:
-        self._in_state = self._waiting = False
+        self._in_state = self._waiting = self._held = False
         try:
             pause = next(work)
             self._in_state = pause is IN_STATE or pause is WAITING
             if pause is WAITING:  # a wake-up that came meanwhile was for this work
                 self._waiting = self._wake_ms is None
+                self._wake_ms = None
+            elif pause is HELD:
+                self._held = self._wake_ms is None
                 self._wake_ms = None
         except StopIteration:
             self._work = None
@@ -254,7 +262,7 @@ class ChainNode:
         """End parked work, then the operator, also if ending the work fails. Raises what they
         raise; nothing that waits is done any more."""
         work, self._work, self.busy = self._work, None, False
-        self._waiting = False
+        self._waiting = self._held = False
         self._calls.clear()
         try:
             if isinstance(work, Generator):

@@ -167,6 +167,10 @@ class RecordedOperator(Operator):
             return None
         return self._steps(work, None)
 
+    @property
+    def holds_end(self) -> bool:
+        return self._operator.holds_end
+
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         self._note(("aborted", self._paused, checkpoint_id))
         self._guarded(self._operator.notify_checkpoint_aborted, checkpoint_id)

@@ -98,6 +98,8 @@ class Task:
         self._background = background
         self._mailbox: deque[Mail | Callable[[], None]] = deque()
         self._wakeups = Wakeups()
+        self._commits = Wakeups()
+        """Of sinks, which commit also when nothing may be emitted any more."""
         self._wake_metrics = self._wakeups.register(self._on_metrics_due)
         self._wake_marker = self._wakeups.register(self._on_marker_due)
         self._marker_due = False
@@ -134,6 +136,7 @@ class Task:
             writers,
             self._clock,
             self._wakeups,
+            self._commits,
             publish=self._publish,
             request_splits=lambda op: self._report(SplitsRequested(task, attempt, op)),
             wake=self._wake_operator,
@@ -221,7 +224,8 @@ class Task:
 
     def next_deadline(self) -> float | None:
         """Seconds until `step` has something to do by itself; None: only input or mail can tell."""
-        due = None if self._halted else self._wakeups.next_due()
+        alarms = [self._commits.next_due(), None if self._halted else self._wakeups.next_due()]
+        due = min((at for at in alarms if at is not None), default=None)
         flush = self._endpoint.next_flush()
         timer = None if due is None else (due - self._clock.now_ms()) / 1000.0
         known = [t for t in (timer, flush) if t is not None]
@@ -246,6 +250,7 @@ class Task:
         if self.state.over:
             return True
         self._chain.begin_slice()
+        busy |= self._commits.fire(self._clock.now_ms())
         if self._halted:
             return self._stand_still() or busy
         if self._wakeups.fire(self._clock.now_ms()):
@@ -372,6 +377,8 @@ class Task:
         if not self._complete or self.state.over:
             return
         if not (self._chain.sinks_settled if self._halted else self._chain.settled):
+            return
+        if not self._chain.committed:
             return
         figures = self._figures(exact=True)
         self._end(TaskState.FINISHED)

@@ -5,6 +5,10 @@
     n aborted    nothing: what was prepared for n is committed with the next completed checkpoint
     restore      recover(committables of the restored checkpoint), before the first record; if that
                  is not the last one committed, revoke(checkpoint) first
+    commit fails by what may pass (`commit_tries`): again after a pause, in which records are
+                 written and snapshots taken as ever; later checkpoints wait behind it, and the end
+                 of the task does. A recover that fails so holds up all
+    it cannot be done: OperatorError, which says what was published and what was not
 
 Several checkpoints may be prepared before one completes. What a writer prepares beside the task's
 thread (a callable) is run once, by the asynchronous part of the first snapshot that holds it; all
@@ -14,18 +18,23 @@ until the terminal checkpoint completes.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...api.connectors.base import PreparedCommit, SinkWriter, WriterContext
 from ...api.specs.records import SinkSpec
 from ...core.batch import Batch
 from ...core.errors import OperatorError
-from ...core.failure_text import with_place
+from ...core.failure_text import described, with_place
 from ...state.descriptors import ListStateDescriptor
-from ..base import Operator, Work
+from ..base import HELD, Operator, Steps, Work
 from ..closing import warn_of_close
+from .commit_failure import CommitState, commit_failed
+from .commit_tries import CommitTries
+
+_log = logging.getLogger("strom")
 
 COMMITTABLES = ListStateDescriptor("committables")
 """Items: (checkpoint id, committable), in order of checkpoints."""
@@ -78,6 +87,13 @@ class Prepared:
         return [(self.checkpoint_id, committable) for committable in self.committables()]
 
 
+def _begun(work: Steps) -> Work:
+    """Take its first step; what is left."""
+    for _ in work:
+        return work
+    return None
+
+
 class SinkOperator(Operator):
     """Runs one writer of `spec.sink` in one subtask."""
 
@@ -94,7 +110,13 @@ class SinkOperator(Operator):
         self._complete = 0
         """The last checkpoint that is complete."""
         self._committing = False
-        """Whether the steps of a commit are being taken."""
+        """Whether a commit has begun and not ended."""
+        self._retry_at: int | None = None
+        """When the commit that failed is tried again (ms); None: none waits for that."""
+        self._published = 0
+        """Committables that this writer has published, but for restored ones."""
+        self._published_to = 0
+        """The last checkpoint that was committed by this writer; 0: none."""
 
     def open(self) -> Work:
         ctx = self.ctx
@@ -116,12 +138,14 @@ class SinkOperator(Operator):
             )
         )
         self._opened = True
+        who = f"{ctx.operator_id}/{ctx.subtask}/{ctx.attempt}"
+        self._tries = CommitTries(ctx.config.commit, who)
         work: Work = None
         if ctx.restored or ctx.attempt > 0:
             if ctx.revoke_after is not None:
                 self._writer.revoke(ctx.revoke_after)
             restored = sorted(self._state.get(), key=lambda item: item[0])
-            work = self._writer.recover([committable for _, committable in restored])
+            work = _begun(self._recover(restored))
         self._state.clear()
         self._tend_later(ctx.clock.now_ms())
         return work
@@ -129,10 +153,14 @@ class SinkOperator(Operator):
     def process(self, batch: Batch, port: int = 0) -> Work:
         return self._writer.write(batch)
 
-    def on_processing_time(self, now_ms: int) -> None:
+    def on_processing_time(self, now_ms: int) -> Work:
         if self._writer.tends_every_ms is not None and now_ms >= self._tend_at:
             self._tend_later(now_ms)
             self._writer.tend()
+        if self._retry_at is not None and now_ms >= self._retry_at and not self._committing:
+            self._retry_at = None
+            return _begun(self._commit())
+        return None
 
     def finish(self) -> None:
         self._writer.finish()
@@ -146,29 +174,107 @@ class SinkOperator(Operator):
         for late in self._pending:
             if late not in known:
                 self.ctx.operator_state.set_deferred(COMMITTABLES.name, late.items)
+        self._tell_pending()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> Work:
         """Commit, as far as that goes without waiting. An error leaves what is not committed
-        pending, and fails the task."""
+        pending."""
         self._complete = checkpoint_id
-        if self._committing:
-            return None  # what is committing goes on with this one
-        work = self._commit()
-        for _ in work:
-            return work
-        return None
+        if self._committing or self._retry_at is not None:
+            return None  # what is committing, or waits to, goes on with this one
+        return _begun(self._commit())
 
-    def _commit(self) -> Iterator[None]:
-        """All that is complete, in order."""
-        while self._pending and self._pending[0].checkpoint_id <= self._complete:
-            committables = self._pending[0].committables()
-            steps = self._writer.commit(committables)
-            if steps is not None:
-                self._committing = True
-                yield from steps
+    @property
+    def holds_end(self) -> bool:
+        return bool(self._pending) and self._pending[0].checkpoint_id <= self._complete
+
+    def _commit(self) -> Steps:
+        """All that is complete, in order; up to one that fails and is tried again."""
+        metrics = self.ctx.metrics
+        while self.holds_end:
+            head = self._pending[0]
+            committables = head.committables()
+            self._committing = True
+            try:
+                steps = self._writer.commit(committables)
+                if steps is not None:
+                    yield from steps
+            except Exception as error:
+                if not self._tries_later(error, f"checkpoint {head.checkpoint_id}", committables):
+                    raise self._failed(error, head.checkpoint_id, len(committables)) from error
+                return
+            finally:
                 self._committing = False
-            self.ctx.metrics.count("committed", len(committables))
+            self._tries.succeeded()
+            metrics.count("committed", len(committables))
+            metrics.count("successfulCommittables", len(committables))
+            self._published += len(committables)
+            self._published_to = head.checkpoint_id
             del self._pending[0]
+            self._tell_pending()
+
+    def _recover(self, restored: Sequence[tuple[int, Any]]) -> Steps:
+        """What the restored checkpoint holds, whatever time it takes."""
+        committables = [committable for _, committable in restored]
+        while True:
+            try:
+                steps = self._writer.recover(committables)
+                if steps is not None:
+                    yield from steps
+            except Exception as error:
+                if not self._tries_later(error, "the restored checkpoint", committables):
+                    raise self._failed(error, None, len(committables)) from error
+            else:
+                self._tries.succeeded()
+                self.ctx.metrics.count("successfulCommittables", len(committables))
+                return
+            while (at := self._retry_at) is not None and self.ctx.clock.now_ms() < at:
+                self.ctx.wake_at(at)
+                yield HELD
+            self._retry_at = None
+
+    def _tries_later(self, error: Exception, what: str, committables: Sequence[Any]) -> bool:
+        """Whether it is tried again: then at `_retry_at`, at which the operator is woken."""
+        now_ms = self.ctx.clock.now_ms()
+        at = self._tries.after(error, now_ms)
+        if at is None:
+            self.ctx.metrics.count("failedCommittables", len(committables))
+            return False
+        self._retry_at = at
+        self.ctx.metrics.count("retriedCommittables", len(committables))
+        _log.warning(
+            "operator '%s', subtask %d: the commit of %s failed (try %d), and is tried again in "
+            "%d ms: %s",
+            self.ctx.name,
+            self.ctx.subtask,
+            what,
+            self._tries.made,
+            at - now_ms,
+            described(error),
+        )
+        self.ctx.wake_at(at)
+        return True
+
+    def _failed(self, error: Exception, checkpoint_id: int | None, count: int) -> OperatorError:
+        """`checkpoint_id`: of which the commit failed; None: of what was restored."""
+        later = [p for p in self._pending if p.checkpoint_id != checkpoint_id]
+        state = CommitState(
+            checkpoint_id,
+            count,
+            self._writer.published,
+            self._published_to,
+            self._published,
+            tuple(p.checkpoint_id for p in later),
+            self._complete,
+            self.ctx.config.checkpoint.storage is not None,
+            self._tries.made,
+            self._tries.lasted_ms(self.ctx.clock.now_ms()),
+        )
+        return commit_failed(self.ctx.name, self.ctx.subtask, error, state)
+
+    def _tell_pending(self) -> None:
+        known = sum(len(p.committables()) for p in self._pending if p.known)
+        self.ctx.metrics.gauge("pendingCommittables", known)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Keep what was prepared: the records before an aborted barrier belong to the next one."""

@@ -20,9 +20,9 @@ from strom.checkpoint.handles import FileHandle
 from strom.checkpoint.storage import checksum, open_storage
 from strom.checkpoint.streaming import PieceWriter
 from strom.checkpoint.transfers import INLINE, InFlight, TransferPool
-from strom.checkpoint.transient import is_transient
 from strom.checkpoint.uploads import Uploads
 from strom.core.errors import CheckpointError
+from strom.core.transient import is_transient
 
 # --- which attempt, how long to wait, what is in flight -----------------------------------------
 

@@ -18,6 +18,7 @@ class Writer:
     """Prepares one committable per record; `late` prepares beside the task's thread."""
 
     tends_every_ms: int | None = None
+    published: int | None = None
 
     def __init__(self, late: bool = False) -> None:
         self.late = late
@@ -208,8 +209,9 @@ def test_a_failed_commit_stays_pending(start: Any, writer: Writer) -> None:
         real(committables)
 
     writer.commit = commit  # type: ignore[method-assign]
-    with pytest.raises(OSError, match="later"):
+    with pytest.raises(OperatorError, match="later") as failed:
         setup.operator.notify_checkpoint_complete(1)
+    assert failed.value.recoverable, "nobody knows whether another writer could"
     setup.operator.notify_checkpoint_complete(1)
     assert writer.log == [("commit", ["1:a"])]
 

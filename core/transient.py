@@ -1,4 +1,5 @@
-"""Which errors of a storage are worth another try. The one place that says so.
+"""Which errors of a storage, or of what a sink writes to, are worth another try. The one place that
+says so.
 
     tried again   timeouts; connections refused, reset or broken; throttling and overload; what HTTP
                   calls 408, 425, 429, 500, 502, 503, 504
