@@ -163,7 +163,7 @@ class FileStorage(WholeFiles, CheckpointStorage):
         self._published[manifest.checkpoint_id] = tuple(dict.fromkeys(own))
 
     def _make_new(self, path: str, data: bytes) -> None:
-        """A file that no other process is just making; none is there if it fails."""
+        """A file that no other process is just making; none of ours is there if it fails."""
         made = False
         try:
             if self.exclusive:
@@ -177,8 +177,16 @@ class FileStorage(WholeFiles, CheckpointStorage):
         except CheckpointError:
             raise
         except BaseException:
-            self._remove_quietly(path)
+            if made or not self.exclusive or self._holds(path, data):
+                self._remove_quietly(path)
             raise
+
+    def _holds(self, path: str, data: bytes) -> bool:
+        """Whether these bytes are there, as far as can be told: another's stay."""
+        try:
+            return bool(self._fs.cat_file(path) == data)
+        except Exception:
+            return False
 
     def withdraw(self, manifest: Manifest) -> None:
         with self._failing("withdraw", self._home):

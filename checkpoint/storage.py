@@ -53,7 +53,7 @@ class Rejected:
 class Latest:
     """The newest valid checkpoint if there is one, the newer ones found unusable (newest first),
     and the ids of everything in the storage, ascending. `torn`: of these the older ones without a
-    manifest: they never completed, or are half removed."""
+    manifest, which never completed or are half removed, and those of which nobody knows."""
 
     manifest: Manifest | None
     rejected: tuple[Rejected, ...] = ()
@@ -229,8 +229,8 @@ class CheckpointStorage(ABC):
                 gone = isinstance(error, MissingCheckpointError)
                 rejected.append(Rejected(checkpoint_id, str(error), gone))
         newest = after if manifest is None else manifest.checkpoint_id
-        older = [c for c in ids if after < c < newest and c not in without]
-        torn = tuple(c for c in older if not self._is_published(c))
+        older = [c for c in ids if after < c < newest]
+        torn = tuple(c for c in older if c in without or not self._is_published(c))
         return Latest(manifest, tuple(rejected), ids, torn)
 
     def _is_published(self, checkpoint_id: CheckpointId) -> bool:

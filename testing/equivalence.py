@@ -290,7 +290,6 @@ def _plans(ways: Ways, seed: int, folder: str) -> tuple[SimulationPlan, Simulati
     stop = 1 + seed // 2 % 3
     crashes = min(ways.crashes, stop - 1)
     halts = turn % 3 == 1
-    brisk = turn % 8 > 0
     early = SimulationPlan(
         seed=seed,
         crashes=ways.anytime if turn % 2 else 0,
@@ -300,7 +299,6 @@ def _plans(ways: Ways, seed: int, folder: str) -> tuple[SimulationPlan, Simulati
         savepoint_directory=folder,
         stop_after_checkpoint=None if halts else stop,
         halt_after_checkpoint=stop if halts else None,
-        brisk=brisk,
     )
     late = SimulationPlan(
         seed=seed,
@@ -309,7 +307,6 @@ def _plans(ways: Ways, seed: int, folder: str) -> tuple[SimulationPlan, Simulati
         crash_window=ways.crash_window,
         crash_after_checkpoints=ways.crashes - crashes,
         continues=True,
-        brisk=brisk,
     )
     return early, late
 

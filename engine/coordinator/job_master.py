@@ -480,7 +480,9 @@ class JobMaster:
         alone = self._running if failure.recoverable and self._can_restart_regions() else None
         if alone is not None and failure.task is not None:
             region = alone.restarts.region_of(failure.task)
-        at_ms = None if alone is None or region is None else alone.restarts.shared_delay
+        at_ms = None
+        if alone is not None and region is not None:
+            at_ms = alone.restarts.shared_delay(alone.attempts[region.tasks[0]])
         news: Actions = ()
         if at_ms is None:
             status = self._failures.on_failure(failure, now_ms)

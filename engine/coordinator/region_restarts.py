@@ -45,12 +45,14 @@ class Stage(Enum):
 @dataclass
 class RegionRestart:
     """`attempt`: of the tasks that are stopped; from LOADING on, of those that come. `at_ms`: not
-    before that. `manifest`, `alone`: as of a deployment. `repeated`: what readers are told when
-    the region runs. `asked`: what they ask for until then."""
+    before that. `newest`: the last attempt of any task when it began. `manifest`, `alone`: as of a
+    deployment. `repeated`: what readers are told when the region runs. `asked`: what they ask for
+    until then."""
 
     region: Region
     attempt: Attempt
     at_ms: int
+    newest: Attempt
     stage: Stage = Stage.STOPPING
     alone: bool = False
     manifest: Manifest | None = None
@@ -86,16 +88,17 @@ class RegionRestarts:
         restart = self._of.get(task)
         return restart is not None and restart.stage is not Stage.STARTING
 
-    @property
-    def shared_delay(self) -> int | None:
+    def shared_delay(self, attempt: Attempt) -> int | None:
         """When what waits for its delay now will begin: what fails meanwhile, as with the loss of a
-        machine, begins with it."""
+        machine, begins with it. Not what has begun again since, in `attempt`: that is a failure
+        of its own."""
         waiting = (Stage.STOPPING, Stage.WAITING)
-        return max((one.at_ms for one in self.all if one.stage in waiting), default=None)
+        found = (r.at_ms for r in self.all if r.stage in waiting and attempt <= r.newest)
+        return max(found, default=None)
 
-    def begin(self, region: Region, attempt: Attempt, at_ms: int) -> CancelTasks:
-        """A task of the region failed in this attempt."""
-        restart = RegionRestart(region, attempt, at_ms)
+    def begin(self, region: Region, attempt: Attempt, at_ms: int, newest: Attempt) -> CancelTasks:
+        """A task of the region failed in this attempt. `newest`: see RegionRestart."""
+        restart = RegionRestart(region, attempt, at_ms, newest)
         for task in region.tasks:
             self._of.pop(task, None)
         self._of.update(dict.fromkeys(region.tasks, restart))

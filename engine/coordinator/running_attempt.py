@@ -170,7 +170,9 @@ class RunningAttempt:
         self._requests.forget(region.tasks)
         self._alignment.restart(region.tasks)
         self._history.on_stopping(now_ms, region.tasks)
-        cancel = self.restarts.begin(region, self.attempts[region.tasks[0]], at_ms)
+        cancel = self.restarts.begin(
+            region, self.attempts[region.tasks[0]], at_ms, max(self.attempts.values())
+        )
         given_up = self.carry_out(self._checkpoints.on_job_restart(why), now_ms)
         return Outcome((cancel, *given_up.actions))
 

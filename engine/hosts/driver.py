@@ -499,7 +499,7 @@ class JobDriver:
                 self.errands.restored,
                 action.revoke,
                 action.halted,
-                self.errands.outputs.token,
+                self.errands.outputs.tokens,
             )
             for task in self.graph.tasks
         ]
@@ -521,7 +521,7 @@ class JobDriver:
                 self._storage,
                 action.restore,
                 self.errands.restored,
-                token=self.errands.outputs.token,
+                tokens=self.errands.outputs.tokens,
                 alone=action.alone,
             )
             for task in action.tasks

@@ -257,7 +257,7 @@ class Errands:
     @property
     def _unknown(self) -> frozenset[CheckpointId]:
         """Checkpoints that may be there or not."""
-        removing = [p.key.n for p in self._work.left if isinstance(p.key, _Removal)]
+        removing = [p.key.n for p in self._events if isinstance(p.key, _Removal)]
         return frozenset({*self._disowned, *removing})
 
     def _begin_loading(

@@ -30,17 +30,19 @@ class Outputs:
         ]
         self._claims: list[tuple[Sink, OutputClaim]] = []
         """What was taken over."""
-        self._asked = False
-        self.token = ""
-        """What tasks show; empty, until `take`, and where a sink could not be taken over."""
+        self._origin: tuple[str, int] | None = None
+        self.tokens: dict[str, str] = {}
+        """What tasks show, by operator; of sinks that could be taken over."""
 
     def take(self, origin: tuple[str, int] | None, epochs: tuple[int, int] = (0, 0)) -> None:
-        """Once; later calls do nothing. `origin` and, in that order, `epochs`: as of
-        `OutputClaim`. OutputRefusedError."""
-        if self._asked:
-            return
-        token = self._token
+        """Before each attempt; what was taken over is not again, unless the job starts from
+        something else now. `origin` and, in that order, `epochs`: as of `OutputClaim`.
+        OutputRefusedError."""
+        if origin is not None and origin != self._origin:
+            self._origin, self.tokens = origin, {}
         for name, operator_id, sink in self._sinks:
+            if operator_id in self.tokens:
+                continue
             claim = OutputClaim(
                 self._job_id,
                 self._job_name,
@@ -57,7 +59,6 @@ class Outputs:
             except OutputRefusedError as error:
                 raise OutputRefusedError(f"operator '{name}': {error}") from error
             except Exception as error:
-                token = ""
                 log.warning(
                     "job %s: the coordinator cannot take over what '%s' writes to, so other jobs "
                     "that write there are not kept away: %s",
@@ -66,9 +67,9 @@ class Outputs:
                     text_of(error),
                 )
             else:
+                self._claims = [c for c in self._claims if c[1].operator_id != operator_id]
                 self._claims.append((sink, claim))
-        self._asked = True
-        self.token = token
+                self.tokens = {**self.tokens, operator_id: self._token}
 
     def release(self, status: str) -> None:
         """The job is over. What cannot be said to a sink is only worth a log line."""

@@ -52,6 +52,13 @@ class Tenure:
             self._over = fenced(self._mine, last)
             raise self._over
         self._epoch = self._storage.begin_epoch(self._mine)
+        # Another job may have begun its own between the look and this: who is before is seen now,
+        # who comes behind by `check`.
+        before = [t for n, t in sorted(self._storage.tenants().items()) if n < self._epoch]
+        others = [t for t in before if t is not None and t.job_id != self._mine.job_id]
+        if others:
+            self._over = fenced(self._mine, others[-1])
+            raise self._over
         if not self._storage.exclusive:
             log.warning(
                 "job %s: the filesystem of its checkpoints cannot make a file exclusively: of two "
@@ -88,10 +95,10 @@ class Tenure:
         key = (origin.home, origin.job_id)
         if key in self._fenced:
             return False
-        self._fenced.add(key)
         seen = {self._mine.job_id}
         try:
             self._origin_epoch = self._fence(origin, int(n), seen)
+            self._fenced.add(key)
         except (CheckpointError, ConfigurationError) as error:
             log.warning(
                 "job %s: job %s, from checkpoint %s of which it starts, or another that did so, "

@@ -129,7 +129,7 @@ class OperatorChain:
             restored=d.restore is not None,
             revoke_after=d.restore.checkpoint_id if d.revoke and d.restore is not None else None,
             uid=chained.uid,
-            token=d.token,
+            token=d.tokens.get(str(chained.operator_id), ""),
             threads=threads,
         )
         node.time = context.keyed_state.time
@@ -295,6 +295,8 @@ class OperatorChain:
                 node.close()
             except BaseException as error:
                 errors.append(node.attribute(error))
+        for operator in self._recorded:  # also of those that were never opened
+            operator.end()
         self._states.close()
         return errors
 

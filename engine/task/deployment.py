@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...checkpoint.manifest import Manifest
 from ...checkpoint.storage import CheckpointStorage
@@ -24,7 +24,7 @@ class TaskDeployment:
     the checkpoint to start from, None for a fresh start; its files are in `restore_storage`, new
     checkpoints go to `storage`. `revoke`: later checkpoints than `restore` have been published and
     are lost, so sinks must take them back. `halted`: the job was stopped at `restore`; the task
-    only commits what that holds, and ends. `token`: what shows that the coordinator has taken over
+    only commits what that holds, and ends. `tokens`: what shows that the coordinator has taken over
     what sinks write to, if it has. `alone`: other subtasks of its operators go on from what they
     had at `restore`, and only some begin again. `local_folders`: where the job keeps copies of what
     tasks write on this machine, said by the host; none: nowhere.
@@ -47,7 +47,7 @@ class TaskDeployment:
     restore_storage: CheckpointStorage
     revoke: bool = False
     halted: bool = False
-    token: str = ""
+    tokens: Mapping[str, str] = field(default_factory=dict)
     alone: bool = False
     local_folders: tuple[str, ...] = ()
 
@@ -82,7 +82,7 @@ def deployment_of(
     restore_storage: CheckpointStorage,
     revoke: bool = False,
     halted: bool = False,
-    token: str = "",
+    tokens: Mapping[str, str] | None = None,
     alone: bool = False,
 ) -> TaskDeployment:
     """Cut one task's part out of the execution graph."""
@@ -109,6 +109,6 @@ def deployment_of(
         restore_storage=restore_storage,
         revoke=revoke,
         halted=halted,
-        token=token,
+        tokens=tokens or {},
         alone=alone,
     )

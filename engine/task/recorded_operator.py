@@ -182,6 +182,10 @@ class RecordedOperator(Operator):
             self._note(("closed", 0, 0))
             self._recorder.close()
 
+    def end(self) -> None:
+        """Behind `close`, or where the operator was never opened: nothing is recorded any more."""
+        self._recorder.close()
+
     # --- inside --------------------------------------------------------------------------------
 
     @property

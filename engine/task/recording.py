@@ -23,8 +23,12 @@ from ...checkpoint.recordings import (
 from ...checkpoint.snapshot_io import write_subtask
 from ...core import code_pickles
 from ...core.clock import Clock
+from ...core.config import JobConfig
 from ...core.failure_text import described
 from ...core.ids import CheckpointId
+from ...core.job_files import JobFiles
+from ...core.metrics_config import MetricsConfig
+from ...core.traces_config import TracesConfig
 from ...operators.base import Operator, OperatorContext
 from ..graph.model import ChainedOperator
 from .deployment import TaskDeployment
@@ -62,7 +66,7 @@ def recorded(
     recorder = Recorder(folder, d.config.record.max_bytes, recording.who, threads)
     restored = d.restore is not None
     first = CheckpointId(d.restore.checkpoint_id) if d.restore is not None else START
-    begin = {"now_ms": now, "restored": restored}
+    begin = {"now_ms": now, "restored": restored, "alone": d.alone}
     recorder.base(first, recording.write_first(now), begin)
     return RecordedOperator(operator, recorder, read, recording.write_base, emitted), read
 
@@ -79,7 +83,7 @@ class _Recording:
         """What the operator is made of again."""
         return {
             "operator": replace(self._chained, inner=(), outer=()),
-            "config": self._d.config,
+            "config": _without_secrets(self._d.config),
             "vertex": self._d.task.vertex,
         }
 
@@ -143,3 +147,16 @@ class _Recording:
         )
         about = d.job_id, d.job_name, checkpoint_id, now_ms
         return Manifest(*about, (shape,), (), savepoint=True)
+
+
+def _without_secrets(config: JobConfig) -> JobConfig:
+    """What operators may read of a configuration, without what the job as a whole was given:
+    tokens, headers, environments. Recordings are kept and handed on."""
+    return replace(
+        config,
+        metrics=MetricsConfig(),
+        traces=TracesConfig(),
+        runtime_env={},
+        job_files=JobFiles(),
+        restore_from=None,
+    )

@@ -34,8 +34,8 @@ class Case:
     records: at most so many of each source (0: all).
 
     parallelism: of each life; all but the last end as `ends` says, once `stop` checkpoints are
-    complete. cramped: buffers that each batch fills. at_once: so many checkpoints may be on their way.
-    full_every: one of so many builds on none. crashes, coordinators, after: tasks that crash
+    complete. cramped: buffers that each batch fills. at_once: so many checkpoints may be on their
+    way. full_every: one of so many builds on none. crashes, coordinators, after: tasks that crash
     within the first `window` steps of a life, coordinators, and tasks right behind a checkpoint.
     savepoints: asked for on the way. failing: of a thousand calls of the storage so many fail.
     hangs: of a thousand pieces of work in the background so many take longer than a checkpoint may.

@@ -99,7 +99,7 @@ def test_older_ones_without_a_manifest_are_torn(local: FileStorage) -> None:
     latest = local.latest_valid()
     assert (latest.manifest, latest.torn) == (newest, (1,))
     assert local.latest_valid(after=CheckpointId(1)).torn == ()
-    assert local.latest_valid(without=[CheckpointId(1)]).torn == ()
+    assert local.latest_valid(without=[CheckpointId(2)]).torn == (1, 2)
 
 
 def test_forgetting_removes_only_what_is_empty(storage: CheckpointStorage) -> None:

@@ -163,8 +163,16 @@ def _written(env, stream):
     sink = FileSink.for_row_format(str(folder), Encoder.simple_string_encoder()).build()
     stream.map(repr, Types.STRING()).sink_to(sink)
     env.execute()
-    found = [path for path in folder.rglob("*") if path.is_file()]
+    found = _files(folder)
     return sorted(line for path in found for line in path.read_text().splitlines())
+
+
+def _files(folder):
+    """But for what is in folders that are hidden, as readers of such folders have it."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [
+        p for p in files if not any(d.startswith(".") for d in p.relative_to(folder).parts[:-1])
+    ]
 
 
 def partitions(env):
@@ -223,7 +231,7 @@ def files_written(env):
     )
     env.from_collection(["x", "y z", "ż"], Types.STRING()).sink_to(sink)
     env.execute()
-    found = [path for path in folder.rglob("*") if path.is_file()]
+    found = _files(folder)
     lines = [line for path in found for line in path.read_text(encoding="utf-8").splitlines()]
     names = [(path.name[:2], path.suffix) for path in found]
     return [sorted(lines), sorted(set(names)), all(not p.name.startswith(".") for p in found)]
