@@ -74,6 +74,8 @@ _OFF: dict[str, Any] = {
     "backend": "memory",
     "storage": "files",
     "retained": 1,
+    "at_once": 1,
+    "full_every": None,
     "mode": "aligned",
     "cramped": False,
     "ends": "itself",

@@ -89,8 +89,11 @@ def test_who_was_fenced_may_not() -> None:
 
 def test_a_process_that_is_gone() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
     host = socket.gethostname()
+    if sys.platform == "linux":
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert is_dead(f"process {child.pid} on {host}"), "nobody has asked how it ended"
+    child.wait()
     assert is_dead(f"process {child.pid} on {host}")
     assert not is_dead(f"process {os.getpid()} on {host}")
     assert not is_dead(f"process {child.pid} on another machine")

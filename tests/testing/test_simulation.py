@@ -218,6 +218,19 @@ def test_a_check_of_the_user_fails_a_seed() -> None:
         simulate(sums, seeds=1, check=check, shrink=False)
 
 
+def test_a_check_of_all_records_is_not_shown_with_fewer() -> None:
+    """Which it would fail without any fault."""
+
+    def check(records: list[Any]) -> None:
+        assert sorted(v for _, v in records)[-1] == sum(range(4, 60, 5)), records
+
+    with pytest.raises(SimulationFailed) as failed:
+        simulate(forgetful, seeds=50, check=check)
+    case = failed.value.case
+    assert case.records == 0, case
+    assert case.crashes + case.after + case.coordinators + case.failing > 0, case
+
+
 def test_what_cannot_be_simulated_says_so() -> None:
     class Endless(ScriptedSource):
         bounded = False  # type: ignore[assignment]
