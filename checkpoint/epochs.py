@@ -19,6 +19,10 @@ may be late, but the names of epochs are known and asked for one by one). So no 
 to be complete, and none of its output committed, that the successor does not start from, if it was
 to start from the newest. A manifest that loses is removed by its publisher.
 
+A manifest that loses may be one that the successor has just read, and starts from: then that has no
+checkpoint to go back to before it has one of its own, and a failure until then is not recovered
+from in silence (`starting_point`).
+
 What remains: a publisher that has looked and is held up before it tells its tasks, by longer than
 it takes its successor to start. Its checkpoint is complete, and the successor starts from it; both
 commit the same output, which is idempotent. A successor that was told to start from an older
