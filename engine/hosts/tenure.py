@@ -54,7 +54,8 @@ class Tenure:
         self._epoch = self._storage.begin_epoch(self._mine)
         # Another job may have begun its own between the look and this: who is before is seen now,
         # who comes behind by `check`.
-        before = [t for n, t in sorted(self._storage.tenants().items()) if n < self._epoch]
+        there = self._storage.tenants() if self._epoch > 1 else {}
+        before = [t for n, t in sorted(there.items()) if n < self._epoch]
         others = [t for t in before if t is not None and t.job_id != self._mine.job_id]
         if others:
             self._over = fenced(self._mine, others[-1])
