@@ -20,6 +20,7 @@ from ...api.jobs.accumulator_results import AccumulatorResults, Part
 from ...api.jobs.host import JobExecutionResult
 from ...checkpoint.coordinator_types import CheckpointStatistics
 from ...checkpoint.folder_storage import folder_at, savepoint_location
+from ...checkpoint.manifest import Manifest
 from ...checkpoint.savepoints import Savepoint, Stop
 from ...checkpoint.storage import CheckpointStorage, located, open_storage
 from ...core.clock import Clock
@@ -488,21 +489,9 @@ class JobDriver:
         self._attempts = dict.fromkeys(self.graph.tasks, attempt)
         if self._began_with is None:
             self._began_with = 0 if action.restore is None else int(action.restore.checkpoint_id)
-        deployments = [
-            deployment_of(
-                task,
-                self.graph,
-                attempt,
-                self.job_id,
-                self._storage,
-                action.restore,
-                self.errands.restored,
-                action.revoke,
-                action.halted,
-                self.errands.outputs.tokens,
-            )
-            for task in self.graph.tasks
-        ]
+        deployments = self._deployments(
+            self.graph.tasks, attempt, action.restore, revoke=action.revoke, halted=action.halted
+        )
         try:
             self._cluster.deploy(deployments)
         except Exception as error:
@@ -512,25 +501,31 @@ class JobDriver:
     def _deploy_beside(self, action: DeployTasks) -> Actions:
         attempt = action.attempt
         self._attempts.update(dict.fromkeys(action.tasks, attempt))
-        deployments = [
+        deployments = self._deployments(action.tasks, attempt, action.restore, alone=action.alone)
+        try:
+            self._cluster.deploy_beside(deployments)
+        except Exception as error:
+            return self._event(self._master.on_deploy_failed, attempt, described(error))
+        return ()
+
+    def _deployments(
+        self, tasks: Sequence[TaskId], attempt: Attempt, restore: Manifest | None, **how: bool
+    ) -> list[TaskDeployment]:
+        """`how`: as of `deployment_of`."""
+        return [
             deployment_of(
                 task,
                 self.graph,
                 attempt,
                 self.job_id,
                 self._storage,
-                action.restore,
+                restore,
                 self.errands.restored,
                 tokens=self.errands.outputs.tokens,
-                alone=action.alone,
+                **how,
             )
-            for task in action.tasks
+            for task in tasks
         ]
-        try:
-            self._cluster.deploy_beside(deployments)
-        except Exception as error:
-            return self._event(self._master.on_deploy_failed, attempt, described(error))
-        return ()
 
     def _end(self, status: JobStatus, error: str | None) -> None:
         self._runtime_ms = self._runtime_now_ms()
