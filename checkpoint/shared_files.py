@@ -8,8 +8,9 @@ coordinator that starts anew reads the manifests and knows all.
 A file may go when no complete checkpoint needs it, and
 
 * the checkpoint that wrote it has failed: then nobody ever heard of it; or
-* the last complete one that needed it is discarded. Tasks build on the newest complete checkpoint
-  only, which is discarded behind the completion of the next, so no pending one needs it either.
+* the last complete one that needed it is discarded. A checkpoint on its way may build on one that
+  is complete, which is kept until that has completed or failed (`kept_checkpoints`: `retire`), so
+  none needs it either.
 
 Where a manifest cannot be read, nobody knows what it needs: files as old as it, or older, stay
 until it is discarded.

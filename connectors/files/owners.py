@@ -4,9 +4,7 @@ check; names that begin with a dot are hidden from readers of the folder."""
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -15,6 +13,7 @@ from typing import Any
 from ...api.connectors.base import OutputClaim, WriterContext
 from ...core.errors import FencedError, OutputRefusedError
 from ...core.exclusive_files import create
+from ...core.place import Place
 from .ownership import FINISHED, Owner, is_fenced, later, owner_of, refused, succeeded, why_not
 from .paths import filesystem, is_local, make_folder, sync_folders
 from .staging import published_name
@@ -22,7 +21,6 @@ from .staging import published_name
 FOLDER = ".strom"
 
 _OWNER = re.compile(r"owner-([1-9]\d*)")
-_PROCESS = re.compile(r"process (\d+) on (.*)", re.DOTALL)
 
 MOST_KNOWN = 500
 """Jobs that a record names; of more, the last ones."""
@@ -216,23 +214,6 @@ def _last_one(owners: Sequence[Owner], job_id: str) -> list[Owner]:
 
 
 def is_dead(place: str) -> bool:
-    """Whether a process of this machine is known to be gone."""
-    found = _PROCESS.fullmatch(place)
-    if found is None or found[2] != socket.gethostname():
-        return False
-    try:
-        os.kill(int(found[1]), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return _is_zombie(int(found[1]))
-
-
-def _is_zombie(pid: int) -> bool:
-    """Whether it is dead, and only its parent has not asked how it ended. Told on Linux alone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as about:
-            return about.read().rpartition(b")")[2].split()[0] == b"Z"
-    except (OSError, IndexError):
-        return False
+    """Whether what a record says is a process that is known to be gone."""
+    found = Place.parse(place)
+    return found is not None and found.is_dead()

@@ -8,8 +8,8 @@ import logging
 from ...api.connectors.base import OutputClaim, Sink
 from ...core.errors import OutputRefusedError
 from ...core.failure_text import text_of
+from ...core.place import Place
 from ..graph.model import JobGraph
-from .tenure import this_place
 
 log = logging.getLogger("strom")
 
@@ -49,7 +49,7 @@ class Outputs:
                 name,
                 operator_id,
                 self._token,
-                this_place(),
+                str(Place.here()),
                 origin,
                 *epochs,
             )

@@ -6,20 +6,14 @@ Used by the storage's worker only.
 from __future__ import annotations
 
 import logging
-import os
-import socket
 
 from ...checkpoint.epochs import Tenant, fenced, fences
 from ...checkpoint.storage import CheckpointStorage, open_storage
 from ...core.errors import CheckpointError, ConfigurationError, FencedError
 from ...core.ids import CheckpointId
+from ...core.place import Place
 
 log = logging.getLogger("strom")
-
-
-def this_place() -> str:
-    """Where this process runs, for people."""
-    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 class Tenure:
@@ -31,7 +25,7 @@ class Tenure:
         """`token`: no other coordinator's, of any job."""
         self._storage = storage
         self._mine = Tenant(
-            storage.job_id, job_name, token, storage.home, 0, since_ms, this_place()
+            storage.job_id, job_name, token, storage.home, 0, since_ms, str(Place.here())
         )
         self._epoch = 0
         """0: not begun."""
