@@ -395,7 +395,7 @@ class CheckpointCoordinator:
     @property
     def _may_begin(self) -> bool:
         """Whether there is room for one of the job's own, and nothing that goes before it."""
-        return self._pending.has_room() and not self._savepoints.turn_of_one_alone
+        return self._pending.has_room() and not self._savepoints.turn_of_a_sole_one
 
     def _trigger_due(self, actions: list[Action], now_ms: int, after_success: bool = False) -> None:
         if any(isinstance(a, FailJob | GoBack) for a in actions):
@@ -404,7 +404,7 @@ class CheckpointCoordinator:
             return
         if self._mode in ("running", "terminal") and self._savepoints.stopping is None:
             while (saving := self._savepoints.first) is not None:
-                if not self._pending.has_room(alone=saving.stop is not None, saving=True):
+                if not self._pending.has_room(sole=saving.stop is not None, saving=True):
                     break
                 if self._mode == "running" and self._savepoints.drain():
                     actions.append(Drain())
@@ -412,7 +412,7 @@ class CheckpointCoordinator:
                 self._begin(actions, now_ms, terminal=False, savepoint=self._savepoints.next())
         if self._mode == "terminal":
             now = after_success or not self._schedule.paused(now_ms)
-            if now and self._pending.has_room(alone=True):
+            if now and self._pending.has_room(sole=True):
                 self._begin(actions, now_ms, terminal=True)
         elif self._mode == "running":
             due = self._manual_wanted or self._schedule.due(now_ms)

@@ -7,7 +7,7 @@ The ids of those that complete only grow: the job's own are stored in their orde
 tasks have acknowledged behind the publication of a newer one waits for what becomes of that.
 Savepoints are nobody's but the one's who asked, and neither wait nor are waited for.
 
-One is taken *alone* if nothing may come behind it but what it brings about itself: the terminal
+One is the *sole* one if nothing may come behind it but what it brings about itself: the terminal
 checkpoint, and the savepoint of a stop. The rest is a question of room (`has_room`).
 """
 
@@ -23,7 +23,7 @@ class PendingCheckpoints:
     """Of one job.
 
     Invariants: ids grow; of the job's own none is being stored behind one that is newer; where one
-    is alone there is no other."""
+    is to be the sole one there is no other."""
 
     def __init__(self, most: int, tasks: int) -> None:
         """`most`: so many of the job's own at once. Where that is 1, savepoints take turns with
@@ -63,9 +63,9 @@ class PendingCheckpoints:
         found = self._found.get(n)
         return None if found is None or found.storing else found
 
-    def has_room(self, alone: bool = False, saving: bool = False) -> bool:
+    def has_room(self, sole: bool = False, saving: bool = False) -> bool:
         """Whether another may begin."""
-        if alone or self._most == 1 or any(_alone(one) for one in self):
+        if sole or self._most == 1 or any(_is_sole(one) for one in self):
             return not self
         if saving:
             return not any(one.savepoint is not None for one in self)
@@ -97,7 +97,7 @@ class PendingCheckpoints:
         assert list(self._found) == sorted(self._found), self._found
         assert sum(1 for _ in self._own) <= self._most
         assert len(self._found) <= self._most + (self._most > 1)
-        assert len(self._found) <= 1 or not any(_alone(one) for one in self)
+        assert len(self._found) <= 1 or not any(_is_sole(one) for one in self)
         storing = [one.checkpoint_id for one in self._own if one.storing]
         for one in self:
             assert not one.storing or len(one.acknowledged) == self._tasks
@@ -109,6 +109,6 @@ class PendingCheckpoints:
         return (one for one in self if one.savepoint is None)
 
 
-def _alone(checkpoint: PendingCheckpoint) -> bool:
+def _is_sole(checkpoint: PendingCheckpoint) -> bool:
     savepoint = checkpoint.savepoint
     return checkpoint.terminal or (savepoint is not None and savepoint.stop is not None)

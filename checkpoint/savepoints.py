@@ -68,7 +68,7 @@ class SavepointRequests:
         return self._waiting[0] if self._waiting else None
 
     @property
-    def turn_of_one_alone(self) -> bool:
+    def turn_of_a_sole_one(self) -> bool:
         """Whether nothing else is to be taken before the one whose turn it is."""
         return self.draining or (self.first is not None and self.first.stop is not None)
 

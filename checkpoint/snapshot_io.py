@@ -116,7 +116,7 @@ def read_operator(
     max_parallelism: int,
     transfers: Transfers = INLINE,
     inherits: bool = False,
-    alone: bool = False,
+    own_share: bool = False,
 ) -> tuple[list[StateTable], list[OperatorStateTable]]:
     """What `subtask` of `parallelism` starts from: the rows of its key groups, its share of the
     operator state. Both empty if the checkpoint does not know the operator.
@@ -124,8 +124,8 @@ def read_operator(
     Tables of one name come from several former subtasks, in order of their index. Raises StateError
     when keyed state was taken at another max parallelism, CorruptCheckpointError for bad files.
     inherits: the files of the local database are taken over (`databases.inherited`), and not read
-    here. alone: the other subtasks go on from what they had at the checkpoint, so none of that is
-    this one's (`operator_state.kept`).
+    here. own_share: the other subtasks go on from what they had at the checkpoint, so none of that
+    is this one's (`operator_state.kept`).
     """
     snapshots = manifest.snapshots(operator)
     if any(snapshot.keyed or snapshot.database for snapshot in snapshots):
@@ -148,7 +148,7 @@ def read_operator(
         ]
     if not any(former):
         return tables, []
-    if alone:
+    if own_share:
         assert len(former) == parallelism, (operator, len(former), parallelism)
         return tables, kept(former, subtask)
     return tables, redistribute(former, parallelism)[subtask]

@@ -16,7 +16,7 @@ import ray
 
 from ..core.clock import SystemClock
 from ..core.errors import ConfigurationError, JobCancelledError, JobFailedError
-from ..engine.hosts.driver import JobOutcome
+from ..engine.hosts.job_outcome import JobOutcome
 from .actions import Action, Cancel, Find, Follow, Release, Settle, Start, Stop, Store
 from .agenda import Agenda
 from .ledger import RETAINED_JOBS, Ledger

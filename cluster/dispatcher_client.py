@@ -18,7 +18,7 @@ from ray.exceptions import (
 
 from ..core.checks import check_count
 from ..core.errors import ConfigurationError, StromError, TransportError
-from ..engine.hosts.driver import JobOutcome
+from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.ray_connect import NAMESPACE, join_ray
 from .dispatcher import DISPATCHER, Dispatcher
 from .ledger import RETAINED_JOBS

@@ -21,8 +21,8 @@ from typing import Any, Final, TypeVar
 from ..core.clock import Clock
 from ..core.errors import CheckpointFormatError, CorruptCheckpointError, StromError
 from ..core.failure_text import described
-from ..engine.hosts.driver import JobOutcome
 from ..engine.hosts.job_logs import JobLogs
+from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.job_view import JobView
 from .records import JobRecord
 from .registry import Registry

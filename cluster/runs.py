@@ -23,7 +23,7 @@ from ..core.clock import Clock
 from ..core.errors import CheckpointFormatError, CorruptCheckpointError, StromError
 from ..core.failure_text import described
 from ..core.job_status import JobStatus
-from ..engine.hosts.driver import JobOutcome
+from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.launch import Submission, make_coordinator, withdraw
 from ..engine.hosts.ray_connect import NAMESPACE

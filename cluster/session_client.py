@@ -23,7 +23,7 @@ from ..core.errors import ConfigurationError, JobFailedError, StromError, Transp
 from ..core.job_status import JobStatus
 from ..core.texts import printable
 from ..engine.hosts.attachment import Attachment
-from ..engine.hosts.driver import JobOutcome
+from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.ray_connect import NAMESPACE, join_ray
 from ..engine.hosts.ray_coordinator import coordinator_name

@@ -203,7 +203,7 @@ class Run:
             storage=MemoryStorage(about["job"]["id"]),
             restore=manifest,
             restore_storage=tail.state,
-            alone=tail.begin.get("alone", False),
+            own_share=tail.begin.get("alone", False),
         )
         context = replace(self.context, operator_id=chained.operator_id)
         restore(deployment, [context], tail.state, INLINE)

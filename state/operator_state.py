@@ -176,16 +176,16 @@ class OperatorStateBackend(OperatorStateStore):
             )
         self._deferred.setdefault(name, []).append(function)
 
-    def snapshot(self, alone: bool = False) -> OperatorStateSnapshot:
-        """The synchronous part: items of lists are pickled now, later changes do not show. `alone`:
-        of this subtask for itself, with its copies of broadcast maps, beside the one that a
+    def snapshot(self, for_itself: bool = False) -> OperatorStateSnapshot:
+        """The synchronous part: items of lists are pickled now, later changes do not show.
+        `for_itself`: of this subtask, with its copies of broadcast maps, beside the one that a
         checkpoint gets, to which deferred items are left."""
         tables = []
         frozen: dict[str, Callable[[], list[bytes]]] = {}
         for name, mode in self._modes.items():
             state = self._states.get(name)
             items: tuple[bytes, ...] = ()
-            if mode == "broadcast" and not (self._stores_broadcast or alone):
+            if mode == "broadcast" and not (self._stores_broadcast or for_itself):
                 pass
             elif state is None:
                 items = tuple(self._restored[name])
@@ -196,7 +196,7 @@ class OperatorStateBackend(OperatorStateStore):
                 items = tuple([dumps(item, what) for item in state.contents()])
             tables.append(OperatorStateTable(name, mode, items))
         deferred: dict[str, list[Deferred]] = {}
-        if not alone:
+        if not for_itself:
             deferred, self._deferred = self._deferred, {}
         return OperatorStateSnapshot(tables, deferred, frozen)
 

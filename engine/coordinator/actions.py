@@ -115,12 +115,13 @@ class DeployAll:
 @dataclass(frozen=True)
 class DeployTasks:
     """Start these tasks for an attempt of their own, beside others that run; as DeployAll, but that
-    the answer may come any time later, or none if all went well. `alone`: as of a deployment."""
+    the answer may come any time later, or none if all went well. `own_share`: as of a
+    deployment."""
 
     attempt: Attempt
     tasks: tuple[TaskId, ...]
     restore: Manifest | None
-    alone: bool
+    own_share: bool
 
 
 @dataclass(frozen=True)

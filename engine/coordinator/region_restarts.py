@@ -45,16 +45,16 @@ class Stage(Enum):
 @dataclass
 class RegionRestart:
     """`attempt`: of the tasks that are stopped; from LOADING on, of those that come. `at_ms`: not
-    before that. `newest`: the last attempt of any task when it began. `manifest`, `alone`: as of a
-    deployment. `repeated`: what readers are told when the region runs. `asked`: what they ask for
-    until then."""
+    before that. `newest`: the last attempt of any task when it began. `manifest`, `own_share`: as
+    of a deployment. `repeated`: what readers are told when the region runs. `asked`: what they ask
+    for until then."""
 
     region: Region
     attempt: Attempt
     at_ms: int
     newest: Attempt
     stage: Stage = Stage.STOPPING
-    alone: bool = False
+    own_share: bool = False
     manifest: Manifest | None = None
     repeated: Sequence[tuple[TaskId, Answer]] = ()
     asked: list[Reader] = field(default_factory=list)

@@ -198,7 +198,7 @@ class RunningAttempt:
         found = 0 if manifest is None else manifest.checkpoint_id
         if found != (newest if newest > self._floor else 0):
             return Outcome(go_back=f"checkpoint {newest} is to be restored, and is not usable")
-        restart.stage, restart.alone = Stage.PREPARING, found != self._began_with
+        restart.stage, restart.own_share = Stage.PREPARING, found != self._began_with
         restart.manifest = manifest
         region = restart.region
         stored = {} if manifest is None else manifest.enumerators
@@ -217,7 +217,7 @@ class RunningAttempt:
         tasks = restart.region.tasks
         self.attempts.update(dict.fromkeys(tasks, attempt))
         self._history.on_deploying(attempt, now_ms, tasks)
-        return _do([DeployTasks(attempt, tasks, restart.manifest, restart.alone)])
+        return _do([DeployTasks(attempt, tasks, restart.manifest, restart.own_share)])
 
     def _runs_again(self, restart: RegionRestart, now_ms: int) -> Outcome:
         """All tasks of the region have come up."""

@@ -13,18 +13,14 @@ import random
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from ...api.jobs.accumulator_results import AccumulatorResults, Part
-from ...api.jobs.host import JobExecutionResult
+from ...api.jobs.accumulator_results import Part
 from ...checkpoint.coordinator_types import CheckpointStatistics
-from ...checkpoint.folder_storage import folder_at, savepoint_location
 from ...checkpoint.manifest import Manifest
-from ...checkpoint.savepoints import Savepoint, Stop
+from ...checkpoint.savepoints import Stop
 from ...checkpoint.storage import CheckpointStorage, located, open_storage
 from ...core.clock import Clock
-from ...core.errors import ConfigurationError, JobCancelledError, JobFailedError
 from ...core.failure_text import described
 from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
@@ -57,13 +53,16 @@ from ..coordinator.actions import (
 )
 from ..coordinator.job_master import JobMaster
 from ..coordinator.traces import TraceRecorder
-from ..exchange.pickling import opened
 from ..graph.execution import build_execution_graph
 from ..graph.model import JobGraph
-from ..messages import Mail, TaskReport
+from ..messages import TaskReport
 from ..task.deployment import TaskDeployment, deployment_of
-from .errands import Errands, MakeBackground
+from .asked_savepoints import AskedSavepoints, SavepointAnswer
+from .cluster import Cluster
+from .errand_events import MakeBackground
+from .errands import Errands
 from .job_metrics import accumulators_of, summarise
+from .job_outcome import JobOutcome
 from .job_view import JobView, view_of
 from .metric_samples import Sample, samples_of
 from .outputs import Outputs
@@ -84,84 +83,9 @@ FINISH_S: Final = 60.0
 """The same for a job that finished: nobody wanted it to end sooner."""
 
 
-NO_DIRECTORY: Final = (
-    "no savepoint was taken: nobody says where to; give savepoint_directory, or the job a default "
-    "with env.set_default_savepoint_directory(...) or execution.checkpointing.savepoint-dir"
-)
-
-SavepointAnswer = Callable[[str | None, str | None], None]
-"""Called once, with the path of the savepoint or the reason why there is none."""
-
-
-class Cluster(Protocol):
-    """Where a job's tasks run."""
-
-    def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
-        """Start all tasks of one attempt. Raises what went wrong; some may have started then."""
-        ...
-
-    def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
-        """Begin to start tasks beside others that run. Raises what went wrong at once, or the host
-        calls `on_deploy_failed` later."""
-        ...
-
-    def cancel_all(self, attempt: Attempt) -> None:
-        """Begin to stop every task, of this attempt and former ones; the host calls
-        `on_all_stopped` when none runs any more."""
-        ...
-
-    def cancel_tasks(self, tasks: Sequence[TaskId], attempt: Attempt) -> None:
-        """Begin to stop these; the host calls `on_tasks_stopped` when none of them runs."""
-        ...
-
-    def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:
-        """Deliver in order; dropped if the task is gone."""
-        ...
-
-
-@dataclass(frozen=True)
-class JobOutcome:
-    """How a job ended. `net_runtime_ms`: from the first moment all tasks ran to the end."""
-
-    job_id: str
-    name: str
-    status: JobStatus
-    error: str | None
-    net_runtime_ms: float
-    checkpoints: int
-    restarts: int
-    metrics: dict[str, Any]
-    accumulators: Sequence[Part] = ()
-
-
-def accumulator_results(parts: Sequence[Part]) -> AccumulatorResults:
-    """What tasks sent, for the program that asks."""
-    return AccumulatorResults(parts, lambda sealed: opened(sealed, "accumulators"))
-
-
 def new_job_id() -> str:
     """A fresh, unique job id."""
     return uuid.uuid4().hex[:16]
-
-
-def result_of(outcome: JobOutcome) -> JobExecutionResult:
-    """The result of a finished job. Raises JobFailedError or JobCancelledError for others."""
-    match outcome.status:
-        case JobStatus.FINISHED:
-            return JobExecutionResult(
-                outcome.job_id,
-                outcome.net_runtime_ms,
-                outcome.checkpoints,
-                outcome.restarts,
-                outcome.metrics,
-                accumulator_results(outcome.accumulators),
-            )
-        case JobStatus.CANCELED:
-            raise JobCancelledError(f"job '{outcome.name}' ({outcome.job_id}) was cancelled")
-        case _:
-            raise JobFailedError(
-                f"job '{outcome.name}' ({outcome.job_id}) failed: {outcome.error or 'no cause'}"
-            )
 
 
 class JobDriver:
@@ -205,7 +129,6 @@ class JobDriver:
             make_background,
             self._master,
             graph,
-            job_id,
             self._storage,
             clock,
             tenure,
@@ -226,9 +149,7 @@ class JobDriver:
         self._traces = open_traces(graph.config.traces, job_id, graph.name)
         self._recorder = None if self._traces is None else TraceRecorder(self._master.labels)
         self._began_with: int | None = None
-        self._asked: dict[int, SavepointAnswer] = {}
-        """Requests for savepoints that are not answered."""
-        self._requests = 0
+        self._asked = AskedSavepoints(job_id, graph.config.savepoint_directory)
         self.cancelling = False
         self.ended = False
 
@@ -268,22 +189,13 @@ class JobDriver:
     ) -> None:
         """Take one in a new folder below `directory`, None: the job's default. `successor`: as of
         `savepoint_location`. `answer` is called on this thread."""
-        directory = directory or self.graph.job.config.savepoint_directory
-        if directory is None:
-            answer(None, NO_DIRECTORY)
+        asked = self._asked.ask(directory, stop, answer, successor)
+        if asked is None:
             return
-        try:
-            location = savepoint_location(directory, self.job_id, successor)
-            folder_at(location, "savepoint_directory")
-        except ConfigurationError as error:
-            answer(None, f"no savepoint was taken: {error}")
-            return
-        self._requests += 1
-        self._asked[self._requests] = answer
         if self.ended or self._over_at is not None:
-            self._answer_all()
+            self._refuse_savepoints()
         else:
-            self._run(self._master.on_savepoint, Savepoint(self._requests, location, stop))
+            self._run(self._master.on_savepoint, asked)
 
     def take_answer(self) -> bool:
         """Hear the oldest of what the workers got done; whether there was anything."""
@@ -326,17 +238,15 @@ class JobDriver:
     def close(self) -> None:
         """Let go of the workers; what they still do is dropped. The last call."""
         self.errands.close()
-        self._answer_all()
+        self._refuse_savepoints()
         if self._recorder is not None and self._traces is not None:
             why = f"the job is {self.state.value}"
             self._traces.export(self._recorder.close(self._clock.now_ms(), why))
             self._traces.close()
             self._traces = None
 
-    def _answer_all(self) -> None:
-        asked, self._asked = self._asked, {}
-        for answer in asked.values():
-            answer(None, f"no savepoint was taken: the job is {self.state.value}")
+    def _refuse_savepoints(self) -> None:
+        self._asked.refuse_all(f"the job is {self.state.value}")
 
     # --- for anybody, from any thread ------------------------------------------------------
 
@@ -461,7 +371,7 @@ class JobDriver:
             case Publish(operator, key, value):
                 self._publish(operator, key, value)
             case AnswerSavepoint(request, path, error):
-                self._asked.pop(request)(path, error)
+                self._asked.answer(request, path, error)
             case StoreCheckpoint() | DiscardCheckpoint() | ForgetCheckpoints() | LoadLatest():
                 self.errands.in_storage(action)
             case RemoveSavepoint() | DisownCheckpoint() | LoadForRegion():
@@ -501,7 +411,9 @@ class JobDriver:
     def _deploy_beside(self, action: DeployTasks) -> Actions:
         attempt = action.attempt
         self._attempts.update(dict.fromkeys(action.tasks, attempt))
-        deployments = self._deployments(action.tasks, attempt, action.restore, alone=action.alone)
+        deployments = self._deployments(
+            action.tasks, attempt, action.restore, own_share=action.own_share
+        )
         try:
             self._cluster.deploy_beside(deployments)
         except Exception as error:
@@ -521,7 +433,7 @@ class JobDriver:
                 self._storage,
                 restore,
                 self.errands.restored,
-                tokens=self.errands.outputs.tokens,
+                tokens=self.errands.tokens,
                 **how,
             )
             for task in tasks
@@ -532,8 +444,7 @@ class JobDriver:
         self._error = error
         if error is not None:
             history.error("job %s failed: %s", self.job_id, error)
-        self.errands.last()
-        self.errands.release_outputs(status.value)
+        self.errands.last(status.value)
         limit = FINISH_S if status is JobStatus.FINISHED else WIND_UP_S
         self._over_at = self._in(limit)
 

@@ -33,8 +33,9 @@ from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..task.background import ThreadBackground
 from .cooperative import CooperativeCluster
-from .driver import JobDriver, accumulator_results, new_job_id, result_of
+from .driver import JobDriver, new_job_id
 from .job_folder import JobFolder
+from .job_outcome import accumulator_results, result_of
 from .job_view import JobView
 from .lean import seldom_collecting
 from .loaded_modules import check_modules

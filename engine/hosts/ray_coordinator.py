@@ -38,7 +38,9 @@ from ..graph.rescaling import rescaled
 from ..graph.shipping import unreadable
 from ..messages import TaskFailed, TaskReport
 from ..task.background import ThreadBackground
-from .driver import JobDriver, JobOutcome, SavepointAnswer
+from .asked_savepoints import SavepointAnswer
+from .driver import JobDriver
+from .job_outcome import JobOutcome
 from .job_view import JobView
 from .lease import Lease
 from .loop_signal import LoopSignal, wait_until

@@ -35,7 +35,8 @@ from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from .attachment import Attachment
 from .delivered import Delivered
-from .driver import JobOutcome, accumulator_results, new_job_id, result_of
+from .driver import new_job_id
+from .job_outcome import JobOutcome, accumulator_results, result_of
 from .job_view import JobView
 from .last_words import how_it_died
 from .launch import make_coordinator, submission_of, withdraw

@@ -30,7 +30,8 @@ from ..graph.model import JobGraph
 from ..task.background import Done, SteppedBackground
 from ..task.task import Task, TaskState
 from .cooperative import CooperativeCluster
-from .driver import JobDriver, JobOutcome, accumulator_results, new_job_id, result_of
+from .driver import JobDriver, new_job_id
+from .job_outcome import JobOutcome, accumulator_results, result_of
 from .local_folder import LocalFolders, entered
 from .placed_files import files_at_hand
 from .savepoint_calls import SavepointCalls, refused

@@ -25,8 +25,8 @@ class TaskDeployment:
     checkpoints go to `storage`. `revoke`: later checkpoints than `restore` have been published and
     are lost, so sinks must take them back. `halted`: the job was stopped at `restore`; the task
     only commits what that holds, and ends. `tokens`: what shows that the coordinator has taken over
-    what sinks write to, if it has. `alone`: other subtasks of its operators go on from what they
-    had at `restore`, and only some begin again. `local_folders`: where the job keeps copies of what
+    what sinks write to, if it has. `own_share`: only some subtasks of its operators begin again,
+    each with what it had itself at `restore`. `local_folders`: where the job keeps copies of what
     tasks write on this machine, said by the host; none: nowhere.
     """
 
@@ -48,7 +48,7 @@ class TaskDeployment:
     revoke: bool = False
     halted: bool = False
     tokens: Mapping[str, str] = field(default_factory=dict)
-    alone: bool = False
+    own_share: bool = False
     local_folders: tuple[str, ...] = ()
 
     @property
@@ -83,7 +83,7 @@ def deployment_of(
     revoke: bool = False,
     halted: bool = False,
     tokens: Mapping[str, str] | None = None,
-    alone: bool = False,
+    own_share: bool = False,
 ) -> TaskDeployment:
     """Cut one task's part out of the execution graph."""
     job = graph.job
@@ -110,5 +110,5 @@ def deployment_of(
         revoke=revoke,
         halted=halted,
         tokens=tokens or {},
-        alone=alone,
+        own_share=own_share,
     )

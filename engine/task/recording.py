@@ -66,7 +66,7 @@ def recorded(
     recorder = Recorder(folder, d.config.record.max_bytes, recording.who, threads)
     restored = d.restore is not None
     first = CheckpointId(d.restore.checkpoint_id) if d.restore is not None else START
-    begin = {"now_ms": now, "restored": restored, "alone": d.alone}
+    begin = {"now_ms": now, "restored": restored, "alone": d.own_share}
     recorder.base(first, recording.write_first(now), begin)
     return RecordedOperator(operator, recorder, read, recording.write_base, emitted), read
 
@@ -127,8 +127,8 @@ class _Recording:
         """All of its state, whatever the checkpoint has: that may continue others, this does
         not."""
         number = CheckpointId(checkpoint_id)
-        keyed, alone = ctx.keyed_state.snapshot(), ctx.operator_state.snapshot(alone=True)
-        part = ctx.operator_id, keyed, alone
+        keyed, own = ctx.keyed_state.snapshot(), ctx.operator_state.snapshot(for_itself=True)
+        part = ctx.operator_id, keyed, own
 
         def write(base: FolderStorage) -> Manifest:
             made = write_subtask(base, number, self._d.task, [part])

@@ -56,7 +56,9 @@ def _restore_operator(
     files = None
     if context.keyed_state.inherits and not chained.migrations:
         files = inherited(*share, same_program=own)
-    keyed, operator = read_operator(*share, transfers, inherits=files is not None, alone=d.alone)
+    keyed, operator = read_operator(
+        *share, transfers, inherits=files is not None, own_share=d.own_share
+    )
     if chained.migrations:
         who = f"operator '{context.name}', subtask {context.subtask}"
         if not own and context.subtask == 0:

@@ -11,7 +11,7 @@ import pytest
 from strom.core.errors import JobFailedError, TransportError
 from strom.core.job_status import JobStatus
 from strom.engine.hosts import ray_host
-from strom.engine.hosts.driver import JobOutcome
+from strom.engine.hosts.job_outcome import JobOutcome
 from strom.engine.hosts.ray_coordinator import LINGER_S, TOLD_S, JobCoordinator
 from strom.engine.hosts.ray_host import RayJobClient
 

@@ -10,7 +10,7 @@ import pytest
 from strom.core.ids import OperatorId
 from strom.core.job_status import JobStatus
 from strom.engine.hosts import ray_coordinator
-from strom.engine.hosts.driver import JobOutcome
+from strom.engine.hosts.job_outcome import JobOutcome
 from strom.engine.hosts.ray_coordinator import JobCoordinator
 
 OUTCOME = JobOutcome("a1", "one", JobStatus.FINISHED, None, 0.0, 0, 0, {})

@@ -17,7 +17,7 @@ from strom.cluster import dispatcher, ledger, runs
 from strom.cluster.dispatcher import Dispatcher
 from strom.cluster.records import JobRecord, Phase
 from strom.core.job_status import JobStatus
-from strom.engine.hosts.driver import JobOutcome
+from strom.engine.hosts.job_outcome import JobOutcome
 from strom.engine.hosts.launch import Submission
 from strom.engine.hosts.ray_coordinator import Followed
 from strom.engine.hosts.slots import KeptSlots

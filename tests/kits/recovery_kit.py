@@ -27,7 +27,7 @@ from strom.checkpoint.names import MANIFEST
 from strom.connectors.datagen import DataGenSource
 from strom.core.job_status import JobStatus
 from strom.core.state_config import StateConfig
-from strom.engine.hosts.driver import JobOutcome
+from strom.engine.hosts.job_outcome import JobOutcome
 from strom.engine.hosts.local_folder import copies_roots
 from strom.engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
 from strom.testing.equivalence import Ways, checkpointed, compare

@@ -1,0 +1,36 @@
+"""What a driver needs of the place where a job's tasks run: each host has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ...core.ids import Attempt, TaskId
+from ..messages import Mail
+from ..task.deployment import TaskDeployment
+
+
+class Cluster(Protocol):
+    """Where a job's tasks run."""
+
+    def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
+        """Start all tasks of one attempt. Raises what went wrong; some may have started then."""
+        ...
+
+    def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
+        """Begin to start tasks beside others that run. Raises what went wrong at once, or the host
+        calls `on_deploy_failed` later."""
+        ...
+
+    def cancel_all(self, attempt: Attempt) -> None:
+        """Begin to stop every task, of this attempt and former ones; the host calls
+        `on_all_stopped` when none runs any more."""
+        ...
+
+    def cancel_tasks(self, tasks: Sequence[TaskId], attempt: Attempt) -> None:
+        """Begin to stop these; the host calls `on_tasks_stopped` when none of them runs."""
+        ...
+
+    def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:
+        """Deliver in order; dropped if the task is gone."""
+        ...

@@ -1,0 +1,53 @@
+"""How a job ended, and what the program that asks is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...api.jobs.accumulator_results import AccumulatorResults, Part
+from ...api.jobs.host import JobExecutionResult
+from ...core.errors import JobCancelledError, JobFailedError
+from ...core.job_status import JobStatus
+from ..exchange.pickling import opened
+
+
+@dataclass(frozen=True)
+class JobOutcome:
+    """How a job ended. `net_runtime_ms`: from the first moment all tasks ran to the end."""
+
+    job_id: str
+    name: str
+    status: JobStatus
+    error: str | None
+    net_runtime_ms: float
+    checkpoints: int
+    restarts: int
+    metrics: dict[str, Any]
+    accumulators: Sequence[Part] = ()
+
+
+def accumulator_results(parts: Sequence[Part]) -> AccumulatorResults:
+    """What tasks sent, for the program that asks."""
+    return AccumulatorResults(parts, lambda sealed: opened(sealed, "accumulators"))
+
+
+def result_of(outcome: JobOutcome) -> JobExecutionResult:
+    """The result of a finished job. Raises JobFailedError or JobCancelledError for others."""
+    match outcome.status:
+        case JobStatus.FINISHED:
+            return JobExecutionResult(
+                outcome.job_id,
+                outcome.net_runtime_ms,
+                outcome.checkpoints,
+                outcome.restarts,
+                outcome.metrics,
+                accumulator_results(outcome.accumulators),
+            )
+        case JobStatus.CANCELED:
+            raise JobCancelledError(f"job '{outcome.name}' ({outcome.job_id}) was cancelled")
+        case _:
+            raise JobFailedError(
+                f"job '{outcome.name}' ({outcome.job_id}) failed: {outcome.error or 'no cause'}"
+            )
