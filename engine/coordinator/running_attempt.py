@@ -14,7 +14,7 @@ restart a region alone (`region_restarts`), its tasks are counted as starting ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...checkpoint import coordinator_types as protocol
@@ -37,6 +37,7 @@ from ..messages import (
     WatermarkReported,
 )
 from .actions import Action, Actions, DeployTasks, RestartReaders, Send
+from .attempt_numbers import AttemptNumbers
 from .checkpointing import CheckpointTranslator
 from .failures import Failure
 from .history import JobHistory
@@ -76,23 +77,21 @@ class RunningAttempt:
         history: JobHistory,
         start: Start,
         floor: int,
-        number: Callable[[], Attempt],
+        numbers: AttemptNumbers,
     ) -> None:
-        """`checkpoints`, `translator` and `history` live as long as the job. `floor`: as of
-        LoadLatest. `number`: the next attempt's, for a region."""
+        """`checkpoints`, `translator`, `history` and `numbers` live as long as the job. `floor`: as
+        of LoadLatest."""
         found = start.manifest
         self._began_with = 0 if found is None else found.checkpoint_id
         self._halted_at = found.checkpoint_id if start.halted and found is not None else None
         """The terminal checkpoint at which the job was stopped; the attempt only commits it."""
         self._attempt = attempt
         self._floor = floor
-        self._number = number
+        self._numbers = numbers
         self._history = history
         self._plan = plan
         self.begun = False
         """Whether all tasks have been running."""
-        self.attempts = dict.fromkeys(plan.tasks, attempt)
-        """The current one of each task."""
         self.restarts = RegionRestarts(plan.regions)
         self._requests = SplitRequests(attempt, plan.readers)
         self._alignment = WatermarkAlignment(plan.aligned)
@@ -170,8 +169,9 @@ class RunningAttempt:
         self._requests.forget(region.tasks)
         self._alignment.restart(region.tasks)
         self._history.on_stopping(now_ms, region.tasks)
+        numbers = self._numbers
         cancel = self.restarts.begin(
-            region, self.attempts[region.tasks[0]], at_ms, max(self.attempts.values())
+            region, numbers.of(region.tasks[0]), at_ms, numbers.newest_of_tasks()
         )
         given_up = self.carry_out(self._checkpoints.on_job_restart(why), now_ms)
         return Outcome((cancel, *given_up.actions))
@@ -187,7 +187,7 @@ class RunningAttempt:
         """Let go on what waits for its time, or for a checkpoint to be stored."""
         if self._checkpoints.storing:
             return ()
-        return tuple(self.restarts.load(now_ms, self._number, self._floor))
+        return tuple(self.restarts.load(now_ms, self._numbers.next, self._floor))
 
     def on_region_loaded(self, attempt: Attempt, latest: Latest) -> Outcome:
         """The answer to a LoadForRegion. The others have gone on from the newest complete one."""
@@ -215,7 +215,7 @@ class RunningAttempt:
             return NOTHING
         restart.stage, restart.repeated = Stage.STARTING, tuple(repeated)
         tasks = restart.region.tasks
-        self.attempts.update(dict.fromkeys(tasks, attempt))
+        self._numbers.begin_region(tasks, attempt)
         self._history.on_deploying(attempt, now_ms, tasks)
         return _do([DeployTasks(attempt, tasks, restart.manifest, restart.own_share)])
 

@@ -1,0 +1,71 @@
+"""The numbers of a job's attempts: what stale messages are told by.
+
+One counts for all tasks, given when they begin together, or for a region that begins again. Numbers
+are the job's, over all coordinators that it had: a later one is greater wherever two are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ...core.ids import Attempt, TaskId
+
+
+class AttemptNumbers:
+    """Of one job master. Invariant: no task has a number greater than the last one given."""
+
+    def __init__(self, first: int) -> None:
+        """`first`: greater than any of the masters that the job had before."""
+        self._first = first
+        self._last = first - 1
+        """The last one given; one less than the first before that; only grows."""
+        self.began = Attempt(self._last)
+        """Of the last PrepareSources."""
+        self._of: dict[TaskId, Attempt] = {}
+        """Those that the tasks have, or had."""
+
+    @property
+    def none_yet(self) -> bool:
+        """Whether no attempt has begun."""
+        return self._last < self._first
+
+    @property
+    def last(self) -> Attempt:
+        """The last one given, to all tasks or a region; one less than the first before that."""
+        return Attempt(self._last)
+
+    @property
+    def newest(self) -> Attempt:
+        """The same for people, for whom the job is in its first from the beginning."""
+        return Attempt(max(self._first, self._last))
+
+    def next(self) -> Attempt:
+        """Another one."""
+        self._last += 1
+        return Attempt(self._last)
+
+    def begin(self, tasks: Iterable[TaskId]) -> Attempt:
+        """All tasks begin anew."""
+        self.began = self.next()
+        self._of = dict.fromkeys(tasks, self.began)
+        return self.began
+
+    def begin_region(self, tasks: Iterable[TaskId], attempt: Attempt) -> None:
+        """These begin again, in one that was given for that."""
+        self._of.update(dict.fromkeys(tasks, attempt))
+
+    def of(self, task: TaskId) -> Attempt:
+        """The current one of a task, or the last one that it had; before all, the last given."""
+        return self._of.get(task, self.last)
+
+    def newest_of_tasks(self) -> Attempt:
+        """The greatest that a task has. Once they have begun."""
+        return max(self._of.values())
+
+    def tasks_in(self, attempt: Attempt) -> list[TaskId]:
+        return [task for task, now in self._of.items() if now == attempt]
+
+    def validate(self, tasks: Collection[TaskId]) -> None:
+        """Assert the invariant. `tasks`: those of the job."""
+        assert self._of.keys() <= set(tasks)
+        assert all(attempt <= self._last for attempt in self._of.values())

@@ -1,0 +1,224 @@
+"""What becomes of a job: the steps from one attempt to the next, and to the end (`lifecycle`).
+
+A part of the job master, which says what is heard when; here stands what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...checkpoint import coordinator_types as protocol
+from ...checkpoint.coordinator import CheckpointCoordinator
+from ...core.job_status import JobStatus
+from .actions import (
+    Actions,
+    CancelAll,
+    CloseSources,
+    DeployAll,
+    JobEnded,
+    LoadLatest,
+    PrepareSources,
+    Warn,
+)
+from .attempt_numbers import AttemptNumbers
+from .checkpointing import CheckpointTranslator
+from .failover import Failover, RestartRegion
+from .failures import Failure
+from .history import JobHistory
+from .lifecycle import Lifecycle, Step
+from .plan import JobPlan
+from .regions import Region
+from .restart import RestartPolicy
+from .running_attempt import Outcome, RunningAttempt
+from .starting_point import Start, StartingPoint
+from .task_figures import TaskFigures
+
+
+class Transitions:
+    """Of one job, over all its attempts. The job master reads the fields, and changes none."""
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        starting_point: StartingPoint,
+        policy: RestartPolicy,
+        first_attempt: int,
+    ) -> None:
+        """`first_attempt`: as of JobMaster."""
+        self._plan = plan
+        self.life = Lifecycle(plan.job_name)
+        self.starting_point = starting_point
+        self.checkpoints = CheckpointCoordinator(
+            plan.tasks, plan.config.checkpoint, labels=plan.labels
+        )
+        self.history = JobHistory(plan.tasks)
+        self.translator = CheckpointTranslator(plan, self.history)
+        self.numbers = AttemptNumbers(first_attempt)
+        self.figures = TaskFigures()
+        self.failover = Failover(
+            plan,
+            policy,
+            self.checkpoints,
+            self.numbers,
+            self.figures,
+            self.history,
+        )
+        self.failures = self.failover.failures
+        self.start: Start | None = None
+        """What the current attempt begins with; not None exactly while PREPARING."""
+        self.running: RunningAttempt | None = None
+        """The current attempt; None outside DEPLOYING and RUNNING."""
+        self._patience_ms = int(plan.config.cancellation_timeout.total_seconds() * 1000) // 2
+        self._give_up_ms = 0
+        """When a job that is to end waits no more for a checkpoint that is being stored."""
+
+    # --- within an attempt -------------------------------------------------------------------
+
+    def after(self, outcome: Outcome, now_ms: int) -> Actions:
+        """What an event within the current attempt means for the job."""
+        assert self.running is not None
+        progress = self.running.progress
+        if progress.all_running and self.life.step is Step.DEPLOYING:
+            self._move(JobStatus.RUNNING, now_ms)
+            self.life.go(Step.RUNNING)
+            self.failures.on_stable(now_ms)
+        if outcome.whole:
+            self.failures.on_stable(now_ms)
+        if outcome.failure is not None:
+            return (*outcome.actions, *self.fail(outcome.failure, now_ms))
+        if outcome.go_back is not None:
+            status = self.failover.on_setback(outcome.go_back, now_ms)
+            return (*outcome.actions, *self.stop(status, now_ms))
+        if progress.all_finished:
+            return (*outcome.actions, *self.end(JobStatus.FINISHED, now_ms))
+        return outcome.actions
+
+    def load(self) -> Actions:
+        self.life.go(Step.LOADING)
+        return (LoadLatest(self.starting_point.floor),)
+
+    def prepare(self, start: Start) -> Actions:
+        attempt = self.numbers.begin(self._plan.tasks)
+        self.start = start
+        self.figures.clear()
+        self.life.go(Step.PREPARING)
+        return (PrepareSources(attempt, start.enumerators),)
+
+    def deploy(self, start: Start, now_ms: int) -> Actions:
+        attempt = self.numbers.began
+        self.history.on_deploying(attempt, now_ms)
+        if start.manifest is not None:
+            restored = start.manifest
+            self.history.on_restored(restored.checkpoint_id, restored.savepoint, now_ms)
+        self.start = None
+        self.running = RunningAttempt(
+            attempt,
+            self._plan,
+            self.checkpoints,
+            self.translator,
+            self.history,
+            start,
+            self.starting_point.floor,
+            self.numbers,
+        )
+        self.life.go(Step.DEPLOYING)
+        return (DeployAll(attempt, start.manifest, start.revoke, start.halted),)
+
+    def fail(self, failure: Failure, now_ms: int, region: Region | None = None) -> Actions:
+        """The attempt failed, or a part of it, which is its `region` or the task's; only the first
+        cause counts."""
+        if self.life.step in (Step.STOPPING, Step.WAITING, Step.ENDED):
+            return ()
+        next_ = self.failover.on_failure(failure, region, self.running, self.life.step, now_ms)
+        if not isinstance(next_, RestartRegion):
+            return self.stop(next_, now_ms)
+        assert self.running is not None
+        restarted = self.running.restart(next_.region, next_.at_ms, next_.why, now_ms)
+        return (*next_.news, *self.after(restarted, now_ms))
+
+    def stop(self, status: JobStatus, now_ms: int) -> Actions:
+        """Stop the attempt, if one is deployed, on the way to what `status` leads to."""
+        self._move(status, now_ms)
+        self._give_up_ms = now_ms + self._patience_ms
+        cancel: Actions = ()
+        if self.life.deployed:
+            self.history.on_stopping(now_ms)
+            self.life.go(Step.STOPPING)
+            cancel = (CancelAll(self.numbers.last),)
+        elif self.life.step in (Step.NEW, Step.LOADING, Step.PREPARING):
+            self.life.go(Step.WAITING)
+        return (*cancel, *self._leave_attempt(now_ms), *self.proceed(now_ms))
+
+    def proceed(self, now_ms: int) -> Actions:
+        """Leave WAITING, if nothing is left to wait for."""
+        if self.life.step is not Step.WAITING:
+            return ()
+        storing = self.checkpoints.storing
+        match self.life.status:
+            case JobStatus.RESTARTING if not storing and now_ms >= self.failures.restart_at_ms:
+                return self.load()
+            case JobStatus.FAILING if not storing or now_ms >= self._give_up_ms:
+                return self.end(JobStatus.FAILED, now_ms)
+            case JobStatus.CANCELLING if not storing or now_ms >= self._give_up_ms:
+                return self.end(JobStatus.CANCELED, now_ms)
+        return ()
+
+    def _move(self, status: JobStatus, now_ms: int) -> None:
+        if status is not self.life.status:
+            self.life.move(status)
+            self.history.on_status(status, now_ms)
+
+    def end(self, status: JobStatus, now_ms: int) -> Actions:
+        self._move(status, now_ms)
+        self.life.go(Step.ENDED)
+        left = [*self._leave_attempt(now_ms)]
+        left += self.carry_out(self.checkpoints.on_job_end(status), now_ms)
+        for n in self.checkpoints.pending:
+            left.append(Warn(f"the job ends while checkpoint {n} is being published"))
+        error = self.failures.last_cause if status is JobStatus.FAILED else None
+        return (*left, JobEnded(status, error))
+
+    def _leave_attempt(self, now_ms: int) -> Actions:
+        """From now on no task of the attempt, if there is one, is heard or told anything."""
+        close: Actions = ()
+        if self.start is not None or self.running is not None:
+            close = (CloseSources(self.numbers.began),)
+        self.start = self.running = None
+        match self.life.status:
+            case JobStatus.RESTARTING | JobStatus.FAILING:
+                why = f"the job failed: {self.failures.last_cause}"
+            case status:
+                why = f"the job is {status.value}"
+        return (*close, *self.carry_out(self.checkpoints.on_job_restart(why), now_ms))
+
+    def carry_out(self, actions: protocol.Actions, now_ms: int) -> Actions:
+        """Do what the checkpoint protocol asks for."""
+        if self.running is not None:
+            return self.after(self.running.carry_out(actions, now_ms), now_ms)
+        return tuple(self.translator.translate(actions, None, now_ms).actions)
+
+    def ticks_due(self) -> Iterator[int | None]:
+        """When it has something to do (ms)."""
+        if self.life.step is Step.RUNNING:
+            yield self.checkpoints.next_tick_ms()
+        if self.running is not None:
+            yield self.running.next_tick_ms()
+        if self.life.step is Step.WAITING:
+            if self.life.status is not JobStatus.RESTARTING:
+                yield self._give_up_ms
+            elif self.checkpoints.storing:
+                yield self.checkpoints.next_tick_ms()
+            else:
+                yield self.failures.restart_at_ms
+
+    def validate(self) -> None:
+        """Assert the invariants of the fields. For use between events."""
+        self.life.validate()
+        self.checkpoints.validate()
+        self.numbers.validate(self._plan.tasks)
+        assert (self.start is not None) == (self.life.step is Step.PREPARING)
+        assert (self.running is not None) == self.life.deployed
+        self.translator.validate(self.checkpoints.pending)
+        if self.running is not None:
+            self.running.validate()
+            assert (self.life.step is Step.RUNNING) == self.running.begun
