@@ -27,15 +27,14 @@ takes back what is published after all. That is safe, as nobody was told that it
 The files of an aborted checkpoint are discarded at once, and again when the next one completes or
 the job ends: a task that had not heard of the abort may have written more of them.
 
-Failures that are tolerated are followed by a pause that doubles (`retry.py`), and said once: what
-fails for the same cause again and again, as on a full disk, is tried ever more seldom and in
-silence.
+Failures that are tolerated (`tolerance.py`) are followed by a pause that doubles (`retry.py`): what
+fails again and again is tried ever more seldom.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal
+from typing import Literal
 
 from ..core.config import CheckpointConfig
 from ..core.errors import ConfigurationError, IllegalTransitionError
@@ -55,19 +54,16 @@ from .coordinator_types import (
     Halted,
     PendingCheckpoint,
     Saved,
-    Say,
     Store,
     Trigger,
 )
 from .handles import SubtaskSnapshot
 from .kept_checkpoints import KeptCheckpoints
+from .lateness import Lateness
 from .pending import PendingCheckpoints
-from .retry import Causes
 from .savepoints import Answer, Savepoint, SavepointRequests
 from .schedule import Schedule
-
-MOST_NAMED: Final = 4
-"""So many late tasks a message names."""
+from .tolerance import Tolerance
 
 Kind = Literal["periodic", "manual", "terminal"]
 Mode = Literal["stopped", "running", "terminal", "closed"]
@@ -92,10 +88,10 @@ class CheckpointCoordinator:
         if config.interval is not None and config.interval.total_seconds() <= 0:
             raise ConfigurationError(f"checkpoint interval must be > 0, is {config.interval}")
         self._tasks = frozenset(tasks)
-        self._labels = labels or {}
         self._schedule = Schedule(config.interval, config.min_pause)
-        self._timeout_ms = int(config.timeout.total_seconds() * 1000)
-        self._tolerable = config.tolerable_failures
+        timeout_ms = int(config.timeout.total_seconds() * 1000)
+        self._lateness = Lateness(timeout_ms, self._tasks, labels or {})
+        self._tolerance = Tolerance(config.tolerable_failures)
         self._retention = config.retention
         self._mode: Mode = "stopped"
         self._last_id = highest_id
@@ -104,9 +100,6 @@ class CheckpointCoordinator:
         self._manual_wanted = False
         self._kept = KeptCheckpoints(config.retained, config.full_every)
         self._savepoints = SavepointRequests()
-        self._consecutive_failures = 0
-        """Failed since the last completed one or restart; at most `tolerable` while running."""
-        self._causes = Causes()
         self._statistics = CheckpointStatistics()
 
     @property
@@ -135,7 +128,7 @@ class CheckpointCoordinator:
         """Every task of a new attempt runs, and goes on with its work."""
         self._expect("start", self._mode == "stopped", "already started")
         self._mode = "running"
-        self._consecutive_failures = 0
+        self._tolerance.begin()
         self._schedule.start(now_ms)
         return tuple(self._savepoints.not_stopped("its last checkpoint could not be used"))
 
@@ -228,12 +221,12 @@ class CheckpointCoordinator:
         """Some time passed. May be called at any time, any number of times."""
         actions: list[Action] = []
         for pending in self._pending:
-            if self._deadline(pending) <= now_ms:
+            if self._lateness.deadline(pending) <= now_ms:
                 if pending.storing:
                     saving = pending.savepoint
                     location = None if saving is None else saving.location
                     actions.append(Disown(pending.checkpoint_id, location))
-                self._failed(actions, pending, self._why_late(pending), now_ms)
+                self._failed(actions, pending, self._lateness.why(pending), now_ms)
         self._trigger_due(actions, now_ms)
         return tuple(actions)
 
@@ -321,9 +314,8 @@ class CheckpointCoordinator:
         self._pending.remove(checkpoint_id)
         if pending.savepoint is not None:
             return self._on_saved(pending, pending.savepoint, now_ms)
-        self._consecutive_failures = 0
+        self._tolerance.completed()
         self._schedule.completed(now_ms)
-        self._causes.forget()
         self._kept.complete(pending)
         self._statistics = self._statistics.completed_one(pending, now_ms)
         actions: list[Action] = [Complete(checkpoint_id, pending.terminal)]
@@ -369,7 +361,7 @@ class CheckpointCoordinator:
 
     def next_tick_ms(self) -> int | None:
         """When `on_tick` has something to do, None when only other events matter."""
-        times = [self._deadline(one) for one in self._pending]
+        times = [self._lateness.deadline(one) for one in self._pending]
         if self._mode == "terminal" and not times:
             times.append(self._schedule.pause_ends_ms)
         if self._mode == "running" and self._may_begin:
@@ -465,18 +457,8 @@ class CheckpointCoordinator:
             if saving.stop == "drain":
                 actions.append(GoBack(f"the job goes on, as its savepoint failed: {reason}"))
             return
-        self._consecutive_failures += 1
         self._schedule.failed(now_ms)
-        in_a_row = self._consecutive_failures
-        count = f"{in_a_row} in a row, " if in_a_row > 1 else ""
-        text = f"checkpoint {checkpoint_id} failed: {reason}"
-        allowed = f"{count}tolerable_failures is {self._tolerable}"
-        is_new = self._causes.is_new(reason)
-        if in_a_row > self._tolerable:
-            actions.append(FailJob(f"{text} ({allowed})"))
-        elif is_new:
-            quiet = "until one completes, others that fail for this cause are not logged"
-            actions.append(Say(f"{text} ({allowed}; {quiet})"))
+        actions += self._tolerance.failed(checkpoint_id, reason)
 
     def _give_up(self, actions: list[Action], pending: PendingCheckpoint, reason: str) -> None:
         n, savepoint = pending.checkpoint_id, pending.savepoint
@@ -487,22 +469,6 @@ class CheckpointCoordinator:
         else:
             self._statistics = self._statistics.failed_one(n, f"checkpoint {n}: {reason}")
             actions += [Abort(n, reason), self._kept.give_up(n)]
-
-    def _why_late(self, pending: PendingCheckpoint) -> str:
-        if pending.storing:
-            return (
-                "the checkpoint storage did not answer whether its manifest is stored: all tasks "
-                f"had acknowledged it, and it was complete for nobody within {self._timeout_ms} ms"
-            )
-        if not pending.told:
-            return f"the sources' enumerators took no snapshot within {self._timeout_ms} ms"
-        missing = sorted(self._tasks - pending.acknowledged.keys())
-        names = ", ".join(self._labels.get(task, str(task)) for task in missing[:MOST_NAMED])
-        more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
-        return f"not acknowledged within {self._timeout_ms} ms by {names}{more}"
-
-    def _deadline(self, pending: PendingCheckpoint) -> int:
-        return pending.timestamp_ms + self._timeout_ms
 
     def _stored(self, event: str, checkpoint_id: CheckpointId) -> PendingCheckpoint:
         pending = self._pending.get(checkpoint_id)

@@ -7,7 +7,7 @@ The ids of those that complete only grow: the job's own are stored in their orde
 tasks have acknowledged behind the publication of a newer one waits for what becomes of that.
 Savepoints are nobody's but the one's who asked, and neither wait nor are waited for.
 
-One is the *sole* one if nothing may come behind it but what it brings about itself: the terminal
+One is a *sole* one if nothing may come behind it but what it brings about itself: the terminal
 checkpoint, and the savepoint of a stop. The rest is a question of room (`has_room`).
 """
 
