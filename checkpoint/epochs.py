@@ -1,6 +1,7 @@
 """Who may add to a job's checkpoints: one coordinator at a time, the one of the greatest epoch.
 
     <root>/<job id>/epoch-<n>       who began epoch n; made exclusively, never changed
+    <root>/<job id>/epoch-<n>.end   the last of its checkpoints that counts; likewise
 
 Every coordinator begins an epoch in its job's folder before it reads what is there, and publishes
 nothing once there is a later one. Who starts from a checkpoint of another job begins an epoch in
@@ -11,23 +12,43 @@ fences what it came from. A job has, seen from its folder,
 
 and nothing leads back. What was loaded before is looked for again behind the beginning of an epoch.
 
-**Why that is enough.** A publisher writes the manifest, then looks whether its epoch is still the
-last, and only then says that the checkpoint is complete; a successor begins its epoch, then looks
-for the newest manifest. Of two that do so at once, either the publisher sees the epoch or the
-successor sees the manifest (storages on which a read sees every finished write; that of a listing
-may be late, but the names of epochs are known and asked for one by one). So no checkpoint is told
-to be complete, and none of its output committed, that the successor does not start from, if it was
-to start from the newest. A manifest that loses is removed by its publisher.
+**Why that is enough.** A publisher writes the manifest, which says its epoch, then looks whether
+that is still the last, and only then says that the checkpoint is complete. A successor begins its
+epoch, then settles of all epochs before which of their checkpoints count: those that are there
+(`settling`). Then it looks for the newest manifest that counts.
 
-A manifest that loses may be one that the successor has just read, and starts from: then that has no
-checkpoint to go back to before it has one of its own, and a failure until then is not recovered
-from in silence (`starting_point`).
+    publisher   manifest n   is there a later epoch?   yes: settle "up to n"
+    successor                begin it     settle "up to the newest that is there"     read
 
-What remains: a publisher that has looked and is held up before it tells its tasks, by longer than
-it takes its successor to start. Its checkpoint is complete, and the successor starts from it; both
-commit the same output, which is idempotent. A successor that was told to start from an older
-checkpoint by name has the sinks take back what came later, or is refused by them
-(`api.connectors.base.OutputClaim`).
+Of two that do so at once, either the publisher sees the epoch or the successor sees the manifest
+(storages on which a read sees every finished write; that of a listing may be late, but the names of
+epochs are known and asked for one by one). So no checkpoint is told to be complete, and none of its
+output committed, that the successor does not start from, if it was to start from the newest.
+
+A publisher that is fenced settles its own epoch. If it is the first to do so, its manifest counts
+and stays: whoever settled nothing yet has not looked either, and will find it. If the successor was
+first, and has seen it, it stays as well. If it has not, nobody reads it any more, and its publisher
+removes it; where that is dead or held up, it counts for nobody all the same. So nothing is taken
+back that somebody starts from, and nobody starts from what was published too late. Of more than two
+each settles all epochs before its own, and what is settled is the same for all.
+
+What remains:
+
+* A publisher that has looked and is held up before it tells its tasks, by longer than it takes its
+  successor to start. Its checkpoint is complete, and the successor starts from it; both commit the
+  same output, which is idempotent.
+* What a coordinator removes of its own it removes behind a look, too: a successor that begins
+  between the two may read what is then removed. Of old checkpoints that is nothing, for there is a
+  newer one that counts; but it may be the newest if the coordinator did not wait for its
+  publication (`Disown`), could not look behind it, or is at the end of a job whose checkpoints do
+  not outlive it. What was disowned may be read, too, when its coordinator has gone back to the one
+  before, and its sinks have removed what they had prepared for it: who starts from it fails by
+  name, and loses nothing that was committed.
+* A successor that was told to start from an older checkpoint by name has the sinks take back what
+  came later, or is refused by them (`api.connectors.base.OutputClaim`).
+
+When a job's checkpoints do not outlive it, what fences stays if there was more than one epoch, for
+a coordinator that is held up may look as late as ever (`is_needed`).
 
 Prior art: leader epochs of Kafka's log and the fencing tokens of lock services. A lease was
 rejected: it needs clocks that agree, and a coordinator that was stopped for an hour does not know.
@@ -36,13 +57,16 @@ rejected: it needs clocks that agree, and a coordinator that was stopped for an 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..core.errors import FencedError
+from ..core.ids import CheckpointId
 
 PREFIX = "epoch-"
+
+_END = ".end"
 
 
 @dataclass(frozen=True)
@@ -93,6 +117,36 @@ def epoch_of(name: str) -> int | None:
     number = name.removeprefix(PREFIX)
     plain = number != name and number.isascii() and number.isdigit() and number[0] != "0"
     return int(number) if plain else None
+
+
+def end_name(epoch: int) -> str:
+    """The file that says which checkpoints of an epoch count."""
+    return f"{epoch_name(epoch)}{_END}"
+
+
+def encode_end(last: CheckpointId) -> bytes:
+    return json.dumps({"last": int(last)}).encode()
+
+
+def decode_end(data: bytes) -> CheckpointId | None:
+    """None for what nobody wrote so, or has not finished writing."""
+    try:
+        return CheckpointId(int(json.loads(data)["last"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def is_of_epochs(name: str) -> bool:
+    """Whether a file of this name begins an epoch, or says which of its checkpoints count."""
+    return epoch_of(name.removesuffix(_END)) is not None
+
+
+def is_needed(name: str, names: Collection[str]) -> bool:
+    """Whether a file of epochs is when all checkpoints are removed, and those are the files that
+    are there. Whoever was fenced may be held up, and look as late as ever: for the epoch behind its
+    own, and whether what it has published counts. Where there was one epoch, nobody was."""
+    fences = any((epoch_of(other) or 0) > 1 for other in names)
+    return fences and is_of_epochs(name) and epoch_of(name) != 1
 
 
 def fenced(mine: Tenant, by: Tenant | None) -> FencedError:

@@ -23,7 +23,16 @@ from ..core.exclusive_files import create, makes_exclusively
 from ..core.ids import CheckpointId
 from .attempts import AttemptPolicy
 from .cancellation import Cancellation
-from .epochs import Tenant, epoch_name, epoch_of
+from .epochs import (
+    Tenant,
+    decode_end,
+    encode_end,
+    end_name,
+    epoch_name,
+    epoch_of,
+    is_needed,
+    is_of_epochs,
+)
 from .epochs import decode as decode_tenant
 from .epochs import encode as encode_tenant
 from .handles import FileHandle
@@ -221,6 +230,32 @@ class FileStorage(WholeFiles, CheckpointStorage):
                 self._fs.invalidate_cache(self._home)
             return self._retried(lambda: self._exists(path))
 
+    def settle(self, epoch: int, last: CheckpointId) -> CheckpointId:
+        found = self.settled(epoch)
+        if found is not None:
+            return found
+        path = posixpath.join(self._home, end_name(epoch))
+        with self._failing("settle an epoch in", self._home):
+            if self._retried(lambda: create(self._fs, path, encode_end(last))):
+                self._sync_folder(self._home)
+                return last
+        found = self.settled(epoch)
+        return last if found is None else found
+
+    def settled(self, epoch: int) -> CheckpointId | None:
+        path = posixpath.join(self._home, end_name(epoch))
+        with self._failing("read", path):
+            if not self._local:
+                self._fs.invalidate_cache(self._home)
+            try:
+                return decode_end(self._retried(lambda: self._fs.cat_file(path)))
+            except FileNotFoundError:
+                return None
+
+    def check_counts(self, manifest: Manifest) -> None:
+        if manifest.epoch != self._epoch:  # nobody goes on from before what is this process's own
+            super().check_counts(manifest)
+
     def own_name(self, name: str) -> str:
         return name if self._epoch < 2 else f"e{self._epoch}-{name}"
 
@@ -280,10 +315,11 @@ class FileStorage(WholeFiles, CheckpointStorage):
         try:
             left = [str(path).rstrip("/") for path in self._fs.ls(self._home, detail=False)]
             names = [posixpath.basename(path) for path in left]
-            if all(name == SHARED or (epochs and epoch_of(name)) for name in names):
-                for name in names:  # no checkpoint is left to need them
+            if all(name == SHARED or (epochs and is_of_epochs(name)) for name in names):
+                needed = [name for name in names if is_needed(name, names)]
+                for name in set(names).difference(needed):  # no checkpoint is left to need them
                     self._fs.rm(posixpath.join(self._home, name), recursive=True)
-                left = []
+                left = needed
             if not left and not self._atomic_put:
                 self._fs.rmdir(self._home)
         except FileNotFoundError:

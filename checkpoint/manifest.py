@@ -44,7 +44,8 @@ class OperatorShape:
 class Manifest:
     """A complete checkpoint. `enumerators`: pickled state of each source's enumerator.
     `savepoint`: it belongs to whoever asked for it, not to the job. `stopped`: nothing was to come
-    behind it, though the sources had more: the job ends with it, as with a `terminal` one."""
+    behind it, though the sources had more: the job ends with it, as with a `terminal` one. `epoch`:
+    in which it was published (`epochs`), 0: nobody knows."""
 
     job_id: str
     job_name: str
@@ -56,6 +57,7 @@ class Manifest:
     terminal: bool = False
     savepoint: bool = False
     stopped: bool = False
+    epoch: int = 0
 
     def shape(self, operator: OperatorId) -> OperatorShape | None:
         return next((s for s in self.operators if s.operator == operator), None)
@@ -129,6 +131,7 @@ def encode(manifest: Manifest) -> bytes:
         "terminal": manifest.terminal,
         "savepoint": manifest.savepoint,
         "stopped": manifest.stopped,
+        **({} if manifest.epoch == 0 else {"epoch": manifest.epoch}),
         "operators": [
             {
                 "operator": shape.operator,
@@ -190,6 +193,7 @@ def _from_body(body: manifest_json.Reader) -> Manifest:
         terminal=body.flag("terminal"),
         savepoint=body.flag("savepoint", default=False),
         stopped=body.flag("stopped", default=False),
+        epoch=body.integer("epoch") if "epoch" in body.value else 0,
     )
 
 

@@ -53,7 +53,8 @@ class Rejected:
 class Latest:
     """The newest valid checkpoint if there is one, the newer ones found unusable (newest first),
     and the ids of everything in the storage, ascending. `torn`: of these the older ones without a
-    manifest, which never completed or are half removed, and those of which nobody knows."""
+    manifest, which never completed or are half removed, those that do not count (`epochs`), and
+    those of which nobody knows."""
 
     manifest: Manifest | None
     rejected: tuple[Rejected, ...] = ()
@@ -179,6 +180,26 @@ class CheckpointStorage(ABC):
     def has_epoch(self, epoch: int) -> bool:
         """Whether it has begun, whatever a listing says."""
 
+    @abstractmethod
+    def settle(self, epoch: int, last: CheckpointId) -> CheckpointId:
+        """Of the checkpoints of this epoch those up to `last` count, unless it is said already
+        which do: the last one that does. Raises CheckpointError."""
+
+    @abstractmethod
+    def settled(self, epoch: int) -> CheckpointId | None:
+        """The last checkpoint of this epoch that counts; None: that is not said, and all do."""
+
+    def check_counts(self, manifest: Manifest) -> None:
+        """CorruptCheckpointError for one that does not count."""
+        n, epoch = manifest.checkpoint_id, manifest.epoch
+        last = self.settled(epoch) if epoch else None
+        if last is not None and n > last:
+            raise CorruptCheckpointError(
+                f"checkpoint {n} of job {self.job_id} does not count: the coordinator that "
+                f"published it, in epoch {epoch}, was fenced then, and who took over went on from "
+                f"checkpoint {last or 'none'} of it"
+            )
+
     def own_name(self, name: str) -> str:
         """What a file that is to be called so is called here: coordinators of two epochs may take a
         checkpoint of the same number."""
@@ -219,6 +240,7 @@ class CheckpointStorage(ABC):
         for checkpoint_id in reversed([c for c in ids if c > after and c not in without]):
             try:
                 manifest = self.load(checkpoint_id)
+                self.check_counts(manifest)
                 if validate and checkpoint_id == trusted:
                     self.check_present(manifest, transfers)
                 elif validate:
@@ -230,16 +252,21 @@ class CheckpointStorage(ABC):
                 rejected.append(Rejected(checkpoint_id, str(error), gone))
         newest = after if manifest is None else manifest.checkpoint_id
         older = [c for c in ids if after < c < newest]
-        torn = tuple(c for c in older if c in without or not self._is_published(c))
+        torn = tuple(c for c in older if c in without or not self._is_complete(c))
         return Latest(manifest, tuple(rejected), ids, torn)
 
-    def _is_published(self, checkpoint_id: CheckpointId) -> bool:
+    def _is_complete(self, checkpoint_id: CheckpointId) -> bool:
+        """Whether it has a manifest, and not one that does not count."""
         try:
-            self.load(checkpoint_id)
+            manifest = self.load(checkpoint_id)
         except MissingCheckpointError:
             return False
         except CorruptCheckpointError:
             return True
+        try:
+            self.check_counts(manifest)
+        except CorruptCheckpointError:
+            return False
         return True
 
 
@@ -255,10 +282,11 @@ class MemoryStorage(CheckpointStorage):
         super().__init__(job_id)
         self._manifests: dict[CheckpointId, Manifest] = {}
         self._tenants: dict[int, Tenant | None] = {}
+        self._settled: dict[int, CheckpointId] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get a storage to write through, not everything stored so far."""
-        return {"job_id": self.job_id, "_manifests": {}, "_tenants": {}}
+        return {"job_id": self.job_id, "_manifests": {}, "_tenants": {}, "_settled": {}}
 
     def write_file(
         self, checkpoint_id: CheckpointId, name: str, data: Data, shared: bool = False
@@ -302,6 +330,12 @@ class MemoryStorage(CheckpointStorage):
 
     def has_epoch(self, epoch: int) -> bool:
         return epoch in self._tenants
+
+    def settle(self, epoch: int, last: CheckpointId) -> CheckpointId:
+        return self._settled.setdefault(epoch, last)
+
+    def settled(self, epoch: int) -> CheckpointId | None:
+        return self._settled.get(epoch)
 
 
 def open_storage(location: str | None, job_id: str) -> CheckpointStorage:

@@ -16,7 +16,7 @@ from ...checkpoint.folder_storage import folder_at
 from ...checkpoint.manifest import Manifest
 from ...checkpoint.shared_files import SharedFiles
 from ...checkpoint.storage import CheckpointStorage, Latest
-from ...core.errors import CheckpointError
+from ...core.errors import CheckpointError, FencedError
 from ...core.ids import CheckpointId
 from .claimed import Claimed
 from .restore import shared_files
@@ -90,7 +90,7 @@ class CheckpointBooks:
         with self._lock:
             self._shared.completed(n, manifest.shared)
         try:
-            self._storage.publish(manifest)
+            self._storage.publish(replace(manifest, epoch=self._tenure.epochs[0]))
             self._check_tenure(manifest)
         except BaseException:
             with self._lock:
@@ -99,9 +99,14 @@ class CheckpointBooks:
         self.published += 1
 
     def _check_tenure(self, manifest: Manifest) -> None:
-        """Behind the publication, see `epochs`. FencedError, and nothing was published."""
+        """Behind the publication, see `epochs`. FencedError: it is complete for nobody here, and
+        stays only where the successor starts from it."""
         try:
             self._tenure.check()
+        except FencedError:
+            if not self._tenure.counts(manifest.checkpoint_id):
+                self._storage.withdraw(manifest)
+            raise
         except BaseException:
             self._storage.withdraw(manifest)
             raise

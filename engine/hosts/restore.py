@@ -44,6 +44,8 @@ def load_foreign(
     """The checkpoint or savepoint there, verified, where the job's own storage holds what `own`
     says, and nothing to start from."""
     foreign, manifest = open_folder(restore_from, validate=True, transfers=transfers)
+    if not isinstance(foreign, FolderStorage):
+        foreign.check_counts(manifest)
     ids = tuple(sorted({*own.ids, manifest.checkpoint_id}))
     return Latest(manifest, own.rejected, ids), foreign
 

@@ -588,7 +588,7 @@ class Simulation:
     @staticmethod
     def _is_complete(storage: CheckpointStorage, n: CheckpointId) -> bool:
         try:
-            storage.load(n)
+            storage.check_counts(storage.load(n))
         except CheckpointError:
             return False
         return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from ...checkpoint.epochs import Tenant, fenced, fences
+from ...checkpoint.settling import settle_before
 from ...checkpoint.storage import CheckpointStorage, open_storage
 from ...core.errors import CheckpointError, ConfigurationError, FencedError
 from ...core.ids import CheckpointId
@@ -29,6 +30,8 @@ class Tenure:
         )
         self._epoch = 0
         """0: not begun."""
+        self._settled = False
+        """Whether it is said which checkpoints of the epochs before count."""
         self._origin_epoch = 0
         """Of the job that was fenced last, from which this one starts; 0: none was."""
         self._over: FencedError | None = None
@@ -37,10 +40,17 @@ class Tenure:
         """Jobs that were fenced, by where their folders are."""
 
     def begin(self) -> None:
-        """Once; later calls only `check`. FencedError if another job has started from this one."""
+        """Once; later calls only `check`. Behind it is settled what counts of all epochs before.
+        FencedError if another job has started from this one."""
         if self._epoch:
             self.check()
-            return
+        else:
+            self._begin()
+        if not self._settled:
+            settle_before(self._storage, self._epoch)
+            self._settled = True
+
+    def _begin(self) -> None:
         (last,) = self._storage.tenants(last=True).values() or (None,)
         if last is not None and last.job_id != self._mine.job_id:
             self._over = fenced(self._mine, last)
@@ -76,6 +86,12 @@ class Tenure:
             self._over = fenced(self._mine, by[-1] if by else None)
             raise self._over
 
+    def counts(self, n: CheckpointId) -> bool:
+        """Whether checkpoint `n`, which this coordinator has published and then found that it is
+        fenced, counts all the same: who has taken over starts from it, or has not looked yet, and
+        will. Else nobody ever starts from it. CheckpointError if that cannot be told."""
+        return self._storage.settle(self._epoch, n) >= n
+
     def holds(self) -> bool:
         """Whether `check` finds nothing. CheckpointError if that cannot be told."""
         try:
@@ -93,6 +109,7 @@ class Tenure:
         seen = {self._mine.job_id}
         try:
             self._origin_epoch = self._fence(origin, int(n), seen)
+            settle_before(origin, self._origin_epoch)
             self._fenced.add(key)
         except (CheckpointError, ConfigurationError) as error:
             log.warning(

@@ -53,6 +53,7 @@ class FilesInMemory(CheckpointStorage):
         self._manifests: dict[CheckpointId, Manifest] = {}
         self._tenants: dict[int, Tenant] = {}
         """Who began the epochs there are."""
+        self._settled: dict[int, CheckpointId] = {}
 
     def write_file(
         self, checkpoint_id: CheckpointId, name: str, data: Data, shared: bool = False
@@ -127,6 +128,12 @@ class FilesInMemory(CheckpointStorage):
 
     def has_epoch(self, epoch: int) -> bool:
         return epoch in self._tenants
+
+    def settle(self, epoch: int, last: CheckpointId) -> CheckpointId:
+        return self._settled.setdefault(epoch, last)
+
+    def settled(self, epoch: int) -> CheckpointId | None:
+        return self._settled.get(epoch)
 
 
 class Failing(CheckpointStorage):
@@ -212,6 +219,12 @@ class Failing(CheckpointStorage):
 
     def has_epoch(self, epoch: int) -> bool:
         return self._call(lambda: self.inner.has_epoch(epoch))
+
+    def settle(self, epoch: int, last: CheckpointId) -> CheckpointId:
+        return self._call(lambda: self.inner.settle(epoch, last))
+
+    def settled(self, epoch: int) -> CheckpointId | None:
+        return self._call(lambda: self.inner.settled(epoch))
 
     def own_name(self, name: str) -> str:
         return self.inner.own_name(name)

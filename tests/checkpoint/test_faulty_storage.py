@@ -12,7 +12,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from shaky_storage import check_files
 from strom import TumblingEventTimeWindows, WatermarkStrategy, count, sum_
-from strom.checkpoint.epochs import epoch_name
+from strom.checkpoint.epochs import end_name, epoch_name
 from strom.checkpoint.file_storage import FileStorage
 from strom.checkpoint.names import MANIFEST
 from strom.connectors.datagen import DataGenSource
@@ -83,7 +83,9 @@ def check_nothing_else(storage: FileStorage, filesystem: FaultyFileSystem) -> No
         for handle in storage.load(n).files()
     }
     named |= {f"chk-{n}/{MANIFEST}" for n in storage.list()}
-    named |= {epoch_name(epoch) for epoch in storage.tenants()}
+    for epoch in storage.tenants():
+        named |= {epoch_name(epoch)}
+        named |= set() if storage.settled(epoch) is None else {end_name(epoch)}
     inner = filesystem.inner
     home = storage._home
     assert {path.removeprefix(f"{home}/") for path in inner.find(home)} == named

@@ -66,6 +66,12 @@ class Shaky(CheckpointStorage):
     def has_epoch(self, epoch):  # type: ignore[no-untyped-def]
         return self._inner.has_epoch(epoch)
 
+    def settle(self, epoch, last):  # type: ignore[no-untyped-def]
+        return self._inner.settle(epoch, last)
+
+    def settled(self, epoch):  # type: ignore[no-untyped-def]
+        return self._inner.settled(epoch)
+
     def own_name(self, name):  # type: ignore[no-untyped-def]
         return self._inner.own_name(name)
 
