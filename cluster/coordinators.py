@@ -19,9 +19,10 @@ from ray.util import list_named_actors, placement_group_table
 
 from ..core.errors import ConfigurationError, TransportError
 from ..core.job_status import JobStatus
+from ..engine.hosts.coordinator_answers import coordinator_name
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.ray_connect import NAMESPACE
-from ..engine.hosts.ray_coordinator import LINGER_S, coordinator_name
+from ..engine.hosts.ray_coordinator import LINGER_S
 from .records import JobRecord, Phase
 
 ANSWER_S: Final = 5.0

@@ -8,9 +8,9 @@ from typing import Any
 
 from ..core.clock import SystemClock
 from ..engine.graph.model import JobGraph
+from ..engine.hosts.coordinator_answers import Rescaled
 from ..engine.hosts.driver import new_job_id
 from ..engine.hosts.launch import Submission
-from ..engine.hosts.ray_coordinator import Rescaled
 from ..engine.hosts.slots import Bundle, bundles_of, total_of
 from .records import JobRecord
 from .slot_pool import shape_of

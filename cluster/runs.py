@@ -23,11 +23,11 @@ from ..core.clock import Clock
 from ..core.errors import CheckpointFormatError, CorruptCheckpointError, StromError
 from ..core.failure_text import described
 from ..core.job_status import JobStatus
+from ..engine.hosts.coordinator_answers import Followed, coordinator_name
 from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.launch import Submission, make_coordinator, withdraw
 from ..engine.hosts.ray_connect import NAMESPACE
-from ..engine.hosts.ray_coordinator import Followed, coordinator_name
 from ..engine.hosts.slots import KeptSlots
 from .actions import Action
 from .ledger import Ledger

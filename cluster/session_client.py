@@ -23,10 +23,10 @@ from ..core.errors import ConfigurationError, JobFailedError, StromError, Transp
 from ..core.job_status import JobStatus
 from ..core.texts import printable
 from ..engine.hosts.attachment import Attachment
+from ..engine.hosts.coordinator_answers import coordinator_name
 from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.ray_connect import NAMESPACE, join_ray
-from ..engine.hosts.ray_coordinator import coordinator_name
 from ..engine.hosts.ray_host import JobOver, RayJobClient, why_gone
 from ..engine.hosts.savepoint_calls import answer, refused
 from .dispatcher_client import AWAY_S, DispatcherClient, find

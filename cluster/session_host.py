@@ -14,9 +14,9 @@ from ..core.job_status import JobStatus
 from ..core.texts import printable
 from ..engine.graph.model import JobGraph
 from ..engine.hosts.attachment import Attachment
+from ..engine.hosts.coordinator_answers import coordinator_name
 from ..engine.hosts.launch import submission_of
 from ..engine.hosts.ray_connect import NAMESPACE
-from ..engine.hosts.ray_coordinator import coordinator_name
 from ..engine.hosts.ray_host import RayHost, RayJobClient
 from .dispatcher_client import DispatcherClient, find
 from .new_jobs import record_of

@@ -17,9 +17,10 @@ from ray.util.placement_group import get_placement_group
 
 from ...core import code_pickles
 from ..graph.model import JobGraph
+from .coordinator_answers import Farewell, coordinator_name
 from .placed_files import Content, contents_of
 from .ray_connect import NAMESPACE
-from .ray_coordinator import Farewell, JobCoordinator, coordinator_name
+from .ray_coordinator import JobCoordinator
 from .requirements import runtime_env
 from .savepoint_calls import absolute
 from .shipped_code import PackedCode, pack

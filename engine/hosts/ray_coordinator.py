@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import pickle
 import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
@@ -26,19 +25,16 @@ import ray
 
 from ...api.jobs.accumulator_results import Part
 from ...checkpoint.savepoints import Stop
-from ...core import code_pickles
 from ...core.clock import SystemClock
-from ...core.failure_text import described
 from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ...logs.process import close_log, open_log
 from ...logs.scope import LogScope
 from ..graph.model import JobGraph
-from ..graph.rescaling import rescaled
 from ..graph.shipping import unreadable
-from ..messages import TaskFailed, TaskReport
 from ..task.background import ThreadBackground
-from .asked_savepoints import SavepointAnswer
+from .coordinator_answers import Farewell, Followed, Rescaled, coordinator_name, rescaled_job
+from .coordinator_inbox import Answered, Cancel, SavepointWanted, hand_over
 from .driver import JobDriver
 from .job_outcome import JobOutcome
 from .job_view import JobView
@@ -46,14 +42,14 @@ from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
 from .placed_files import Content
 from .published import PublishedValues, Read
-from .ray_cluster import AllStopped, NotDeployed, RayCluster, TaskLost, TasksStopped
+from .ray_cluster import RayCluster
 from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
 from .reporters import serve_metrics
-from .resequencer import Resequencer
 from .sent_files import SentFiles
 from .shipped_code import PackedCode, unpack
-from .slots import Bundle, KeptSlots, bundles_of
+from .slots import KeptSlots
+from .task_reports import TaskReports
 
 log = logging.getLogger("strom")
 
@@ -69,52 +65,6 @@ SUBMISSION_S = 45.0
 
 FAREWELL_S = 10.0
 """How long the end of a job is held back until it is kept."""
-
-
-def coordinator_name(job_id: str) -> str:
-    """The actor's name in the namespace `strom`."""
-    return f"strom-job-{job_id}"
-
-
-class Cancel:
-    """Somebody wants the job cancelled."""
-
-
-@dataclass(frozen=True)
-class SavepointWanted:
-    """Somebody wants a savepoint; `told` is called once, with what the driver answers."""
-
-    directory: str | None
-    stop: Stop | None
-    successor: str | None
-    told: SavepointAnswer
-
-
-class Answered:
-    """A worker of the driver has got something done."""
-
-
-@dataclass(frozen=True)
-class Rescaled:
-    """What a job is started from at another parallelism, and what each of its slots takes."""
-
-    payload: bytes
-    """The pickled job graph."""
-    bundles: list[Bundle]
-
-
-@dataclass(frozen=True)
-class Followed:
-    """What a session is told: the last savepoints, with the time (ms) since when they are complete;
-    of a job that is over also how it ended, and its last view, if there is one."""
-
-    savepoints: list[tuple[str, int]]
-    outcome: JobOutcome | None = None
-    view: JobView | None = None
-
-
-Farewell = Callable[[str, str | None], None]
-"""Keeps how a job ended, status and error, where it outlives its coordinator; raises nothing."""
 
 
 class JobCoordinator:
@@ -150,8 +100,7 @@ class JobCoordinator:
         self._job_id = job_id
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._published = PublishedValues(first_attempt)
-        self._reports: dict[TaskId, tuple[Attempt, Resequencer[TaskReport]]] = {}
-        """Of each task in the newest attempt in which it has told anything."""
+        self._reports = TaskReports()
         self._outcome: JobOutcome | None = None
         self._savepoints: list[tuple[str, int]] = []
         """Where each complete one is, and since when (ms); only grows."""
@@ -278,23 +227,7 @@ class JobCoordinator:
             event = self._inbox.get(timeout=driver.next_tick_s())
         except queue.Empty:
             return
-        match event:
-            case TaskLost(task, attempt, reason):
-                driver.on_task_lost(task, attempt, reason)
-            case AllStopped(attempt):
-                driver.on_all_stopped(attempt)
-            case TasksStopped(tasks, attempt):
-                driver.on_tasks_stopped(tasks, attempt)
-            case NotDeployed(attempt, reason):
-                driver.on_deploy_failed(attempt, reason)
-            case Answered():
-                driver.take_answer()
-            case Cancel():
-                driver.cancel()
-            case SavepointWanted(directory, stop, successor, told):
-                driver.savepoint(directory, stop, told, successor)
-            case _:
-                driver.on_report(event)
+        hand_over(event, driver)
 
     async def _leave_when_done(self, me: Any) -> None:
         while True:
@@ -349,21 +282,8 @@ class JobCoordinator:
     # --- tasks -----------------------------------------------------------------------------
 
     async def report(self, task: TaskId, attempt: Attempt, number: int, data: bytes) -> None:
-        """From a task, which numbers its reports and pickles them: one that cannot be read here is
-        a failure of the task, and holds up none of those behind it. Once a later attempt of it
-        tells anything, nobody hears those before it any more: the job master would pass them
-        over."""
-        known = self._reports.get(task)
-        if known is None or known[0] < attempt:
-            known = self._reports[task] = (attempt, Resequencer())
-        if attempt < known[0]:
-            return
-        try:
-            report: TaskReport = pickle.loads(data)
-        except Exception as error:
-            why = f"a report of task {task} cannot be read by the coordinator: {described(error)}"
-            report = TaskFailed(task, attempt, why)
-        for ready in known[1].accept(number, report):
+        """From a task."""
+        for ready in self._reports.accept(task, attempt, number, data):
             self._inbox.put(ready)
 
     # --- clients ---------------------------------------------------------------------------
@@ -459,7 +379,7 @@ class JobCoordinator:
     async def rescaled(self, parallelism: int) -> Rescaled:
         """The job at another parallelism. GraphError."""
         await self._started.wait()
-        return await asyncio.to_thread(_rescaled, self._driver.graph.job, parallelism)
+        return await asyncio.to_thread(rescaled_job, self._driver.graph.job, parallelism)
 
     async def accumulators(self) -> list[Part]:
         await self._started.wait()
@@ -494,8 +414,3 @@ class JobCoordinator:
         self._asked = time.monotonic()
         if self._outcome is not None:
             self._news.ring()
-
-
-def _rescaled(job: JobGraph, parallelism: int) -> Rescaled:
-    graph = rescaled(job, parallelism)
-    return Rescaled(code_pickles.dumps(graph), bundles_of(graph))

@@ -34,6 +34,7 @@ from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from .attachment import Attachment
+from .coordinator_answers import coordinator_name
 from .delivered import Delivered
 from .driver import new_job_id
 from .job_outcome import JobOutcome, accumulator_results, result_of
@@ -43,7 +44,7 @@ from .launch import make_coordinator, submission_of, withdraw
 from .published import Read
 from .ray_cache import RayCache
 from .ray_connect import NAMESPACE, connect_to_ray, on_own_cluster
-from .ray_coordinator import LINGER_S, coordinator_name
+from .ray_coordinator import LINGER_S
 from .requirements import not_installed
 from .savepoint_calls import SavepointCalls, answer, refused
 from .shown_job import ShownJob

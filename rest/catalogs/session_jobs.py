@@ -24,10 +24,10 @@ from ...cluster.dispatcher_client import AWAY_S, PAUSE_S, find
 from ...cluster.new_jobs import rescaled
 from ...cluster.records import JobRecord, Phase
 from ...core.errors import ConfigurationError, GraphError, StromError, TransportError
+from ...engine.hosts.coordinator_answers import Rescaled, coordinator_name
 from ...engine.hosts.job_view import JobView
 from ...engine.hosts.launch import Submission
 from ...engine.hosts.ray_connect import NAMESPACE
-from ...engine.hosts.ray_coordinator import Rescaled, coordinator_name
 from ...logs.records import Entry
 from .actors import ManyViews, answer
 from .caches import FRESH_S, KeptViews, SharedAnswers

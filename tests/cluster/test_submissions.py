@@ -22,8 +22,8 @@ from strom.cluster.slot_pool import shape_of
 from strom.core.errors import ConfigurationError, JobCancelledError, TransportError
 from strom.core.job_status import JobStatus
 from strom.engine.graph.model import JobGraph
+from strom.engine.hosts.coordinator_answers import Rescaled
 from strom.engine.hosts.launch import Submission
-from strom.engine.hosts.ray_coordinator import Rescaled
 
 GIVEN = pickle.dumps(Submission("a1", b"graph"))
 

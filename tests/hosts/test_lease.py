@@ -16,10 +16,11 @@ import pytest
 from strom.core.clock import SystemClock, VirtualClock
 from strom.core.errors import JobCancelledError
 from strom.core.job_status import JobStatus
+from strom.engine.hosts.coordinator_inbox import Cancel
 from strom.engine.hosts.lease import Lease
 from strom.engine.hosts.loop_signal import LoopSignal, wait_until
 from strom.engine.hosts.ray_cluster import wait_for
-from strom.engine.hosts.ray_coordinator import Cancel, JobCoordinator
+from strom.engine.hosts.ray_coordinator import JobCoordinator
 
 
 def lost_at(script: str) -> int | None:

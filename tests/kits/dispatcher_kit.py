@@ -17,9 +17,9 @@ from strom.cluster import dispatcher, ledger, runs
 from strom.cluster.dispatcher import Dispatcher
 from strom.cluster.records import JobRecord, Phase
 from strom.core.job_status import JobStatus
+from strom.engine.hosts.coordinator_answers import Followed
 from strom.engine.hosts.job_outcome import JobOutcome
 from strom.engine.hosts.launch import Submission
-from strom.engine.hosts.ray_coordinator import Followed
 from strom.engine.hosts.slots import KeptSlots
 
 RECORD = JobRecord("a1", "one", 2.0, 2, False, 60_000, 1, checkpoints="memory://x")

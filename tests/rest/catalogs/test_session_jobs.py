@@ -14,7 +14,7 @@ from strom.cluster.dispatcher import DISPATCHER
 from strom.cluster.records import JobRecord, Phase
 from strom.core.errors import ConfigurationError
 from strom.core.job_status import JobStatus
-from strom.engine.hosts.ray_coordinator import coordinator_name
+from strom.engine.hosts.coordinator_answers import coordinator_name
 from strom.rest.catalogs import actors, caches, session_jobs
 from strom.rest.catalogs.actors import ANSWER_S
 from strom.rest.catalogs.catalog import Unavailable

@@ -1,0 +1,48 @@
+"""What a coordinator on Ray answers, and is given, beside plain values: as others see it, who have
+no need of its class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...core import code_pickles
+from ..graph.model import JobGraph
+from ..graph.rescaling import rescaled
+from .job_outcome import JobOutcome
+from .job_view import JobView
+from .slots import Bundle, bundles_of
+
+
+def coordinator_name(job_id: str) -> str:
+    """The actor's name in the namespace `strom`."""
+    return f"strom-job-{job_id}"
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """What a job is started from at another parallelism, and what each of its slots takes."""
+
+    payload: bytes
+    """The pickled job graph."""
+    bundles: list[Bundle]
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What a session is told: the last savepoints, with the time (ms) since when they are complete;
+    of a job that is over also how it ended, and its last view, if there is one."""
+
+    savepoints: list[tuple[str, int]]
+    outcome: JobOutcome | None = None
+    view: JobView | None = None
+
+
+Farewell = Callable[[str, str | None], None]
+"""Keeps how a job ended, status and error, where it outlives its coordinator; raises nothing."""
+
+
+def rescaled_job(job: JobGraph, parallelism: int) -> Rescaled:
+    """The job at another parallelism. GraphError."""
+    graph = rescaled(job, parallelism)
+    return Rescaled(code_pickles.dumps(graph), bundles_of(graph))

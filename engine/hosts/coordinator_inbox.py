@@ -1,0 +1,53 @@
+"""What the driver of a job on Ray is told through its coordinator's inbox, and how it takes it.
+
+Beside these: reports of tasks, as they are, and what its cluster tells (`ray_cluster`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...checkpoint.savepoints import Stop
+from .asked_savepoints import SavepointAnswer
+from .driver import JobDriver
+from .ray_cluster import AllStopped, NotDeployed, TaskLost, TasksStopped
+
+
+class Cancel:
+    """Somebody wants the job cancelled."""
+
+
+@dataclass(frozen=True)
+class SavepointWanted:
+    """Somebody wants a savepoint; `told` is called once, with what the driver answers."""
+
+    directory: str | None
+    stop: Stop | None
+    successor: str | None
+    told: SavepointAnswer
+
+
+class Answered:
+    """A worker of the driver has got something done."""
+
+
+def hand_over(event: Any, driver: JobDriver) -> None:
+    """To the driver, on its thread."""
+    match event:
+        case TaskLost(task, attempt, reason):
+            driver.on_task_lost(task, attempt, reason)
+        case AllStopped(attempt):
+            driver.on_all_stopped(attempt)
+        case TasksStopped(tasks, attempt):
+            driver.on_tasks_stopped(tasks, attempt)
+        case NotDeployed(attempt, reason):
+            driver.on_deploy_failed(attempt, reason)
+        case Answered():
+            driver.take_answer()
+        case Cancel():
+            driver.cancel()
+        case SavepointWanted(directory, stop, successor, told):
+            driver.savepoint(directory, stop, told, successor)
+        case _:
+            driver.on_report(event)
