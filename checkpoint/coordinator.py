@@ -64,11 +64,9 @@ from .pending import PendingCheckpoints
 from .savepoints import Answer, Savepoint, SavepointRequests
 from .schedule import Schedule
 from .tolerance import Tolerance
+from .turns import Turns
 
 Kind = Literal["periodic", "manual", "terminal"]
-Mode = Literal["stopped", "running", "terminal", "closed"]
-"""stopped: no job is running. running: periodic and manual triggers. terminal: nothing but the
-terminal checkpoint is wanted. closed: the terminal checkpoint is complete."""
 
 
 class CheckpointCoordinator:
@@ -93,13 +91,12 @@ class CheckpointCoordinator:
         self._lateness = Lateness(timeout_ms, self._tasks, labels or {})
         self._tolerance = Tolerance(config.tolerable_failures)
         self._retention = config.retention
-        self._mode: Mode = "stopped"
         self._last_id = highest_id
         """Only grows; the next checkpoint takes the id after it."""
         self._pending = PendingCheckpoints(config.at_once, len(self._tasks))
-        self._manual_wanted = False
         self._kept = KeptCheckpoints(config.retained, config.full_every)
         self._savepoints = SavepointRequests()
+        self._turns = Turns(self._schedule, self._savepoints, self._pending)
         self._statistics = CheckpointStatistics()
 
     @property
@@ -126,10 +123,9 @@ class CheckpointCoordinator:
 
     def start(self, now_ms: int) -> Actions:
         """Every task of a new attempt runs, and goes on with its work."""
-        self._expect("start", self._mode == "stopped", "already started")
-        self._mode = "running"
+        self._expect("start", self._turns.mode == "stopped", "already started")
+        self._turns.run(now_ms)
         self._tolerance.begin()
-        self._schedule.start(now_ms)
         return tuple(self._savepoints.not_stopped("its last checkpoint could not be used"))
 
     def resume(self, now_ms: int) -> Actions:
@@ -144,7 +140,7 @@ class CheckpointCoordinator:
     def ending(self) -> bool:
         """Whether the job is about to end: a stop is asked for, or the terminal checkpoint is
         being stored or complete. No part of it can be restarted alone then."""
-        if self._mode == "closed" or self._savepoints.stops:
+        if self._turns.mode == "closed" or self._savepoints.stops:
             return True
         return any(
             (one.savepoint is not None and one.savepoint.stop is not None)
@@ -158,17 +154,14 @@ class CheckpointCoordinator:
         that was stopped with a savepoint ends all the same if its terminal checkpoint is complete,
         or may become so."""
         actions: list[Action] = []
-        closing = self._mode in ("closed", "stopped")
+        closing = self._turns.mode in ("closed", "stopped")
         for pending in self._pending:
             closing |= pending.stopped and pending.storing
             if not pending.storing:
                 saving = pending.savepoint is not None
                 reason = why if saving else "the job is being restarted or stopped"
                 self._give_up(actions, pending, reason)
-        self._mode = "stopped"
-        self._schedule.stop()
-        self._manual_wanted = False
-        self._savepoints.draining = False
+        self._turns.stop()
         actions += self._kept.retire(self._pending.builds_on)
         actions += self._savepoints.fail(why)
         if not closing:
@@ -210,7 +203,7 @@ class CheckpointCoordinator:
         was to remove them. The other older ones are kept as long as retention allows.
         `highest_id`: no checkpoint gets an id up to this.
         """
-        self._expect("on_restored", self._mode == "stopped", "still running")
+        self._expect("on_restored", self._turns.mode == "stopped", "still running")
         self._expect("on_restored", not self._pending, "a checkpoint is pending")
         floor = NO_CHECKPOINT if checkpoint_id is None else checkpoint_id
         self._kept.restored(floor, set(stored), set(torn))
@@ -236,9 +229,9 @@ class CheckpointCoordinator:
         """Take a checkpoint now, or as soon as there is room for it."""
         if kind == "terminal":
             return self.trigger_terminal(now_ms)
-        self._expect("trigger", self._mode == "running", f"mode is {self._mode}")
+        self._expect("trigger", self._turns.mode == "running", f"mode is {self._turns.mode}")
         if kind == "manual":
-            self._manual_wanted = True
+            self._turns.want()
         else:
             self._schedule.now(now_ms)
         actions: list[Action] = []
@@ -252,11 +245,10 @@ class CheckpointCoordinator:
         pause. If it fails tolerably it is taken again after a pause. It is also the answer to a
         manual trigger that still waits.
         """
-        self._expect("trigger_terminal", self._mode == "running", f"mode is {self._mode}")
-        self._mode = "terminal"
-        self._schedule.stop()
-        self._manual_wanted = False
-        self._schedule.without_pause(now_ms)
+        self._expect(
+            "trigger_terminal", self._turns.mode == "running", f"mode is {self._turns.mode}"
+        )
+        self._turns.end(now_ms)
         actions: list[Action] = []
         self._trigger_due(actions, now_ms)
         return tuple(actions)
@@ -267,7 +259,7 @@ class CheckpointCoordinator:
 
         While the job is drained nothing else is taken: windows fire before their time, and if the
         savepoint fails the job goes back to where they had not."""
-        if self._mode != "running":
+        if self._turns.mode != "running":
             return (
                 Answer(savepoint.request, error="no savepoint was taken: the job is finishing"),
             )
@@ -323,14 +315,14 @@ class CheckpointCoordinator:
         for older in self._pending.before(checkpoint_id):
             self._give_up(actions, older, f"checkpoint {checkpoint_id}, a newer one, is complete")
         actions += [*self._kept.retire(self._pending.builds_on), *left]
-        if pending.terminal and self._mode == "terminal":
-            self._mode = "closed"
+        if pending.terminal and self._turns.mode == "terminal":
+            self._turns.close()
         self._trigger_due(actions, now_ms, after_success=True)
         return tuple(actions)
 
     def _on_saved(self, pending: PendingCheckpoint, savepoint: Savepoint, now_ms: int) -> Actions:
         self._statistics = self._statistics.completed_one(pending, now_ms)
-        if self._mode == "stopped":
+        if self._turns.mode == "stopped":
             return (
                 Saved(pending.checkpoint_id),
                 self._savepoints.late(savepoint, "its attempt failed meanwhile"),
@@ -342,10 +334,7 @@ class CheckpointCoordinator:
         else:
             self._savepoints.stopping = savepoint
             actions += [*self._savepoints.fail("the job is stopped by another"), Halted()]
-            self._mode = "terminal"
-            self._schedule.stop()
-            self._manual_wanted = False
-            self._schedule.without_pause(now_ms)
+            self._turns.end(now_ms)
         self._trigger_due(actions, now_ms, after_success=True)
         return tuple(actions)
 
@@ -362,54 +351,30 @@ class CheckpointCoordinator:
     def next_tick_ms(self) -> int | None:
         """When `on_tick` has something to do, None when only other events matter."""
         times = [self._lateness.deadline(one) for one in self._pending]
-        if self._mode == "terminal" and not times:
-            times.append(self._schedule.pause_ends_ms)
-        if self._mode == "running" and self._may_begin:
-            due_ms = self._schedule.next_ms()
-            times += [] if due_ms is None else [due_ms]
-        return min(times, default=None)
+        due_ms = self._turns.next_ms()
+        return min([*times, *([] if due_ms is None else [due_ms])], default=None)
 
     def validate(self) -> None:
         """Assert the invariants of the fields."""
         self._kept.validate(self._last_id)
         self._pending.validate()
-        if self._mode != "running":
-            assert not self._schedule.periodic
-            assert not self._manual_wanted
+        self._turns.validate()
         for pending in self._pending:
             assert pending.checkpoint_id <= self._last_id
             assert set(pending.acknowledged) <= self._tasks
-            assert pending.storing or self._mode in ("running", "terminal")
+            assert pending.storing or self._turns.mode in ("running", "terminal")
         assert set(self._pending.ids) == set(self._statistics.in_progress)
 
     # --- inside ------------------------------------------------------------------------------
 
-    @property
-    def _may_begin(self) -> bool:
-        """Whether there is room for one of the job's own, and nothing that goes before it."""
-        return self._pending.has_room() and not self._savepoints.turn_of_a_sole_one
-
     def _trigger_due(self, actions: list[Action], now_ms: int, after_success: bool = False) -> None:
         if any(isinstance(a, FailJob | GoBack) for a in actions):
             return
-        if self._mode == "running" and self._savepoints.draining:
-            return
-        if self._mode in ("running", "terminal") and self._savepoints.stopping is None:
-            while (saving := self._savepoints.first) is not None:
-                if not self._pending.has_room(sole=saving.stop is not None, saving=True):
-                    break
-                if self._mode == "running" and self._savepoints.drain():
-                    actions.append(Drain())
-                    return
-                self._begin(actions, now_ms, terminal=False, savepoint=self._savepoints.next())
-        if self._mode == "terminal":
-            now = after_success or not self._schedule.paused(now_ms)
-            if now and self._pending.has_room(sole=True):
-                self._begin(actions, now_ms, terminal=True)
-        elif self._mode == "running":
-            due = self._manual_wanted or self._schedule.due(now_ms)
-            if due and self._may_begin:
-                self._begin(actions, now_ms, terminal=False)
+        for turn in self._turns.due(now_ms, after_success):
+            if isinstance(turn, Drain):
+                actions.append(turn)
+            else:
+                self._begin(actions, now_ms, turn.terminal, turn.savepoint)
 
     def _begin(
         self,
@@ -433,8 +398,7 @@ class CheckpointCoordinator:
         )
         self._pending.add(pending)
         if savepoint is None:
-            self._manual_wanted = False
-            self._schedule.begun(now_ms)
+            self._turns.begun(now_ms)
         self._statistics = self._statistics.triggered_one(pending)
         actions.append(Trigger(checkpoint_id, now_ms, terminal, base, savepoint, stopped))
 
@@ -450,7 +414,7 @@ class CheckpointCoordinator:
         self._give_up(actions, pending, reason)
         actions += self._store()
         actions += self._kept.retire(self._pending.builds_on)
-        if self._mode == "stopped":
+        if self._turns.mode == "stopped":
             actions += self._savepoints.not_stopped("its terminal checkpoint could not be stored")
             return
         if saving is not None:
@@ -485,6 +449,6 @@ class CheckpointCoordinator:
     def _expect(self, event: str, holds: bool, why: str) -> None:
         if not holds:
             raise IllegalTransitionError(
-                f"checkpoint coordinator: {event}: {why}; mode {self._mode}, last id "
+                f"checkpoint coordinator: {event}: {why}; mode {self._turns.mode}, last id "
                 f"{self._last_id}, pending {list(self._pending)}, completed {self._kept.completed}"
             )

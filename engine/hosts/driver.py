@@ -28,26 +28,13 @@ from ..coordinator.actions import (
     Action,
     Actions,
     AnswerSavepoint,
-    AskForSplits,
     CancelAll,
     CancelTasks,
-    CloseSources,
     DeployAll,
     DeployTasks,
-    DiscardCheckpoint,
-    DisownCheckpoint,
-    ForgetCheckpoints,
-    ForgetSplits,
     JobEnded,
-    LoadForRegion,
-    LoadLatest,
-    PrepareSources,
     Publish,
-    RemoveSavepoint,
-    RestartReaders,
     Send,
-    SnapshotSources,
-    StoreCheckpoint,
     TickAt,
     Warn,
 )
@@ -66,6 +53,8 @@ from .job_outcome import JobOutcome
 from .job_view import JobView, view_of
 from .metric_samples import Sample, samples_of
 from .outputs import Outputs
+from .source_errands import SourceAction
+from .storage_errands import StorageAction
 from .tenure import Tenure
 from .traces import open_traces
 
@@ -363,6 +352,12 @@ class JobDriver:
         return actions
 
     def _carry_out(self, action: Action) -> Actions:
+        if isinstance(action, StorageAction):
+            self.errands.in_storage(action)
+            return ()
+        if isinstance(action, SourceAction):
+            self.errands.in_sources(action)
+            return ()
         match action:
             case Send(task, mail):
                 self._cluster.send(task, self._attempts[task], mail)
@@ -372,14 +367,6 @@ class JobDriver:
                 self._publish(operator, key, value)
             case AnswerSavepoint(request, path, error):
                 self._asked.answer(request, path, error)
-            case StoreCheckpoint() | DiscardCheckpoint() | ForgetCheckpoints() | LoadLatest():
-                self.errands.in_storage(action)
-            case RemoveSavepoint() | DisownCheckpoint() | LoadForRegion():
-                self.errands.in_storage(action)
-            case PrepareSources() | AskForSplits() | SnapshotSources() | CloseSources():
-                self.errands.in_sources(action)
-            case RestartReaders() | ForgetSplits():
-                self.errands.in_sources(action)
             case DeployAll():
                 return self._deploy(action)
             case DeployTasks():
