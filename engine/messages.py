@@ -48,10 +48,12 @@ class CheckpointAborted:
 
 @dataclass(frozen=True)
 class SplitsAssigned:
-    """Between processes `splits` is a `Parcel` of them, unless they are plain."""
+    """Between processes `splits` is a `Parcel` of them, unless they are plain. `number`: how many
+    the enumerator of this attempt had given away before, to whichever reader."""
 
     operator: OperatorId
     splits: Any
+    number: int = 0
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,25 @@ Whatever it raises becomes a StromError that names the operator.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ...api.connectors.base import EnumeratorContext, SplitEnumerator
 from ...api.specs.records import SourceSpec
-from ...core.errors import CheckpointError, OperatorError
+from ...core.errors import CheckpointError, OperatorError, StromError
 from ...core.failure_text import described, is_for_the_program, traced, with_place
 from ...core.ids import CheckpointId, OperatorId, TaskId
 from ..coordinator.split_requests import Answer
+from ..exchange.pickling import Parcel, parcel
 from ..graph.model import JobGraph
 from ..messages import NoMoreSplits, SplitsAssigned
 
 log = logging.getLogger("strom")
+
+
+class LostSplitsError(StromError):
+    """What readers have been given cannot be told again."""
 
 
 class Enumerators:
@@ -39,6 +44,8 @@ class Enumerators:
         }
         self._made: dict[OperatorId, SplitEnumerator] = {}
         """Those of the current attempt; empty between `close` and `prepare`."""
+        self._numbers: Counter[OperatorId] = Counter()
+        """How often each has given something away."""
 
     def prepare(self, states: Mapping[OperatorId, bytes]) -> None:
         """Make all, from their stored states where there are any. What could be made before one
@@ -46,6 +53,26 @@ class Enumerators:
         for given in self._given.values():
             given.clear()
         self._make(self._sources, states)
+
+    def take_over(
+        self,
+        states: Mapping[OperatorId, bytes],
+        given: Mapping[OperatorId, Iterable[tuple[int, SplitsAssigned]]],
+    ) -> None:
+        """Make those of a job that runs, whose coordinator has died, from their states in the
+        newest complete checkpoint and what readers (by their subtasks) have been given since: it is
+        asked for again, in the order of then. An enumerator that answers as it did then is where it
+        was; from any other, LostSplitsError."""
+        self.prepare(states)
+        for operator, answers in given.items():
+            for subtask, known in sorted(answers, key=lambda one: one[1].number):
+                answer = self.next_splits(operator, subtask)
+                if not isinstance(answer, SplitsAssigned) or not _is_same(answer, known):
+                    raise LostSplitsError(
+                        f"operator '{self._sources[operator][0]}': its enumerator gives out other "
+                        "splits than before the coordinator died"
+                    )
+                self._numbers[operator] = known.number + 1
 
     def restart(
         self,
@@ -59,9 +86,9 @@ class Enumerators:
             log.warning("job %s: %s", self._job_id, problem)
         self._make(sources, states)
         return [
-            (task, SplitsAssigned(operator, splits))
+            (task, answer)
             for operator, task in readers
-            for splits in self._given[operator].to(task.subtask)
+            for answer in self._given[operator].to(task.subtask)
         ]
 
     def forget(self, checkpoint_id: CheckpointId) -> None:
@@ -87,9 +114,11 @@ class Enumerators:
                 return NoMoreSplits(operator)
             if not len(splits):
                 return None
+            answer = SplitsAssigned(operator, tuple(splits), self._numbers[operator])
+            self._numbers[operator] += 1
             if operator in self._given:
-                self._given[operator].add(subtask, tuple(splits))
-            return SplitsAssigned(operator, tuple(splits))
+                self._given[operator].add(subtask, answer)
+            return answer
         except BaseException as error:
             name = self._sources[operator][0]
             raise _failed(name, subtask, "its enumerator failed", error) from error
@@ -146,15 +175,15 @@ class Given:
 
     def clear(self) -> None:
         """Of no attempt."""
-        self._given: deque[tuple[int, tuple[Any, ...]]] = deque()
-        """Subtask and splits, in order."""
+        self._given: deque[tuple[int, Any]] = deque()
+        """Subtask and answer, in order."""
         self._forgotten = 0
         """How many came before these."""
         self._marks: dict[CheckpointId, int] = {}
         """How many had been given before each snapshot; ascending."""
 
-    def add(self, subtask: int, splits: tuple[Any, ...]) -> None:
-        self._given.append((subtask, splits))
+    def add(self, subtask: int, answer: Any) -> None:
+        self._given.append((subtask, answer))
 
     def mark(self, checkpoint_id: CheckpointId) -> None:
         """The snapshot of a checkpoint is taken."""
@@ -168,8 +197,18 @@ class Given:
             self._forgotten += 1
         self._marks = {n: count for n, count in self._marks.items() if n > checkpoint_id}
 
-    def to(self, subtask: int) -> list[tuple[Any, ...]]:
-        return [splits for reader, splits in self._given if reader == subtask]
+    def to(self, subtask: int) -> list[Any]:
+        return [answer for reader, answer in self._given if reader == subtask]
+
+
+def _is_same(answer: SplitsAssigned, known: SplitsAssigned) -> bool:
+    """Whether the splits are those that a task was given, maybe in a parcel."""
+    try:
+        if isinstance(known.splits, Parcel):
+            return bool(parcel(answer.splits, "split", "a reader") == known.splits)
+        return bool(answer.splits == tuple(known.splits))
+    except Exception:
+        return False  # they cannot be compared
 
 
 def _load(name: str, pickled: bytes) -> Any:

@@ -8,6 +8,7 @@ comes back as an event in the coordinator's inbox.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError, wait
@@ -26,10 +27,12 @@ from ...core.ids import Attempt, TaskId
 from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from ..messages import Mail, TaskFailed
+from ..accounts import TaskAccount
 from ..task.deployment import TaskDeployment
 from .last_words import Whereabouts, how_it_died
 from .mail import sealed
-from .ray_task import TaskActor
+from .ray_connect import NAMESPACE
+from .ray_task import Found, TaskActor, Tie
 from .requirements import not_installed
 from .resequencer import Numbering
 from .sent_files import SentFiles
@@ -41,6 +44,9 @@ START_TIMEOUT_S = 120.0
 
 INSTALL_S = 600.0
 """How much longer, if Ray has to install packages first: as long as Ray itself gives that."""
+
+ANSWER_S = 10.0
+"""How long the processes that another coordinator has left may take to answer, all together."""
 
 LEAVE_S = 5.0
 """How long the processes of a job that is over may take to remove its files."""
@@ -114,9 +120,13 @@ class RayCluster:
         code: Sequence[PackedCode] = (),
         files: SentFiles | None = None,
         slots: KeptSlots | None = None,
+        term: int = 0,
     ) -> None:
         """`name`: of the coordinator, and of its slots unless there are `slots` that stay. `code`:
-        what the tasks import from. `files`: what they have beside them."""
+        what the tasks import from. `files`: what they have beside them. `term`: greater than that
+        of all coordinators that the job had before."""
+        self._name = name
+        self._term = term
         self._files = files
         self._code = ray.put(tuple(code)) if code else ()
         self._job = job
@@ -144,6 +154,51 @@ class RayCluster:
             self._cancelled.set_exception(
                 JobCancelledError("the job was cancelled while it was being deployed")
             )
+
+    # --- what another coordinator has left ---------------------------------------------------
+
+    def take_over(self) -> list[TaskAccount]:
+        """What the tasks say that run; from now on they hear this coordinator. A process that does
+        not answer, or has nothing to do, is ended."""
+        found: dict[TaskId, tuple[Any, Found]] = {}
+        for actor, answer in self._ask_all(self._left()):
+            if answer is None or answer.task is None or answer.address is None:
+                ray.kill(actor, no_restart=True)
+                continue
+            other = found.get(answer.task)
+            if other is not None:  # a process that was to be ended when the coordinator died
+                first, second = sorted((other, (actor, answer)), key=_attempt_of)
+                ray.kill(first[0], no_restart=True)
+                actor, answer = second
+            found[answer.task] = actor, answer
+        for task, (actor, answer) in found.items():
+            self._secret = answer.secret
+            self._processes[task] = answer.process
+            account = answer.account
+            self._attempts[task] = Attempt(-1) if account is None else account.attempt
+            self._keep(task, actor)
+        if found:
+            self._slots.find()
+        return [answer.account for _, answer in found.values() if answer.account is not None]
+
+    def _left(self) -> list[Any]:
+        prefix = _task_prefix(self._name)
+        named = ray.util.list_named_actors(all_namespaces=True)
+        names = [one["name"] for one in named if one["namespace"] == NAMESPACE]
+        actors = []
+        for name in names:
+            if name.startswith(prefix):
+                with suppress(ValueError):  # it has just died
+                    actors.append(ray.get_actor(name, namespace=NAMESPACE))
+        return actors
+
+    def _ask_all(self, actors: Sequence[Any]) -> list[tuple[Any, Found | None]]:
+        asked = [actor.take_over.remote(self._coordinator, self._term).future() for actor in actors]
+        wait(asked, ANSWER_S)
+        return [
+            (actor, answer.result() if answer.done() and answer.exception() is None else None)
+            for actor, answer in zip(actors, asked, strict=True)
+        ]
 
     # --- what the driver asks for ----------------------------------------------------------
 
@@ -181,6 +236,7 @@ class RayCluster:
                 self._code,
                 self._files,
                 (self._config.logging, replace(d.log_scope, attempt=None)),
+                Tie(self._coordinator, self._term, self._slots.own_name),
             )
             for d in deployments
         ]
@@ -200,7 +256,7 @@ class RayCluster:
             d = one.deployment
             peers = {c.target: by_task[c.target] for c in d.outputs}
             call = one.actor.deploy
-            started.append(call.remote(code_pickles.dumps(d), peers, self._coordinator))
+            started.append(call.remote(code_pickles.dumps(d), peers, self._coordinator, self._term))
         self._wait(started)
 
     def _wait(self, refs: Sequence[Any]) -> list[Any]:
@@ -236,12 +292,18 @@ class RayCluster:
         return f"task {name}, subtask {task.subtask}, could not start: {self._death(task, error)}"
 
     def _create(self, task: TaskId) -> Any:
-        actor = _actor().options(**self._slots.options(task)).remote()
+        """It outlives this coordinator: another may find it by its name."""
+        name = f"{_task_prefix(self._name)}{secrets.token_hex(8)}"
+        kept = {"name": name, "namespace": NAMESPACE, "lifetime": "detached"}
+        actor = _actor().options(**kept, **self._slots.options(task)).remote()
+        self._processes.pop(task, None)
+        self._keep(task, actor)
+        return actor
+
+    def _keep(self, task: TaskId, actor: Any) -> None:
         self._actors[task] = actor
         self._newest[task] = actor._actor_id.hex()
-        self._processes.pop(task, None)
         asyncio.run_coroutine_threadsafe(self._watch(task, actor), self._loop)
-        return actor
 
     async def _watch(self, task: TaskId, actor: Any) -> None:
         try:
@@ -277,7 +339,7 @@ class RayCluster:
         """A task that does not stop in time loses its process. One whose process is gone already
         may be why the attempt is stopped: that comes before AllStopped."""
         try:
-            await asyncio.wait_for(_as_future(actor.cancel.remote(attempt)), limit)
+            await asyncio.wait_for(_as_future(actor.cancel.remote(attempt, self._term)), limit)
         except (TimeoutError, ray.exceptions.RayError) as error:
             if self._actors.get(task) is actor:
                 del self._actors[task]
@@ -294,7 +356,8 @@ class RayCluster:
                 self._inbox(failure)
             case letter:
                 numbers = self._numbers.setdefault((task, attempt), Numbering())
-                numbers.send(lambda number: actor.post.remote(attempt, number, letter))
+                post, term = actor.post.remote, self._term
+                numbers.send(lambda number: post(term, attempt, number, letter))
 
     # --- the end ---------------------------------------------------------------------------
 
@@ -308,6 +371,16 @@ class RayCluster:
         for actor in actors.values():
             ray.kill(actor, no_restart=True)
         self._slots.release()
+
+
+def _task_prefix(coordinator: str) -> str:
+    """How the names of its tasks' actors begin."""
+    return f"{coordinator}-task-"
+
+
+def _attempt_of(one: tuple[Any, Found]) -> int:
+    account = one[1].account
+    return -1 if account is None else account.attempt
 
 
 def _as_future(ref: Any) -> asyncio.Future[Any]:

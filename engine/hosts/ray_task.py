@@ -3,6 +3,11 @@
 The actor's asyncio loop only takes messages; the task's loop runs on one thread of its own. The
 actor and its endpoint outlive an attempt: after a failure elsewhere the same process is given the
 next attempt, so that recovery does not pay for a process start.
+
+They outlive a coordinator, too. It has a *term*, which is greater than that of those before it; a
+task hears only the greatest it knows of, and gives an account of itself to a new one. When there
+will be none any more (Ray says that the coordinator is dead for good), the process ends, and with
+it the job's slots.
 """
 
 from __future__ import annotations
@@ -11,18 +16,24 @@ import asyncio
 import logging
 import os
 import pickle
+import signal
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
+import ray
+from ray.util.placement_group import get_placement_group, remove_placement_group
 
 from ...core.clock import SystemClock
 from ...core.config import ExchangeConfig
+from ...core.errors import FencedError
 from ...core.failure_text import described
-from ...core.ids import Attempt, TaskId
+from ...core.ids import NO_CHECKPOINT, Attempt, TaskId
 from ...core.logging_config import LoggingConfig
 from ...logs.process import JobLog, close_log, flush_logs, open_log
 from ...logs.scope import LogScope, set_process_scope
@@ -30,6 +41,7 @@ from ..exchange.endpoint import Address, Wiring
 from ..exchange.sockets import SocketEndpoint
 from ..graph.shipping import unreadable
 from ..messages import CancelTask, Mail, TaskFailed, TaskReport
+from ..accounts import Ledger, TaskAccount
 from ..task.background import ThreadBackground
 from ..task.deployment import TaskDeployment
 from ..task.task import Task
@@ -41,8 +53,16 @@ from .resequencer import Numbering, Resequencer
 from .sent_files import SentFiles
 from .shipped_code import PackedCode, unpack
 
+log = logging.getLogger("strom")
+
 REST_S = 0.2
 """The longest nap of an idle task; mail and input end it earlier."""
+
+UNUSED_S = 300.0
+"""How long a process waits for the first word of a coordinator."""
+
+ORPHAN_S = 5.0
+"""How long a task whose job has no coordinator any more may take for each thing it ends."""
 
 
 def use_one_thread() -> None:
@@ -61,12 +81,21 @@ def use_one_thread() -> None:
 class TaskRunner:
     """One attempt on its own thread."""
 
-    def __init__(self, deployment: TaskDeployment, endpoint: SocketEndpoint, coordinator: Any):
+    def __init__(
+        self, deployment: TaskDeployment, endpoint: SocketEndpoint, coordinator: Any, term: int
+    ):
+        """`term`: the coordinator's."""
         self.deployment = deployment
         self._endpoint = endpoint
         self._coordinator = coordinator
+        self._term = term
         self._numbers = Numbering()
-        """Of the reports; all are made on the task's thread."""
+        """Of the reports in this term; all are made on the task's thread."""
+        restored = deployment.restore
+        begins_with = NO_CHECKPOINT if restored is None else restored.checkpoint_id
+        self._ledger = Ledger(deployment.task, deployment.attempt, begins_with)
+        self._speaking = threading.Lock()
+        """Held while a message is sent or taken, and noted."""
         self._task: Task | None = None
         self._waiting: list[Mail] = []
         self._lock = threading.Lock()
@@ -82,6 +111,8 @@ class TaskRunner:
 
     def post(self, mail: Mail) -> None:
         """Thread-safe; mail that arrives before the task exists waits for it."""
+        with self._speaking:
+            self._ledger.on_mail(mail)
         with self._lock:
             if self._task is None:
                 self._waiting.append(mail)
@@ -100,8 +131,17 @@ class TaskRunner:
     def _send(self, report: TaskReport) -> None:
         d = self.deployment
         data = pickle.dumps(report, protocol=5)
-        send = self._coordinator.report.remote
-        self._numbers.send(lambda number: send(d.task, d.attempt, number, data))
+        with self._speaking:
+            send, term = self._coordinator.report.remote, self._term
+            self._ledger.on_report(report)
+            self._numbers.send(lambda number: send(d.task, d.attempt, term, number, data))
+
+    def take_over(self, coordinator: Any, term: int) -> TaskAccount:
+        """From now on its reports go to this coordinator, numbered from 0; what it has told those
+        before it is in the account. Thread-safe."""
+        with self._speaking:
+            self._coordinator, self._term, self._numbers = coordinator, term, Numbering()
+            return self._ledger.account()
 
     def _live(self) -> None:
         try:
@@ -134,6 +174,28 @@ class TaskRunner:
             self._report(TaskFailed(d.task, d.attempt, f"task {d.label}: {described(error)}"))
 
 
+@dataclass(frozen=True)
+class Tie:
+    """What a task's process hangs on. `slots`: the name of those that end with the job; None: they
+    stay."""
+
+    coordinator: Any
+    term: int
+    slots: str | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a new coordinator finds in a task's process. `task`, `address` (where peers reach it):
+    None, nobody has said which it is for. `account`: None, nothing was deployed there."""
+
+    task: TaskId | None
+    account: TaskAccount | None
+    address: Address | None
+    process: Whereabouts
+    secret: bytes
+
+
 class TaskActor:
     """Made into a Ray actor by the coordinator. All methods are coroutines, and none waits for the
     task's thread; Ray may start them in another order than they were called."""
@@ -158,6 +220,16 @@ class TaskActor:
         None: they keep none, or there was no task yet."""
         self._stopped: Attempt = Attempt(-1)
         """No attempt up to this one may start any more."""
+        self._term = 0
+        """Of the coordinator that is heard; only grows."""
+        self._task: TaskId | None = None
+        self._secret = b""
+        """That the job's channels are opened with."""
+        self._slots: str | None = None
+        """The name of the slots that end with the job; None: they stay."""
+        self._following: asyncio.Task[None] | None = None
+        with suppress(RuntimeError):  # there is no loop where this is no actor
+            asyncio.get_running_loop().call_later(UNUSED_S, self._end_unless_used)
 
     async def prepare(
         self,
@@ -167,9 +239,15 @@ class TaskActor:
         code: Sequence[PackedCode] = (),
         files: SentFiles | None = None,
         log: tuple[LoggingConfig, LogScope] | None = None,
+        tie: Tie | None = None,
     ) -> tuple[Address, Whereabouts]:
         """Open the endpoint, make the program's `code` importable, have its `files` here and keep a
-        log of what is said; returns where peers reach it, and where this process is."""
+        log of what is said; returns where peers reach it, and where this process is. FencedError if
+        the coordinator of `tie` is not the newest."""
+        if tie is not None:
+            self._hear(tie.coordinator, tie.term)
+            self._slots = tie.slots
+        self._task, self._secret = task, secret
         async with self._preparing:
             if self._endpoint is None:
                 if log is not None:
@@ -181,11 +259,13 @@ class TaskActor:
         return self._endpoint.address, own_whereabouts()
 
     async def deploy(
-        self, payload: bytes, peers: Mapping[TaskId, Address], coordinator: Any
+        self, payload: bytes, peers: Mapping[TaskId, Address], coordinator: Any, term: int
     ) -> None:
         """Start an attempt; `payload` is a pickled TaskDeployment. The former one has ended.
-        SerializationError if it cannot be unpickled here."""
+        SerializationError if it cannot be unpickled here, FencedError from a `term` that is
+        over."""
         assert self._endpoint is not None, "deploy before prepare"
+        self._hear(coordinator, term)
         try:
             deployment: TaskDeployment = cloudpickle.loads(payload)
         except BaseException as error:
@@ -194,7 +274,7 @@ class TaskActor:
         set_process_scope(deployment.log_scope)
         if deployment.attempt <= self._stopped:
             return
-        self._runner = TaskRunner(deployment, self._endpoint, coordinator)
+        self._runner = TaskRunner(deployment, self._endpoint, coordinator, term)
         for mail in self._early.pop(deployment.attempt, []):
             self._runner.post(mail)
         self._runner.start(peers)
@@ -206,8 +286,63 @@ class TaskActor:
             return deployment
         return replace(deployment, local_folders=await asyncio.to_thread(self._copies.enter))
 
-    async def post(self, attempt: Attempt, number: int, mail: Mail) -> None:
-        """Mail for an attempt, running or about to; for a former one it is dropped."""
+    async def take_over(self, coordinator: Any, term: int) -> Found:
+        """A coordinator has come up that is to go on with what runs. FencedError if it is not the
+        newest. What others have sent and is not here yet is heard no more."""
+        self._hear(coordinator, term)
+        self._mail.clear()
+        self._early.clear()
+        account = None if self._runner is None else self._runner.take_over(coordinator, term)
+        address = None if self._endpoint is None else self._endpoint.address
+        return Found(self._task, account, address, own_whereabouts(), self._secret)
+
+    def _hear(self, coordinator: Any, term: int) -> None:
+        if term < self._term:
+            raise FencedError(
+                f"this coordinator's term, {term}, is over: the job has another, of term "
+                f"{self._term}"
+            )
+        if self._following is None:
+            loop = asyncio.get_running_loop()
+            self._following = loop.create_task(self._follow(coordinator))
+        self._term = term
+
+    async def _follow(self, coordinator: Any) -> None:
+        """Until the coordinator is dead for good. That of a job that has ended ends this process
+        before it."""
+        while True:
+            try:
+                await coordinator.hold.remote()
+            except ray.exceptions.ActorDiedError:
+                break
+            except ray.exceptions.RayError:
+                await asyncio.sleep(REST_S)
+        log.warning("the job's coordinator is gone for good: this task ends")
+        runner = self._runner
+        if runner is not None:
+            runner.post(CancelTask())
+            await asyncio.wait([asyncio.wrap_future(runner.ended)], timeout=ORPHAN_S)
+        await asyncio.wait([asyncio.ensure_future(self.leave())], timeout=ORPHAN_S)
+        await asyncio.to_thread(self._end)
+
+    def _end_unless_used(self) -> None:
+        """Its coordinator died for good before it could say anything."""
+        if self._following is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _end(self) -> None:
+        """Whoever comes first takes the slots, and with them all that is in them."""
+        with suppress(Exception):
+            if self._slots is not None:
+                remove_placement_group(get_placement_group(self._slots))
+                time.sleep(ORPHAN_S)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    async def post(self, term: int, attempt: Attempt, number: int, mail: Mail) -> None:
+        """Mail for an attempt, running or about to; for a former one, and of a coordinator whose
+        term is over, it is dropped."""
+        if term != self._term:
+            return
         runner = self._runner
         current = -1 if runner is None else runner.deployment.attempt
         if attempt < current or attempt <= self._stopped:
@@ -219,8 +354,11 @@ class TaskActor:
         else:
             self._early.setdefault(attempt, []).extend(ready)
 
-    async def cancel(self, attempt: Attempt) -> bool:
-        """Ask the attempt, or a former one, to stop and wait until its thread has ended."""
+    async def cancel(self, attempt: Attempt, term: int) -> bool:
+        """Ask the attempt, or a former one, to stop and wait until its thread has ended. FencedError
+        from a `term` that is over."""
+        if term < self._term:
+            raise FencedError(f"the coordinator of term {term} is not heard any more")
         self._stopped = Attempt(max(self._stopped, attempt))
         for known in [a for a in self._mail if a <= attempt]:
             self._mail.pop(known)

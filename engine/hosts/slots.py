@@ -113,8 +113,9 @@ def _being_made(group: PlacementGroup) -> bool:
 
 
 class Slots:
-    """A placement group with one bundle per slot. It has a name, so that whoever kills the
-    coordinator while it makes the group can find it: see `launch.withdraw`."""
+    """A placement group with one bundle per slot. It outlives its coordinator, and has a name, so
+    that it is found by the next, by the tasks if there is none (`ray_task`), and by whoever kills
+    the coordinator while it makes the group (`launch.withdraw`)."""
 
     def __init__(self, job: JobGraph, name: str, kept: KeptSlots | None = None) -> None:
         """`kept`: the group that is used, and stays; None: one that ends with the job."""
@@ -134,7 +135,7 @@ class Slots:
             self._bundles,
             strategy="PACK",
             name=self._name,
-            lifetime=None if self._kept is None else "detached",
+            lifetime="detached",
         )
         try:
             wait_for([group.ready()], self._timeout.total_seconds(), cancelled)
@@ -157,6 +158,16 @@ class Slots:
         with suppress(ValueError):
             return get_placement_group(self._name)
         return None
+
+    def find(self) -> None:
+        """Use what is there under its name, of the coordinator before this."""
+        with suppress(ValueError):
+            self._group = get_placement_group(self._name)
+
+    @property
+    def own_name(self) -> str | None:
+        """That of the group, if it ends with the job."""
+        return self._name if self._kept is None else None
 
     def options(self, task: TaskId) -> dict[str, Any]:
         """Actor options that put the task into its slot. All tasks of a slot share its CPUs."""

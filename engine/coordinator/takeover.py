@@ -1,0 +1,118 @@
+"""What a new coordinator makes of the tasks that the one before it has left running. Pure.
+
+    LoadLatest ─▶ FindTasks ─▶ nobody runs: the job starts as ever
+                     │
+                     └──▶ TakeOverSources ─▶ RUNNING: checkpoints and split requests begin anew
+                                │
+                                └ the splits cannot be told again: a failure, as any other
+
+The tasks stop for none of it. What only the coordinator before knew is made anew: of checkpoints
+that were on nothing is left (they are aborted, and their numbers not used again); that the newest
+complete one is complete is said once more; and the enumerators are asked again, from their states
+in that one on, for what readers say that they have been given since. A task that is not there, or
+not running, has failed: that is a failure of its region, as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ...checkpoint.manifest import Manifest
+from ...core.ids import NO_CHECKPOINT, Attempt, CheckpointId, OperatorId, TaskId
+from ..messages import SplitsAssigned, ValuePublished
+from ..accounts import Stage, TaskAccount
+from .failures import Failure
+from .plan import JobPlan
+from .regions import Reader
+
+Given = Mapping[OperatorId, tuple[tuple[int, SplitsAssigned], ...]]
+"""By source: what its readers (their subtasks) were given."""
+
+
+@dataclass(frozen=True)
+class TakeOver:
+    """`attempt`: the newest that any task has. `attempts`: of all tasks. `running`, `drained`,
+    `finished`: those that go on, as of `Progress`. `failures`: why the others do not.
+    `newest`: the newest complete checkpoint that the storage or a task knows of; `seen`: the
+    highest number that is used up. `terminal`: `newest` is the job's last one, and tasks only have
+    to commit it. `ending`: sources were told to end, for a savepoint that is not complete."""
+
+    attempt: Attempt
+    attempts: Mapping[TaskId, Attempt]
+    running: frozenset[TaskId]
+    drained: frozenset[TaskId]
+    finished: frozenset[TaskId]
+    failures: tuple[Failure, ...]
+    newest: CheckpointId
+    seen: CheckpointId
+    terminal: bool
+    ending: bool
+    asked: tuple[Reader, ...]
+    given: Given
+    watermarks: tuple[tuple[OperatorId, TaskId, int | None], ...]
+    published: tuple[ValuePublished, ...]
+
+    @property
+    def aborted(self) -> tuple[CheckpointId, ...]:
+        """Checkpoints of which tasks may hold something."""
+        return tuple(CheckpointId(n) for n in range(self.newest + 1, self.seen + 1))
+
+
+def take_over(
+    plan: JobPlan, accounts: Iterable[TaskAccount], manifest: Manifest | None, highest_id: int
+) -> TakeOver | None:
+    """`accounts`: of all that were found, whatever state they are in. `manifest`: the newest valid
+    checkpoint that the job can go back to. `highest_id`: as of `Latest`. None: no task goes on."""
+    found = {one.task: one for one in accounts if one.task in plan.labels}
+    alive = {task: one for task, one in found.items() if one.stage.goes_on}
+    if not alive:
+        return None
+    attempt = Attempt(max(one.attempt for one in found.values()))
+    stored = NO_CHECKPOINT if manifest is None else manifest.checkpoint_id
+    newest = CheckpointId(max(stored, *(one.completed for one in found.values())))
+    seen = CheckpointId(max(newest, highest_id, *(one.seen for one in found.values())))
+    own = manifest is not None and manifest.job_id == plan.job_id and stored == newest
+    terminal = own and manifest is not None and (manifest.terminal or manifest.stopped)
+    given: dict[OperatorId, list[tuple[int, SplitsAssigned]]] = {}
+    for task, one in alive.items():
+        for answer in one.given_since(newest):
+            given.setdefault(answer.operator, []).append((task.subtask, answer))
+    return TakeOver(
+        attempt=attempt,
+        attempts={task: found[task].attempt if task in found else attempt for task in plan.tasks},
+        running=frozenset(alive),
+        drained=_in(alive, Stage.DRAINED, Stage.FINISHED),
+        finished=_in(alive, Stage.FINISHED),
+        failures=tuple(
+            _failure(plan, task, found.get(task)) for task in plan.tasks if task not in alive
+        ),
+        newest=newest,
+        seen=seen,
+        terminal=terminal,
+        ending=any(one.ending for one in alive.values()) and not terminal,
+        asked=tuple((o, task) for task in plan.tasks if task in alive for o in alive[task].asked),
+        given={operator: tuple(answers) for operator, answers in given.items()},
+        watermarks=tuple(
+            (operator, task, watermark)
+            for task, one in alive.items()
+            for operator, watermark in one.watermarks.items()
+        ),
+        published=tuple(value for one in alive.values() for value in one.published),
+    )
+
+
+def _in(alive: Mapping[TaskId, TaskAccount], *stages: Stage) -> frozenset[TaskId]:
+    return frozenset(task for task, one in alive.items() if one.stage in stages)
+
+
+def _failure(plan: JobPlan, task: TaskId, account: TaskAccount | None) -> Failure:
+    """Why a task that was not found running does not run."""
+    label = plan.labels[task]
+    if account is None:
+        return Failure(f"task {label} was lost while the job had no coordinator", task=task)
+    told = account.failure
+    if told is not None:
+        return Failure(told.error, told.recoverable, told.symptom, task)
+    what = "being started" if account.stage is Stage.STARTING else "being stopped"
+    return Failure(f"task {label} was {what} when the job's coordinator died", task=task)
