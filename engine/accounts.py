@@ -55,7 +55,7 @@ class Stage(Enum):
 class TaskAccount:
     """One task in one attempt, as a new coordinator is told of it.
 
-    `failure`: what it failed with, if it did. `asked`: sources that wait for splits. `given`: what
+    `began_with`: the checkpoint that it was restored from. `failure`: what it failed with, if it did. `asked`: sources that wait for splits. `given`: what
     each was given since the newest checkpoint of which it knows that it is complete, or since its
     start, in order; what came behind the trigger of a later checkpoint n, and before that of the
     next, is behind `marks[n]` of them. `watermarks`: what sources that align told last. `seen`: the
@@ -66,6 +66,7 @@ class TaskAccount:
     task: TaskId
     attempt: Attempt
     stage: Stage
+    began_with: CheckpointId = NO_CHECKPOINT
     failure: TaskFailed | None = None
     asked: tuple[OperatorId, ...] = ()
     given: tuple[SplitsAssigned, ...] = ()
@@ -107,6 +108,7 @@ class Ledger:
         self._task = task
         self._attempt = attempt
         self._stage = Stage.STARTING
+        self._began_with = begins_with
         self._failure: TaskFailed | None = None
         self._asked: dict[OperatorId, None] = {}
         self._given: list[SplitsAssigned] = []
@@ -166,6 +168,7 @@ class Ledger:
             self._task,
             self._attempt,
             self._stage,
+            self._began_with,
             self._failure,
             tuple(self._asked),
             tuple(self._given),

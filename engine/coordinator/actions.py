@@ -5,7 +5,7 @@ after the other, each in the order given, and whose answers come back as events 
 
     storage   LoadLatest, LoadForRegion, StoreCheckpoint, DisownCheckpoint, DiscardCheckpoint,
               RemoveSavepoint, ForgetCheckpoints
-    sources   PrepareSources, RestartReaders, AskForSplits, SnapshotSources, ForgetSplits,
+    sources   PrepareSources, TakeOverSources, RestartReaders, AskForSplits, SnapshotSources, ForgetSplits,
               CloseSources: the user's enumerators
 
 So what an enumerator gave away before its snapshot is answered before the snapshot is, and the job
@@ -21,7 +21,7 @@ from typing import Any
 from ...checkpoint.manifest import Manifest
 from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
 from ...core.job_status import JobStatus
-from ..messages import Mail
+from ..messages import Mail, SplitsAssigned
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,26 @@ class LoadLatest:
     (`storage.latest_valid(after=after)`), then answer on_loaded or on_load_failed."""
 
     after: int = 0
+    running: bool = False
+    """The job may run: what its tasks have taken part in is not read again."""
+
+
+@dataclass(frozen=True)
+class FindTasks:
+    """Find what the coordinator before has left running, and make it hear this one; then answer
+    on_tasks_found."""
+
+
+@dataclass(frozen=True)
+class TakeOverSources:
+    """Make the enumerators of tasks that run: from their states in this checkpoint (0: anew), and ask each for what its
+    readers say they have been given since, in the order of then. Then answer on_sources_ready, or
+    on_source_failed, also if one answers otherwise than then."""
+
+    attempt: Attempt
+    checkpoint_id: CheckpointId
+    states: Mapping[OperatorId, bytes]
+    given: Mapping[OperatorId, tuple[tuple[int, SplitsAssigned], ...]]
 
 
 @dataclass(frozen=True)
@@ -234,7 +254,9 @@ class JobEnded:
 Action = (
     LoadLatest
     | LoadForRegion
+    | FindTasks
     | PrepareSources
+    | TakeOverSources
     | RestartReaders
     | AskForSplits
     | SnapshotSources

@@ -6,7 +6,7 @@ are the job's, over all coordinators that it had: a later one is greater whereve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from ...core.ids import Attempt, TaskId
 
@@ -49,6 +49,12 @@ class AttemptNumbers:
         self.began = self.next()
         self._of = dict.fromkeys(tasks, self.began)
         return self.began
+
+    def take_over(self, found: Mapping[TaskId, Attempt]) -> None:
+        """Tasks run, or ran, in these, which a master before this has given."""
+        self._last = max(self._last, *found.values())
+        self.began = Attempt(self._last)
+        self._of = dict(found)
 
     def begin_region(self, tasks: Iterable[TaskId], attempt: Attempt) -> None:
         """These begin again, in one that was given for that."""

@@ -173,6 +173,11 @@ class JobHistory:
         started = dict.fromkeys(self._tasks if tasks is None else tasks, record)
         self._change(tasks={**self._picture.tasks, **started})
 
+    def on_found(self, attempts: Mapping[TaskId, Attempt], now_ms: int) -> None:
+        """These run, as another coordinator has left them."""
+        found = {t: TaskRecord("RUNNING", a, {"RUNNING": now_ms}) for t, a in attempts.items()}
+        self._change(tasks={**self._picture.tasks, **found})
+
     def on_restored(self, checkpoint_id: CheckpointId, savepoint: bool, now_ms: int) -> None:
         """An attempt begins with it."""
         restored = Restored(checkpoint_id, now_ms, savepoint)

@@ -7,7 +7,8 @@ and losses of tasks may come at any time; those of former attempts are ignored h
     event                        called when
     start                        once, first
     on_loaded / on_load_failed   LoadLatest is done
-    on_sources_ready             PrepareSources is done
+    on_tasks_found               FindTasks is done
+    on_sources_ready             PrepareSources, or TakeOverSources, is done
     on_splits                    AskForSplits is done
     on_sources_snapshot          SnapshotSources is done
     on_source_failed             one of these three could not be done
@@ -32,7 +33,8 @@ the next in `transitions.py`, and what happens between the deployment of an atte
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.manifest import Manifest
@@ -40,6 +42,7 @@ from ...checkpoint.savepoints import Savepoint
 from ...checkpoint.storage import Latest
 from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
 from ...core.job_status import JobStatus
+from ..accounts import TaskAccount
 from ..graph.model import ExecutionGraph
 from ..messages import MetricsReported, TaskReport, ValuePublished
 from .actions import Actions, AnswerSavepoint, Publish, Warn
@@ -53,6 +56,7 @@ from .restart import make_policy
 from .savepoint_rules import why_no_savepoint
 from .split_requests import Answer
 from .starting_point import Start, StartingPoint
+from .takeover import TakeOver
 from .transitions import Transitions
 
 
@@ -68,16 +72,18 @@ class JobMaster:
         resume: bool = True,
         allow_unmatched: bool = False,
         first_attempt: int = 0,
+        takes_over: bool = False,
     ) -> None:
         """`resume`: start from the newest checkpoint in the job's storage, if there is one; else
         checkpoints that were there before are neither used nor touched. `allow_unmatched`: state
         of operators that the job lacks may be dropped at a restore. `rng` draws restart jitter.
-        `first_attempt`: greater than any of the masters that the job had before."""
+        `first_attempt`: greater than any of the masters that the job had before. `takes_over`: the
+        job may run, as the last of these has left it (`takeover`)."""
         plan = make_plan(job_id, graph)
         self._plan = plan
         starting_point = StartingPoint(plan, resume, allow_unmatched)
         policy = make_policy(plan.config.effective_restart, rng)
-        self._job = job = Transitions(plan, starting_point, policy, first_attempt)
+        self._job = job = Transitions(plan, starting_point, policy, first_attempt, takes_over)
         self._life, self._history = job.life, job.history
         self._checkpoints, self._numbers = job.checkpoints, job.numbers
         self._ticks = AnnouncedTicks()
@@ -100,11 +106,14 @@ class JobMaster:
             return self._answer()
         latest = self._job.starting_point.admit(latest, first=self._numbers.none_yet)
         news = tuple(Warn(text) for text in self._job.starting_point.news(latest))
-        match self._job.starting_point.prepare(latest, self._checkpoints):
-            case Failure() as failure:
-                return self._answer(news, self._job.fail(failure, now_ms))
-            case Start() as start:
-                return self._answer(news, self._job.prepare(start))
+        if self._job.takes_over:
+            return self._answer(news, self._job.find(latest))
+        return self._answer(news, self._job.begin(latest, now_ms))
+
+    def on_tasks_found(self, accounts: Sequence[TaskAccount], now_ms: int) -> Actions:
+        """The answer to FindTasks, in the same turn."""
+        self._life.record(f"found {len(accounts)} tasks")
+        return self._answer(self._job.on_found(accounts, now_ms))
 
     def on_load_failed(self, reason: str, now_ms: int, recoverable: bool = True) -> Actions:
         """The storage could not be read. Not `recoverable`: trying again would give the same."""
@@ -117,6 +126,8 @@ class JobMaster:
     def on_sources_ready(self, attempt: Attempt, now_ms: int) -> Actions:
         """The answer to PrepareSources. Ignored if the job was cancelled meanwhile."""
         self._life.record(f"sources of {attempt} ready")
+        if self._job.left is not None and attempt == self._numbers.began:
+            return self._answer(self._go_on(self._job.left, now_ms))
         if attempt != self._numbers.began or self._job.start is None:
             return self._answer()
         return self._answer(self._job.deploy(self._job.start, now_ms))
@@ -220,6 +231,9 @@ class JobMaster:
         """A task's process died. Expected of tasks that finished; while stopping it explains what
         was a symptom only, and is ignored otherwise."""
         self._life.record(f"lost {task} of {attempt}")
+        if self._job.left is not None:
+            self._job.early.append(partial(self.on_task_lost, task, attempt, reason))
+            return self._answer()
         cause = f"task {self._plan.labels[task]} was lost: {reason}"
         if attempt != self._numbers.of(task):
             return self._answer()
@@ -359,11 +373,22 @@ class JobMaster:
             case MetricsReported():
                 self._job.figures.on_report(report)
                 return ()
+        if self._job.left is not None:
+            self._job.early.append(partial(self.on_report, report))
+            return ()
         self._life.record(f"{type(report).__name__} of {report.task}")
         self._history.on_report(report, now_ms)
         if self._job.running is None:
             return ()
         return self._job.after(self._job.running.on_report(report, now_ms), now_ms)
+
+    def _go_on(self, left: TakeOver, now_ms: int) -> Actions:
+        """Tasks that another master has left are this one's; then comes what they said since."""
+        early, self._job.early = self._job.early, []
+        told = [self._handle(value, now_ms) for value in left.published]
+        going = self._job.go_on(left, now_ms)
+        heard = [event(now_ms) for event in early]
+        return tuple(action for part in (*told, going, *heard) for action in part)
 
     def _on_store(self, actions: protocol.Actions, now_ms: int) -> Actions:
         """What became of a checkpoint. A job that ended without waiting for it only counts it."""

@@ -3,7 +3,9 @@
     step       status                    waits for                       then
     NEW        CREATED                   start                           LOADING
     LOADING    CREATED, RESTARTING       on_loaded                       PREPARING
+    FINDING    CREATED                   on_tasks_found                  PREPARING
     PREPARING  CREATED, RESTARTING       on_sources_ready                DEPLOYING
+    TAKING     CREATED                   on_sources_ready                RUNNING
     DEPLOYING  CREATED, RESTARTING       TaskRunning of all tasks        RUNNING
     RUNNING    RUNNING                   TaskFinished of all tasks       ENDED
     STOPPING   RESTARTING, FAILING,      on_all_stopped                  WAITING
@@ -13,7 +15,8 @@
     ENDED      FAILED, CANCELED,         nothing
                FINISHED
 
-A failure goes from any step before STOPPING to STOPPING (to WAITING where nothing is deployed).
+FINDING and TAKING are for a job whose coordinator has died and that runs (`takeover`). A failure
+goes from any step before STOPPING to STOPPING (to WAITING where nothing is deployed).
 A checkpoint may be being stored while the job fails: its outcome must be known before the next
 attempt chooses what to restore, hence the wait. A job that is to end waits for it, too, but not for
 ever.
@@ -34,7 +37,9 @@ class Step(Enum):
 
     NEW = "new"
     LOADING = "loading"
+    FINDING = "finding"
     PREPARING = "preparing"
+    TAKING = "taking over"
     DEPLOYING = "deploying"
     RUNNING = "running"
     STOPPING = "stopping"
@@ -44,7 +49,9 @@ class Step(Enum):
 
 STEPS: Final[dict[Step, frozenset[Step]]] = {
     Step.NEW: frozenset({Step.LOADING, Step.WAITING}),
-    Step.LOADING: frozenset({Step.PREPARING, Step.WAITING}),
+    Step.LOADING: frozenset({Step.FINDING, Step.PREPARING, Step.WAITING}),
+    Step.FINDING: frozenset({Step.PREPARING, Step.TAKING, Step.STOPPING, Step.WAITING}),
+    Step.TAKING: frozenset({Step.RUNNING, Step.STOPPING}),
     Step.PREPARING: frozenset({Step.DEPLOYING, Step.WAITING}),
     Step.DEPLOYING: frozenset({Step.RUNNING, Step.STOPPING}),
     Step.RUNNING: frozenset({Step.STOPPING, Step.ENDED}),
@@ -57,7 +64,9 @@ STEPS: Final[dict[Step, frozenset[Step]]] = {
 STATUSES: Final[dict[Step, frozenset[JobStatus]]] = {
     Step.NEW: frozenset({JobStatus.CREATED}),
     Step.LOADING: frozenset({JobStatus.CREATED, JobStatus.RESTARTING}),
+    Step.FINDING: frozenset({JobStatus.CREATED}),
     Step.PREPARING: frozenset({JobStatus.CREATED, JobStatus.RESTARTING}),
+    Step.TAKING: frozenset({JobStatus.CREATED}),
     Step.DEPLOYING: frozenset({JobStatus.CREATED, JobStatus.RESTARTING}),
     Step.RUNNING: frozenset({JobStatus.RUNNING}),
     Step.STOPPING: frozenset({JobStatus.RESTARTING, JobStatus.FAILING, JobStatus.CANCELLING}),
@@ -83,7 +92,7 @@ class Lifecycle:
     @property
     def deployed(self) -> bool:
         """Whether the tasks of the current attempt are meant to run."""
-        return self.step in (Step.DEPLOYING, Step.RUNNING)
+        return self.step in (Step.FINDING, Step.TAKING, Step.DEPLOYING, Step.RUNNING)
 
     def move(self, status: JobStatus) -> None:
         """Change the status; nothing happens if the job has it already."""

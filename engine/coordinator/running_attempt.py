@@ -24,9 +24,11 @@ from ...core.errors import StromError
 from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
 from ..messages import (
     AlignWatermarks,
+    CheckpointAborted,
     CheckpointAcknowledged,
     CheckpointCompleted,
     CheckpointDeclined,
+    Mail,
     SplitsRequested,
     TaskCancelled,
     TaskDrained,
@@ -47,6 +49,7 @@ from .region_restarts import RegionRestart, RegionRestarts, Stage
 from .regions import Reader, Region
 from .split_requests import Answer, SplitRequests
 from .starting_point import Start
+from .takeover import TakeOver
 from .watermark_alignment import WatermarkAlignment
 
 
@@ -155,6 +158,33 @@ class RunningAttempt:
         if not self._checkpoints.storing:
             times.append(self.restarts.next_ms())
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
+
+    def take_over(self, left: TakeOver, now_ms: int) -> Outcome:
+        """Its tasks run already, as another coordinator has left them. Those that do not are said
+        to have failed behind this."""
+        self.begun = True
+        self._began_with = left.began_with
+        self.attempts.update(left.attempts)
+        self.progress.running |= self.progress.tasks
+        self.progress.drained |= self.progress.tasks if left.terminal else left.drained
+        self.progress.finished |= left.finished
+        self.progress.committed = left.terminal
+        self._alignment.resume(left.watermarks)
+        told: list[Mail] = [CheckpointAborted(n) for n in left.aborted]
+        if left.newest:
+            told.append(CheckpointCompleted(left.newest, left.terminal))
+        mail = [Send(task, one) for task in self._plan.tasks for one in told]
+        if left.terminal:
+            return Outcome(tuple(mail))
+        asked = self._ask(left.asked)
+        begun = self.carry_out(self._checkpoints.start(now_ms), now_ms)
+        actions = (*mail, *self._requests.start(), *begun.actions)
+        if left.ending:
+            return Outcome(actions, go_back="it was being drained when its coordinator died")
+        if asked.failure is None and self.progress.all_drained:
+            last = self.carry_out(self._checkpoints.trigger_terminal(now_ms), now_ms)
+            return Outcome((*actions, *last.actions), last.failure)
+        return Outcome(actions, asked.failure or begun.failure, begun.go_back)
 
     # --- regions -----------------------------------------------------------------------------
 

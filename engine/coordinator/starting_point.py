@@ -16,6 +16,7 @@ from ...core.errors import StateError
 from ...core.ids import CheckpointId, OperatorId
 from .failures import Failure
 from .plan import JobPlan
+from .takeover import TakeOver
 
 MOST_NAMED = 3
 """So many unusable checkpoints are told with their reasons; of more, the newest ones."""
@@ -90,6 +91,23 @@ class StartingPoint:
         mine = {o: state for o, state in stored.items() if o in self._plan.names}
         halted = manifest is not None and manifest.stopped and manifest.job_id == self._plan.job_id
         return Start(manifest, revoke, mine, halted)
+
+    def take_over(
+        self, latest: Latest, left: TakeOver, checkpoints: CheckpointCoordinator
+    ) -> Mapping[OperatorId, bytes] | Failure:
+        """The same for tasks that run already. The enumerators' states in the newest complete
+        checkpoint, as of `Start`; a Failure if that is not to be had."""
+        stored = 0 if latest.manifest is None else latest.manifest.checkpoint_id
+        checkpoints.on_restored(
+            left.newest or None,
+            [c for c in latest.ids if c > self.floor],
+            left.seen,
+            latest.torn,
+        )
+        if stored != left.newest:
+            return Failure(f"checkpoint {left.newest}, the newest, cannot be read any more")
+        states = {} if latest.manifest is None else latest.manifest.enumerators
+        return {o: state for o, state in states.items() if o in self._plan.names}
 
     def _check(self, latest: Latest, newest_complete: CheckpointId) -> bool:
         """Whether a start from `latest` makes the sinks take back what they published after it.

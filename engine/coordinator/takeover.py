@@ -32,13 +32,15 @@ Given = Mapping[OperatorId, tuple[tuple[int, SplitsAssigned], ...]]
 
 @dataclass(frozen=True)
 class TakeOver:
-    """`attempt`: the newest that any task has. `attempts`: of all tasks. `running`, `drained`,
+    """`attempt`: the newest that any task has. `began_with`: what the first of them was restored
+    from. `attempts`: of all tasks. `running`, `drained`,
     `finished`: those that go on, as of `Progress`. `failures`: why the others do not.
     `newest`: the newest complete checkpoint that the storage or a task knows of; `seen`: the
     highest number that is used up. `terminal`: `newest` is the job's last one, and tasks only have
     to commit it. `ending`: sources were told to end, for a savepoint that is not complete."""
 
     attempt: Attempt
+    began_with: CheckpointId
     attempts: Mapping[TaskId, Attempt]
     running: frozenset[TaskId]
     drained: frozenset[TaskId]
@@ -80,6 +82,7 @@ def take_over(
             given.setdefault(answer.operator, []).append((task.subtask, answer))
     return TakeOver(
         attempt=attempt,
+        began_with=CheckpointId(min(one.began_with for one in alive.values())),
         attempts={task: found[task].attempt if task in found else attempt for task in plan.tasks},
         running=frozenset(alive),
         drained=_in(alive, Stage.DRAINED, Stage.FINISHED),

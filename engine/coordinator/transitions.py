@@ -5,19 +5,23 @@ A part of the job master, which says what is heard when; here stands what follow
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.coordinator import CheckpointCoordinator
+from ...checkpoint.storage import Latest
 from ...core.job_status import JobStatus
+from ..accounts import TaskAccount
 from .actions import (
     Actions,
     CancelAll,
     CloseSources,
     DeployAll,
+    FindTasks,
     JobEnded,
     LoadLatest,
     PrepareSources,
+    TakeOverSources,
     Warn,
 )
 from .attempt_numbers import AttemptNumbers
@@ -31,6 +35,7 @@ from .regions import Region
 from .restart import RestartPolicy
 from .running_attempt import Outcome, RunningAttempt
 from .starting_point import Start, StartingPoint
+from .takeover import TakeOver, take_over
 from .task_figures import TaskFigures
 
 
@@ -43,8 +48,9 @@ class Transitions:
         starting_point: StartingPoint,
         policy: RestartPolicy,
         first_attempt: int,
+        takes_over: bool,
     ) -> None:
-        """`first_attempt`: as of JobMaster."""
+        """`first_attempt`, `takes_over`: as of JobMaster."""
         self._plan = plan
         self.life = Lifecycle(plan.job_name)
         self.starting_point = starting_point
@@ -68,6 +74,14 @@ class Transitions:
         """What the current attempt begins with; not None exactly while PREPARING."""
         self.running: RunningAttempt | None = None
         """The current attempt; None outside DEPLOYING and RUNNING."""
+        self.takes_over = takes_over
+        """Whether tasks are still to be looked for that run already."""
+        self._found: Latest | None = None
+        """What the storage holds; not None exactly while FINDING."""
+        self.left: TakeOver | None = None
+        """What is taken over; not None exactly while TAKING."""
+        self.early: list[Callable[[int], Actions]] = []
+        """What tasks said, or what became of them, while TAKING; for the job master."""
         self._patience_ms = int(plan.config.cancellation_timeout.total_seconds() * 1000) // 2
         self._give_up_ms = 0
         """When a job that is to end waits no more for a checkpoint that is being stored."""
@@ -87,15 +101,72 @@ class Transitions:
         if outcome.failure is not None:
             return (*outcome.actions, *self.fail(outcome.failure, now_ms))
         if outcome.go_back is not None:
-            status = self.failover.on_setback(outcome.go_back, now_ms)
-            return (*outcome.actions, *self.stop(status, now_ms))
+            return (*outcome.actions, *self._go_back(outcome.go_back, now_ms))
         if progress.all_finished:
             return (*outcome.actions, *self.end(JobStatus.FINISHED, now_ms))
         return outcome.actions
 
     def load(self) -> Actions:
         self.life.go(Step.LOADING)
-        return (LoadLatest(self.starting_point.floor),)
+        return (LoadLatest(self.starting_point.floor, self.takes_over),)
+
+    # --- tasks that run already --------------------------------------------------------------
+
+    def find(self, latest: Latest) -> Actions:
+        """Another master may have left some."""
+        self.takes_over, self._found = False, latest
+        self.life.go(Step.FINDING)
+        return (FindTasks(),)
+
+    def on_found(self, accounts: Sequence[TaskAccount], now_ms: int) -> Actions:
+        """What they say."""
+        latest, self._found = self._found, None
+        assert latest is not None, "nobody was looked for"
+        left = take_over(self._plan, accounts, latest.manifest, latest.highest_id)
+        if left is None and not accounts:
+            return self.begin(latest, now_ms)
+        self.numbers.take_over({one.task: one.attempt for one in accounts})
+        if left is None:
+            why = "its coordinator died while its tasks were being started or stopped"
+            return self._go_back(why, now_ms)
+        self.history.on_found({task: left.attempts[task] for task in left.running}, now_ms)
+        match self.starting_point.take_over(latest, left, self.checkpoints):
+            case Failure() as failure:
+                return self.fail(failure, now_ms)
+            case states:
+                self.left = left
+                self.life.go(Step.TAKING)
+                return (TakeOverSources(self.numbers.began, left.newest, states, left.given),)
+
+    def go_on(self, left: TakeOver, now_ms: int) -> Actions:
+        """The enumerators are where they were: what runs is the current attempt."""
+        self.left = None
+        self.running = RunningAttempt(
+            self.numbers.began,
+            self._plan,
+            self.checkpoints,
+            self.translator,
+            self.history,
+            Start(None, False, {}),
+            self.starting_point.floor,
+            self.numbers,
+        )
+        self._move(JobStatus.RUNNING, now_ms)
+        self.life.go(Step.RUNNING)
+        self.failures.on_stable(now_ms)
+        going = self.after(self.running.take_over(left, now_ms), now_ms)
+        failed = [self.fail(failure, now_ms) for failure in left.failures]
+        return tuple(action for part in (going, *failed) for action in part)
+
+    # --- from one attempt to the next --------------------------------------------------------
+
+    def begin(self, latest: Latest, now_ms: int) -> Actions:
+        """An attempt, from what the storage holds."""
+        match self.starting_point.prepare(latest, self.checkpoints):
+            case Failure() as failure:
+                return self.fail(failure, now_ms)
+            case Start() as start:
+                return self.prepare(start)
 
     def prepare(self, start: Start) -> Actions:
         attempt = self.numbers.begin(self._plan.tasks)
@@ -135,6 +206,10 @@ class Transitions:
         assert self.running is not None
         restarted = self.running.restart(next_.region, next_.at_ms, next_.why, now_ms)
         return (*next_.news, *self.after(restarted, now_ms))
+
+    def _go_back(self, why: str, now_ms: int) -> Actions:
+        """There must be another attempt, though nothing failed."""
+        return self.stop(self.failover.on_setback(why, now_ms), now_ms)
 
     def stop(self, status: JobStatus, now_ms: int) -> Actions:
         """Stop the attempt, if one is deployed, on the way to what `status` leads to."""
@@ -181,9 +256,10 @@ class Transitions:
     def _leave_attempt(self, now_ms: int) -> Actions:
         """From now on no task of the attempt, if there is one, is heard or told anything."""
         close: Actions = ()
-        if self.start is not None or self.running is not None:
+        if any(one is not None for one in (self.start, self.left, self.running)):
             close = (CloseSources(self.numbers.began),)
-        self.start = self.running = None
+        self.start = self.left = self.running = None
+        self.early.clear()
         match self.life.status:
             case JobStatus.RESTARTING | JobStatus.FAILING:
                 why = f"the job failed: {self.failures.last_cause}"
@@ -217,7 +293,9 @@ class Transitions:
         self.checkpoints.validate()
         self.numbers.validate(self._plan.tasks)
         assert (self.start is not None) == (self.life.step is Step.PREPARING)
-        assert (self.running is not None) == self.life.deployed
+        assert (self._found is not None) == (self.life.step is Step.FINDING)
+        assert (self.left is not None) == (self.life.step is Step.TAKING)
+        assert (self.running is not None) == (self.life.step in (Step.DEPLOYING, Step.RUNNING))
         self.translator.validate(self.checkpoints.pending)
         if self.running is not None:
             self.running.validate()

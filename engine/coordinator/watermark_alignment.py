@@ -9,7 +9,7 @@ subtask that waits goes on reporting, so it hears when the others have come on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...core.elements import MIN_TIMESTAMP
@@ -41,6 +41,15 @@ class WatermarkAlignment:
             members = self._watermarks.setdefault(group.name, {})
             members.update({(operator, task): MIN_TIMESTAMP for task in group.tasks})
         self._told: dict[Reader, int | None] = {}
+
+    def resume(self, told: Iterable[tuple[OperatorId, TaskId, int | None]]) -> None:
+        """What readers have told a coordinator before this."""
+        for operator, task, watermark in told:
+            group = self._groups.get(operator)
+            if group is not None and watermark is None:
+                self._watermarks[group.name].pop((operator, task), None)
+            elif group is not None:
+                self._watermarks[group.name][operator, task] = watermark
 
     def restart(self, tasks: Collection[TaskId]) -> None:
         """The readers in these begin again."""

@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ...core.ids import Attempt, TaskId
+from ..accounts import TaskAccount
 from ..messages import Mail
 from ..task.deployment import TaskDeployment
 
 
 class Cluster(Protocol):
     """Where a job's tasks run."""
+
+    def take_over(self) -> Sequence[TaskAccount]:
+        """What tasks say that another driver of the job has left; from now on they are this one's.
+        Those that do not answer run no more."""
+        ...
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         """Start all tasks of one attempt. Raises what went wrong; some may have started then."""

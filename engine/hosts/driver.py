@@ -32,9 +32,11 @@ from ..coordinator.actions import (
     CancelTasks,
     DeployAll,
     DeployTasks,
+    FindTasks,
     JobEnded,
     Publish,
     Send,
+    TakeOverSources,
     TickAt,
     Warn,
 )
@@ -92,9 +94,12 @@ class JobDriver:
         rng: random.Random | None = None,
         storage: CheckpointStorage | None = None,
         first_attempt: int = 0,
+        token: str | None = None,
+        takes_over: bool = False,
     ) -> None:
         """`make_background`: the workers that do what may take long. `storage`: where checkpoints
-        go, when not where the configuration says. `first_attempt`: as of `JobMaster`."""
+        go, when not where the configuration says. `first_attempt`, `takes_over`: as of `JobMaster`.
+        `token`: what the job's sinks know its drivers by; None: nobody has taken over these yet."""
         self.graph = build_execution_graph(graph)
         self.job_id = job_id
         self._clock = clock
@@ -110,10 +115,11 @@ class JobDriver:
             rng or random.Random(job_id),
             allow_unmatched=graph.config.allow_unmatched_state,
             first_attempt=first_attempt,
+            takes_over=takes_over,
         )
-        self._token = uuid.uuid4().hex
-        """No other driver's."""
-        tenure = Tenure(self._storage, graph.name, self._token, clock.now_ms())
+        self.token = token or uuid.uuid4().hex
+        """No other job's."""
+        tenure = Tenure(self._storage, graph.name, uuid.uuid4().hex, clock.now_ms())
         self.errands = Errands(
             make_background,
             self._master,
@@ -121,7 +127,7 @@ class JobDriver:
             self._storage,
             clock,
             tenure,
-            Outputs(graph, job_id, self._token),
+            Outputs(graph, job_id, self.token),
         )
         self._picture = self._master.status()
         """The job after the last event; replaced, never changed. Read from other threads."""
@@ -355,6 +361,8 @@ class JobDriver:
         if isinstance(action, StorageAction):
             self.errands.in_storage(action)
             return ()
+        if isinstance(action, TakeOverSources):
+            self._began_with = int(action.checkpoint_id)
         if isinstance(action, SourceAction):
             self.errands.in_sources(action)
             return ()
@@ -367,6 +375,8 @@ class JobDriver:
                 self._publish(operator, key, value)
             case AnswerSavepoint(request, path, error):
                 self._asked.answer(request, path, error)
+            case FindTasks():
+                return self._find()
             case DeployAll():
                 return self._deploy(action)
             case DeployTasks():
@@ -380,6 +390,15 @@ class JobDriver:
             case JobEnded(status, error):
                 self._end(status, error)
         return ()
+
+    def _find(self) -> Actions:
+        accounts = self._cluster.take_over()
+        newest = max((one.attempt for one in accounts), default=Attempt(0))
+        self._attempts = {
+            **dict.fromkeys(self.graph.tasks, newest),
+            **{one.task: one.attempt for one in accounts},
+        }
+        return self._event(self._master.on_tasks_found, accounts)
 
     def _deploy(self, action: DeployAll) -> Actions:
         attempt = action.attempt

@@ -77,13 +77,16 @@ class Loading:
         self._trusted = n if self._trusts else None
         self._doubted = False
 
-    def load(self, after: int, unknown: frozenset[CheckpointId]) -> Found:
+    def load(self, after: int, unknown: frozenset[CheckpointId], running: bool = False) -> Found:
         """To read what tasks have copies of would take as long as if they had none: it only has to
         be there. If then not all tasks could restore from it, it is read the next time: of a file
         may be neither a copy nor what was written, and the checkpoint before has to do. `unknown`:
-        checkpoints that may be there, and are not looked at."""
+        checkpoints that may be there, and are not looked at. `running`: tasks have it, and go on;
+        nothing is read again for them."""
         trusted = self._doubt()
         self._tenure.begin()
+        if running:
+            trusted = max(self._storage.list(), default=None)
         latest, storage = load_latest(self._storage, None, after, self._transfers, trusted, unknown)
         if latest.manifest is None and self._restore_from is not None:
             latest, storage = self._load_foreign(self._restore_from, latest)

@@ -19,9 +19,11 @@ from ..coordinator.actions import (
     PrepareSources,
     RestartReaders,
     SnapshotSources,
+    TakeOverSources,
 )
 from ..coordinator.job_master import JobMaster
 from ..graph.model import JobGraph
+from ..messages import SplitsAssigned
 from .enumerators import Enumerators
 from .errand_events import Event, Heard, MakeBackground, nothing
 from .loading import Loaded
@@ -30,7 +32,13 @@ from .outputs import Outputs
 log = logging.getLogger("strom")
 
 SourceAction = (
-    PrepareSources | RestartReaders | AskForSplits | SnapshotSources | ForgetSplits | CloseSources
+    PrepareSources
+    | TakeOverSources
+    | RestartReaders
+    | AskForSplits
+    | SnapshotSources
+    | ForgetSplits
+    | CloseSources
 )
 
 
@@ -100,6 +108,12 @@ class SourceErrands:
                     partial(self._prepare, states, loaded),
                     lambda _, now: master.on_sources_ready(attempt, now),
                 )
+            case TakeOverSources(_, _, states, given):
+                self._ask(
+                    attempt,
+                    partial(self._take_over, states, given, loaded),
+                    lambda _, now: master.on_sources_ready(attempt, now),
+                )
             case AskForSplits(_, operator, task):
                 self._ask(
                     attempt,
@@ -137,6 +151,15 @@ class SourceErrands:
         """The sinks first: what they refuse is not begun."""
         self.outputs.take(loaded.origin, loaded.epochs)
         self._enumerators.prepare(states)
+
+    def _take_over(
+        self,
+        states: Mapping[OperatorId, bytes],
+        given: Mapping[OperatorId, tuple[tuple[int, SplitsAssigned], ...]],
+        loaded: Loaded,
+    ) -> None:
+        self.outputs.take(loaded.origin, loaded.epochs)
+        self._enumerators.take_over(states, given)
 
     def _closed(self, problems: list[str], error: BaseException | None) -> Event:
         for problem in problems or []:

@@ -156,7 +156,7 @@ class StorageErrands:
             case ForgetCheckpoints():
                 what = "the folder of the checkpoints"
                 self._remove(what, self._books.forget, "the folder of its checkpoints")
-            case LoadLatest(after):
+            case LoadLatest(after, running):
                 self._load(partial(self._loading.load, after, self._unknown), self._loaded)
             case LoadForRegion(attempt, after):
                 loaded = partial(self._loaded_for, attempt)
