@@ -59,6 +59,10 @@ class FolderStorage(FileStorage):
         check_manifest(manifest, manifest.checkpoint_id, path)
         return manifest
 
+    def get(self, name: str) -> bytes:
+        """A file of it. MissingCheckpointError if it is not there."""
+        return self._read(posixpath.join(self.folder, name), MissingCheckpointError)
+
     def publish(self, manifest: Manifest) -> None:
         """As of every storage, and only if its files are here, with their sizes: tasks may have
         written them to a place that has the same name elsewhere."""

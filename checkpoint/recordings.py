@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ..core.errors import CorruptCheckpointError, MissingCheckpointError
+from ..core.errors import CorruptCheckpointError
 from ..core.ids import CheckpointId, KeyGroupRange, OperatorId, TaskId
 from ..state.increments import EVERY_GROUP
 from ..state.key_groups import range_for
@@ -96,10 +96,6 @@ class RecordingFolder(FolderStorage):
     def put(self, name: str, data: Data) -> None:
         """CheckpointError if it cannot be written."""
         self.write_file(_FILES, name, data)
-
-    def get(self, name: str) -> bytes:
-        """MissingCheckpointError if it is not there."""
-        return self._read(posixpath.join(self.folder, name), MissingCheckpointError)
 
     def write_part(self, base: int, number: int, rows: list[tuple[Any, ...]]) -> Part:
         """Rows as of SCHEMA."""

@@ -106,10 +106,10 @@ class Runs:
                 await asyncio.to_thread(withdraw, job_id)
             slots = None if record.group is None else KeptSlots(record.group, self._keeper)
             farewell = partial(leave_word, self._ledger.location, job_id, run)
-            coordinator = make_coordinator(submission, run * ATTEMPTS_OF_A_RUN, slots, farewell)
+            coordinator = make_coordinator(submission, slots, farewell)
             # Before anything can come between: nobody else would say so.
             detached = None if record.attached else coordinator.detach.remote()
-            await coordinator.start.remote()
+            await coordinator.start.remote(submission.begun(run * ATTEMPTS_OF_A_RUN))
             if detached is not None:
                 await detached
         except Exception as error:

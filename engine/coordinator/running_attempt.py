@@ -164,7 +164,6 @@ class RunningAttempt:
         to have failed behind this."""
         self.begun = True
         self._began_with = left.began_with
-        self.attempts.update(left.attempts)
         self.progress.running |= self.progress.tasks
         self.progress.drained |= self.progress.tasks if left.terminal else left.drained
         self.progress.finished |= left.finished

@@ -46,9 +46,11 @@ class WatermarkAlignment:
         """What readers have told a coordinator before this."""
         for operator, task, watermark in told:
             group = self._groups.get(operator)
-            if group is not None and watermark is None:
+            if group is None:
+                continue
+            if watermark is None:
                 self._watermarks[group.name].pop((operator, task), None)
-            elif group is not None:
+            else:
                 self._watermarks[group.name][operator, task] = watermark
 
     def restart(self, tasks: Collection[TaskId]) -> None:

@@ -17,7 +17,8 @@ from ...core import code_pickles
 from ...core.clock import Clock
 from ...core.config import ExchangeConfig
 from ...core.failure_text import described
-from ...core.ids import Attempt, TaskId, VertexId
+from ...core.ids import NO_CHECKPOINT, Attempt, TaskId, VertexId
+from ..accounts import Ledger, TaskAccount
 from ..exchange.endpoint import Wiring
 from ..exchange.inprocess import InProcessEndpoint, InProcessNetwork
 from ..graph.model import JobVertex
@@ -102,8 +103,17 @@ class CooperativeCluster:
         self._stopping_some: deque[tuple[tuple[TaskId, ...], Attempt]] = deque()
         """Tasks that are being stopped while others go on; none once all of them are."""
         self._functions = FreshFunctions()
+        self._ledgers: dict[TaskId, Ledger] = {}
+        """Of the newest attempt of each task."""
 
     # --- what the driver asks for ----------------------------------------------------------
+
+    def take_over(self) -> list[TaskAccount]:
+        """What the driver before has not heard is not heard any more but through these."""
+        self.reports.clear()
+        self._stopping = None
+        self._stopping_some.clear()
+        return [self._ledgers[task].account() for task in self.tasks]
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         endpoints = {d.task: self._network.endpoint(d.task, self._config) for d in deployments}
@@ -119,10 +129,17 @@ class CooperativeCluster:
 
     def _start(self, d: TaskDeployment, endpoint: InProcessEndpoint) -> None:
         background = self._make_background(d.label)
+        restored = NO_CHECKPOINT if d.restore is None else d.restore.checkpoint_id
+        ledger = self._ledgers[d.task] = Ledger(d.task, d.attempt, restored)
+
+        def report(said: TaskReport) -> None:
+            ledger.on_report(said)
+            self.reports.append(said)
+
         try:
             vertex = self._functions.fresh(d.vertex)
             d = replace(d, vertex=vertex, local_folders=self.local_folders)
-            task = Task(d, endpoint, self._clock, self.reports.append, background)
+            task = Task(d, endpoint, self._clock, report, background)
         except Exception as error:
             background.close()
             endpoint.close()
@@ -150,6 +167,7 @@ class CooperativeCluster:
                 case TaskFailed() as failure:
                     self.reports.append(failure)
                 case letter:
+                    self._ledgers[task].on_mail(letter)
                     running.task.post(letter)
 
     # --- what the loop steps ---------------------------------------------------------------

@@ -13,6 +13,7 @@ import random
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from ...api.jobs.accumulator_results import Part
@@ -96,10 +97,14 @@ class JobDriver:
         first_attempt: int = 0,
         token: str | None = None,
         takes_over: bool = False,
+        before_end: Callable[[JobOutcome], None] = lambda outcome: None,
     ) -> None:
         """`make_background`: the workers that do what may take long. `storage`: where checkpoints
         go, when not where the configuration says. `first_attempt`, `takes_over`: as of `JobMaster`.
-        `token`: what the job's sinks know its drivers by; None: nobody has taken over these yet."""
+        `token`: what the job's sinks know its drivers by; None: nobody has taken over these yet.
+        `before_end`: called on the driver's thread when it is settled how the job ends, before
+        anything is removed that it could go on from."""
+        self._before_end = before_end
         self.graph = build_execution_graph(graph)
         self.job_id = job_id
         self._clock = clock
@@ -252,6 +257,11 @@ class JobDriver:
         return JobStatus.FAILED if broken else status
 
     @property
+    def attempt(self) -> Attempt:
+        """The last that has begun."""
+        return self._picture.attempt
+
+    @property
     def troubles(self) -> str:
         """How often the job has restarted, and why the last time, as text."""
         picture = self._picture
@@ -355,6 +365,9 @@ class JobDriver:
             log.warning("job %s: restart %s: %s", self.job_id, state.restarts, state.last_failure)
         if state.status is not earlier.status:
             history.info("job %s is %s", self.job_id, state.status.value)
+            if state.status.is_terminal:
+                error = state.last_failure if state.status is JobStatus.FAILED else None
+                self._before_end(replace(self.outcome(), error=error))
         return actions
 
     def _carry_out(self, action: Action) -> Actions:

@@ -18,6 +18,7 @@ from ray.util.placement_group import get_placement_group
 from ...core import code_pickles
 from ..graph.model import JobGraph
 from .coordinator_answers import Farewell, coordinator_name
+from .job_record import Begun
 from .placed_files import Content, contents_of
 from .ray_connect import NAMESPACE
 from .ray_coordinator import JobCoordinator
@@ -46,6 +47,13 @@ class Submission:
     """Ray's runtime environment of the job's processes, if it is not that of all."""
     claimed: str | None = None
     """The savepoint that it starts from, whatever its graph says, and which is its own then."""
+    checkpoints: str | None = None
+    """Where its checkpoints are; None: it has no storage for them."""
+
+    def begun(self, first_attempt: int = 0) -> Begun:
+        """What its coordinator is told to `start`. `first_attempt`: greater than any that the job
+        had under coordinators before this, which have left nothing to go on from."""
+        return Begun(self.payload, self.code, self.contents, first_attempt, self.claimed)
 
 
 def submission_of(graph: JobGraph, job_id: str) -> Submission:
@@ -60,6 +68,7 @@ def submission_of(graph: JobGraph, job_id: str) -> Submission:
         pack(graph.config.python_files),
         contents_of(graph.config.job_files),
         packages,
+        checkpoints=graph.config.checkpoint.storage,
     )
 
 
@@ -71,31 +80,21 @@ def _actor() -> Any:
 
 def make_coordinator(
     submission: Submission,
-    first_attempt: int = 0,
     slots: KeptSlots | None = None,
     farewell: Farewell | None = None,
 ) -> Any:
-    """A new coordinator, which is still to be told to `start`. `first_attempt`, `slots`,
-    `farewell`: as of `JobCoordinator`. ValueError if the job has one."""
+    """A new coordinator, which is still to be told to `start`. `slots`, `farewell`: as of
+    `JobCoordinator`. ValueError if the job has one."""
     packages = {} if submission.packages is None else {"runtime_env": submission.packages}
     actor = _actor().options(
         name=coordinator_name(submission.job_id),
         namespace=NAMESPACE,
         lifetime="detached",
         num_cpus=0,
-        max_restarts=0,
+        max_restarts=-1,
         **packages,
     )
-    return actor.remote(
-        submission.payload,
-        submission.job_id,
-        submission.code,
-        submission.contents,
-        first_attempt,
-        submission.claimed,
-        slots,
-        farewell,
-    )
+    return actor.remote(submission.job_id, submission.checkpoints, slots, farewell)
 
 
 def withdraw(job_id: str) -> None:

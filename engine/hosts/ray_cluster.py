@@ -121,10 +121,13 @@ class RayCluster:
         files: SentFiles | None = None,
         slots: KeptSlots | None = None,
         term: int = 0,
+        note: Callable[[Attempt], None] = lambda attempt: None,
     ) -> None:
         """`name`: of the coordinator, and of its slots unless there are `slots` that stay. `code`:
         what the tasks import from. `files`: what they have beside them. `term`: greater than that
-        of all coordinators that the job had before."""
+        of all coordinators that the job had before. `note`: told of each attempt before it
+        begins."""
+        self._note = note
         self._name = name
         self._term = term
         self._files = files
@@ -165,12 +168,11 @@ class RayCluster:
             if answer is None or answer.task is None or answer.address is None:
                 ray.kill(actor, no_restart=True)
                 continue
-            other = found.get(answer.task)
-            if other is not None:  # a process that was to be ended when the coordinator died
-                first, second = sorted((other, (actor, answer)), key=_attempt_of)
-                ray.kill(first[0], no_restart=True)
-                actor, answer = second
-            found[answer.task] = actor, answer
+            one, task = (actor, answer), answer.task
+            if task in found:  # a process that was to be ended when the coordinator died
+                former, one = sorted((found[task], one), key=_attempt_of)
+                ray.kill(former[0], no_restart=True)
+            found[task] = one
         for task, (actor, answer) in found.items():
             self._secret = answer.secret
             self._processes[task] = answer.process
@@ -223,6 +225,7 @@ class RayCluster:
 
     def _begin(self, deployments: Sequence[TaskDeployment]) -> list[_Begun]:
         """Begin to start what is missing. On the driver's thread."""
+        self._note(deployments[0].attempt)
         tasks = {d.task for d in deployments}
         self._attempts.update({d.task: d.attempt for d in deployments})
         self._numbers = {of: n for of, n in self._numbers.items() if of[0] not in tasks}

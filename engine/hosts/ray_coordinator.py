@@ -1,5 +1,8 @@
 """The job coordinator: a named, detached Ray actor that runs one job's driver.
 
+Its process may die at any moment: Ray starts it again, on another node if need be, and it goes on
+with what runs (`coordinator.takeover`) from what it has left (`job_record`) and the tasks know.
+
 Calls only put events into an inbox or read published figures; the driver runs on one thread, which
 is the only one that touches it. The actor outlives the program that submitted the job, and ends
 some time after the job did, when no client has asked for a while: soon if one knows all there is.
@@ -26,6 +29,8 @@ import ray
 from ...api.jobs.accumulator_results import Part
 from ...checkpoint.savepoints import Stop
 from ...core.clock import SystemClock
+from ...core.errors import JobFailedError
+from ...core.failure_text import described
 from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ...logs.process import close_log, open_log
@@ -37,17 +42,18 @@ from .coordinator_answers import Farewell, Followed, Rescaled, coordinator_name,
 from .coordinator_inbox import Answered, Cancel, SavepointWanted, hand_over
 from .driver import JobDriver
 from .job_outcome import JobOutcome
+from .job_record import Begun, JobRecord, Term
 from .job_view import JobView
 from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
-from .placed_files import Content
 from .published import PublishedValues, Read
 from .ray_cluster import RayCluster
 from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
+from .record_keeper import RecordKeeper
 from .reporters import serve_metrics
 from .sent_files import SentFiles
-from .shipped_code import PackedCode, unpack
+from .shipped_code import unpack
 from .slots import KeptSlots
 from .task_reports import TaskReports
 
@@ -73,33 +79,27 @@ class JobCoordinator:
 
     def __init__(
         self,
-        payload: bytes,
         job_id: str,
-        code: Sequence[PackedCode] = (),
-        contents: Mapping[str, Content] | None = None,
-        first_attempt: int = 0,
-        claimed: str | None = None,
+        records: str | None = None,
         slots: KeptSlots | None = None,
         farewell: Farewell | None = None,
     ) -> None:
-        """`first_attempt`: greater than any that the job had under coordinators before this.
-        `claimed`: as of `launch.Submission`. `slots`: those it has, which stay; None: its own.
-        `farewell`: to be called when the job is over, before anybody is told so."""
+        """Called anew by Ray when its process has died: all of it is small. `records`: as of
+        `JobRecord`. `slots`: those it has, which stay; None: its own. `farewell`: to be called when
+        the job is over, before anybody is told so."""
         use_one_thread()
         self._farewell = farewell
         self._slots = slots
-        self._claimed = claimed
-        self._first_attempt = first_attempt
-        self._payload = payload
-        """The pickled job graph."""
-        self._code = code
-        """What it imports from, beside what is installed."""
-        self._contents: Mapping[str, Content] = contents or {}
-        """Of its files; until the start, from when on the object store has them for as long as
-        this process lives."""
         self._job_id = job_id
+        self._records = RecordKeeper(JobRecord(records, job_id), job_id)
+        self._term = Term()
+        self._driver: JobDriver | None = None
+        self._cluster: RayCluster | None = None
+        self._prometheus: Any = None
+        self._reporter: RayReporter | None = None
+        self._log: Any = None
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._published = PublishedValues(first_attempt)
+        self._published = PublishedValues()
         self._reports = TaskReports()
         self._outcome: JobOutcome | None = None
         self._savepoints: list[tuple[str, int]] = []
@@ -113,36 +113,88 @@ class JobCoordinator:
         self._started = asyncio.Event()
         """Somebody may attach before the submission is complete."""
         with suppress(RuntimeError):  # there is no loop where this is no actor
-            asyncio.get_running_loop().call_later(SUBMISSION_S, self._leave_unless_started)
+            loop = asyncio.get_running_loop()
+            if ray.get_runtime_context().was_current_actor_reconstructed:
+                self._coming_back = loop.create_task(self._come_back())
+            else:
+                loop.call_later(SUBMISSION_S, self._leave_unless_started)
         self._asked = time.monotonic()
         self._told = False
         """Whether some client knows the outcome."""
         self._read: set[OperatorId] = set()
         """Operators of which some client has all values there will ever be."""
 
-    async def start(self) -> None:
+    async def start(self, begun: Begun) -> None:
         """Begin; errors of the start come out of the job's result. SerializationError if the graph
         cannot be unpickled here."""
+        begun = replace(begun, token=secrets.token_hex(16))
+        graph = _unpickled(begun)
+        self._term = Term(0, self._attached, begun.first_attempt, (SystemClock().now_ms(),))
+        self._records.begin(begun, self._term)
+        await self._begin(begun, graph, takes_over=False)
+
+    async def _come_back(self) -> None:
+        """The process before this one died. Whoever asks meanwhile waits for `_started`."""
+        left = await self._records.read()
+        if left is None:  # it died before it was told what to do, or on a node that is gone
+            ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+            return
+        begun, before, outcome = left
+        now_ms = SystemClock().now_ms()
+        self._attached = before.attached
+        self._term = term = before.next(now_ms)
+        self._records.write(term)
+        log.warning(
+            "job %s: its coordinator died, and is back for the %s. time", self._job_id, term.number
+        )
+        if outcome is None and term.dies_too_often():
+            outcome = _given_up(self._job_id, term)
+        try:
+            graph = _unpickled(begun)
+            await self._begin(begun, graph, takes_over=True, outcome=outcome)
+        except Exception as error:
+            log.exception("job %s: its coordinator cannot come back", self._job_id)
+            await self._end_with(_given_up(self._job_id, term, described(error)))
+
+    async def _begin(
+        self,
+        begun: Begun,
+        graph: JobGraph,
+        takes_over: bool,
+        outcome: JobOutcome | None = None,
+    ) -> None:
+        """`outcome`: it is settled how the job ended; nothing of it is to run any more."""
         loop = asyncio.get_running_loop()
         me = ray.get_runtime_context().current_actor
-        unpack(self._code)
-        try:
-            graph: JobGraph = cloudpickle.loads(self._payload)
-        except BaseException as error:
-            raise unreadable(error) from None
         job = LogScope(self._job_id, graph.name)
         self._log = await asyncio.to_thread(
             open_log, graph.config.logging, job, "coordinator", alone=True
         )
-        if self._claimed is not None:
-            config = replace(graph.config, restore_from=self._claimed, claim_restored=True)
+        if begun.claimed is not None:
+            config = replace(graph.config, restore_from=begun.claimed, claim_restored=True)
             graph = replace(graph, config=config)
         secret, name = secrets.token_bytes(32), coordinator_name(self._job_id)
-        files = SentFiles.of(self._job_id, graph.config.job_files, self._contents)
-        self._contents = {}
+        files = SentFiles.of(self._job_id, graph.config.job_files, begun.contents)
+        number = self._term.number
+        self._published = PublishedValues(begun.first_attempt + number)
         self._cluster = RayCluster(
-            graph, secret, loop, self._inbox.put, me, name, self._code, files, self._slots
+            graph,
+            secret,
+            loop,
+            self._inbox.put,
+            me,
+            name,
+            begun.code,
+            files,
+            self._slots,
+            term=number,
+            note=self._note_attempt,
         )
+        if outcome is not None:
+            await asyncio.to_thread(self._cluster.take_over)
+            await asyncio.to_thread(self._cluster.close)
+            await self._end_with(outcome)
+            return
         self._driver = JobDriver(
             graph,
             self._job_id,
@@ -150,7 +202,10 @@ class JobCoordinator:
             self._cluster,
             self._publish,
             lambda name: ThreadBackground(name, lambda: self._inbox.put(Answered())),
-            first_attempt=self._first_attempt,
+            first_attempt=self._term.attempt + takes_over,
+            token=begun.token,
+            takes_over=takes_over,
+            before_end=self._records.end,
         )
         self._prometheus = serve_metrics(graph.config.metrics, self._driver.samples)
         self._reporter = None
@@ -163,6 +218,20 @@ class JobCoordinator:
         self._watching = loop.create_task(self._watch_lease())
         self._started.set()
 
+    async def _end_with(self, outcome: JobOutcome) -> None:
+        """There is no driver: tell who asks."""
+        self._outcome = outcome
+        self._published.close()
+        me = ray.get_runtime_context().current_actor
+        self._leaving = asyncio.get_running_loop().create_task(self._leave_when_done(me))
+        self._started.set()
+        self._news.ring()
+
+    def _note_attempt(self, attempt: Attempt) -> None:
+        """Before it begins; on the driver's thread."""
+        self._term = replace(self._term, attempt=max(self._term.attempt, attempt))
+        self._records.write(self._term)
+
     def _leave_unless_started(self) -> None:
         """The client died during the submission."""
         if not self._started.is_set():
@@ -172,6 +241,7 @@ class JobCoordinator:
 
     def _run(self) -> None:
         driver = self._driver
+        assert driver is not None
         try:
             driver.start()
             while not driver.ended:
@@ -237,6 +307,7 @@ class JobCoordinator:
             if ended and left <= 0:
                 break
             await wait_until(news, left if ended else None)
+        await self._records.remove()
         ray.kill(me, no_restart=True)
 
     @property
@@ -278,11 +349,19 @@ class JobCoordinator:
         """The job outlives its program from now on."""
         self._attached = False
         self._tie_changed.set()
+        if self._started.is_set():
+            self._term = replace(self._term, attached=False)
+            self._records.write(self._term)
 
     # --- tasks -----------------------------------------------------------------------------
 
-    async def report(self, task: TaskId, attempt: Attempt, number: int, data: bytes) -> None:
-        """From a task."""
+    async def report(
+        self, task: TaskId, attempt: Attempt, term: int, number: int, data: bytes
+    ) -> None:
+        """From a task. What was for the coordinator before this (its `term`) is in the task's
+        account."""
+        if term != self._term.number:
+            return
         for ready in self._reports.accept(task, attempt, number, data):
             self._inbox.put(ready)
 
@@ -290,13 +369,30 @@ class JobCoordinator:
 
     async def cancel(self) -> None:
         await self._started.wait()
-        self._cluster.on_cancelled()
+        if self._cluster is not None:
+            self._cluster.on_cancelled()
         self._inbox.put(Cancel())
 
     async def state(self) -> JobStatus:
         await self._started.wait()
         self._touch()
+        return self._state
+
+    @property
+    def _state(self) -> JobStatus:
+        if self._driver is None:
+            assert self._outcome is not None, "not begun"
+            return self._outcome.status
         return self._driver.state
+
+    def _known(self) -> JobDriver:
+        """JobFailedError if it died when the job was over."""
+        if self._driver is None:
+            raise JobFailedError(
+                f"job {self._job_id} is {self._state.value}, and its coordinator died since: no "
+                "more is known of it"
+            )
+        return self._driver
 
     async def followed(self, timeout: float, known: int | None) -> Followed:
         """For the session, which is no client of the job: nothing depends on whether it was told.
@@ -315,7 +411,7 @@ class JobCoordinator:
     def _last_view(self) -> JobView | None:
         """That there is none is no reason not to say how the job ended."""
         try:
-            return self._driver.view()
+            return None if self._driver is None else self._driver.view()
         except Exception:
             log.exception("job %s: its last view cannot be made", self._job_id)
             return None
@@ -324,7 +420,7 @@ class JobCoordinator:
         """All that is known of the job. Who looks is no client of it: it stays no longer for
         that."""
         await self._started.wait()
-        return self._driver.view()
+        return self._known().view()
 
     async def outcome(self, timeout: float) -> JobOutcome | None:
         """How the job ended; None if it still runs after `timeout` seconds."""
@@ -367,24 +463,26 @@ class JobCoordinator:
             while True:
                 event = self._inbox.get_nowait()
                 if isinstance(event, SavepointWanted):
-                    event.told(
-                        None, f"no savepoint was taken: the job is {self._driver.state.value}"
-                    )
+                    event.told(None, f"no savepoint was taken: the job is {self._state.value}")
 
     async def metrics(self) -> dict[str, Any]:
         await self._started.wait()
         self._touch()
-        return self._driver.metrics()
+        if self._driver is None and self._outcome is not None:
+            return self._outcome.metrics
+        return self._known().metrics()
 
     async def rescaled(self, parallelism: int) -> Rescaled:
         """The job at another parallelism. GraphError."""
         await self._started.wait()
-        return await asyncio.to_thread(rescaled_job, self._driver.graph.job, parallelism)
+        return await asyncio.to_thread(rescaled_job, self._known().graph.job, parallelism)
 
     async def accumulators(self) -> list[Part]:
         await self._started.wait()
         self._touch()
-        return self._driver.accumulators()
+        if self._driver is None and self._outcome is not None:
+            return list(self._outcome.accumulators)
+        return self._known().accumulators()
 
     async def prometheus_address(self) -> str | None:
         await self._started.wait()
@@ -396,6 +494,7 @@ class JobCoordinator:
     ) -> Read:
         """Values from `start` on, waiting up to `timeout` seconds for one, or for news of another
         complete checkpoint than `complete`."""
+        await self._started.wait()
         deadline = time.monotonic() + timeout
         while True:
             news = self._news.ticket()
@@ -414,3 +513,20 @@ class JobCoordinator:
         self._asked = time.monotonic()
         if self._outcome is not None:
             self._news.ring()
+
+
+def _unpickled(begun: Begun) -> JobGraph:
+    """The job's graph, with what it imports from in reach."""
+    unpack(begun.code)
+    try:
+        graph: JobGraph = cloudpickle.loads(begun.payload)
+    except BaseException as error:
+        raise unreadable(error) from None
+    return graph
+
+
+def _given_up(job_id: str, term: Term, why: str | None = None) -> JobOutcome:
+    """How a job ends whose coordinator cannot go on."""
+    why = why or f"it died {len(term.since_ms)} times within a few minutes"
+    error = f"the job's coordinator cannot go on: {why}"
+    return JobOutcome(job_id, job_id, JobStatus.FAILED, error, 0.0, 0, 0, {})

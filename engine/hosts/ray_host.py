@@ -337,10 +337,11 @@ class RayHost:
 
     def _start(self, graph: JobGraph, job_name: str, job_id: str) -> RayJobClient:
         """The job is tied to this process until that is settled, so that it cannot be lost."""
-        coordinator = make_coordinator(submission_of(graph, job_id))
+        submission = submission_of(graph, job_id)
+        coordinator = make_coordinator(submission)
         attachment = Attachment(job_id, coordinator)
         try:
-            ray.get(coordinator.start.remote())
+            ray.get(coordinator.start.remote(submission.begun()))
             if not graph.config.attached:
                 ray.get(coordinator.detach.remote())
         except BaseException:

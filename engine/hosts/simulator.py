@@ -47,10 +47,11 @@ class SimulationPlan:
     """What happens to the job besides its own work.
 
     `crashes`: this many tasks crash, each at a random step of the first `crash_window` steps.
-    `coordinator_crashes`: this often the coordinator and all tasks crash, each from a random step
-    of the same window on; half of the times right behind the next checkpoint's publication, before
+    `coordinator_crashes`: this often the coordinator crashes, each from a random step of the same
+    window on; half of the times right behind the next checkpoint's publication, before
     anybody was told of it. What its workers had not begun is never done. A new coordinator starts
-    on the same storage. `slow_workers`: a piece of work of the coordinator's workers (publishing,
+    on the same storage; of a hundred times `tasks_stay` it takes over the tasks, else they have
+    crashed, too. `slow_workers`: a piece of work of the coordinator's workers (publishing,
     deleting and finding checkpoints, asking enumerators) begins up to so many ms late.
     `crash_after_checkpoints`: a random task crashes right after each of the first so many completed
     checkpoints. `stop_after_checkpoint`: everything is dropped, for good, once so many completed.
@@ -70,6 +71,7 @@ class SimulationPlan:
     seed: int = 0
     crashes: int = 0
     coordinator_crashes: int = 0
+    tasks_stay: int = 50
     crash_window: int = 2000
     crash_after_checkpoints: int = 0
     stop_after_checkpoint: int | None = None
@@ -103,6 +105,8 @@ class SimulationResult:
     steps: int = 0
     crashed: int = 0
     coordinators_crashed: int = 0
+    taken_over: int = 0
+    """So many of their successors went on with their tasks."""
     midway: int = 0
     stopped_midway: bool = False
     last_checkpoint: CheckpointId | None = None
@@ -208,14 +212,15 @@ class Simulation:
         """Where tasks keep copies of what they write for checkpoints; known from `run` on."""
         self._employ()
 
-    def _employ(self) -> None:
-        """A coordinator, and a place for its tasks."""
-        self._cluster = CooperativeCluster(
-            self._graph.config.exchange,
-            self._clock,
-            self._make_writer,
-            local_folders=self._folders,
-        )
+    def _employ(self, former: JobDriver | None = None) -> None:
+        """A coordinator, and a place for its tasks, unless it takes over those of the `former`."""
+        if former is None:
+            self._cluster = CooperativeCluster(
+                self._graph.config.exchange,
+                self._clock,
+                self._make_writer,
+                local_folders=self._folders,
+            )
         self._workers: list[_Worker] = []
         self._doomed = False
         """Whether the coordinator dies behind the next publication of a checkpoint."""
@@ -228,6 +233,9 @@ class Simulation:
             self._hire,
             rng=random.Random(self._plan.seed),
             storage=self._storage,
+            first_attempt=0 if former is None else former.attempt + 1,
+            token=None if former is None else former.token,
+            takes_over=former is not None,
         )
         if self._watch is not None:
             self._watch.employed(self._driver, self._cluster)
@@ -557,13 +565,18 @@ class Simulation:
         self._driver.on_task_lost(task, attempt, "crashed by the simulator")
 
     def _replace_coordinator(self) -> None:
-        """The coordinator's process dies, and its tasks with it; another starts on the storage."""
+        """The coordinator's process dies, and its tasks with it or not; another starts on the
+        storage."""
         self._note_midway()
         self._before += self._driver.checkpoints().completed
         self._result.coordinators_crashed += 1
         self._driver.close()
-        self._cluster.close()
-        self._employ()
+        if self._rng.randrange(100) < self._plan.tasks_stay:
+            self._result.taken_over += 1
+            self._employ(self._driver)
+        else:
+            self._cluster.close()
+            self._employ()
         self._driver.start()
 
     def _take_for_dead(self) -> None:

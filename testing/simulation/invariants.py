@@ -47,9 +47,11 @@ VERIFIED = 3
 
 LOST = "crashed by the simulator"
 
-ASKED = (LOST, AWAY, *TOLD, "UnwantedError", "went away", "is gone")
+DIED = ("coordinator died while", "had no coordinator", "the job's coordinator died")
+
+ASKED = (LOST, AWAY, *TOLD, *DIED, "UnwantedError", "went away", "is gone")
 """What errors say that the simulation is to blame for: tasks that crash, the storage, what is
-given up behind them, and connections to tasks that are no more."""
+given up behind them, connections to tasks that are no more, and coordinators that die."""
 
 _ORDERED = (Watermark, EndOfData, CheckpointBarrier)
 
