@@ -112,6 +112,7 @@ def parser(prog: str = HELP) -> argparse.ArgumentParser:
     _checkpoint(names.add_parser("checkpoint", help="incremental checkpoints of a task"))
     _recording(names.add_parser("recording", help="what recording an operator costs"))
     _unaligned(names.add_parser("unaligned", help="checkpoints under full backpressure"))
+    _failover(names.add_parser("failover", help="a running job whose processes are killed"))
     _regions(names.add_parser("regions", help="pipelines beside one whose task is killed"))
     _statesize(names.add_parser("statesize", help="keyed state larger than its memory, in RocksDB"))
     _restore(names.add_parser("restore", help="from much state to the first record"))
@@ -297,6 +298,14 @@ def _recording(command: argparse.ArgumentParser) -> None:
     command.add_argument("--host", choices=("ray", "local"), default="ray")
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
     _told(command)
+
+
+def _failover(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.failover)
+    command.add_argument("--rate", type=int, default=20_000, help="records a second")
+    command.add_argument("--kills", type=int, default=5, help="of each kind")
+    command.add_argument("--parallelism", type=int, default=2)
+    command.add_argument("--json", action="store_true", help="one line of JSON")
 
 
 def _regions(command: argparse.ArgumentParser) -> None:

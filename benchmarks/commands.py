@@ -372,6 +372,14 @@ def recording(options: Namespace) -> Iterator[Line]:
     yield from measure_recording(o.events, o.parallelism, o.host, o.interval)
 
 
+def failover(options: Namespace) -> Iterator[Line]:
+    """What the death of processes costs a job that runs."""
+    from .failover import measure_coordinator
+
+    o = options
+    yield measure_coordinator(o.rate, o.kills, o.parallelism)
+
+
 def regions(options: Namespace) -> Iterator[Line]:
     """One line."""
     from .regions import measure_regions

@@ -125,7 +125,7 @@ def measure_regions(
         view = client.last_view(timedelta(seconds=10))
         assert view is not None
         notes = [Notes.of(root / "notes", i) for i in range(pipelines)]
-        files = [_read(root / "files" / str(i)) for i in range(pipelines)]
+        files = [read_numbers(root / "files" / str(i)) for i in range(pipelines)]
     victim, *others = range(pipelines)
     before = [notes[i].between(*quiet) for i in others]
     during = [notes[i].between(*killing) for i in others]
@@ -200,6 +200,6 @@ def _pipeline(name: str) -> int:
     return int(name.removeprefix("Source: ").split()[1])
 
 
-def _read(folder: Path) -> list[int]:
+def read_numbers(folder: Path) -> list[int]:
     files = [path for path in folder.glob("*.parquet") if path.is_file()]
     return [n for path in files for n in pq.read_table(path).column("n").to_pylist()]

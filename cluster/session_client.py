@@ -29,7 +29,7 @@ from ..engine.hosts.job_view import JobView
 from ..engine.hosts.ray_connect import NAMESPACE, join_ray
 from ..engine.hosts.ray_host import JobOver, RayJobClient, why_gone
 from ..engine.hosts.savepoint_calls import answer, refused
-from .dispatcher_client import AWAY_S, DispatcherClient, find
+from .dispatcher_client import DispatcherClient, find
 from .following import AWAY_MS, NOT_STARTED, Attach, Following, GiveUp, Over, Step, Wait
 from .records import JobRecord, Phase
 
@@ -150,29 +150,11 @@ class SessionJobClient(RayJobClient):
             except ray.exceptions.ActorUnavailableError:
                 with suppress(JobOver):
                     self._ask(lambda c: c.state.remote())
-                if self._coordinator is coordinator:
-                    raise TransportError(
-                        f"the coordinator of job '{self._name}' ({self._job_id}) could not be "
-                        "reached for a moment: the savepoint may have been taken, or not"
-                    ) from None
             except JobOver:
                 assert self._outcome is not None
                 return None, f"no savepoint was taken: the job is {self._outcome.status.value}"
 
     # --- from one coordinator to the next ---------------------------------------------------------
-
-    def _unavailable(self, coordinator: Any) -> None:
-        """A process that has just died may be called so, and a node that hangs."""
-        deadline = time.monotonic() + AWAY_S
-        while time.monotonic() < deadline:
-            try:
-                ray.get(coordinator.state.remote())
-                return
-            except ray.exceptions.ActorUnavailableError:
-                time.sleep(PAUSE_S)
-            except ray.exceptions.RayError:
-                return  # whoever asks it hears that, too
-        raise self._out_of_reach()
 
     def _lost(self, coordinator: Any, error: Exception) -> None:
         if self._coordinator is coordinator:

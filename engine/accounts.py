@@ -55,12 +55,13 @@ class Stage(Enum):
 class TaskAccount:
     """One task in one attempt, as a new coordinator is told of it.
 
-    `began_with`: the checkpoint that it was restored from. `failure`: what it failed with, if it did. `asked`: sources that wait for splits. `given`: what
-    each was given since the newest checkpoint of which it knows that it is complete, or since its
-    start, in order; what came behind the trigger of a later checkpoint n, and before that of the
-    next, is behind `marks[n]` of them. `watermarks`: what sources that align told last. `seen`: the
-    highest checkpoint it has heard of, complete or not. `completed`: the newest it knows to be
-    complete. `ending`: it was told to end its sources. `published`: what it published since.
+    `began_with`: the checkpoint that it was restored from. `failure`: what it failed with, if it
+    did. `asked`: sources that wait for splits. `given`: what each was given since the newest
+    checkpoint of which it knows that it is complete, or since its start, in order; what came behind
+    the trigger of a later checkpoint n is behind `marks[n]` of them. `watermarks`: what sources
+    that align told last. `seen`: the highest checkpoint it has heard of, complete or not.
+    `completed`: the newest it knows to be complete. `ending`: it was told to end its sources.
+    `published`: what it published since.
     """
 
     task: TaskId

@@ -5,8 +5,8 @@ after the other, each in the order given, and whose answers come back as events 
 
     storage   LoadLatest, LoadForRegion, StoreCheckpoint, DisownCheckpoint, DiscardCheckpoint,
               RemoveSavepoint, ForgetCheckpoints
-    sources   PrepareSources, TakeOverSources, RestartReaders, AskForSplits, SnapshotSources, ForgetSplits,
-              CloseSources: the user's enumerators
+    sources   PrepareSources, TakeOverSources, RestartReaders, AskForSplits, SnapshotSources,
+              ForgetSplits, CloseSources: the user's enumerators
 
 So what an enumerator gave away before its snapshot is answered before the snapshot is, and the job
 master hears of losses and cancellation while a disk or an enumerator hangs.
@@ -42,9 +42,9 @@ class FindTasks:
 
 @dataclass(frozen=True)
 class TakeOverSources:
-    """Make the enumerators of tasks that run: from their states in this checkpoint (0: anew), and ask each for what its
-    readers say they have been given since, in the order of then. Then answer on_sources_ready, or
-    on_source_failed, also if one answers otherwise than then."""
+    """Make the enumerators of tasks that run: from their states in this checkpoint (0: anew), and
+    ask each for what its readers say they have been given since, in the order of then. Then answer
+    on_sources_ready, or on_source_failed, also if one answers otherwise than then."""
 
     attempt: Attempt
     checkpoint_id: CheckpointId

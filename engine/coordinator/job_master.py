@@ -55,7 +55,7 @@ from .region_restarts import Stage
 from .restart import make_policy
 from .savepoint_rules import why_no_savepoint
 from .split_requests import Answer
-from .starting_point import Start, StartingPoint
+from .starting_point import StartingPoint
 from .takeover import TakeOver
 from .transitions import Transitions
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from ...checkpoint.manifest import Manifest
 from ...core.ids import NO_CHECKPOINT, Attempt, CheckpointId, OperatorId, TaskId
-from ..messages import SplitsAssigned, ValuePublished
 from ..accounts import Stage, TaskAccount
+from ..messages import SplitsAssigned, ValuePublished
 from .failures import Failure
 from .plan import JobPlan
 from .regions import Reader

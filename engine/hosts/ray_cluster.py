@@ -24,10 +24,10 @@ from ...core.config import JobConfig
 from ...core.errors import JobCancelledError, ResourceError, SerializationError, StromError
 from ...core.failure_text import described
 from ...core.ids import Attempt, TaskId
+from ..accounts import TaskAccount
 from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from ..messages import Mail, TaskFailed
-from ..accounts import TaskAccount
 from ..task.deployment import TaskDeployment
 from .last_words import Whereabouts, how_it_died
 from .mail import sealed

@@ -18,7 +18,6 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any

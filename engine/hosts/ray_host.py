@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -51,6 +52,15 @@ from .shown_job import ShownJob
 from .slots import bundles_of
 
 POLL_S = 1.0
+
+AWAY_S = 60.0
+"""How long a coordinator is waited for that cannot be reached."""
+
+SOON_S = 0.5
+"""What is waited for no longer than that, nobody has to be told of."""
+
+PAUSE_S = 0.2
+"""Before it is asked again."""
 
 NOTICE_NAME = 120
 """Characters of a job's name that are told when it starts: who reads the line looks for the id
@@ -202,15 +212,16 @@ class RayJobClient(SavepointCalls, ShownJob):
         if self._outcome is not None:
             return refused(self._name, f"the job is {self._outcome.status.value}")
         promise: Promise[str] = Promise()
-        asked = self._coordinator.savepoint.remote(directory, stop)
 
-        def told(_: Any) -> None:
+        def take() -> None:
+            """Once more, if the coordinator took the question with it."""
             try:
-                answer(promise, self._name, *self._ask(lambda _: asked))
-            except Exception as error:
+                told = self._ask(lambda c: c.savepoint.remote(directory, stop))
+                answer(promise, self._name, *told)
+            except BaseException as error:
                 promise.fail(error)
 
-        asked.future().add_done_callback(told)
+        threading.Thread(target=take, name="strom-savepoint", daemon=True).start()
         return promise
 
     # --- asking ----------------------------------------------------------------------------------
@@ -246,7 +257,27 @@ class RayJobClient(SavepointCalls, ShownJob):
         return self._coordinator
 
     def _unavailable(self, coordinator: Any) -> None:
-        """It cannot be reached now. Returns if it is to be asked again."""
+        """It cannot be reached now. Returns if it is to be asked again: its process may just have
+        died, and comes back; or its node hangs."""
+        began, told = time.monotonic(), False
+        while time.monotonic() < began + AWAY_S:
+            try:
+                ray.get(coordinator.state.remote(), timeout=AWAY_S)
+                return
+            except ray.exceptions.GetTimeoutError:
+                break
+            except ray.exceptions.ActorUnavailableError:
+                if not told and time.monotonic() > began + SOON_S:
+                    told = True
+                    print(
+                        f"strom: the coordinator of job '{cut(printable(self._name), NOTICE_NAME)}'"
+                        f" ({self._job_id}) cannot be reached; waiting until it is back",
+                        file=sys.stderr,
+                        flush=True,
+                    )
+                time.sleep(PAUSE_S)
+            except ray.exceptions.RayError:
+                return  # whoever asks it hears that, too
         raise self._out_of_reach()
 
     def _lost(self, coordinator: Any, error: Exception) -> None:

@@ -37,11 +37,11 @@ from ...core.ids import NO_CHECKPOINT, Attempt, TaskId
 from ...core.logging_config import LoggingConfig
 from ...logs.process import JobLog, close_log, flush_logs, open_log
 from ...logs.scope import LogScope, set_process_scope
+from ..accounts import Ledger, TaskAccount
 from ..exchange.endpoint import Address, Wiring
 from ..exchange.sockets import SocketEndpoint
 from ..graph.shipping import unreadable
 from ..messages import CancelTask, Mail, TaskFailed, TaskReport
-from ..accounts import Ledger, TaskAccount
 from ..task.background import ThreadBackground
 from ..task.deployment import TaskDeployment
 from ..task.task import Task
@@ -355,8 +355,8 @@ class TaskActor:
             self._early.setdefault(attempt, []).extend(ready)
 
     async def cancel(self, attempt: Attempt, term: int) -> bool:
-        """Ask the attempt, or a former one, to stop and wait until its thread has ended. FencedError
-        from a `term` that is over."""
+        """Ask the attempt, or a former one, to stop and wait until its thread has ended.
+        FencedError from a `term` that is over."""
         if term < self._term:
             raise FencedError(f"the coordinator of term {term} is not heard any more")
         self._stopped = Attempt(max(self._stopped, attempt))

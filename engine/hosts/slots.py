@@ -152,9 +152,7 @@ class Slots:
         self._group = group
 
     def _found(self) -> PlacementGroup | None:
-        """What another job has left, if it is there."""
-        if self._kept is None:
-            return None
+        """What another job, or the coordinator before this, has left, if it is there."""
         with suppress(ValueError):
             return get_placement_group(self._name)
         return None

@@ -157,7 +157,8 @@ class StorageErrands:
                 what = "the folder of the checkpoints"
                 self._remove(what, self._books.forget, "the folder of its checkpoints")
             case LoadLatest(after, running):
-                self._load(partial(self._loading.load, after, self._unknown), self._loaded)
+                load = partial(self._loading.load, after, self._unknown, running)
+                self._load(load, self._loaded)
             case LoadForRegion(attempt, after):
                 loaded = partial(self._loaded_for, attempt)
                 self._load(partial(self._loading.find, after, self._unknown), loaded)

@@ -1,0 +1,115 @@
+"""What the death of processes costs a job that runs: for how long no records come out.
+
+    paced numbers -> by key -> what notes when which came -> files
+
+`coordinator`: its process is killed with SIGKILL, `kills` times, each once the one before is made
+up for. `silence_ms` is the longest time without a record between the kills, beside the longest
+before the first (`usual_gap_ms`); `control_s` from a kill until the job answers again. In the end
+the files are read: each number must be there once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from strom import FixedDelayRestart
+from strom.connectors.datagen import DataGenSource
+from strom.connectors.files import FileSink
+from strom.core.errors import StromError
+
+from .measure import Setting, environment
+from .regions import NUMBERS, START_S, Notes, Noting, numbers, read_numbers
+
+PAUSE_S = 2.0
+"""From when the job answers again to the next kill."""
+
+
+def measure_coordinator(rate: int, kills: int, parallelism: int) -> dict[str, Any]:
+    """One line."""
+    count = round(rate * (10.0 + kills * (PAUSE_S + 3.0)))
+    with tempfile.TemporaryDirectory(prefix="strom-bench-") as folder:
+        root = Path(folder)
+        for name in ("notes", "checkpoints", "files"):
+            (root / name).mkdir()
+        setting = Setting("failover", count, parallelism, "ray", 0.5)
+        env = environment(setting, str(root / "checkpoints"))
+        env.set_restart_strategy(FixedDelayRestart(10_000, timedelta(milliseconds=10)))
+        source = DataGenSource(
+            numbers, count, splits=parallelism, rate=rate, schema=NUMBERS, block=256
+        )
+        stream = env.from_source(source, source_name="numbers").key_by("n")
+        noted = stream.map_batches(Noting(str(root / "notes"), 0)).name("notes")
+        noted.sink_to(FileSink(root / "files"))
+        client: Any = env.execute_async("failover")
+        try:
+            _await_running(client)
+            time.sleep(2.0)  # the first records, and the imports that they take
+            start = time.time()
+            time.sleep(3.0)
+            first = time.time()
+            back = [_kill_coordinator(client) for _ in range(kills)]
+            last = time.time()
+            client.get_job_execution_result(timedelta(seconds=START_S + count / rate))
+            view = client.last_view(timedelta(seconds=10))
+        except BaseException:
+            client.cancel()
+            raise
+        notes = Notes.of(root / "notes", 0)
+        found = read_numbers(root / "files")
+    return {
+        "name": "failover",
+        "killed": "coordinator",
+        "host": "ray",
+        "rate": rate,
+        "parallelism": parallelism,
+        "kills": kills,
+        "silence_ms": round(notes.between(first, last)[1] * 1000),
+        "usual_gap_ms": round(notes.between(start, first)[1] * 1000),
+        "control_s": [round(seconds, 2) for seconds in back],
+        "attempts": 1 + max(task["attempt"] for task in view["tasks"]),
+        "lost": count - len(set(found)),
+        "doubled": len(found) - len(set(found)),
+    }
+
+
+def _await_running(client: Any) -> None:
+    deadline = time.monotonic() + START_S
+    while True:
+        view = client.view()
+        if view["status"] == "RUNNING" and all(t["pid"] is not None for t in view["tasks"]):
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the job does not run after {START_S} s")
+        time.sleep(0.1)
+
+
+def _kill_coordinator(client: Any) -> float:
+    """Seconds until the job answered that it runs."""
+    os.kill(coordinator_pid(str(client.get_job_id())), signal.SIGKILL)
+    began = time.monotonic()
+    while time.monotonic() < began + START_S:
+        try:
+            if client.view()["status"] == "RUNNING":
+                break
+        except StromError:
+            pass
+        time.sleep(0.02)
+    took = time.monotonic() - began
+    time.sleep(PAUSE_S)
+    return took
+
+
+def coordinator_pid(job_id: str) -> int:
+    """Of the process that a job's coordinator has now."""
+    from ray._private.state import actors
+
+    for actor in actors().values():
+        if actor["Name"] == f"strom-job-{job_id}" and actor["State"] == "ALIVE":
+            return int(actor["Pid"])
+    raise LookupError(f"job {job_id} has no coordinator")
