@@ -3,23 +3,19 @@ Times are ms."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from scripted_job import K0, K1, NONE, S0, S1, TASKS, TWICE
-from strom.checkpoint.handles import SubtaskSnapshot
-from strom.checkpoint.manifest import Manifest
+from regions_kit import EVERY, FOUR, SINKS, SOURCES, A, B, Parts
+from scripted_job import NONE, TWICE
 from strom.checkpoint.savepoints import Savepoint
 from strom.checkpoint.storage import Latest, Rejected
 from strom.core.config import FixedDelayRestart, JobConfig, NoRestart
 from strom.core.ids import ChannelId, TaskId
 from strom.core.job_status import JobStatus
 from strom.engine.coordinator import actions as act
-from strom.engine.coordinator.job_master import JobMaster
 from strom.engine.coordinator.regions import Region, regions_of
 from strom.engine.graph.model import (
     ChainedOperator,
@@ -30,7 +26,6 @@ from strom.engine.graph.model import (
 )
 from strom.engine.messages import (
     CheckpointAborted,
-    CheckpointAcknowledged,
     CheckpointCompleted,
     SplitsAssigned,
     SplitsRequested,
@@ -39,12 +34,6 @@ from strom.engine.messages import (
     TaskRunning,
     TriggerCheckpoint,
 )
-
-A, B = SOLO = TaskId("solo", 0), TaskId("solo", 1)
-SOURCES, SINKS = (S0, S1), (K0, K1)
-FOUR = TASKS
-EVERY = TASKS + SOLO
-
 
 # --- which tasks ---------------------------------------------------------------------------------
 
@@ -93,48 +82,6 @@ def test_channels_join(parts: Callable[..., ExecutionGraph]) -> None:
 
 
 # --- what the master does ------------------------------------------------------------------------
-
-
-class Parts:
-    """A job of three regions, and what its master asked for last."""
-
-    def __init__(self, graph: ExecutionGraph) -> None:
-        self.master = JobMaster("job", graph, random.Random(0))
-        self.master.start(0)
-        self.master.on_loaded(NONE, 0)
-        self.master.on_sources_ready(0, 0)
-        self.say(TaskRunning, EVERY, 0, 0)
-
-    def say(self, kind: Any, tasks: Any, attempt: int, now: int) -> tuple[Any, ...]:
-        said = [self.master.on_report(kind(task, attempt), now) for task in tasks]
-        self.master.validate()
-        return tuple(action for actions in said for action in actions)
-
-    def told(self, actions: Any, mail: type) -> list[TaskId]:
-        sent = [action for action in actions if isinstance(action, act.Send)]
-        return [action.task for action in sent if isinstance(action.mail, mail)]
-
-    def checkpoint(self, n: int, now: int, attempts: Any = None) -> Manifest:
-        """Taken, up to where its manifest is to be stored."""
-        self.master.on_tick(now)
-        self.master.on_sources_snapshot(0, n, {"source": b"s", "solo": b"o"}, now)
-        for task in EVERY:
-            attempt = (attempts or {}).get(task, 0)
-            part = CheckpointAcknowledged(task, attempt, n, SubtaskSnapshot(task))
-            found = self.master.on_report(part, now)
-        (stored,) = [action for action in found if isinstance(action, act.StoreCheckpoint)]
-        return stored.manifest
-
-    def restart(self, tasks: Any, old: int, new: int, now: int, latest: Latest = NONE) -> Any:
-        """From where the tasks have stopped to where they are deployed: that."""
-        found = self.master.on_tasks_stopped(old, tasks, now)
-        if act.LoadForRegion(new, 0) not in found:
-            found = self.master.on_tick(now + 50)
-        assert act.LoadForRegion(new, 0) in found
-        (asked,) = self.master.on_region_loaded(new, latest, now + 50)[:1]
-        assert isinstance(asked, act.RestartReaders)
-        self.master.validate()
-        return asked
 
 
 @pytest.fixture

@@ -1,0 +1,289 @@
+"""A job master that goes on with the tasks that another has left running. Times are ms."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from regions_kit import EVERY, FOUR, A, B, Parts
+from scripted_job import S0, TWICE
+from strom.checkpoint.manifest import Manifest
+from strom.checkpoint.storage import Latest
+from strom.core.ids import TaskId
+from strom.core.job_status import JobStatus
+from strom.engine.accounts import Ledger, Stage, TaskAccount
+from strom.engine.coordinator import actions as act
+from strom.engine.coordinator.job_master import JobMaster
+from strom.engine.graph.model import ExecutionGraph
+from strom.engine.messages import (
+    AlignWatermarks,
+    CheckpointAborted,
+    CheckpointAcknowledged,
+    CheckpointCompleted,
+    EndSources,
+    NoMoreSplits,
+    SplitsAssigned,
+    SplitsRequested,
+    TaskDrained,
+    TaskFailed,
+    TaskFinished,
+    TaskRunning,
+    TriggerCheckpoint,
+    ValuePublished,
+)
+
+Accounts = dict[TaskId, TaskAccount]
+
+
+class Left:
+    """A job in its attempt 3, with checkpoint 4 complete, whose coordinator has died."""
+
+    def __init__(self, parts: Callable[..., ExecutionGraph]) -> None:
+        before = Parts(parts(TWICE))
+        self.manifest = replace(before.checkpoint(1, 100), checkpoint_id=4)
+        self.graph = parts(TWICE)
+        self.accounts: Accounts = {
+            task: TaskAccount(task, 3, Stage.RUNNING, seen=4, completed=4) for task in EVERY
+        }
+
+    def change(self, task: TaskId, **fields: Any) -> None:
+        self.accounts[task] = replace(self.accounts[task], **fields)
+
+    def found(self, manifest: Manifest | None = None, highest: int = 4) -> tuple[JobMaster, Any]:
+        """The master that has come after it, and what it asks for once it knows what runs."""
+        master = JobMaster("job", self.graph, random.Random(0), first_attempt=4, takes_over=True)
+        assert master.start(1000) == (act.LoadLatest(0, running=True),)
+        latest = Latest(manifest or self.manifest, (), (4, highest))
+        assert act.FindTasks() in master.on_loaded(latest, 1001)
+        actions = master.on_tasks_found(list(self.accounts.values()), 1002)
+        master.validate()
+        return master, actions
+
+    def going(self) -> tuple[JobMaster, Any]:
+        """The same, once the enumerators are where they were."""
+        master, actions = self.found()
+        assert any(isinstance(one, act.TakeOverSources) for one in actions)
+        actions = master.on_sources_ready(3, 1003)
+        master.validate()
+        return master, actions
+
+
+@pytest.fixture
+def left(parts: Callable[..., ExecutionGraph]) -> Left:
+    return Left(parts)
+
+
+def mail_of(actions: Any, task: TaskId) -> list[Any]:
+    return [a.mail for a in actions if isinstance(a, act.Send) and a.task == task]
+
+
+def test_it_runs_on_and_nobody_is_deployed_or_stopped(left: Left) -> None:
+    """What was on is aborted; what is complete is said again; the next number is a new one."""
+    left.change(S0, seen=6)
+    master, actions = left.going()
+    for task in EVERY:
+        told = [CheckpointAborted(5), CheckpointAborted(6), CheckpointCompleted(4)]
+        assert mail_of(actions, task) == told
+    assert not [a for a in actions if isinstance(a, (act.DeployAll, act.CancelAll))]
+    assert master.status().status is JobStatus.RUNNING
+    assert master.status().running_tasks == len(EVERY)
+    (snapshot,) = [a for a in master.on_tick(9_000) if isinstance(a, act.SnapshotSources)]
+    assert snapshot.checkpoint_id == 7
+
+
+def test_enumerators_hear_what_readers_were_given_since(left: Left) -> None:
+    one, two = SplitsAssigned("solo", ("x",), 7), SplitsAssigned("solo", ("y",), 9)
+    left.change(A, given=(one, two), marks={4: 1})
+    left.change(B, given=(SplitsAssigned("solo", ("z",), 8),), asked=("solo",))
+    master, actions = left.found()
+    (sources,) = [a for a in actions if isinstance(a, act.TakeOverSources)]
+    assert sources.given == {"solo": ((0, two), (1, SplitsAssigned("solo", ("z",), 8)))}
+    assert sources.states == {"source": b"s", "solo": b"o"}
+    assert act.AskForSplits(3, "solo", B) in master.on_sources_ready(3, 1003)
+
+
+def test_what_is_said_before_the_enumerators_are_there_is_heard_then(left: Left) -> None:
+    master, _ = left.found()
+    assert master.on_report(SplitsRequested(A, 3, "solo"), 1003) == ()
+    assert master.on_task_lost(B, 3, "killed", 1004) == ()
+    actions = master.on_sources_ready(3, 1005)
+    master.validate()
+    assert act.AskForSplits(3, "solo", A) in actions
+    assert act.CancelTasks(3, (B,)) in actions
+    assert master.status().status is JobStatus.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("account", "cause"),
+    [
+        (None, "was lost while the job had no coordinator"),
+        ({"stage": Stage.STARTING}, "was being started when the job's coordinator died"),
+        (
+            {"stage": Stage.OVER, "failure": TaskFailed(A, 3, "ValueError: odd")},
+            "ValueError: odd",
+        ),
+    ],
+)
+def test_a_task_that_does_not_run_has_failed(
+    left: Left, account: Mapping[str, Any] | None, cause: str
+) -> None:
+    """Its region is restarted, the others go on."""
+    if account is None:
+        del left.accounts[A]
+    else:
+        left.change(A, **account)
+    master, actions = left.going()
+    assert act.CancelTasks(3, (A,)) in actions
+    assert cause in str(master.status().last_failure)
+    assert (master.status().status, master.status().restarts) == (JobStatus.RUNNING, 1)
+    assert act.LoadForRegion(4, 0) in master.on_tasks_stopped(3, (A,), 1060)
+
+
+def test_none_goes_on(left: Left) -> None:
+    """All are stopped, and begin again with a number that nobody had."""
+    for task in EVERY:
+        left.change(task, stage=Stage.STARTING)
+    master, actions = left.found()
+    assert act.CancelAll(3) in actions
+    loading = [*master.on_all_stopped(3, 1010), *master.on_tick(1100)]
+    assert act.LoadLatest(0) in loading
+    (prepare,) = [
+        a
+        for a in master.on_loaded(Latest(left.manifest, (), (4,)), 1101)
+        if isinstance(a, act.PrepareSources)
+    ]
+    assert prepare.attempt == 4
+
+
+def test_nobody_is_left(left: Left) -> None:
+    """As if the coordinator and all tasks had been on one machine."""
+    left.accounts.clear()
+    _, actions = left.found()
+    (prepare,) = actions[:1]
+    assert isinstance(prepare, act.PrepareSources)
+    assert prepare.attempt == 4
+
+
+def test_enumerators_that_answer_otherwise_are_a_failure(left: Left) -> None:
+    master, _ = left.found()
+    actions = master.on_source_failed(3, "its enumerator gives out other splits", 1003)
+    master.validate()
+    assert act.CancelAll(3) in actions
+    assert act.CloseSources(3) in actions
+    assert master.status().status is JobStatus.RESTARTING
+
+
+def test_a_cancellation_while_it_takes_over(left: Left) -> None:
+    master, _ = left.found()
+    assert act.CancelAll(3) in master.on_cancel(1003)
+    master.validate()
+    assert master.on_sources_ready(3, 1004) == ()
+    ended = master.on_all_stopped(3, 1005)
+    assert any(isinstance(a, act.JobEnded) for a in ended)
+
+
+def test_all_had_come_to_their_end(left: Left) -> None:
+    for task in EVERY:
+        left.change(task, stage=Stage.DRAINED)
+    master, actions = left.going()
+    (snapshot,) = [a for a in actions if isinstance(a, act.SnapshotSources)]
+    assert snapshot.checkpoint_id == 5
+    sent = master.on_sources_snapshot(3, 5, {"source": b"s", "solo": b"o"}, 1004)
+    assert TriggerCheckpoint(5, 1003, terminal=True) in mail_of(sent, S0)
+
+
+def test_the_terminal_checkpoint_was_complete(left: Left) -> None:
+    """Tasks that have not heard of it are told, and the job finishes."""
+    left.manifest = replace(left.manifest, terminal=True)
+    for task in EVERY:
+        left.change(task, stage=Stage.FINISHED if task in FOUR else Stage.DRAINED)
+    master, actions = left.going()
+    assert mail_of(actions, A) == [CheckpointCompleted(4, terminal=True)]
+    master.on_report(TaskFinished(A, 3), 1004)
+    ended = master.on_report(TaskFinished(B, 3), 1005)
+    assert act.JobEnded(JobStatus.FINISHED) in ended
+
+
+def test_a_drain_that_was_not_done_goes_back(left: Left) -> None:
+    """Sources have ended before their time: nobody can take that back."""
+    left.change(S0, ending=True)
+    master, actions = left.going()
+    assert act.CancelAll(3) in actions
+    assert master.status().status is JobStatus.RESTARTING
+
+
+def test_the_storage_has_lost_what_tasks_know_to_be_complete(left: Left) -> None:
+    """It must not be gone back behind what sinks have published."""
+    left.change(A, completed=5, seen=5)
+    master, actions = left.found()
+    assert act.CancelAll(3) in actions
+    master.on_all_stopped(3, 1010)
+    master.on_tick(1100)
+    master.on_loaded(Latest(left.manifest, (), (4,)), 1101)
+    state = master.status()
+    assert state.status is JobStatus.FAILED
+    assert "checkpoint 5 cannot be restored" in str(state.last_failure)
+
+
+def test_values_that_may_not_have_arrived_are_published_again(left: Left) -> None:
+    value = ValuePublished(A, 3, "k", "1-0", b"x")
+    left.change(A, published=(value,))
+    master, actions = left.going()
+    assert act.Publish("k", "1-0", b"x") in actions
+    assert master.on_report(value, 1010) == ()
+
+
+# --- what tasks know -----------------------------------------------------------------------------
+
+
+def test_a_ledger_sums_up_both_ways() -> None:
+    ledger = Ledger(A, 3, begins_with=2)
+    assert ledger.account() == TaskAccount(A, 3, Stage.STARTING, 2, seen=2, completed=2)
+    ledger.on_report(TaskRunning(A, 3))
+    ledger.on_report(SplitsRequested(A, 3, "solo"))
+    ledger.on_mail(SplitsAssigned("solo", ()))
+    assert ledger.account().asked == ("solo",), "there were none, and the question stands"
+    ledger.on_mail(SplitsAssigned("solo", ("x",), 5))
+    ledger.on_mail(TriggerCheckpoint(3, 0))
+    ledger.on_report(SplitsRequested(A, 3, "solo"))
+    ledger.on_mail(NoMoreSplits("solo"))
+    ledger.on_mail(AlignWatermarks("solo", 7))
+    ledger.on_mail(CheckpointCompleted(3))
+    ledger.on_mail(CheckpointCompleted(2))
+    ledger.on_report(ValuePublished(A, 3, "k", "3-0", b"x"))
+    ledger.on_report(CheckpointAcknowledged(A, 3, 4, None))  # type: ignore[arg-type]
+    ledger.on_mail(EndSources())
+    ledger.on_report(TaskDrained(A, 3))
+    account = ledger.account()
+    ledger.validate()
+    assert (account.stage, account.asked, account.given) == (Stage.DRAINED, (), ())
+    assert (account.seen, account.completed, account.ending) == (4, 3, True)
+    assert [value.key for value in account.published] == ["3-0"]
+
+
+def test_any_ledger_keeps_its_invariants() -> None:
+    for seed in range(50):
+        rng = random.Random(seed)
+        ledger, n, number = Ledger(A, 0), 0, 0
+        reference: list[tuple[int, int]] = []  # under which trigger each split was given
+        for _ in range(40):
+            match rng.randrange(4):
+                case 0:
+                    n += rng.randint(1, 2)
+                    ledger.on_mail(TriggerCheckpoint(n, 0))
+                case 1:
+                    ledger.on_mail(CheckpointCompleted(rng.randint(0, n)))
+                case 2:
+                    ledger.on_mail(CheckpointAborted(rng.randint(0, n)))
+                case _:
+                    ledger.on_mail(SplitsAssigned("solo", (number,), number))
+                    reference.append((n, number))
+                    number += 1
+            ledger.validate()
+        account = ledger.account()
+        for m in account.marks:
+            wanted = [number for under, number in reference if under >= m]
+            assert [one.number for one in account.given_since(m)] == wanted, f"seed {seed}"
