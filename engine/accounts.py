@@ -61,7 +61,7 @@ class TaskAccount:
     the trigger of a later checkpoint n is behind `marks[n]` of them. `watermarks`: what sources
     that align told last. `seen`: the highest checkpoint it has heard of, complete or not.
     `completed`: the newest it knows to be complete. `ending`: it was told to end its sources.
-    `published`: what it published since.
+    `published`: what it published since it heard that `told` is complete, the one before that.
     """
 
     task: TaskId
@@ -76,6 +76,7 @@ class TaskAccount:
     seen: CheckpointId = NO_CHECKPOINT
     completed: CheckpointId = NO_CHECKPOINT
     ending: bool = False
+    told: CheckpointId = NO_CHECKPOINT
     published: tuple[ValuePublished, ...] = ()
 
     def given_since(self, checkpoint_id: CheckpointId) -> tuple[SplitsAssigned, ...]:
@@ -115,9 +116,12 @@ class Ledger:
         self._given: list[SplitsAssigned] = []
         self._marks: dict[CheckpointId, int] = {}
         self._watermarks: dict[OperatorId, int | None] = {}
-        self._seen = self._completed = begins_with
+        self._seen = self._completed = self._told = begins_with
         self._ending = False
         self._published: list[ValuePublished] = []
+        """Since `_told` is complete; a client may be one checkpoint behind."""
+        self._fresh = 0
+        """So many of them came since `_completed` is."""
 
     def on_report(self, report: TaskReport) -> None:
         """The task is about to say this."""
@@ -141,6 +145,7 @@ class Ledger:
                 self._see(n)
             case ValuePublished():
                 self._published.append(report)
+                self._fresh += 1
 
     def on_mail(self, mail: Mail) -> None:
         """The task is about to be told this."""
@@ -178,12 +183,14 @@ class Ledger:
             self._seen,
             self._completed,
             self._ending,
+            self._told,
             tuple(self._published),
         )
 
     def validate(self) -> None:
         """Assert the invariants."""
-        assert self._completed <= self._seen
+        assert self._told <= self._completed <= self._seen
+        assert 0 <= self._fresh <= len(self._published)
         assert list(self._marks.values()) == sorted(self._marks.values())
         assert all(n > self._completed for n in self._marks), (self._marks, self._completed)
         assert all(0 <= count <= len(self._given) for count in self._marks.values())
@@ -192,12 +199,12 @@ class Ledger:
         self._seen = max(self._seen, n)
 
     def _on_completed(self, n: CheckpointId) -> None:
-        """Nothing goes back before this checkpoint any more, nor is what was published up to it
-        needed: whoever goes on from here begins with it."""
+        """Nothing goes back before this checkpoint any more."""
         if n <= self._completed:
             return
-        self._completed = n
-        self._published.clear()
+        self._told, self._completed = self._completed, n
+        del self._published[: len(self._published) - self._fresh]
+        self._fresh = 0
         gone = self._marks.get(n, 0)
         del self._given[:gone]
         self._marks = {k: count - gone for k, count in self._marks.items() if k > n}

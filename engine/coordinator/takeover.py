@@ -53,6 +53,8 @@ class TakeOver:
     asked: tuple[Reader, ...]
     given: Given
     watermarks: tuple[tuple[OperatorId, TaskId, int | None], ...]
+    told: CheckpointId
+    """All that was published behind its completion is in `published`."""
     published: tuple[ValuePublished, ...]
 
     @property
@@ -101,6 +103,7 @@ def take_over(
             for task, one in alive.items()
             for operator, watermark in one.watermarks.items()
         ),
+        told=CheckpointId(max(one.told for one in alive.values())),
         published=tuple(value for one in alive.values() for value in one.published),
     )
 

@@ -136,7 +136,8 @@ class Transitions:
             case states:
                 self.left = left
                 self.life.go(Step.TAKING)
-                return (TakeOverSources(self.numbers.began, left.newest, states, left.given),)
+                attempt = self.numbers.began
+                return (TakeOverSources(attempt, left.newest, left.told, states, left.given),)
 
     def go_on(self, left: TakeOver, now_ms: int) -> Actions:
         """The enumerators are where they were: what runs is the current attempt."""

@@ -1,7 +1,8 @@
 """What a client has been given of a job's published values, by one coordinator after another. Pure.
 
 The values of a coordinator that is gone are gone with it, but for those that its newest complete
-checkpoint has: the next one publishes these again. So nothing is missing, and by their keys nothing
+checkpoint has: the next one publishes these again (or those of the one before, too, if the tasks
+ran on and know them). So nothing is missing, and by their keys nothing
 comes twice, if the client has heard of that checkpoint and of all that was published before; else
 nobody knows. Rejected: to keep values until a client has them, which would make checkpoints wait
 for programs.
@@ -42,7 +43,7 @@ class Delivered:
             self._first_attempt, self.position = read.first_attempt, 0
             self._settled = first
         if not self._settled and read.began is not None:
-            self._check(read.began)
+            self._check(read.began, read.began if read.told is None else read.told)
             self._settled = True
         if not self._settled and read.values:
             raise self._unknown("it is not known what its new coordinator began with")
@@ -57,6 +58,11 @@ class Delivered:
             self._complete = read.complete
         return fresh
 
+    @property
+    def of(self) -> int | None:
+        """Which coordinator `position` is of, as of `Read.first_attempt`."""
+        return self._first_attempt
+
     def restart(self) -> None:
         """The coordinator is gone: what comes next is of another."""
         self.position, self.complete = 0, None
@@ -68,8 +74,10 @@ class Delivered:
             "are to be read while it runs, and soon after it has ended"
         )
 
-    def _check(self, began: int) -> None:
+    def _check(self, began: int, told: int) -> None:
         known = self._complete or 0
+        if told <= known <= began and told < began:
+            return  # the tasks ran on
         if began > known:
             raise self._unknown(
                 f"it goes on from checkpoint {began}, and what was published until then was heard "

@@ -19,7 +19,7 @@ from typing import Any, Final
 from ...api.jobs.accumulator_results import Part
 from ...checkpoint.coordinator_types import CheckpointStatistics
 from ...checkpoint.manifest import Manifest
-from ...checkpoint.savepoints import Stop
+from ...checkpoint.savepoints import Savepoint, Stop
 from ...checkpoint.storage import CheckpointStorage, located, open_storage
 from ...core.clock import Clock
 from ...core.failure_text import described
@@ -149,6 +149,9 @@ class JobDriver:
         self._traces = open_traces(graph.config.traces, job_id, graph.name)
         self._recorder = None if self._traces is None else TraceRecorder(self._master.labels)
         self._began_with: int | None = None
+        self._told: int | None = None
+        self._held: list[Savepoint] | None = [] if takes_over else None
+        """Wanted before it was known whether the job runs; None: it is."""
         self._asked = AskedSavepoints(job_id, graph.config.savepoint_directory)
         self.cancelling = False
         self.ended = False
@@ -194,6 +197,8 @@ class JobDriver:
             return
         if self.ended or self._over_at is not None:
             self._refuse_savepoints()
+        elif self._held is not None:
+            self._held.append(asked)
         else:
             self._run(self._master.on_savepoint, asked)
 
@@ -279,6 +284,12 @@ class JobDriver:
         return self._began_with
 
     @property
+    def told(self) -> int | None:
+        """What was published behind the completion of this checkpoint is published again; None: as
+        `began_with`."""
+        return self._began_with if self._told is None else self._told
+
+    @property
     def newest_complete(self) -> int | None:
         """The newest checkpoint that is complete, of those taken under this driver."""
         completed = self._picture.history.completed
@@ -347,6 +358,10 @@ class JobDriver:
             actions.extend(self._carry_out(actions.popleft()))
         if self._over_at is not None and self.errands.idle:
             self.ended = True
+        if self._held is not None and self.state is not JobStatus.CREATED:
+            held, self._held = self._held, None
+            for savepoint in held:
+                self._run(self._master.on_savepoint, savepoint)
 
     def _event(self, event: Callable[..., Actions], *args: Any) -> Actions:
         now_ms, earlier = self._clock.now_ms(), self._picture
@@ -375,7 +390,7 @@ class JobDriver:
             self.errands.in_storage(action)
             return ()
         if isinstance(action, TakeOverSources):
-            self._began_with = int(action.checkpoint_id)
+            self._began_with, self._told = int(action.checkpoint_id), int(action.told)
         if isinstance(action, SourceAction):
             self.errands.in_sources(action)
             return ()

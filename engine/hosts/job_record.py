@@ -95,11 +95,12 @@ class JobRecord:
         folder = f"{path.rstrip('/')}/{FOLDER}/{check_job_id(job_id)}"
         self._folder = FolderStorage(filesystem, folder)
         self._filesystem = filesystem
-        if root is None:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._local = folder if root is None else None
 
     def begin(self, begun: Begun) -> None:
         """Once, ahead of all else."""
+        if self._local is not None:
+            os.makedirs(self._local, mode=0o700, exist_ok=True)
         self._folder.write_file(_FILES, SUBMISSION, pickle.dumps(begun, protocol=5))
 
     def read(self) -> tuple[Begun, Term]:

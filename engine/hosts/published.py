@@ -18,7 +18,9 @@ class Read:
     for that is in the checkpoint: a coordinator that begins with one publishes it again, under the
     same keys. `complete`: the newest complete checkpoint (the one that the coordinator began with,
     at first); all that was published before is among these values, or was told before. `began`: the
-    checkpoint that the coordinator began with. 0: none; None: that is not settled."""
+    checkpoint that the coordinator began with. 0: none; None: that is not settled. `told`: the
+    same, but where a coordinator has come back and the tasks ran on: then an earlier one, and what
+    was published since that is complete is among these values."""
 
     values: list[tuple[str, Any]]
     closed: bool
@@ -27,6 +29,7 @@ class Read:
     """Of the coordinator, which this tells from the job's others."""
     began: int | None = None
     complete: int | None = None
+    told: int | None = None
 
 
 class PublishedValues:
@@ -38,6 +41,7 @@ class PublishedValues:
         self._values: dict[OperatorId, list[tuple[str, Any]]] = {}
         self._closed = False
         self._began: int | None = None
+        self._told: int | None = None
         self._complete: int | None = None
         """Not None if `_began` is not."""
         self._changed = threading.Condition()
@@ -54,12 +58,14 @@ class PublishedValues:
             self._closed = True
             self._changed.notify_all()
 
-    def begin(self, checkpoint: int) -> bool:
-        """The first attempt begins with it, 0 for none. Whether that is new."""
+    def begin(self, checkpoint: int, told: int | None = None) -> bool:
+        """The first attempt begins with it, 0 for none. `told`: as of `Read`. Whether that is
+        new."""
         with self._changed:
             if self._began is not None:
                 return False
             self._began = self._complete = checkpoint
+            self._told = checkpoint if told is None else told
             return True
 
     def complete(self, checkpoint: int) -> bool:
@@ -70,8 +76,10 @@ class PublishedValues:
             self._complete = checkpoint
             return True
 
-    def since(self, operator: OperatorId, start: int) -> Read:
-        """The values from position `start` on."""
+    def since(self, operator: OperatorId, start: int, of: int | None = None) -> Read:
+        """The values from position `start` on; all, if that is `of` another coordinator."""
+        if of is not None and of != self._first_attempt:
+            start = 0
         with self._changed:
             return Read(
                 self._values.get(operator, [])[start:],
@@ -79,6 +87,7 @@ class PublishedValues:
                 self._first_attempt,
                 self._began,
                 self._complete,
+                self._told,
             )
 
     def operators(self) -> set[OperatorId]:

@@ -113,7 +113,7 @@ class JobCoordinator:
         """Somebody may attach before the submission is complete."""
         with suppress(RuntimeError):  # there is no loop where this is no actor
             loop = asyncio.get_running_loop()
-            if ray.get_runtime_context().was_current_actor_reconstructed:
+            if came_back():
                 self._coming_back = loop.create_task(self._come_back())
             else:
                 loop.call_later(SUBMISSION_S, self._leave_unless_started)
@@ -129,8 +129,9 @@ class JobCoordinator:
         begun = replace(begun, token=secrets.token_hex(16))
         graph = _unpickled(begun)
         self._term = Term(0, self._attached, begun.first_attempt, (SystemClock().now_ms(),))
-        self._records.begin(begun, self._term)
+        written = asyncio.ensure_future(self._records.begin(begun, self._term))
         await self._begin(begun, graph, takes_over=False)
+        await written
 
     async def _come_back(self) -> None:
         """The process before this one died. Whoever asks meanwhile waits for `_started`."""
@@ -272,7 +273,7 @@ class JobCoordinator:
         """For those who read what is published, and the session. What comes of a checkpoint's
         completion comes with later events."""
         began, complete = driver.began_with, driver.newest_complete
-        news = began is not None and self._published.begin(began)
+        news = began is not None and self._published.begin(began, driver.told)
         if complete is not None and self._published.complete(complete):
             news = True
         saved = driver.newest_savepoint
@@ -489,15 +490,20 @@ class JobCoordinator:
         return None if self._prometheus is None else self._prometheus.address
 
     async def published(
-        self, operator: OperatorId, start: int, timeout: float, complete: int | None = None
+        self,
+        operator: OperatorId,
+        start: int,
+        timeout: float,
+        complete: int | None = None,
+        of: int | None = None,
     ) -> Read:
-        """Values from `start` on, waiting up to `timeout` seconds for one, or for news of another
-        complete checkpoint than `complete`."""
+        """Values from `start` on, or all if `start` is `of` another coordinator. Waits up to
+        `timeout` seconds for one, or for news of another complete checkpoint than `complete`."""
         await self._started.wait()
         deadline = time.monotonic() + timeout
         while True:
             news = self._news.ticket()
-            read = self._published.since(operator, start)
+            read = self._published.since(operator, start, of)
             left = deadline - time.monotonic()
             if read.values or read.closed or read.complete != complete or left <= 0:
                 break
@@ -512,6 +518,13 @@ class JobCoordinator:
         self._asked = time.monotonic()
         if self._outcome is not None:
             self._news.ring()
+
+
+def came_back() -> bool:
+    """Whether this process has been started by Ray for an actor that had one before."""
+    if not ray.is_initialized():
+        return False
+    return bool(ray.get_runtime_context().was_current_actor_reconstructed)
 
 
 def _unpickled(begun: Begun) -> JobGraph:

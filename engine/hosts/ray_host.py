@@ -194,7 +194,8 @@ class RayJobClient(SavepointCalls, ShownJob):
                 reading[:] = [coordinator]
                 delivered.restart()
             position, complete = delivered.position, delivered.complete
-            return coordinator.published.remote(operator_id, position, POLL_S, complete)
+            of = delivered.of
+            return coordinator.published.remote(operator_id, position, POLL_S, complete, of)
 
         closed = False
         while not closed:

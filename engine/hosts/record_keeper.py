@@ -36,9 +36,10 @@ class RecordKeeper:
         self._writer = ThreadPoolExecutor(1, f"strom-record-{job_id}")
         self._warned = False
 
-    def begin(self, begun: Begun, term: Term) -> None:
+    async def begin(self, begun: Begun, term: Term) -> None:
+        """Returns when it is written, or cannot be."""
         self._submit(self._record.begin, begun)
-        self.write(term)
+        await asyncio.wrap_future(self._submit(self._record.write, term))
 
     def write(self, term: Term) -> None:
         self._submit(self._record.write, term)

@@ -50,6 +50,24 @@ def test_who_comes_after_the_first_run_is_told_that_it_comes_late() -> None:
     assert Delivered("job").take(read("b", of=1)) == ["B"]  # nothing was complete before
 
 
+def test_a_coordinator_that_came_back_publishes_what_the_tasks_know() -> None:
+    """They ran on: what was published behind checkpoint 2 is there again, and no more is needed."""
+    delivered = Delivered("job")
+    assert delivered.take(read("a", "b", complete=3)) == ["A", "B"]
+    values = PublishedValues(1)
+    values.begin(4, told=2)
+    for key in ("b", "c"):
+        values.add(SINK, key, key.upper())
+    assert delivered.of == 0
+    found = values.since(SINK, delivered.position, delivered.of)
+    assert delivered.take(found) == ["C"]
+    assert (delivered.position, delivered.complete, delivered.of) == (2, 4, 1)
+    late = Delivered("job")
+    late.take(read("a", complete=1))
+    with pytest.raises(TransportError, match="some may be missing"):
+        late.take(found)
+
+
 class Job:
     """Two subtasks that prepare values with each checkpoint, and publish them once it is complete;
     what is not yet published is in the next one. Its coordinators die at any moment."""

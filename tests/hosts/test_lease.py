@@ -11,7 +11,6 @@ import logging
 from concurrent.futures import Future
 from typing import Any
 
-import cloudpickle
 import pytest
 from strom.core.clock import SystemClock, VirtualClock
 from strom.core.errors import JobCancelledError
@@ -87,7 +86,7 @@ class NoCluster:
 
 def made(misses: int = 3) -> Any:
     """A started coordinator whose lease lasts for so many hundredths of a second."""
-    coordinator: Any = JobCoordinator(cloudpickle.dumps(None), "id")
+    coordinator: Any = JobCoordinator("id")
     coordinator._cluster = NoCluster()
     coordinator._lease = Lease(SystemClock(), 0.01, misses)
     coordinator._started.set()

@@ -6,7 +6,6 @@ import asyncio
 import types
 from typing import Any
 
-import cloudpickle
 import pytest
 from strom.core.errors import JobFailedError, TransportError
 from strom.core.job_status import JobStatus
@@ -21,9 +20,10 @@ FAILED = JobOutcome("id", "job", JobStatus.FAILED, "boom", 1.0, 0, 0, {"state": 
 @pytest.fixture
 def coordinator() -> JobCoordinator:
     """Of a job that has published a value and failed; not an actor."""
-    made = JobCoordinator(cloudpickle.dumps(None), "id")
+    made = JobCoordinator("id")
     made._published.add("sink", "key", "value")
     made._published.close()
+    made._started.set()
     made._outcome = FAILED
     return made
 

@@ -77,10 +77,12 @@ class World:
         self.cluster = RayCluster(
             env.get_job_graph("two"), b"", self.loop, self.heard.append, None, "a name"
         )
-        slots = SimpleNamespace(reserve=lambda cancelled: None, options=lambda task: {})
+        slots = SimpleNamespace(
+            reserve=lambda cancelled: None, options=lambda task: {}, own_name="a name"
+        )
         self.cluster._slots = slots  # type: ignore[assignment]
 
-    def options(self) -> World:
+    def options(self, **options: Any) -> World:
         return self
 
     def remote(self) -> Actor:

@@ -24,7 +24,7 @@ def broken(*arguments: Any) -> None:
 def test_what_cannot_be_released_keeps_no_end_from_being_told(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coordinator: Any = JobCoordinator(b"", "a1")
+    coordinator: Any = JobCoordinator("a1")
     closed: list[str] = []
 
     def part(name: str) -> SimpleNamespace:

@@ -7,6 +7,7 @@ import pickle
 from typing import Any
 
 from strom.core.ids import Attempt, TaskId, VertexId
+from strom.engine.hosts.job_record import Term
 from strom.engine.hosts.ray_coordinator import JobCoordinator
 from strom.engine.messages import MetricsReported, TaskFailed, TaskRunning
 
@@ -22,10 +23,10 @@ class Unreadable:
 
 def heard(*reports: Any) -> list[Any]:
     """What comes out of reports that arrive in reverse order."""
-    coordinator = JobCoordinator(b"", "job")
+    coordinator = JobCoordinator("job")
     numbered = [(number, pickle.dumps(report)) for number, report in enumerate(reports)]
     for number, data in reversed(numbered):
-        asyncio.run(coordinator.report(TASK, ATTEMPT, number, data))
+        asyncio.run(coordinator.report(TASK, ATTEMPT, 0, number, data))
     return [coordinator._inbox.get_nowait() for _ in range(coordinator._inbox.qsize())]
 
 
@@ -35,11 +36,11 @@ def test_reports_come_in_order() -> None:
 
 
 def test_only_the_newest_attempt_is_heard_and_remembered() -> None:
-    coordinator = JobCoordinator(b"", "job", first_attempt=7)
+    coordinator = JobCoordinator("job")
 
     def tell(attempt: int, number: int) -> None:
         data = pickle.dumps(TaskRunning(TASK, Attempt(attempt)))
-        asyncio.run(coordinator.report(TASK, Attempt(attempt), number, data))
+        asyncio.run(coordinator.report(TASK, Attempt(attempt), 0, number, data))
 
     for attempt in range(7, 100):
         tell(attempt, 1)  # the first one is late
@@ -50,6 +51,15 @@ def test_only_the_newest_attempt_is_heard_and_remembered() -> None:
     tell(99, 2)
     told = [coordinator._inbox.get_nowait().attempt for _ in range(coordinator._inbox.qsize())]
     assert told == [*(attempt for attempt in range(7, 100) for _ in range(2)), 99]
+
+
+def test_what_was_for_a_coordinator_before_is_not_heard() -> None:
+    coordinator = JobCoordinator("job")
+    coordinator._term = Term(number=2)
+    data = pickle.dumps(TaskRunning(TASK, ATTEMPT))
+    for term in (0, 1, 3, 2):
+        asyncio.run(coordinator.report(TASK, ATTEMPT, term, 0, data))
+    assert coordinator._inbox.qsize() == 1
 
 
 def test_an_unreadable_report_is_a_failure_and_no_gap() -> None:

@@ -19,6 +19,7 @@ from strom.cluster.records import JobRecord, Phase
 from strom.core.job_status import JobStatus
 from strom.engine.hosts.coordinator_answers import Followed
 from strom.engine.hosts.job_outcome import JobOutcome
+from strom.engine.hosts.job_record import Begun
 from strom.engine.hosts.launch import Submission
 from strom.engine.hosts.slots import KeptSlots
 
@@ -37,8 +38,9 @@ class Coordinator:
     """Calls as of an actor's handle, which go on whether or not somebody awaits them. `ends`: what
     its run comes to."""
 
-    def __init__(self, first_attempt: int, failure: Exception | None) -> None:
-        self.first_attempt, self.failure = first_attempt, failure
+    def __init__(self, failure: Exception | None) -> None:
+        self.first_attempt: int | None = None
+        self.failure = failure
         self.ends: asyncio.Future[tuple[JobOutcome, dict[str, Any] | None]] = (
             asyncio.get_running_loop().create_future()
         )
@@ -61,7 +63,9 @@ class Coordinator:
             return loop.create_future()
         return loop.create_task(getattr(self, f"_{name}")(*arguments))
 
-    async def _start(self) -> None:
+    async def _start(self, begun: Begun) -> None:
+        assert begun.payload == b"graph"
+        self.first_attempt, self.claimed = begun.first_attempt, begun.claimed
         if self.failure is not None:
             raise self.failure
 
@@ -122,15 +126,13 @@ class World:
     def make(
         self,
         submission: Submission,
-        first_attempt: int,
         slots: KeptSlots | None,
         farewell: Callable[[str, str | None], None],
     ) -> Coordinator:
         assert submission.payload == b"graph"
-        self.made.append(Coordinator(first_attempt, self.failure))
+        self.made.append(Coordinator(self.failure))
         self.made[-1].deaf = set(self.deaf)
         self.made[-1].savepoints = list(self.savepoints)
-        self.made[-1].claimed = submission.claimed
         self.made[-1].farewell = farewell
         return self.made[-1]
 
