@@ -209,7 +209,7 @@ class JobDriver:
             self._storage,
             clock,
             tenure,
-            Outputs(graph, job_id, self._token),
+            Outputs(graph, job_id, self._token, self._storage.home),
         )
         self._picture = self._master.status()
         """The job after the last event; replaced, never changed. Read from other threads."""

@@ -26,7 +26,7 @@ from typing import Any
 from ...api.connectors.base import PreparedCommit, SinkWriter, WriterContext
 from ...api.specs.records import SinkSpec
 from ...core.batch import Batch
-from ...core.errors import OperatorError
+from ...core.errors import OperatorError, StromError
 from ...core.failure_text import described, with_place
 from ...state.descriptors import ListStateDescriptor
 from ..base import HELD, Operator, Steps, Work
@@ -77,6 +77,8 @@ class Prepared:
                         f"preparing the commit of checkpoint {checkpoint} failed: "
                         f"{with_place(error)}",
                     )
+                    if isinstance(error, StromError):
+                        self._failure.recoverable = error.recoverable
                     raise self._failure from error
                 finally:
                     self._make = None
