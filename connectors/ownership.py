@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..api.connectors.base import OutputClaim
+from ..core.errors import OutputRefusedError
 
 FINISHED = "FINISHED"
 
@@ -114,6 +115,22 @@ def why_not(
     )
 
 
+def taken(
+    where: str, history: Sequence[Owner], claim: OutputClaim, asked: bool, dead: bool, sink: str
+) -> list[Owner]:
+    """All owners, the claim's last, if it may have it. `asked`: by name; the others as of
+    `why_not`. OutputRefusedError."""
+    new, last = owner_of(claim), history[-1] if history else None
+    known = succeeded([owner for owner in history if owner.token != claim.token], new)
+    if last is not None and is_fenced(known, last, new):
+        raise OutputRefusedError(refused(where, new.named(), last))
+    if not asked and (last is None or last.token != claim.token):
+        why = why_not(known, last, new, dead, sink)
+        if why is not None:
+            raise OutputRefusedError(f"the sink must not write to '{where}': {why}")
+    return known
+
+
 def later(history: Sequence[Owner], job_id: str) -> dict[str, int]:
     """The jobs of which output is published that `job_id` publishes again, and the checkpoints
     behind which that is."""
@@ -127,6 +144,25 @@ def later(history: Sequence[Owner], job_id: str) -> dict[str, int]:
             and line.keys() & line_of(history, owner.job_id).keys()
         },
     }
+
+
+def twice(where: str, claim: OutputClaim, what: str, why: str, way: str) -> OutputRefusedError:
+    """Of a claim with an origin that would publish again what is published already. `what`: that
+    is, such as "3 files". `why`: it is not taken back. `way`: how it can be told to."""
+    job_id, n = claim.origin or ("", 0)
+    return OutputRefusedError(
+        f"the sink must not write to '{where}': job '{claim.job_name}' ({claim.job_id}) starts "
+        f"from checkpoint {n} of job {job_id}, and {what} of later output are published already, "
+        f"{why}. Start from its newest checkpoint, write to another place, or give {way}"
+    )
+
+
+def is_earlier_run(last: Owner | None, claim: OutputClaim) -> bool:
+    """Whether that was a run of the same job that did not finish, from which this one does not go
+    on."""
+    if last is None or claim.origin is not None or last.ended == FINISHED:
+        return False
+    return last.job_id != claim.job_id and last.job_name == claim.job_name
 
 
 def begun_anew(where: str, by: Owner, what: str, to: int) -> str:

@@ -11,36 +11,33 @@ checkpoint (`Published`).
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
 from ...api.connectors.base import OutputClaim, WriterContext
-from ...core.errors import FencedError, OutputRefusedError
+from ...core.errors import FencedError
 from ...core.exclusive_files import create
 from ...core.failure_text import described
 from ..ownership import (
     FINISHED,
     Owner,
     begun_anew,
-    is_fenced,
+    is_earlier_run,
     later,
-    owner_of,
     refused,
-    succeeded,
-    why_not,
+    taken,
+    twice,
 )
+from ..places import is_dead
 from .paths import filesystem, is_local, make_folder, sync_folders
 from .staging import published_name
 
 FOLDER = ".strom"
 
 _OWNER = re.compile(r"owner-([1-9]\d*)")
-_PROCESS = re.compile(r"process (\d+) on (.*)", re.DOTALL)
 
 MOST_KNOWN = 500
 """Jobs that a record names; of more, the last ones."""
@@ -74,23 +71,15 @@ class Owners:
     def take(self, claim: OutputClaim, asked: bool, takes_back: bool) -> list[str]:
         """`asked`: by name. `takes_back`: files of later output can be removed. What is worth a
         warning. OutputRefusedError."""
-        new = owner_of(claim)
         while True:
             number, history, said = self._records()
             last = history[-1] if history else None
-            others = [owner for owner in history if owner.token != claim.token]
-            known = succeeded(others, new)
-            mine = last is not None and last.token == claim.token
-            if last is not None and is_fenced(known, last, new):
-                raise OutputRefusedError(refused(self.url, new.named(), last))
-            if not mine and not asked:
-                dead = last is not None and is_dead(last.place)
-                why = why_not(known, last, new, dead, self._sink)
-                if why is not None:
-                    raise OutputRefusedError(f"the sink must not write to '{self.url}': {why}")
+            dead = last is not None and is_dead(last.place)
+            known = taken(self.url, history, claim, asked, dead, self._sink)
             found = self._later(known, claim)
             self._check_later(known, claim, found, asked, takes_back)
-            if mine or self._write(number + 1, _last_one(known, new.job_id)):
+            mine = last is not None and last.token == claim.token
+            if mine or self._write(number + 1, _last_one(known, claim.job_id)):
                 said += self._of_earlier_run(last, claim)
                 # Once more, now that whoever publishes finds the record.
                 back = self._taken_back(claim, self._later(known, claim)) if takes_back else []
@@ -120,9 +109,7 @@ class Owners:
 
     def _of_earlier_run(self, last: Owner | None, claim: OutputClaim) -> list[str]:
         """A warning where a run of the job did not finish, and its output stays under this one."""
-        if last is None or claim.origin is not None or last.ended == FINISHED:
-            return []
-        if last.job_id == claim.job_id or last.job_name != claim.job_name:
+        if last is None or not is_earlier_run(last, claim):
             return []
         files = self._found({last.job_id: 0}, claim.operator_id).get(last.job_id, [])
         pattern = self.published(last.job_id, claim.operator_id)
@@ -163,16 +150,11 @@ class Owners:
             return
         job_id = finished[0] if finished else next(iter(found))
         name = owners[job_id].named() if job_id in owners else f"job {job_id}"
-        files = sum(map(len, found.values()))
-        way = "removes those files" if takes_back else "publishes it twice"
+        how = "removes those files" if takes_back else "publishes it twice"
         why = "is finished" if finished else "merges files, which cannot be taken back"
-        raise OutputRefusedError(
-            f"the sink must not write to '{self.url}': job '{claim.job_name}' ({claim.job_id}) "
-            f"starts from checkpoint {claim.origin[1]} of job {claim.origin[0]}, and {files} files "
-            f"of later output are published already, of {name}, which {why}. Start from its newest "
-            f"checkpoint, write to another folder, or give {self._sink}(..., take_over=True), "
-            f"which {way}"
-        )
+        files = f"{sum(map(len, found.values()))} files"
+        way = f"{self._sink}(..., take_over=True), which {how}"
+        raise twice(self.url, claim, files, f"of {name}, which {why}", way)
 
     def _taken_back(self, claim: OutputClaim, found: Mapping[str, Sequence[str]]) -> list[str]:
         said = []
@@ -286,26 +268,3 @@ def _last_one(owners: Sequence[Owner], job_id: str) -> list[Owner]:
     """With the present one at the end."""
     rest = [owner for owner in owners if owner.job_id != job_id]
     return [*rest, *(owner for owner in owners if owner.job_id == job_id)]
-
-
-def is_dead(place: str) -> bool:
-    """Whether a process of this machine is known to be gone."""
-    found = _PROCESS.fullmatch(place)
-    if found is None or found[2] != socket.gethostname():
-        return False
-    try:
-        os.kill(int(found[1]), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return _is_zombie(int(found[1]))
-
-
-def _is_zombie(pid: int) -> bool:
-    """Whether it is dead, and only its parent has not asked how it ended. Told on Linux alone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as about:
-            return about.read().rpartition(b")")[2].split()[0] == b"Z"
-    except (OSError, IndexError):
-        return False

@@ -9,7 +9,6 @@ import sys
 from dataclasses import replace
 
 import pytest
-from strom.connectors.files.owners import is_dead
 from strom.connectors.ownership import (
     Owner,
     is_family,
@@ -19,6 +18,7 @@ from strom.connectors.ownership import (
     succeeded,
     why_not,
 )
+from strom.connectors.places import is_dead
 
 
 def owner(name: str, origin: str | None = None, n: int = 0, **changes: object) -> Owner:
