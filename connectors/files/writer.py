@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ import pyarrow.csv as pacsv
 from ...api.connectors.base import PreparedCommit, SinkWriter, WriterContext
 from ...core.batch import Batch, to_columns
 from ...core.errors import ConnectorError, FencedError, TypeMismatchError
+from ...core.failure_text import described
+from ...core.transient import is_transient
 from .avro import AvroFileEncoder
 from .compaction import PARQUET, Compaction, HeldFile, MergedFile
 from .encoders import ENCODERS, DescribedCsvEncoder, FileEncoder
@@ -23,6 +26,8 @@ from .paths import show_schema
 from .row_formats import RowFile
 from .sink_config import FileSinkConfig
 from .staging import FileCommittable, StagingArea
+
+log = logging.getLogger("strom")
 
 
 @dataclass
@@ -280,8 +285,19 @@ class FileSinkWriter(SinkWriter):
             ) from error
 
     def _sweep(self) -> None:
-        self._area.sweep()
-        self._sweep_due = False
+        """What fails by what may pass is done behind the next commit: this one is done."""
+        try:
+            self._area.sweep()
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            log.warning(
+                "what dead attempts left in '%s' stays for now: %s",
+                self._config.path,
+                described(error),
+            )
+        else:
+            self._sweep_due = False
 
     # --- writing ---------------------------------------------------------------------------
 
