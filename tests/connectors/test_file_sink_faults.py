@@ -7,20 +7,24 @@ import json
 import random
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, get_args
 
 import fsspec
 import pytest
 from amounts import seeds
 from fsspec.implementations.memory import MemoryFileSystem
+from strom import JobConfig
 from strom.api.specs.records import SinkSpec
 from strom.connectors.files import FileCompactStrategy, FileSink
+from strom.core.commit_config import CommitConfig
 from strom.core.errors import StromError
 from strom.operators.io.sink import SinkOperator
 from strom.testing.faulty_filesystem import Call, Faults, FaultyFileSystem, VendorError
 from strom.testing.operator_harness import OperatorHarness, OperatorSnapshotTables
 
 CHECKPOINTS = 12
+PATIENT = CommitConfig(retries=10_000, timeout=timedelta(days=9))
 
 
 class Shaky(FaultyFileSystem):
@@ -54,18 +58,18 @@ class Run:
         self._done: tuple[int, OperatorSnapshotTables | None] = 0, None
         """How many records the last complete checkpoint is behind, and what it has."""
         self._number = 0
-        self.failed = 0
+        self.failures: list[Exception] = []
         self._attempt = -1
 
     def through(self) -> None:
-        while True:
+        while len(self.failures) < 500:
             try:
                 return self._run()
-            except (StromError, OSError, VendorError):
-                self.failed += 1
-                assert self.failed < 500, "it comes no further"
+            except (StromError, OSError, VendorError) as error:
+                self.failures.append(error)
             finally:
                 self._operator.close()
+        raise AssertionError(f"it comes no further: {self.failures[-1]}")
 
     def _run(self) -> None:
         records, restored = self._done
@@ -73,7 +77,8 @@ class Run:
         if self._attempt > 5:
             self._faults.stop()
         self._operator = operator = SinkOperator(self._spec)
-        harness = OperatorHarness(operator, restored=restored, attempt=self._attempt)
+        config = JobConfig(commit=PATIENT)
+        harness = OperatorHarness(operator, config=config, restored=restored, attempt=self._attempt)
         self._harness, harness._checkpoint = harness, self._number
         self._settled()
         over = False
@@ -89,12 +94,16 @@ class Run:
             harness._call(lambda: harness.operator.notify_checkpoint_complete(self._number))
             if self._rng.random() < 0.7:
                 self._settled()
+            if self._attempt < 4 and self._rng.random() < 0.15:
+                raise OSError("a crash")
         self._settled()
 
     def _settled(self) -> None:
         """What is tried again goes well, or fails for good."""
         harness = self._harness
-        for _ in range(40):
+        tries = 0
+        while tries < 20 or not harness.settled or harness.operator.holds_end:
+            tries += 1
             harness.advance_processing_time(harness.clock.now_ms() + 60_000)
 
     @property
@@ -121,4 +130,5 @@ def test_each_record_is_published_once_whatever_call_fails(
     files = [f for f in memory.find("/shaky/out") if "/." not in f]
     lines = [line for f in files for line in memory.cat_file(f).decode().splitlines()]
     assert run.records
+    assert all(getattr(one, "recoverable", True) for one in run.failures), "it passes"
     assert sorted(json.loads(line)["n"] for line in lines) == list(range(run.records))
