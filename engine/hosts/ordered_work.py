@@ -138,8 +138,10 @@ class OrderedWork:
         have begun, since its time went elsewhere."""
         full = len(self._left) + 1 >= MOST_LEFT
         more = f"; it is the {MOST_LEFT}th, and nothing more begins until one has" if full else ""
-        why = "its storage hangs: " if hangs else "nobody waits any more for its storage: "
-        self._warn(f"{why}{self._ran()} is left behind; it is heard of if it comes back{more}")
+        ran = f"its storage hangs: {self._ran()} is left behind"
+        if not hangs:
+            ran = f"nobody waits any more for its storage: {self._ran()}, left behind"
+        self._warn(f"{ran}; it is heard of if it comes back{more}")
         assert self._running is not None
         self._left.append(self._running)
         self._running, self._worker = None, self._make()

@@ -153,3 +153,19 @@ def test_where_every_call_hangs_a_few_threads_do_and_it_goes_on_when_they_come_b
         work.validate()
     assert sorted(heard) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
     assert not work.left
+
+
+def test_what_has_just_begun_when_it_is_not_wanted_any_more_does_not_hang(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The time of its checkpoint went elsewhere."""
+    clock = VirtualClock()
+    work = OrderedWork("job j", SteppedBackground, clock)
+    work.submit(Piece("publishing checkpoint 3", lambda: None, 3))
+    assert work.leave(3)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == (
+        "job j: nobody waits any more for its storage: publishing checkpoint 3 for 0.0 s, left "
+        "behind; it is heard of if it comes back"
+    )
+    work.close(0.0)
