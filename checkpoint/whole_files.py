@@ -45,6 +45,11 @@ ATOMIC_PUT: Final = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", 
 """Protocols of object stores: a put is visible whole or not at all."""
 
 
+_COMES_BACK: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.EISDIR})
+"""What removing a folder says into which something is being written. EISDIR: it was not there when
+it was looked for, so that it was removed as a file, and by then it was made again."""
+
+
 class WholeFiles:
     """The calls of one filesystem. What they raise is what the filesystem raises; `_failing` makes
     it an error that says what was to be done."""
@@ -94,7 +99,7 @@ class WholeFiles:
         except FileNotFoundError:
             self._fs.invalidate_cache(folder)
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            if error.errno not in _COMES_BACK:
                 raise
             return False
         else:

@@ -21,6 +21,7 @@ from .arrays import numpy_of
 from .arrow_values import ARROW_ERRORS, inferred, named, to_array
 from .column_values import python_values
 from .errors import TypeMismatchError
+from .failure_text import shown
 from .records import transposed
 from .row import Row, row_factory
 from .value_types import as_type, has_tuple_records, holds, is_value_type
@@ -205,7 +206,8 @@ def _inferred(values: list[Any], stamps: Timestamps | None) -> ColumnBatch:
         except ARROW_ERRORS as error:
             bad = next((one for one in column if not _is_inferred(one)), column[0])
             raise TypeMismatchError(
-                f"field '{name}': value {bad!r} does not fit type inferred from the batch: {error}"
+                f"field '{name}': value {shown(bad)} does not fit type inferred from the batch: "
+                f"{error}"
             ) from error
     return ColumnBatch(pa.RecordBatch.from_arrays(arrays, names=names), stamps)
 

@@ -2,7 +2,8 @@
 
     local            a temporary file, synced, then a hard link, which fails if the name is taken
     object stores    a conditional put (S3: `If-None-Match: *`), and what fsspec calls mode "create"
-    others           looked for, then written: two writers in the same instant may both make it
+    others           looked for, then written: two writers in the same instant may both make it,
+                     which is warned of, once for each store
 
 Whether an answer was lost on the way is told by what the file says: whoever makes one puts
 something into it that nobody else does.
@@ -13,14 +14,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import inspect
+import logging
 import os
 from typing import Any, Final
 from uuid import uuid4
 
 from fsspec.implementations.local import LocalFileSystem
 
+_log = logging.getLogger("strom")
+
 _CONDITIONAL: Final = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory"})
 """Protocols whose `pipe_file` with mode "create" fails if there is such a file."""
+
+_warned_of: set[str] = set()
+"""Stores of which this process has said that they make no file exclusively."""
 
 _UNSUPPORTED: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
 
@@ -51,6 +58,7 @@ def create(filesystem: Any, path: str, data: bytes) -> bool:
                 raise
         else:
             return True
+    _warn_of(filesystem, path)
     filesystem.invalidate_cache(path)
     try:
         filesystem.info(path)
@@ -58,6 +66,27 @@ def create(filesystem: Any, path: str, data: bytes) -> bool:
         filesystem.pipe_file(path, data)
         return True
     return False
+
+
+def _warn_of(filesystem: Any, path: str) -> None:
+    store = _store(filesystem, path)
+    if store in _warned_of:
+        return
+    _warned_of.add(store)
+    _log.warning(
+        "%s cannot make a file only if there is none: whose checkpoints and output folders are, is "
+        "looked for there and then written, so of two jobs or coordinators that start in the same "
+        "instant both may go on. Start only one at a time, or use a store with conditional puts",
+        store,
+    )
+
+
+def _store(filesystem: Any, path: str) -> str:
+    """For people: protocol and server, or bucket, without what the filesystem is opened with."""
+    protocols = filesystem.protocol
+    protocol = protocols if isinstance(protocols, str) else protocols[0]
+    server = getattr(filesystem, "host", None) or path.lstrip("/").partition("/")[0]
+    return f"the store '{protocol}://{server}'"
 
 
 def _linked(path: str, data: bytes) -> bool:

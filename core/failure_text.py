@@ -72,6 +72,20 @@ def cut(text: str, limit: int = TEXT_LIMIT) -> str:
     return f"{text[:head]} [... {len(text) - limit} characters left out ...] {text[-tail:]}"
 
 
+def shown(value: object, limit: int = 200) -> str:
+    """The repr of a value for a message, cut; one that raises is a user's, and must not take the
+    place of the error that the message is about.
+
+    >>> shown("a" * 10, 6), shown(1)
+    ("'aa [... 6 characters left out ...] aa'", '1')
+    """
+    try:
+        text = repr(value)
+    except Exception as error:
+        return f"({type(value).__name__}, whose repr raises {described(error)})"
+    return cut(text, limit)
+
+
 def text_of(error: BaseException) -> str:
     """`str(error)`, cut; a user's exception may be unable to say it. What polars says of the
     expression in which a function raised stands behind it, in the same line. It can be written

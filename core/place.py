@@ -58,3 +58,9 @@ class Place:
                 return about.read().rpartition(b")")[2].split()[0] == b"Z"
         except (OSError, IndexError):
             return False
+
+
+def is_dead(text: str) -> bool:
+    """Whether this is a place's text, of a process of this machine that is known to be gone."""
+    found = Place.parse(text)
+    return found is not None and found.is_dead()

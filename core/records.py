@@ -18,12 +18,16 @@ from typing import Any
 import pyarrow as pa
 
 from .errors import TypeMismatchError
+from .failure_text import shown
 from .row import Row, is_positional, row_class
 from .row_kind import ROW_KIND, RowKind
 from .value_types import has_tuple_records
 
 Read = Callable[[Any], Any]
 """A record's values in the order of the columns."""
+
+_SHOWN = 2_000
+"""Characters of a record that a message quotes."""
 
 
 def transposed(
@@ -169,25 +173,25 @@ def _read(reader: Read, record: Any, names: tuple[str, ...]) -> Any:
         return reader(record)
     except (KeyError, AttributeError) as error:
         raise TypeMismatchError(
-            f"a record lacks one of the fields {list(names)}: {error} of {record!r}"
+            f"a record lacks one of the fields {list(names)}: {error} of {shown(record, _SHOWN)}"
         ) from error
 
 
 def _wrong_width(record: object, names: tuple[str, ...]) -> TypeMismatchError:
     return TypeMismatchError(
-        f"record {record!r} does not have the {len(names)} fields {list(names)}"
+        f"record {shown(record, _SHOWN)} does not have the {len(names)} fields {list(names)}"
     )
 
 
 def _more_names(record: object, more: list[Any], names: tuple[str, ...]) -> TypeMismatchError:
     return TypeMismatchError(
-        f"record {record!r} has the fields {more} besides {list(names)}, and they would be lost: "
-        "declare them, too, or leave them out"
+        f"record {shown(record, _SHOWN)} has the fields {more} besides {list(names)}, and they "
+        "would be lost: declare them, too, or leave them out"
     )
 
 
 def _wrong_names(record: Any, names: tuple[str, ...]) -> TypeMismatchError:
     return TypeMismatchError(
-        f"record {record!r} has the fields {list(record._fields)}, and the declared ones are "
-        f"{list(names)}: name them alike, or give the values as a plain tuple, by place"
+        f"record {shown(record, _SHOWN)} has the fields {list(record._fields)}, and the declared "
+        f"ones are {list(names)}: name them alike, or give the values as a plain tuple, by place"
     )

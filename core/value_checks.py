@@ -12,17 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from .errors import TypeMismatchError
+from .failure_text import shown
 
 
 def misfit(value: object, kind: object, why: object) -> TypeMismatchError:
-    """The error for a value that is not of a type."""
-    text = repr(value)
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-    return TypeMismatchError(f"value {shown} does not fit type {kind}: {why}")
-
-
-_SHOWN = 200
-"""Characters of a value that a message quotes."""
+    """The error for a value that is not of a type, also if the value cannot say what it is."""
+    return TypeMismatchError(f"value {shown(value)} does not fit type {kind}: {why}")
 
 
 Check = tuple[frozenset[type], Callable[[Any], Any]]

@@ -26,10 +26,11 @@ import numpy as np
 import pyarrow as pa
 
 from ..api.dead_letters import DEAD_LETTERS, LETTER, DeadLetters
+from ..core import failure_text
 from ..core.batch import ColumnBatch
 from ..core.constants import DEAD_LETTERS_COUNT
 from ..core.errors import OperatorError, StromError, TypeMismatchError
-from ..core.failure_text import cut, described, raised, traced, with_place
+from ..core.failure_text import cut, raised, traced, with_place
 from ..core.texts import encodable
 from ..core.value_types import Pickled
 from ..state.descriptors import ListStateDescriptor
@@ -92,6 +93,8 @@ class Letters:
         """What this subtask has written since."""
         self._held = held(counts, ctx.subtask, ctx.parallelism)
         """What its state has."""
+        if self._held:
+            ctx.metrics.count(DEAD_LETTERS_COUNT, self._held)  # of all attempts
         self._keep()
 
     def add(self, record: Any, error: Exception, stamp: int | None, function: str) -> None:
@@ -213,7 +216,4 @@ def _bytes_of(record: Any) -> bytes | None:
 
 def shown(record: Any) -> str:
     """Its repr, cut."""
-    try:
-        return cut(encodable(repr(record)), MESSAGE_LIMIT)
-    except Exception as error:
-        return f"({type(record).__name__}, whose repr raises {described(error)})"
+    return encodable(failure_text.shown(record, MESSAGE_LIMIT))

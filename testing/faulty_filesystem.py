@@ -277,6 +277,9 @@ class _Upload:
         self._fs._call("write", self.path, lambda: self._take(part), part)
         return len(part)
 
+    def tell(self) -> int:
+        return sum(map(len, self._parts))
+
     def close(self) -> None:
         if self.closed:
             return

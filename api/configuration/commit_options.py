@@ -44,4 +44,11 @@ COMMITS: Final = (
         lambda settings, value: _change(settings, timeout=value),
         "after its first try a commit is not tried again",
     ),
+    known(
+        "strom.sink.committer.max-uncommitted",
+        INTEGER,
+        100,
+        lambda settings, value: _change(settings, uncommitted=value),
+        "complete checkpoints that wait behind such a commit; then the sink takes no records",
+    ),
 )

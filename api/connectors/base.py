@@ -239,7 +239,8 @@ class WriterContext:
     checkpointing: bool
     checkpoint_every_s: float | None = None
     token: str = ""
-    """That of the `OutputClaim` with which the sink was taken over; empty: it was not."""
+    """That of the `OutputClaim` with which the sink was taken over, or what the sink made of that
+    (`Sink.writers_token`); empty: it was not taken over."""
 
 
 PreparedCommit = Sequence[Any] | Callable[[], Sequence[Any]]
@@ -319,7 +320,8 @@ class OutputClaim:
     and checkpoint (or savepoint) of another job that this one continues; None: it begins anew, or
     goes on from a checkpoint of its own. `place`: host and process of the coordinator. `epoch`,
     `origin_epoch`: which of the coordinators of this job it is, and which of those who started
-    from its origin; who has a greater one fences it. 0: that is not known.
+    from its origin; who has a greater one fences it. 0: that is not known. `home`: a folder or URL
+    with its checkpoints, the newest of which is in `<home>/<job_id>`; None: they are in memory.
     """
 
     job_id: str
@@ -331,6 +333,7 @@ class OutputClaim:
     origin: tuple[str, int] | None = None
     epoch: int = 0
     origin_epoch: int = 0
+    home: str | None = None
 
 
 class Sink(ABC):
@@ -360,6 +363,11 @@ class Sink(ABC):
         warning. OutputRefusedError if that must not be; other errors: it could not be done, and
         the job goes on without."""
         return ()
+
+    def writers_token(self, claim: OutputClaim) -> str:
+        """What writers show (`WriterContext.token`) once this was taken over; asked right behind
+        `take_over`. The claim's own, by default."""
+        return claim.token
 
     def release(self, claim: OutputClaim, status: str) -> None:
         """The job that took over is over, and how; whoever comes next is not asked."""

@@ -106,8 +106,9 @@ class SourceSpec(OperatorSpec):
             return None
         return (
             f"{type(self.source).__name__} does not put aside what it cannot read, or has said "
-            'already what becomes of it; of files read the lines (format "text") and parse them '
-            "in a map with on_error"
+            "already what becomes of it. A FileSource does of Avro, and of CSV and JSON Lines "
+            'with a declared schema; else read the lines (format "text") and parse them in a map '
+            "with on_error"
         )
 
     def result_scalars(self, left: Scalars | None) -> Scalars | None:

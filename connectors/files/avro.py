@@ -13,9 +13,11 @@ from typing import IO, Any
 import pyarrow as pa
 
 from ...core.errors import ConfigurationError, ConnectorError
+from ...core.failure_text import shown, text_of
 from ..avro_types import arrow_schema, parsed
 from .encoders import FileEncoder
 from .formats import FileFormat, FileSplit, KeptGroups, LastFile, plain
+from .lenient import MALFORMED, TEXT_LIMIT, Unread
 from .paths import filesystem, naming, size_of
 from .row_formats import BulkWriterFactory
 from .source_builder import StreamFormat
@@ -93,6 +95,52 @@ class AvroFiles(FileFormat):
             finally:
                 records.close()
 
+    def lenient(
+        self, split: FileSplit, schema: pa.Schema
+    ) -> Generator[pa.RecordBatch | Unread, None, None]:
+        """What a record breaks off at is lost to the end of its block; behind a block that is torn
+        nothing is found any more."""
+        import fastavro
+
+        path = split.path
+        with naming("read", path, _HINT):
+            found, records = self._records(path)
+            records.close()
+            self.check(path, plain(self.select(path, found)), schema)
+            fs, inside = filesystem(path, self.options)
+            file = fs.open(inside, "rb")
+        with file:
+            blocks, number = iter(fastavro.block_reader(file)), 1
+            while True:
+                try:
+                    block = next(blocks, None)
+                except OSError:
+                    raise
+                except Exception as error:
+                    yield Unread(path, number, "(the rest of the file)", text_of(error))
+                    return
+                if block is None:
+                    return
+                yield from self._of_block(path, block, number, schema)
+                number += block.num_records
+
+    def _of_block(
+        self, path: str, block: Any, first: int, schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch | Unread]:
+        rows: list[Any] = []
+        broken: Unread | None = None
+        try:
+            for row in block:
+                rows.append(row)
+        except Exception as error:
+            at = first + len(rows)
+            left = block.num_records - len(rows)
+            text = f"(it and what is behind it in its block: {left} records)"
+            broken = Unread(path, at, text, text_of(error))
+        yield from _fitting(path, rows, first, schema)
+        if broken is not None:
+            yield broken
+
     def _next(self, path: str, records: Iterator[Any], count: int) -> list[Any]:
         try:
             return list(islice(records, count))
@@ -122,6 +170,24 @@ class AvroFiles(FileFormat):
                 yield from reader
 
         return columns, records()
+
+
+def _fitting(
+    path: str, rows: list[Any], first: int, schema: pa.Schema
+) -> Iterator[pa.RecordBatch | Unread]:
+    if not rows:
+        return
+    try:
+        batch = pa.RecordBatch.from_pylist(rows, schema=schema)
+    except MALFORMED as error:
+        if len(rows) == 1:
+            yield Unread(path, first, shown(rows[0], TEXT_LIMIT), text_of(error))
+            return
+        half = len(rows) // 2
+        yield from _fitting(path, rows[:half], first, schema)
+        yield from _fitting(path, rows[half:], first + half, schema)
+    else:
+        yield batch
 
 
 class AvroFileEncoder(FileEncoder):

@@ -10,12 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...core.errors import ConnectorError
+from .lenient import Unread
 from .paths import Stamp, naming, open_input, show_schema
 
 FormatName = Literal["parquet", "csv", "jsonl", "avro"]
@@ -58,6 +59,17 @@ class WatchedSplit(FileSplit):
     @property
     def stamp(self) -> Stamp:
         return Stamp(self.size, self.modified)
+
+
+class LenientFormat(Protocol):
+    """A format that can tell which records it cannot read."""
+
+    def lenient(
+        self, split: FileSplit, schema: pa.Schema
+    ) -> Generator[pa.RecordBatch | Unread, None, None]:
+        """As `FileFormat.batches`, with what cannot be read in its place. Raises ConnectorError for
+        a file that cannot be read at all."""
+        ...
 
 
 class LastFile:

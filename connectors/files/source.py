@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from copy import copy
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final, cast
 
 import pyarrow as pa
 
@@ -35,14 +36,17 @@ from .csv_schema import CsvSchema
 from .filters import checked
 from .folders import Roots
 from .format_names import make_format
-from .formats import FileSplit, LastFile, SourceFormat, WatchedSplit
+from .formats import FileSplit, LastFile, LenientFormat, SourceFormat, WatchedSplit
 from .layout import Layout, Request
+from .lenient import Unread
 from .paths import absolute, find_files, list_files, naming, stamp_of
 from .seen import changed
 from .source_builder import BulkFormat, FileSourceBuilder, StreamFormat
 from .watching import PLANNERS, Watch, WatchingEnumerator, WatchState
 
 _LEAST = timedelta(milliseconds=1)
+
+_TEXTS: Final = ("csv", "jsonl")
 
 _IDLE_POLLS = 5
 """Polls in vain after which a reader lets go of the file that it read last: it may be removed."""
@@ -109,6 +113,8 @@ class FileSource(Source):
             known_charset(charset),
             csv_schema,
         )
+        self._malformed: str | None = None
+        """To which side output goes what cannot be read; None: it fails the job."""
         self._layout: Layout | None = None
         self._interval = _interval(monitor_interval)
         self.independent_readers = self._interval is None
@@ -145,6 +151,16 @@ class FileSource(Source):
         of text."""
         return None if self._request.lines else self._resolved().output
 
+    def malformed_to(self, tag: str) -> FileSource | None:
+        """None of Parquet and text, and where no schema is declared: a line that cannot be read
+        would say what the columns are."""
+        known = self._request.declared is not None
+        if not (self._request.format == "avro" or (known and self._request.format in _TEXTS)):
+            return None
+        other = copy(self)
+        other._malformed = tag
+        return other
+
     def reads_from(self) -> tuple[str, ...]:
         return (", ".join(self._paths),)
 
@@ -170,7 +186,7 @@ class FileSource(Source):
         return WatchingEnumerator(watch, SystemClock(), restored)
 
     def create_reader(self, context: ReaderContext) -> FileReader:
-        return FileReader(self._resolved(), context.batch_size)
+        return FileReader(self._resolved(), context.batch_size, self._malformed)
 
     def _resolved(self, files: Sequence[str] | None = None) -> Layout:
         """`files`: those there are, sorted; None: to be found, if they matter."""
@@ -216,12 +232,14 @@ class FileEnumerator(SplitEnumerator):
 class FileReader(SourceReader):
     """Reads its splits one after the other."""
 
-    def __init__(self, layout: Layout, batch_size: int) -> None:
+    def __init__(self, layout: Layout, batch_size: int, malformed: str | None = None) -> None:
+        """`malformed`: the side output of what cannot be read; None: that is an error."""
         self._layout = layout
         self._batch_size = batch_size
+        self._malformed = malformed
         self._splits: deque[FileSplit] = deque()
         """Unfinished; the first is being read, its position is after the last emitted batch."""
-        self._rows: Generator[pa.RecordBatch, None, None] | None = None
+        self._rows: Generator[pa.RecordBatch | Unread, None, None] | None = None
         """What is left of the first split, as the file has it; None until it is opened."""
         self._finish: Callable[[pa.RecordBatch], pa.RecordBatch]
         """Makes rows of the source from the first split's. Set while `_rows` is."""
@@ -248,6 +266,10 @@ class FileReader(SourceReader):
             self._rows = None
             return Emit(self._batch(_empty(self._layout.output)), split.split_id, finished=True)
         self._splits[0] = replace(split, position=split.position + batch.num_rows)
+        if isinstance(batch, Unread):
+            assert self._malformed is not None
+            side = [(self._malformed, ColumnBatch(batch.told()))]
+            return Emit(self._batch(_empty(self._layout.output)), split.split_id, side=side)
         return Emit(self._batch(self._finish(batch)), split.split_id)
 
     def snapshot(self) -> Sequence[FileSplit]:
@@ -271,14 +293,22 @@ class FileReader(SourceReader):
 
     def _from_position(
         self, split: FileSplit, named: tuple[str, ...]
-    ) -> Generator[pa.RecordBatch, None, None]:
+    ) -> Generator[pa.RecordBatch | Unread, None, None]:
         self._check_unchanged(split)
         format, schema = self._layout.file_part(named)
         skip = split.position
-        with closing(format.batches(split, schema, self._batch_size, self._last)) as batches:
-            for batch in batches:
+        items: Generator[pa.RecordBatch | Unread, None, None]
+        if self._malformed is None:
+            items = format.batches(split, schema, self._batch_size, self._last)
+        else:
+            items = cast(LenientFormat, format).lenient(split, schema)
+        with closing(items):
+            for batch in items:
                 if batch.num_rows <= skip:
                     skip -= batch.num_rows
+                    continue
+                if isinstance(batch, Unread):
+                    yield batch
                     continue
                 for start in range(skip, batch.num_rows, self._batch_size):
                     yield batch.slice(start, self._batch_size)

@@ -116,7 +116,15 @@ class StagingArea:
         """Whether it is there now, whatever a filesystem remembers of it."""
         if not is_local(self.fs):
             self.fs.invalidate_cache()
-        return bool(self.fs.exists(path))
+        return self._exists(path)
+
+    def _exists(self, path: str) -> bool:
+        """fsspec's own `exists` says no where it cannot tell."""
+        try:
+            self.fs.info(path)
+        except FileNotFoundError:
+            return False
+        return True
 
     def publish(self, committable: FileCommittable) -> None:
         """Idempotent. Atomic where the filesystem renames; on object stores a copy, which appears
@@ -134,9 +142,9 @@ class StagingArea:
                     self.fs.mv(staged, final)
                 return
             except FileNotFoundError as error:
-                if self.fs.exists(final):
+                if self.exists(final):
                     return
-                if left and self.fs.exists(staged):
+                if left and self.exists(staged):
                     continue
                 raise ConnectorError(
                     f"cannot publish '{final}': neither it nor its staged file '{staged}' exists. "
@@ -172,9 +180,11 @@ class StagingArea:
     def sweep(self) -> None:
         """Remove what dead attempts left; see the module. Removes emptied folders as well."""
         self.fs.invalidate_cache()
-        if not self.fs.exists(self.folder):
+        try:
+            paths = self.fs.ls(self.folder, detail=False)
+        except FileNotFoundError:
             return
-        for path in self.fs.ls(self.folder, detail=False):
+        for path in paths:
             match = _STAGED.fullmatch(path.rsplit("/", 1)[-1])
             if match is None:
                 continue

@@ -6,9 +6,11 @@ import codecs
 import csv
 import io
 from abc import abstractmethod
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -16,6 +18,8 @@ import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 
 from ...core.errors import ConnectorError
+from ...core.failure_text import cut
+from ...core.value_types import empty_batch
 from ..csv_text import converted, parsed
 from ..json_numbers import QuotedLines, holds_big
 from ..json_types import from_json, read_as
@@ -30,8 +34,14 @@ from .formats import (
     check_once,
     plain,
 )
+from .lenient import Cut, Unread, each_line, numbered, quoted, read_leniently
 from .object_lines import ObjectLines
 from .paths import naming, open_input, show_schema, size_of
+
+_QUOTE = b'"'
+
+_SHOWN = 200
+"""Characters of a line that a message quotes."""
 
 _SMALL_BYTES = 1 << 16
 """A file of more bytes has lines, whatever is passed over."""
@@ -45,6 +55,8 @@ class TextFormat(FileFormat):
 
     kind: ClassVar[str]
     """What the file must be, for messages."""
+    returns: ClassVar[bool] = True
+    """Whether a carriage return alone ends a line."""
 
     def schema_of(self, path: str) -> pa.Schema:
         with naming("read", path, self.hint), closing(self._open(path, None)) as reader:
@@ -70,13 +82,56 @@ class TextFormat(FileFormat):
                     data = batch.select(schema.names).replace_schema_metadata(None)
                     yield self.converted(data, schema)
         except ConnectorError as error:
-            found = self._own_schema(path) if error.__cause__ is not None else None
-            if found is None or found.equals(schema):
+            told = "" if error.__cause__ is None else self._told_of(split, schema)
+            if not told:
                 raise
-            raise ConnectorError(
-                f"{error} The file by itself has {show_schema(found)}, expected is "
-                f"{show_schema(schema)}"
-            ) from error
+            raise ConnectorError(f"{error}{told}") from error
+
+    def lenient(
+        self, split: FileSplit, schema: pa.Schema
+    ) -> Generator[pa.RecordBatch | Unread, None, None]:
+        path = split.path
+        with naming("read", path, self.hint):
+            if self.is_empty(path):
+                return
+            file = self.input(path)
+        with closing(file):
+            lines = self._lines(path, file)
+            with naming("read", path, self.hint):
+                head = self._head(path, lines, schema)
+            parse = partial(self._parse, path, schema, head)
+            yield from read_leniently(path, lines, self._records(head), parse)
+
+    def _lines(self, path: str, file: Any) -> Iterator[tuple[int, bytes]]:
+        with naming("read", path, self.hint):
+            yield from numbered(file, BLOCK_BYTES, self.returns)
+
+    def _parse(self, path: str, schema: pa.Schema, head: bytes, data: bytes) -> pa.RecordBatch:
+        """Whole records, as the schema has them."""
+        file = pa.BufferReader(head + data)
+        with closing(self._reader(path, file, schema, head)) as reader:
+            table = reader.read_all()
+        self.check(path, self.select(path, plain(table.schema)), self.parsed(schema))
+        found = table.select(schema.names).replace_schema_metadata(None).combine_chunks()
+        batch = (found.to_batches() or [empty_batch(found.schema)])[0]
+        batch.validate(full=True)
+        return self.converted(batch, schema)
+
+    def _told_of(self, split: FileSplit, schema: pa.Schema) -> str:
+        """Which line of a file is at fault, and what columns it has by itself."""
+        told, path = "", split.path
+        with suppress(ConnectorError, OSError, pa.ArrowException):
+            items = self.lenient(split, schema)
+            with closing(items):
+                bad = next((one for one in items if isinstance(one, Unread)), None)
+            if bad is not None:
+                told = f". Line {bad.position} of '{path}': {cut(bad.text, _SHOWN)}"
+        found = self._own_schema(path)
+        if found is not None and not found.equals(schema):
+            told += (
+                f". The file by itself has {show_schema(found)}, expected is {show_schema(schema)}"
+            )
+        return told
 
     @property
     def hint(self) -> str:
@@ -112,22 +167,39 @@ class TextFormat(FileFormat):
     def _open(self, path: str, schema: pa.Schema | None) -> Any:
         """A streaming reader with `schema` and `close`."""
 
+    @abstractmethod
+    def _reader(self, path: str, file: Any, schema: pa.Schema | None, head: bytes) -> Any:
+        """The same, of a file that begins with `head`."""
+
+    @abstractmethod
+    def _head(self, path: str, lines: Iterator[tuple[int, bytes]], schema: pa.Schema) -> bytes:
+        """Take from the lines what is no record; what pieces of the file have to begin with."""
+
+    @abstractmethod
+    def _records(self, head: bytes) -> Cut:
+        """How lines are records, in a file that begins so."""
+
 
 class CsvFiles(TextFormat):
     kind = "CSV with a header line"
 
     def _open(self, path: str, schema: pa.Schema | None) -> Any:
+        with self.input(path) as file:
+            head = file.read(BLOCK_BYTES)
+        return self._reader(path, self.input(path), schema, head)
+
+    def _reader(self, path: str, file: Any, schema: pa.Schema | None, head: bytes) -> Any:
         types = schema if schema is not None else self.declared
         projected = schema is not None and (self.columns, self.declared) != (None, None)
         convert = pacsv.ConvertOptions(
             column_types=types, include_columns=schema.names if schema and projected else None
         )
-        header = self._header(path)
+        header = _names(head)
         if projected:  # of several of one name the parser would take one
             check_once(path, schema.names if schema else [], header)
         one_column = len(header) == 1
         return pacsv.open_csv(
-            self.input(path),
+            file,
             read_options=pacsv.ReadOptions(block_size=BLOCK_BYTES),
             parse_options=pacsv.ParseOptions(
                 newlines_in_values=True, ignore_empty_lines=not one_column
@@ -135,11 +207,20 @@ class CsvFiles(TextFormat):
             convert_options=convert,
         )
 
-    def _header(self, path: str) -> list[str]:
-        """The columns' names. Where there is one only, an empty line is a row of null."""
-        with self.input(path) as file:
-            text = file.read(BLOCK_BYTES).decode(errors="replace").removeprefix("\ufeff")
-        return next(csv.reader(io.StringIO(text, newline="")), [])
+    def _head(self, path: str, lines: Iterator[tuple[int, bytes]], schema: pa.Schema) -> bytes:
+        first = next(quoted(_QUOTE, None, False)(lines), None)
+        head = b"" if first is None else b"".join(first.lines)
+        self._parse(path, schema, head, b"")  # what it says of the columns, if it is wrong
+        return head
+
+    def _records(self, head: bytes) -> Cut:
+        return quoted(_QUOTE, None, len(_names(head)) == 1)
+
+
+def _names(head: bytes) -> list[str]:
+    """The columns' names. Where there is one only, an empty line is a row of null."""
+    text = head.decode(errors="replace").removeprefix("\ufeff")
+    return next(csv.reader(io.StringIO(text, newline="")), [])
 
 
 @dataclass(frozen=True)
@@ -176,16 +257,35 @@ class DescribedCsvFiles(TextFormat):
         return converted(data, schema, self.csv.dialect)
 
     def _open(self, path: str, schema: pa.Schema | None) -> Any:
-        described = self.csv
-        if described.use_header and described.strict_headers:
+        if self.csv.use_header and self.csv.strict_headers:
             self._check_header(path)
+        return self._from(self.input(path), schema, self._passed_over)
+
+    def _reader(self, path: str, file: Any, schema: pa.Schema | None, head: bytes) -> Any:
+        return self._from(file, schema, 0)
+
+    def _head(self, path: str, lines: Iterator[tuple[int, bytes]], schema: pa.Schema) -> bytes:
+        if self.csv.use_header and self.csv.strict_headers:
+            self._check_header(path)
+        for _ in islice(lines, self._passed_over):
+            pass
+        return b""
+
+    def _records(self, head: bytes) -> Cut:
+        dialect = self.csv.dialect
+        quote = None if dialect.quote is None else dialect.quote.encode()
+        escape = None if dialect.escape is None else dialect.escape.encode()
+        return quoted(quote, escape, len(self.csv.schema) == 1)
+
+    def _from(self, file: Any, schema: pa.Schema | None, skipped: int) -> Any:
+        described = self.csv
         types = described.schema if schema is None else schema
         return pacsv.open_csv(
-            self.input(path),
+            file,
             read_options=pacsv.ReadOptions(
                 block_size=BLOCK_BYTES,
                 column_names=described.schema.names,
-                skip_rows=self._passed_over,
+                skip_rows=skipped,
             ),
             parse_options=described.dialect.parse_options(len(described.schema) == 1),
             convert_options=described.dialect.convert_options(types, include_columns=types.names),
@@ -211,6 +311,7 @@ class DescribedCsvFiles(TextFormat):
 
 
 class JsonLinesFiles(TextFormat):
+    returns = False
     kind = "JSON Lines, one object per line (for an empty file, declare a schema)"
 
     def is_empty(self, path: str) -> bool:
@@ -223,11 +324,20 @@ class JsonLinesFiles(TextFormat):
         return from_json(data, schema)
 
     def _open(self, path: str, schema: pa.Schema | None) -> Any:
+        return self._reader(path, self.input(path), schema, b"")
+
+    def _head(self, path: str, lines: Iterator[tuple[int, bytes]], schema: pa.Schema) -> bytes:
+        return b""
+
+    def _records(self, head: bytes) -> Cut:
+        return each_line
+
+    def _reader(self, path: str, given: Any, schema: pa.Schema | None, head: bytes) -> Any:
         wanted = schema if schema is not None else self.declared
         types = None if wanted is None else self.parsed(wanted)
         pinned = types is not None
         lenient = self.declared is not None or self.columns is not None
-        file: Any = ObjectLines(self.input(path))
+        file: Any = ObjectLines(given)
         if wanted is not None and holds_big(wanted):
             file = QuotedLines(file, wanted)
         return pajson.open_json(

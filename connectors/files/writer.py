@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,16 +14,20 @@ import pyarrow.csv as pacsv
 
 from ...api.connectors.base import PreparedCommit, SinkWriter, WriterContext
 from ...core.batch import Batch, to_columns
-from ...core.errors import ConnectorError, TypeMismatchError
+from ...core.errors import ConnectorError, FencedError, TypeMismatchError
+from ...core.failure_text import described
+from ...core.transient import is_transient
 from .avro import AvroFileEncoder
 from .compaction import PARQUET, Compaction, HeldFile, MergedFile
 from .encoders import ENCODERS, DescribedCsvEncoder, FileEncoder
-from .owners import Ownership
+from .owners import Owners, Ownership
 from .partitions import split_by
 from .paths import show_schema
 from .row_formats import RowFile
 from .sink_config import FileSinkConfig
 from .staging import FileCommittable, StagingArea
+
+log = logging.getLogger("strom")
 
 
 @dataclass
@@ -53,7 +58,7 @@ class FileSinkWriter(SinkWriter):
             config.names.part_prefix,
             config.ending,
         )
-        self._ownership = Ownership(config.path, config.options, context)
+        self._ownership = Ownership(Owners(config.path, config.options), context)
         self._schema = config.schema
         self._open: dict[str, _Part] = {}
         """The part being written of each folder ("" for the sink's own)."""
@@ -155,7 +160,11 @@ class FileSinkWriter(SinkWriter):
             )
             for file, part in zip(sealed, parts, strict=True)
         ]
-        return self._compaction.prepared(held, new, checkpoint_id, last)
+        try:
+            return self._compaction.prepared(held, new, checkpoint_id, last)
+        except ConnectorError as error:
+            self._say_if_fenced(error)
+            raise
 
     def _seal(self, part: _Part, checkpoint_id: int, sequence: int) -> FileCommittable:
         try:
@@ -184,17 +193,13 @@ class FileSinkWriter(SinkWriter):
         published: list[str] = []
         held: list[HeldFile] = []
         self.published = 0
-        for committable in committables:
-            match committable:
-                case HeldFile():
-                    self._hold(committable, held)
-                case MergedFile(whole=whole):
-                    self._move(whole)
-                    published.append(whole.final)
-                case _:
-                    self._move(committable)
-                    published.append(committable.final)
-            self.published += 1
+        try:
+            for committable in committables:
+                self._publish_one(committable, published, held)
+                self.published += 1
+        except ConnectorError as error:
+            self._say_if_fenced(error, published)
+            raise
         self._settle()
         if committables:
             self._check_owner(published)
@@ -205,6 +210,27 @@ class FileSinkWriter(SinkWriter):
                     self._area.discard(file.held)
         # Nothing raises from here on: what failed comes again, and is not to be held twice.
         self._held += held
+
+    def _publish_one(self, committable: Any, published: list[str], held: list[HeldFile]) -> None:
+        """`published`, `held`: it is noted there."""
+        match committable:
+            case HeldFile():
+                self._hold(committable, held)
+            case MergedFile(whole=whole):
+                self._move(whole)
+                published.append(whole.final)
+            case _:
+                self._move(committable)
+                published.append(committable.final)
+
+    def _say_if_fenced(self, error: ConnectorError, published: Sequence[str] = ()) -> None:
+        """Where files are gone because another job has them now, that is what is to be said."""
+        try:
+            self._check_owner(published)
+        except FencedError as fenced:
+            raise fenced from error
+        except ConnectorError:
+            return  # the first error tells more
 
     def _check_owner(self, published: Sequence[str]) -> None:
         try:
@@ -259,8 +285,19 @@ class FileSinkWriter(SinkWriter):
             ) from error
 
     def _sweep(self) -> None:
-        self._area.sweep()
-        self._sweep_due = False
+        """What fails by what may pass is done behind the next commit: this one is done."""
+        try:
+            self._area.sweep()
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            log.warning(
+                "what dead attempts left in '%s' stays for now: %s",
+                self._config.path,
+                described(error),
+            )
+        else:
+            self._sweep_due = False
 
     # --- writing ---------------------------------------------------------------------------
 

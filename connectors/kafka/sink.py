@@ -7,19 +7,19 @@ what makes it exactly once in `transactions`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, get_args
 
-from ...api.connectors.base import Sink, SinkWriter, WriterContext
+from ...api.connectors.base import OutputClaim, Sink, SinkWriter, WriterContext
 from ...core.errors import ConfigurationError
 from .record_maker import Changelog, RecordFormat, TopicOf
 from .serialization import Encoder, RawEncoder, encoder
 from .settings import KafkaProperties
 from .sink_builder import Delivery, KafkaSinkBuilder
-from .transaction_admin import KafkaTransactions, admin_settings
+from .transaction_admin import TIMEOUT_S, KafkaTransactions, admin_settings
 from .transactions import TransactionCluster, TransactionNames
 
 log = logging.getLogger("strom")
@@ -31,6 +31,9 @@ TRANSACTION_TIMEOUT_MS: Final = 900_000
 
 RECOVERY_S: Final = 60.0
 """What a transaction should outlive its checkpoint by, so that a restart can commit it."""
+
+ASK_S: Final = 10.0
+"""How long a cluster may take to say whose a prefix is, before the commit waits its turn again."""
 
 _TIMEOUT: Final = "transaction.timeout.ms"
 
@@ -107,6 +110,8 @@ class KafkaSink(Sink):
         )
         _check(self.config)
         self.revocable = delivery != "exactly-once"
+        self._owner = ""
+        """What writers are told of whose the prefix is; known to the coordinator that took over."""
 
     @staticmethod
     def builder() -> KafkaSinkBuilder[KafkaSink]:
@@ -117,7 +122,21 @@ class KafkaSink(Sink):
         topic = self.config.format.topic or "each record's own"
         return f"KafkaSink({topic}, {self.config.delivery})"
 
+    def take_over(self, claim: OutputClaim) -> Sequence[str]:
+        """Exactly once; else everybody may write."""
+        from .owner import take
+
+        if self.config.prefix is None or self.config.delivery != "exactly-once":
+            return ()
+        with cluster_of(self.config.properties, self.config.timeout_ms)(lambda: True) as cluster:
+            self._owner, said = take(cluster, self.config.prefix, claim)
+        return said
+
+    def writers_token(self, claim: OutputClaim) -> str:
+        return self._owner
+
     def create_writer(self, context: WriterContext) -> SinkWriter:
+        from .owner import OwnerWatch
         from .producer import Producer, TransactionalProducer, producer_properties
         from .writer import FlushingWriter, Making, TransactionalWriter
 
@@ -143,7 +162,11 @@ class KafkaSink(Sink):
             cluster_of(config.properties, config.timeout_ms),
         )
         skip = config.on_lost == "skip"
-        return TransactionalWriter(config.format, names, making, config.timeout_ms, skip)
+        owner = None
+        if context.token:
+            asks = cluster_of(config.properties, config.timeout_ms, ASK_S)
+            owner = OwnerWatch(asks, config.prefix, context.job_id, context.token)
+        return TransactionalWriter(config.format, names, making, config.timeout_ms, skip, owner)
 
 
 def transactional_properties(config: KafkaSinkConfig) -> KafkaProperties:
@@ -159,10 +182,10 @@ def transactional_properties(config: KafkaSinkConfig) -> KafkaProperties:
 
 
 def cluster_of(
-    properties: KafkaProperties, timeout_ms: int
+    properties: KafkaProperties, timeout_ms: int, answer_s: float = TIMEOUT_S
 ) -> Callable[[Callable[[], bool]], AbstractContextManager[TransactionCluster]]:
-    """Connections for the transactions of others."""
-    return lambda going: KafkaTransactions(properties, timeout_ms, going)
+    """Connections for the transactions of others. `answer_s`: how long what passes is retried."""
+    return lambda going: KafkaTransactions(properties, timeout_ms, going, answer_s)
 
 
 def _check(config: KafkaSinkConfig) -> None:

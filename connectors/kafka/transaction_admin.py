@@ -164,7 +164,8 @@ class KafkaTransactions:
             committed=True,
             max_version=_END_VERSION,
         )
-        code = self._until_done(committable.transactional_id, request, "commit")
+        answer = self._until_done(committable.transactional_id, request, "commit")
+        code = int(answer.error_code)
         return None if code == 0 else _named(code)
 
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, Described]:
@@ -185,7 +186,7 @@ class KafkaTransactions:
         listed = self._retried("list transactions", ask)
         return [one.transactional_id for of_broker in listed.values() for one in of_broker]
 
-    def fence(self, transactional_id: str) -> None:
+    def fence(self, transactional_id: str) -> tuple[int, int]:
         from kafka.protocol.producer import InitProducerIdRequest
 
         request = lambda: InitProducerIdRequest(
@@ -195,12 +196,13 @@ class KafkaTransactions:
             producer_epoch=-1,
             max_version=_INIT_VERSION,
         )
-        code = self._until_done(transactional_id, request, "fence")
-        if code:
+        answer = self._until_done(transactional_id, request, "fence")
+        if answer.error_code:
             raise ConnectorError(
                 f"Kafka transaction '{transactional_id}' of a former attempt cannot be ended: "
-                f"{_named(code)}"
+                f"{_named(int(answer.error_code))}"
             )
+        return int(answer.producer_id), int(answer.producer_epoch)
 
     def _described(self, transactional_id: str) -> Described | None:
         import kafka.errors
@@ -214,32 +216,30 @@ class KafkaTransactions:
         state = getattr(one.state, "value", one.state)
         return Described(transactional_id, str(state), one.producer_id, one.producer_epoch)
 
-    def _until_done(self, transactional_id: str, request: Callable[[], Any], what: str) -> int:
-        """Send to the id's coordinator until it says something for good: its error code."""
+    def _until_done(self, transactional_id: str, request: Callable[[], Any], what: str) -> Any:
+        """Send to the id's coordinator until it says something for good: its answer."""
         deadline = time.monotonic() + self._timeout_s
         while True:
-            code = self._retried(
+            answer = self._retried(
                 f"{what} '{transactional_id}'", lambda: self._sent(transactional_id, request())
             )
-            if code not in _BUSY or self._is_over(deadline):
-                return code
+            if int(answer.error_code) not in _BUSY or self._is_over(deadline):
+                return answer
             time.sleep(PAUSE_S)
 
-    def _sent(self, transactional_id: str, request: Any) -> int:
+    def _sent(self, transactional_id: str, request: Any) -> Any:
         from kafka.protocol.metadata import CoordinatorType
 
         admin = self._connected()
         self._forget_coordinators()
 
-        async def ask() -> int:
+        async def ask() -> Any:
             node = await admin._find_coordinator_id(
                 transactional_id, key_type=CoordinatorType.TRANSACTION
             )
-            answer = await admin._manager.send(request, node_id=node)
-            return int(answer.error_code)
+            return await admin._manager.send(request, node_id=node)
 
-        code: int = admin._manager.run(ask)
-        return code
+        return admin._manager.run(ask)
 
     def _forget_coordinators(self) -> None:
         """They may have moved."""

@@ -169,8 +169,9 @@ class TransactionCluster(Protocol):
         """Ids in one of the states."""
         ...
 
-    def fence(self, transactional_id: str) -> None:
-        """Abort what is open under the id; who had it can do nothing any more."""
+    def fence(self, transactional_id: str) -> tuple[int, int]:
+        """Abort what is open under the id; who had it can do nothing any more. Its producer id and
+        epoch from now on."""
         ...
 
 

@@ -12,12 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from functools import partial
+from typing import Any, Final
 
 from ...api.connectors.base import PreparedCommit, SinkWriter
 from ...core.batch import Batch
 from ...core.errors import ConnectorError
+from .errand import Errand
 from .librdkafka import Failure
+from .owner import OwnerWatch
 from .producer import FULL_WAIT_S, Producer, TransactionalProducer
 from .record_maker import RecordFormat, make_records
 from .transactions import (
@@ -47,36 +50,6 @@ DRAIN_S: Final = 10.0
 LISTEN_MS: Final = 1000
 """How often clients are heard while nothing is written: what they say stays in memory until then,
 5 KB of statistics each 200 ms of a transactional one."""
-
-Result = TypeVar("Result")
-
-
-class Errand(Generic[Result]):
-    """Something done once on a thread of its own."""
-
-    def __init__(self, do: Callable[[], Result], name: str) -> None:
-        self._do = do
-        self._result: Result | None = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"strom-kafka-{name}", daemon=True)
-        self._thread.start()
-
-    def wait(self, seconds: float) -> bool:
-        """Whether it is done, or failed."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def result(self) -> Result:
-        """Once it is done. Raises its error."""
-        if self._error is not None:
-            raise self._error
-        return self._result  # type: ignore[return-value]
-
-    def _run(self) -> None:
-        try:
-            self._result = self._do()
-        except BaseException as error:
-            self._error = error
 
 
 class Flushing:
@@ -187,7 +160,10 @@ class TransactionalWriter(SinkWriter):
         making: Making,
         timeout_ms: int,
         skip_lost: bool = False,
+        owner: OwnerWatch | None = None,
     ) -> None:
+        """`owner`: is asked ahead of each commit; None: nobody is."""
+        self._owner = owner
         self._format = form
         self._names = names
         self._making = making
@@ -234,13 +210,34 @@ class TransactionalWriter(SinkWriter):
             self._current.listen()
             self._current.check()
 
-    def commit(self, committables: Sequence[TransactionCommittable]) -> None:
+    def commit(self, committables: Sequence[TransactionCommittable]) -> Iterator[None] | None:
+        return self._owned(partial(self._commit, committables), committables)
+
+    def recover(self, committables: Sequence[TransactionCommittable]) -> Iterator[None] | None:
+        return self._owned(partial(self._recover, committables), committables)
+
+    def _owned(self, work: Callable[[], None], committables: Any) -> Iterator[None] | None:
+        """Once it is known that the prefix is still the job's."""
+        if self._owner is None or not committables:
+            work()
+            return None
+        return self._behind(self._making.errand(self._owner.check, "owner"), work)
+
+    def _behind(self, check: Any, work: Callable[[], None]) -> Iterator[None]:
+        self._errands.append(check)
+        while not check.wait(FULL_WAIT_S):
+            yield
+        self._errands.remove(check)
+        check.result()
+        work()
+
+    def _commit(self, committables: Sequence[TransactionCommittable]) -> None:
         others = [one for one in committables if not self._commit_own(one)]
         self._commit_others(others)
         if self._sweep_due:
             self._sweep()
 
-    def recover(self, committables: Sequence[TransactionCommittable]) -> None:
+    def _recover(self, committables: Sequence[TransactionCommittable]) -> None:
         self._commit_others(committables)
         self._sweep_due = True
         if self._names.parallelism == 1:
@@ -257,8 +254,12 @@ class TransactionalWriter(SinkWriter):
         self._current, self._prepared = None, {}
         self._do(self._close_spare)
         deadline = time.monotonic() + CLOSE_S
+        if self._owner is not None:
+            self._owner.stop()
         for errand in self._errands:
             errand.wait(max(0.0, deadline - time.monotonic()))
+        if self._owner is not None:
+            self._owner.close()
 
     def _steps(self, batch: Batch) -> Iterator[None]:
         records = make_records(self._format, batch)

@@ -15,20 +15,44 @@ as the rows, says what is published; it makes publishing idempotent, and a loss 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from ...api.connectors.base import Sink, SinkWriter, WriterContext
+from ...api.connectors.base import OutputClaim, Sink, SinkWriter, WriterContext
 from ...api.types.type_info import schema_of
 from ...core.errors import ConfigurationError
 from .connection import PostgresConnection
 from .insert_writer import InsertWriter, UpsertWriter
+from .owners import TableOwners
 from .sink_config import PostgresSinkConfig
 from .staged_writer import StagedWriter
 
 Guarantee = Literal["exactly_once", "at_least_once"]
 
 
-class PostgresSink(Sink):
+class _TableSink(Sink):
+    """What both sinks say of whose the table is. At least once that is nobody's: rows are there
+    before their checkpoint is complete."""
+
+    config: PostgresSinkConfig
+    guarantee: Guarantee
+    _asked: bool
+
+    def take_over(self, claim: OutputClaim) -> Sequence[str]:
+        if self.guarantee != "exactly_once":
+            return ()
+        return self._owners().take(claim, self._asked)
+
+    def release(self, claim: OutputClaim, status: str) -> None:
+        if self.guarantee == "exactly_once":
+            self._owners().release(claim, status)
+
+    def _owners(self) -> TableOwners:
+        config = self.config
+        return TableOwners(config.connection, config.table, type(self).__name__, self.revocable)
+
+
+class PostgresSink(_TableSink):
     """Inserts each record as a row.
 
     connection: a `PostgresConnection`, or what it is made of.
@@ -39,6 +63,8 @@ class PostgresSink(Sink):
         `strom_stage_...`, and `strom_commits`). "at_least_once": rows appear at once, and after a
         failure some again.
     schema: of the records (anything that declares a row type); None: as the first batch has it.
+    take_over: exactly once, write even if the table is another job's that is not known to be over,
+        which is refused from then on; and even if rows are inserted twice by that.
     """
 
     def __init__(
@@ -49,12 +75,14 @@ class PostgresSink(Sink):
         *,
         schema: Any = None,
         batch_rows: int = 10_000,
+        take_over: bool = False,
     ) -> None:
         _check_guarantee(guarantee)
         self.config = PostgresSinkConfig(
             PostgresConnection.of(connection), table, schema_of(schema), batch_rows
         )
         self.guarantee: Guarantee = guarantee
+        self._asked = take_over
 
     def __repr__(self) -> str:
         return f"PostgresSink({self.config.table}, {self.guarantee})"
@@ -65,7 +93,7 @@ class PostgresSink(Sink):
         return InsertWriter(self.config, context)
 
 
-class PostgresUpsertSink(Sink):
+class PostgresUpsertSink(_TableSink):
     """Inserts a row, or replaces the one with its key; of a changelog, -D deletes it.
 
     Of the changes of a key only the last one is written. A stream that is partitioned by the key
@@ -77,7 +105,7 @@ class PostgresUpsertSink(Sink):
         leads to the same table if the source gives the same again; on the way rows may be seen as
         they were before. A capture that is restarted while it reads its table does not: a row that
         was deleted in the meantime does not come again, and stays.
-    The other arguments: `PostgresSink`.
+    The other arguments: `PostgresSink`. What is published again leads to the same table.
     """
 
     revocable = True
@@ -91,6 +119,7 @@ class PostgresUpsertSink(Sink):
         *,
         schema: Any = None,
         batch_rows: int = 10_000,
+        take_over: bool = False,
     ) -> None:
         _check_guarantee(guarantee)
         self.guarantee: Guarantee = guarantee
@@ -100,6 +129,7 @@ class PostgresUpsertSink(Sink):
         self.config = PostgresSinkConfig(
             PostgresConnection.of(connection), table, schema_of(schema), batch_rows
         )
+        self._asked = take_over
 
     def __repr__(self) -> str:
         return f"PostgresUpsertSink({self.config.table}, {', '.join(self.key)}, {self.guarantee})"

@@ -20,7 +20,6 @@ written over a newer one, each committable names those before it, which are publ
 
 from __future__ import annotations
 
-import hashlib
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -36,6 +35,7 @@ from ...core.batch import Batch
 from ...core.errors import ConnectorError
 from .gathering_writer import GatheringWriter, fitting
 from .merging import delete_rows, upsert_rows
+from .owners import COMMITS, check_owner, make_beside, tag_of
 from .rows import as_rows, copy_in, last_of_keys, named
 from .sink_config import PostgresSinkConfig
 from .tables import TableInfo, describe
@@ -44,13 +44,16 @@ from .worker import Piece
 if TYPE_CHECKING:
     from .connection import Session
 
-COMMITS = "strom_commits"
-
 KEPT = "30 days"
 """How long `strom_commits` knows what was published: as old a checkpoint may be restored."""
 
 PIECE = "__strom_piece"
 """Of a staging table: in which piece of work a row was written."""
+
+_COMMITS_COLUMNS = (
+    "stage text PRIMARY KEY, job_id text, operator_id text, checkpoint_id bigint, rows bigint, "
+    "committed_at timestamptz DEFAULT now()"
+)
 
 GONE = "__strom_gone"
 """Of a staging table of upserts: whether the row is deleted; only its key is there then."""
@@ -97,8 +100,7 @@ class StagedWriter(GatheringWriter):
         self._unpublished: dict[str, StagedRows] = {}
         """Prepared, and perhaps not published, by their staging tables' names. Written by whoever
         prepares, one at a time, and by `commit`."""
-        identity = f"{context.job_id}/{context.operator_id}"
-        self._tag = hashlib.sha256(identity.encode()).hexdigest()[:8]
+        self._tag = tag_of(context.job_id, context.operator_id)
         self._lock = threading.Lock()
         self._stage = self._new_stage()
         """What is being filled; nothing of it is prepared."""
@@ -195,21 +197,8 @@ class StagedWriter(GatheringWriter):
 
     def _prepare(self, session: Session) -> None:
         """The table of commits. Made by one at a time: two at once would fail."""
-        from psycopg import sql
-
-        info = self._prepare_target(session)
-        commits = sql.Identifier(info.schema_name, COMMITS)
         with session.transaction():
-            there = session.execute("SELECT to_regclass(%s)", (commits.as_string(session),))
-            if _value(there) is None:
-                session.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (COMMITS,))
-                session.execute(
-                    sql.SQL(
-                        "CREATE TABLE IF NOT EXISTS {} (stage text PRIMARY KEY, job_id text, "
-                        "operator_id text, checkpoint_id bigint, rows bigint, "
-                        "committed_at timestamptz DEFAULT now())"
-                    ).format(commits)
-                )
+            make_beside(session, self._prepare_target(session), COMMITS, _COMMITS_COLUMNS)
 
     def _write(
         self,
@@ -259,6 +248,7 @@ class StagedWriter(GatheringWriter):
         stage = sql.Identifier(info.schema_name, staged.stage)
         commits = sql.Identifier(info.schema_name, COMMITS)
         with session.transaction():
+            check_owner(session, info, context)
             new = session.execute(
                 sql.SQL(
                     "INSERT INTO {} (stage, job_id, operator_id, checkpoint_id, rows) "

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ...core.errors import ConnectorError
-from .delta_table import action, actions_of, add_version, committed, each, open_log
+from .delta_table import action, actions_of, add_version, by_hand, committed, each, open_log
 
 REVOKED: Final = 1 << 62
 """In place of a checkpoint's number."""
@@ -45,9 +45,7 @@ def revoke(spark: Any, path: str, job: str, after: int) -> int:
                 "the table by hand, and the job from that checkpoint"
             )
         marks = [action(spark, committed(app, REVOKED)) for app in sorted(mine)]
-        operations = spark._jvm.org.apache.spark.sql.delta
-        by_hand = getattr(getattr(operations, "DeltaOperations$ManualUpdate$"), "MODULE$")
-        return [*marks, *(one.remove() for one in files)], by_hand
+        return [*marks, *(one.remove() for one in files)], by_hand(spark)
 
     add_version(spark, log, make)
     return len(lost)

@@ -20,13 +20,20 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from ...api.connectors.base import PreparedCommit, Sink, SinkWriter, WriterContext
+from ...api.connectors.base import (
+    OutputClaim,
+    PreparedCommit,
+    Sink,
+    SinkWriter,
+    WriterContext,
+)
 from ...api.types.type_info import schema_of
 from ...core.batch import Batch
 from ...core.errors import ConfigurationError, OperatorError
 from ...core.row_kind import refuse_changelog
 from .blocks import Blocks, check_folders
 from .calls import GatewayCall, path_told
+from .delta_owners import DeltaOwner, first_of
 from .delta_table import DeltaWrite, StagedRows
 from .options import SparkOptions, require_spark
 
@@ -63,9 +70,29 @@ class SparkDeltaSink(Sink):
         self.schema = schema_of(schema)
         self.block_bytes = block_bytes
         self.options = options
+        self._owner = ""
+        """What writers are told of whose the work is; known to the coordinator that took over."""
 
     def __repr__(self) -> str:
         return f"SparkDeltaSink({self.write.path})"
+
+    def take_over(self, claim: OutputClaim) -> Sequence[str]:
+        if (first := first_of(claim)) is not None:
+            self._owner = str(first)
+            return ()
+        call = GatewayCall(
+            "delta_take",
+            self.write.path,
+            claim,
+            options=self.options,
+            operator=claim.operator,
+            subtask=0,
+        )
+        self._owner, said = call.wait()
+        return list(said)
+
+    def writers_token(self, claim: OutputClaim) -> str:
+        return self._owner
 
     def create_writer(self, context: WriterContext) -> DeltaWriter:
         return DeltaWriter(self, context)
@@ -98,7 +125,8 @@ class DeltaWriter(SinkWriter):
     def commit(self, committables: Sequence[StagedRows]) -> None:
         if not committables:
             return
-        self._call("delta_commit", self._sink.write.path, tuple(committables)).wait()
+        owner = DeltaOwner.of(self._context.token)
+        self._call("delta_commit", self._sink.write.path, tuple(committables), owner).wait()
         with self._lock:
             for staged in committables:
                 if staged.app == self._app:

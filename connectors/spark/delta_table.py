@@ -68,22 +68,29 @@ def stage(spark: Any, frame: Any, write: DeltaWrite) -> tuple[tuple[str, ...], s
     return tuple(action.json() for action in each(written)), json.dumps(_layout(metadata))
 
 
-def commit(spark: Any, path: str, staged: Iterable[StagedRows]) -> int:
+Check = Callable[[Any], None]
+"""Of a transaction of Delta's; raises if nothing must be committed."""
+
+
+def commit(
+    spark: Any, path: str, staged: Iterable[StagedRows], check: Check = lambda txn: None
+) -> int:
     """Add what is not in the table yet, a version for each checkpoint; of how many checkpoints and
     subtasks that was. Raises ConnectorError if files are gone, or the table is not what they were
-    written for."""
+    written for, and what `check` raises."""
     log = open_log(spark, path)
     wanted = unique(staged)
     added = 0
     for version in sorted({one.version for one in wanted}):
-        added += _commit(spark, log, [one for one in wanted if one.version == version])
+        added += _commit(spark, log, [one for one in wanted if one.version == version], check)
     return added
 
 
-def _commit(spark: Any, log: Any, wanted: Sequence[StagedRows]) -> int:
+def _commit(spark: Any, log: Any, wanted: Sequence[StagedRows], check: Check) -> int:
     new: list[StagedRows] = []
 
     def make(txn: Any) -> tuple[list[Any], Any] | None:
+        check(txn)
         new[:] = [one for one in wanted if one.version > txn.txnVersion(one.app)]
         if not new:
             return None
@@ -240,6 +247,12 @@ def committed(app: str, version: int) -> str:
     """Delta's action that says so."""
     now = int(time.time() * 1000)
     return json.dumps({"txn": {"appId": app, "version": version, "lastUpdated": now}})
+
+
+def by_hand(spark: Any) -> Any:
+    """What Delta's history says of a version that is no writing of rows."""
+    operations = spark._jvm.org.apache.spark.sql.delta
+    return getattr(getattr(operations, "DeltaOperations$ManualUpdate$"), "MODULE$")
 
 
 def _append(spark: Any) -> Any:

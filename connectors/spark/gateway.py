@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from ...api.connectors.base import OutputClaim
 from ...core.errors import ConfigurationError, OperatorError, ResourceError, TransportError
-from . import bridge, delta_ranges, delta_revoke, delta_table, kafka_ranges, ranges
+from . import bridge, delta_owners, delta_ranges, delta_revoke, delta_table, kafka_ranges, ranges
 from .java import require_java
 from .launch import (
     add_jars,
@@ -255,10 +256,26 @@ class SparkGateway:
             blocks.clear()
 
     def delta_commit(
-        self, options: SparkOptions | None, path: str, staged: Sequence[delta_table.StagedRows]
+        self,
+        options: SparkOptions | None,
+        path: str,
+        staged: Sequence[delta_table.StagedRows],
+        owner: delta_owners.DeltaOwner | None = None,
     ) -> int:
-        """Add what was staged to the table, where it is not in it yet; of how many."""
-        return self._run(options, lambda s: delta_table.commit(s, path, staged), DELTA)
+        """Add what was staged to the table, where it is not in it yet; of how many. FencedError if
+        the work is not the owner's any more."""
+
+        def check(txn: Any) -> None:
+            if owner is not None:
+                owner.check(txn, path)
+
+        return self._run(options, lambda s: delta_table.commit(s, path, staged, check), DELTA)
+
+    def delta_take(
+        self, options: SparkOptions | None, path: str, claim: OutputClaim
+    ) -> tuple[str, list[str]]:
+        """What `delta_owners.take` gives."""
+        return self._run(options, lambda s: delta_owners.take(s, path, claim), DELTA)
 
     def delta_revoke(
         self, options: SparkOptions | None, path: str, writers: str, after: int

@@ -29,10 +29,17 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ...api.connectors.base import PreparedCommit, Sink, SinkWriter, WriterContext
+from ...api.connectors.base import (
+    OutputClaim,
+    PreparedCommit,
+    Sink,
+    SinkWriter,
+    WriterContext,
+)
 from ...api.types.type_info import schema_of
 from ...core.batch import Batch
 from ...core.errors import ConfigurationError, OperatorError
+from ..files.owners import Owners, Ownership
 from .blocks import Blocks, check_folders
 from .calls import GatewayCall
 from .durable import make_folder, sync
@@ -61,7 +68,7 @@ class SparkParquetSink(Sink):
     closed and a next one begun; None: a file for each checkpoint, subtask and partition. `schema`:
     needed when the stream's records are Python objects without a declared type. A block is handed
     to the object store when it reaches `block_bytes`, so a subtask keeps no more than that in its
-    own memory."""
+    own memory. `take_over`: as `FileSink` has it."""
 
     revocable = True
 
@@ -74,6 +81,7 @@ class SparkParquetSink(Sink):
         rows_per_file: int | None = None,
         block_bytes: int = 32 << 20,
         options: SparkOptions | None = None,
+        take_over: bool = False,
     ) -> None:
         require_spark()
         location = str(path).removeprefix("file://")
@@ -91,9 +99,19 @@ class SparkParquetSink(Sink):
         self.schema = schema_of(schema)
         self.block_bytes = block_bytes
         self.options = options
+        self._asked = take_over
 
     def create_writer(self, context: WriterContext) -> ParquetWriter:
         return ParquetWriter(self, context)
+
+    def take_over(self, claim: OutputClaim) -> Sequence[str]:
+        return self.owners().take(claim, self._asked, takes_back=True)
+
+    def release(self, claim: OutputClaim, status: str) -> None:
+        self.owners().release(claim, status)
+
+    def owners(self) -> Owners:
+        return Owners(self.path, None, type(self).__name__, _published_name)
 
 
 class ParquetWriter(SinkWriter):
@@ -104,6 +122,7 @@ class ParquetWriter(SinkWriter):
         self._context = context
         self._root = Path(sink.path)
         self._name = f"{_safe(context.job_id)}-{_safe(context.operator_id)}"
+        self._ownership = Ownership(sink.owners(), context)
         self._blocks = Blocks(sink.schema, sink.block_bytes, self._error, self._check)
         """Rows since the last prepare."""
         self._sweep_due = context.attempt > 0
@@ -188,6 +207,8 @@ class ParquetWriter(SinkWriter):
             self._move(item)
         for place in sorted({p for c in committables for p in Path(c.final).parents}):
             sync(self._root / place)
+        if committables:
+            self._ownership.check([str(self._root / c.final) for c in committables])
         for staged in {self._root / Path(*Path(c.staged).parts[:5]) for c in committables}:
             if not any(_files(staged)):
                 self._remove(staged)
@@ -199,6 +220,7 @@ class ParquetWriter(SinkWriter):
             os.replace(staged, final)
         except FileNotFoundError:
             if not final.exists():
+                self._ownership.check(())  # who was fenced is told that
                 raise self._error(
                     f"checkpoint {item.checkpoint_id} refers to a staged file that is gone and was "
                     f"never published: '{item.staged}'"
@@ -239,6 +261,12 @@ class ParquetWriter(SinkWriter):
 
     def _error(self, summary: str) -> OperatorError:
         return OperatorError(self._context.operator, self._context.subtask, summary)
+
+
+def _published_name(job_id: str, operator_id: str) -> re.Pattern[str]:
+    """Of files that a job's sink has published; group 1: the checkpoint."""
+    name = re.escape(f"{_safe(job_id)}-{_safe(operator_id)}")
+    return re.compile(rf"part-{name}-\d+-(\d+)-\d+\.parquet")
 
 
 def _safe(text: str) -> str:

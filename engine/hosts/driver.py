@@ -132,7 +132,7 @@ class JobDriver:
             self._storage,
             clock,
             tenure,
-            Outputs(graph, job_id, self.token),
+            Outputs(graph, job_id, self.token, self._storage.home),
         )
         self._picture = self._master.status()
         """The job after the last event; replaced, never changed. Read from other threads."""

@@ -93,7 +93,7 @@ class OrderedWork:
             self._waiting.remove(piece)
             return False
         if self._running is not None and self._running.piece.key == key:
-            self._leave_running()
+            self._leave_running(hangs=False)
         return True
 
     def due_ms(self) -> int | None:
@@ -113,10 +113,10 @@ class OrderedWork:
             return False
         assert self._running is not None
         if self._running.piece.limit_ms is not None:
-            self._leave_running()
+            self._leave_running(hangs=True)
         else:
             self._said = True
-            self._warn("goes on, and the job waits for it")
+            self._warn(f"its storage hangs: {self._ran()} goes on, and the job waits for it")
         return True
 
     def close(self, wait_s: float) -> None:
@@ -133,20 +133,27 @@ class OrderedWork:
         """Assert the invariant."""
         assert len(self._left) <= MOST_LEFT
 
-    def _leave_running(self) -> None:
-        assert self._running is not None
+    def _leave_running(self, hangs: bool) -> None:
+        """`hangs`: it has run for longer than it may; else it is not wanted any more, and may just
+        have begun, since its time went elsewhere."""
         full = len(self._left) + 1 >= MOST_LEFT
         more = f"; it is the {MOST_LEFT}th, and nothing more begins until one has" if full else ""
-        self._warn(f"is left behind; it is heard of if it comes back{more}")
+        ran = f"its storage hangs: {self._ran()} is left behind"
+        if not hangs:
+            ran = f"nobody waits any more for its storage: {self._ran()}, left behind"
+        self._warn(f"{ran}; it is heard of if it comes back{more}")
+        assert self._running is not None
         self._left.append(self._running)
         self._running, self._worker = None, self._make()
         self._next()
 
-    def _warn(self, what: str) -> None:
+    def _ran(self) -> str:
         assert self._running is not None
         ran_s = (self._clock.now_ms() - self._running.since_ms) / 1000.0
-        piece = self._running.piece
-        log.warning("%s: its storage hangs: %s for %.1f s %s", self._who, piece.what, ran_s, what)
+        return f"{self._running.piece.what} for {ran_s:.1f} s"
+
+    def _warn(self, what: str) -> None:
+        log.warning("%s: %s", self._who, what)
 
     def _next(self) -> None:
         if self._running is not None or not self._waiting or len(self._left) >= MOST_LEFT:

@@ -17,11 +17,12 @@ log = logging.getLogger("strom")
 class Outputs:
     """From `take` to `release`."""
 
-    def __init__(self, job: JobGraph, job_id: str, token: str) -> None:
-        """`token`: no other coordinator's."""
+    def __init__(self, job: JobGraph, job_id: str, token: str, home: str | None = None) -> None:
+        """`token`: no other coordinator's. `home`: as of `OutputClaim`."""
         self._job_id = job_id
         self._job_name = job.name
         self._token = token
+        self._home = home
         self._sinks: list[tuple[str, str, Sink]] = [
             (operator.name, str(operator.operator_id), sink)
             for vertex in job.vertices
@@ -52,10 +53,12 @@ class Outputs:
                 str(Place.here()),
                 origin,
                 *epochs,
+                home=self._home,
             )
             try:
                 for news in sink.take_over(claim):
                     log.warning("job %s: %s", self._job_id, news)
+                shown = sink.writers_token(claim)
             except OutputRefusedError as error:
                 raise OutputRefusedError(f"operator '{name}': {error}") from error
             except Exception as error:
@@ -69,7 +72,7 @@ class Outputs:
             else:
                 self._claims = [c for c in self._claims if c[1].operator_id != operator_id]
                 self._claims.append((sink, claim))
-                self.tokens = {**self.tokens, operator_id: self._token}
+                self.tokens = {**self.tokens, operator_id: shown}
 
     def release(self, status: str) -> None:
         """The job is over. What cannot be said to a sink is only worth a log line."""

@@ -152,7 +152,7 @@ class RecordedOperator(Operator):
         self._note(("prepare", self._paused, checkpoint_id))
         self._guarded(self._operator.prepare_snapshot, checkpoint_id)
         self._note_clock()
-        if self._recorder.takes_base:
+        if self._recorder.takes_base(self._size):
             self._begin(checkpoint_id)
 
     def frozen(self) -> None:
@@ -189,6 +189,11 @@ class RecordedOperator(Operator):
     # --- inside --------------------------------------------------------------------------------
 
     @property
+    def _size(self) -> int:
+        """Bytes of its state, as the last checkpoint of the task had it."""
+        return getattr(self.ctx.metrics, "state_size", None) or 0
+
+    @property
     def _paused(self) -> int:
         return self._pauses if self._parked else 0
 
@@ -210,7 +215,7 @@ class RecordedOperator(Operator):
             "active": self._active,
             "ended": self._ended,
         }
-        self._recorder.base(CheckpointId(checkpoint_id), write, begin)
+        self._recorder.base(CheckpointId(checkpoint_id), write, begin, self._size)
 
     def _note_clock(self) -> None:
         said = self._clock.take()

@@ -35,10 +35,12 @@ PART_BYTES: Final = 4 << 20
 """About what one part holds."""
 
 WAITING_BYTES: Final = 64 << 20
-"""What may wait for the storage; the task's thread is held up while there is more."""
+"""What may wait for the storage; the task's thread is held up while there is more. States that wait
+count by themselves: one of any size, or several that are no more together."""
 
 PATIENCE_S: Final = 5.0
-"""How long it is held up at most before the recording breaks off."""
+"""How long it is held up at most before the recording breaks off. Once: a storage that was waited
+for in vain is not waited for again before it has taken what it was given."""
 
 LAST_S: Final = 10.0
 """How long the end of a task waits for its tail to be written."""
@@ -70,7 +72,11 @@ class Recorder:
         self._queue: deque[tuple[str, Any, int]] = deque()
         """What is to be done, in order: its kind, of what, and how many bytes wait with it."""
         self._waiting = 0
-        """Bytes that wait, or are being written."""
+        """Bytes of rows that wait, or are being written."""
+        self._held: deque[int] = deque()
+        """Bytes of the states that wait, or are being written, in order."""
+        self._stalled = False
+        """Whether the storage was waited for in vain, and still has what it was given then."""
         self._urgent = False
         """Whether what waits is to be written now."""
         self._working = False
@@ -111,12 +117,16 @@ class Recorder:
 
         self._put("item", made, ROW_BYTES + size)
 
-    def base(self, checkpoint_id: CheckpointId, write: WriteBase, begin: dict[str, Any]) -> None:
+    def base(
+        self, checkpoint_id: CheckpointId, write: WriteBase, begin: dict[str, Any], size: int = 0
+    ) -> None:
         """A checkpoint is being taken, and its state is what comes next goes on from. `begin`: what
-        else is to be known to go on there."""
+        else is to be known to go on there. `size`: bytes of the state, about."""
         with self._changed:
+            if self._stalled:
+                return
             self._broken = None
-        self._put("base", (checkpoint_id, write, begin), 0, urgent=True)
+        self._put("base", (checkpoint_id, write, begin), size, urgent=True)
 
     def completed(self, checkpoint_id: CheckpointId) -> None:
         """What is before the base of this checkpoint is needed no more."""
@@ -143,11 +153,13 @@ class Recorder:
             self._closed = True
             self._changed.notify_all()
 
-    @property
-    def takes_base(self) -> bool:
-        """Whether it is worth while to take a state: not if the last one still waits."""
+    def takes_base(self, size: int = 0) -> bool:
+        """Whether it is worth while to take a state of about so many bytes: not if the last one
+        still waits, or would be too much beside it, nor while the storage does not answer."""
         with self._changed:
-            return not self._base_waits()
+            if self._stalled or self._base_waits():
+                return False
+            return not self._held or sum(self._held) + size <= WAITING_BYTES
 
     def _base_waits(self) -> bool:
         return any(kind == "base" for kind, _, _ in self._queue)
@@ -159,12 +171,15 @@ class Recorder:
         with self._changed:
             if self._closed or (self._broken is not None and not always):
                 return
-            if self._threads and not always and not self._has_room():
+            if self._threads and kind == "item" and not self._has_room():
                 self._broken = "the storage is too slow"
                 kind, what, size = "lost", self._broken, 0
             first = not self._queue
             self._queue.append((kind, what, size))
-            self._waiting += size
+            if kind == "base":
+                self._held.append(size)
+            else:
+                self._waiting += size
             crossed = self._waiting >= PART_BYTES and not self._urgent
             self._urgent = self._urgent or urgent or crossed
             if not self._threads:
@@ -180,7 +195,11 @@ class Recorder:
     def _has_room(self) -> bool:
         if self._waiting <= WAITING_BYTES:
             return True
-        return self._changed.wait_for(lambda: self._waiting <= WAITING_BYTES, PATIENCE_S)
+        if self._stalled:
+            return False
+        fits = self._changed.wait_for(lambda: self._waiting <= WAITING_BYTES, PATIENCE_S)
+        self._stalled = not fits
+        return fits
 
     def _start(self) -> None:
         if self._thread is None:
@@ -230,7 +249,11 @@ class Recorder:
             except Exception as error:
                 self._lose(described(error))
             with self._changed:
-                self._waiting -= size
+                if kind == "base":
+                    self._held.popleft()
+                else:
+                    self._waiting -= size
+                self._stalled = self._stalled and self._waiting > WAITING_BYTES
                 self._changed.notify_all()
         try:
             self._write_rows()

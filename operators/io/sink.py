@@ -7,7 +7,8 @@
                  is not the last one committed, revoke(checkpoint) first
     commit fails by what may pass (`commit_tries`): again after a pause, in which records are
                  written and snapshots taken as ever; later checkpoints wait behind it, and the end
-                 of the task does. A recover that fails so holds up all
+                 of the task does. Once `uncommitted` of them wait, records do, too. A recover that
+                 fails so holds up all
     it cannot be done: OperatorError, which says what was published and what was not
 
 Several checkpoints may be prepared before one completes. What a writer prepares beside the task's
@@ -26,7 +27,7 @@ from typing import Any
 from ...api.connectors.base import PreparedCommit, SinkWriter, WriterContext
 from ...api.specs.records import SinkSpec
 from ...core.batch import Batch
-from ...core.errors import OperatorError
+from ...core.errors import OperatorError, StromError
 from ...core.failure_text import described, with_place
 from ...state.descriptors import ListStateDescriptor
 from ..base import HELD, Operator, Steps, Work
@@ -77,6 +78,8 @@ class Prepared:
                         f"preparing the commit of checkpoint {checkpoint} failed: "
                         f"{with_place(error)}",
                     )
+                    if isinstance(error, StromError):
+                        self._failure.recoverable = error.recoverable
                     raise self._failure from error
                 finally:
                     self._make = None
@@ -151,7 +154,36 @@ class SinkOperator(Operator):
         return work
 
     def process(self, batch: Batch, port: int = 0) -> Work:
+        if self._retry_at is not None and self._uncommitted() >= self.ctx.config.commit.uncommitted:
+            return _begun(self._hold_up(batch))
         return self._writer.write(batch)
+
+    def _hold_up(self, batch: Batch) -> Steps:
+        """The records wait, with all that is behind them, until fewer checkpoints do."""
+        ctx, most = self.ctx, self.ctx.config.commit.uncommitted
+        ctx.metrics.gauge("heldUpByCommit", 1)
+        _log.warning(
+            "operator '%s', subtask %d: %d complete checkpoints are not committed yet, and no more "
+            "records are taken before that (strom.sink.committer.max-uncommitted)",
+            ctx.name,
+            ctx.subtask,
+            self._uncommitted(),
+        )
+        while self._uncommitted() >= most:
+            while (at := self._retry_at) is not None and ctx.clock.now_ms() < at:
+                ctx.wake_at(at)
+                yield HELD
+            self._retry_at = None
+            yield from self._commit()
+        ctx.metrics.gauge("heldUpByCommit", 0)
+        work = self._writer.write(batch)
+        if work is not None:
+            yield from work
+
+    def _uncommitted(self) -> int:
+        """Complete checkpoints that hold something and are not committed."""
+        complete = (p for p in self._pending if p.checkpoint_id <= self._complete)
+        return sum(1 for p in complete if not p.known or p.committables())
 
     def on_processing_time(self, now_ms: int) -> Work:
         if self._writer.tends_every_ms is not None and now_ms >= self._tend_at:
@@ -180,6 +212,7 @@ class SinkOperator(Operator):
         """Commit, as far as that goes without waiting. An error leaves what is not committed
         pending."""
         self._complete = checkpoint_id
+        self._tell_pending()
         if self._committing or self._retry_at is not None:
             return None  # what is committing, or waits to, goes on with this one
         return _begun(self._commit())
@@ -275,6 +308,7 @@ class SinkOperator(Operator):
     def _tell_pending(self) -> None:
         known = sum(len(p.committables()) for p in self._pending if p.known)
         self.ctx.metrics.gauge("pendingCommittables", known)
+        self.ctx.metrics.gauge("uncommittedCheckpoints", self._uncommitted())
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Keep what was prepared: the records before an aborted barrier belong to the next one."""

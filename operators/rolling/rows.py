@@ -16,6 +16,7 @@ import pyarrow as pa
 from ...api.specs.records import RollingSpec
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, to_columns
 from ...core.errors import TypeMismatchError
+from ...core.failure_text import shown
 from ...core.records import transposed
 from ...core.row import make_row
 from ...state.backend import KeyedStateBackend
@@ -111,8 +112,8 @@ class RollingRows:
 
     def _not_added(self, value: Any, error: TypeError) -> TypeMismatchError:
         return TypeMismatchError(
-            f"sum({self._spec.field!r}): the value {value!r}, which is a {type(value).__name__}, "
-            f"cannot be added up ({error}): sum a field of numbers"
+            f"sum({self._spec.field!r}): the value {shown(value)}, which is a "
+            f"{type(value).__name__}, cannot be added up ({error}): sum a field of numbers"
         )
 
     def _extreme(
@@ -189,8 +190,8 @@ def accessors(record: Any, field: str | int) -> tuple[Callable[[list[Any]], list
         )
     if field not in (0, "value"):
         raise TypeMismatchError(
-            f"record {record!r} has no field {field!r}: aggregate records with fields, or field 0 "
-            "of scalars"
+            f"record {shown(record)} has no field {field!r}: aggregate records with fields, or "
+            "field 0 of scalars"
         )
     return lambda records: records, lambda records, new: new
 
@@ -215,7 +216,7 @@ def _position(record: Any, field: str | int) -> int:
         return field % len(record)
     if field in names:
         return names.index(field)
-    raise TypeMismatchError(f"record {record!r} has no field {field!r}, only {names}")
+    raise TypeMismatchError(f"record {shown(record)} has no field {field!r}, only {names}")
 
 
 def _positional(record: Any, at: int) -> tuple[Callable[[list[Any]], list[Any]], Build]:

@@ -13,7 +13,7 @@ from ...api.specs.records import FilterSpec, FlatMapSpec, MapSpec
 from ...api.types.declared import Declared, as_declared
 from ...core.batch import Batch, ColumnBatch, ObjectBatch
 from ...core.errors import TypeMismatchError
-from ...core.failure_text import described
+from ...core.failure_text import described, shown
 from ...state.copies import ALL_FIXED, FIXED, all_fixed
 from ..base import Operator, Steps
 from .collector import check_iterable
@@ -169,8 +169,8 @@ def _truth(results: list[Any]) -> npt.NDArray[np.bool_]:
     except Exception as error:
         bad = next((result for result in results if _has_no_truth(result)), None)
         raise TypeMismatchError(
-            f"the filter function returned {bad!r} ({type(bad).__name__}), which is neither true "
-            f"nor false: {described(error)}"
+            f"the filter function returned {shown(bad)} ({type(bad).__name__}), which is neither "
+            f"true nor false: {described(error)}"
         ) from error
 
 

@@ -14,6 +14,7 @@ from ...api.types.declared import Declared, Scalars, as_declared
 from ...core.arrays import Int64s
 from ...core.batch import Batch, ColumnBatch, ObjectBatch
 from ...core.errors import TypeMismatchError
+from ...core.failure_text import shown
 from ...core.records import RecordType
 from ...core.row_kind import refuse_changelog
 from ...state.copies import FIXED
@@ -137,8 +138,9 @@ class ReduceOperator(Operator):
 def _no_result(key: object, before: object, value: object) -> TypeMismatchError:
     if before is None:
         return TypeMismatchError(
-            f"cannot reduce None (key {key!r}): filter such records out before"
+            f"cannot reduce None (key {shown(key)}): filter such records out before"
         )
     return TypeMismatchError(
-        f"the reduce function returned None for key {key!r}, from {before!r} and {value!r}"
+        f"the reduce function returned None for key {shown(key)}, from {shown(before)} and "
+        f"{shown(value)}"
     )

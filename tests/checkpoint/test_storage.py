@@ -261,6 +261,27 @@ def test_a_file_that_is_renamed_while_its_checkpoint_is_deleted_is_no_end_of_it(
     assert not folder.exists()
 
 
+def test_a_folder_that_is_made_anew_while_it_is_removed_is_removed(
+    local: FileStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a publication that had hung: it is not there when it is looked for, so that fsspec removes
+    it as a file, and by then it is a folder."""
+    folder, is_folder = tmp_path / "job" / "chk-1", local._fs.isdir
+    waited: list[float] = []
+    local._pause = waited.append
+
+    def not_yet(path: str) -> bool:
+        if waited or not str(path).endswith("chk-1"):
+            return bool(is_folder(path))
+        local.write_file(1, "f.arrow", DATA)
+        return False
+
+    monkeypatch.setattr(local._fs, "isdir", not_yet)
+    local.delete(1)
+    assert len(waited) == 1
+    assert not folder.exists()
+
+
 def test_a_folder_that_never_empties_is_an_error(
     local: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

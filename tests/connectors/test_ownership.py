@@ -9,8 +9,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from strom.connectors.files.owners import is_dead
-from strom.connectors.files.ownership import (
+from strom.connectors.ownership import (
     Owner,
     is_family,
     is_fenced,
@@ -19,6 +18,7 @@ from strom.connectors.files.ownership import (
     succeeded,
     why_not,
 )
+from strom.core.place import is_dead
 
 
 def owner(name: str, origin: str | None = None, n: int = 0, **changes: object) -> Owner:
@@ -66,12 +66,12 @@ def test_a_job_that_goes_on_keeps_its_origin() -> None:
     ],
 )
 def test_who_may_take_it(last: Owner | None, new: Owner, allowed: bool) -> None:
-    why = why_not(HISTORY, last, new, dead=False)
+    why = why_not(HISTORY, last, new, False, "FileSink")
     assert (why is None) == allowed
     if why is not None and last is not None:
         assert last.named() in why
         assert new.named() in why
-    assert why_not(HISTORY, last, new, dead=True) is None
+    assert why_not(HISTORY, last, new, True, "FileSink") is None
 
 
 def test_who_was_fenced_may_not() -> None:

@@ -222,3 +222,19 @@ def test_columns_of_text_become_decimals_if_they_are_such() -> None:
     assert list(map(exact, found)) == list(map(exact, [Row(v=Decimal("1.50")), Row(v=None)]))
     with pytest.raises(TypeMismatchError, match="BIG_DEC holds what is no such value"):
         to_columns(ColumnBatch(pa.RecordBatch.from_pydict({"v": ["abc"]})), schema)
+
+
+class Unspeakable:
+    """As users may have them."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("never")
+
+
+def test_a_value_that_cannot_say_what_it_is_is_refused_all_the_same() -> None:
+    said = r"\((Unspeakable|Row), whose repr raises RuntimeError: never\)"
+    for info in (Types.INT(), Types.LIST(Types.INT()), PAIR):
+        with pytest.raises(TypeMismatchError, match=said):
+            rows_of([Row(a=Unspeakable())], Types.ROW_NAMED(["a"], [info]))
+    with pytest.raises(TypeMismatchError, match=said):
+        rows_of([Row(c=Unspeakable())], PAIR)

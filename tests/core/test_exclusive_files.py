@@ -55,13 +55,18 @@ class Old(MemoryFileSystem):  # type: ignore[misc]
 @pytest.mark.parametrize(
     "error", [None, NotImplementedError("a header"), OSError("NotImplemented: a header")]
 )
-def test_object_stores_and_those_without_conditions(error: Exception | None) -> None:
+def test_object_stores_and_those_without_conditions(
+    error: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
     filesystem = Old(error)
     path = f"/exclusive-{id(filesystem)}/epoch-1"
     assert makes_exclusively(filesystem)
     assert create(filesystem, path, b"one")
     assert not create(filesystem, path, b"two")
     assert filesystem.cat_file(path) == b"one"
+    said = [one.getMessage() for one in caplog.records if "cannot make a file" in one.message]
+    place = f"the store 's3://exclusive-{id(filesystem)}'"
+    assert [one.partition(" cannot")[0] for one in said] == ([place] if error else []), "once"
 
 
 def test_what_a_server_refuses_for_another_reason_is_raised() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -51,7 +52,7 @@ class Ways:
 
     def slow(self, restore_from: str | None = None, **options: Any) -> Any:
         """One that runs for a long time."""
-        return self.start(restore_from, rate=1_000, **options)
+        return self.start(restore_from, rate=200, **options)
 
     def newest(self, client: Any, at_least: int = 2) -> str:
         """A checkpoint of a job that runs."""
@@ -163,6 +164,24 @@ def test_a_folder_is_refused_to_a_job_that_does_not_continue_its_owner(ways: Way
     rows = len(ways.rows())
     result(ways.start())
     assert len(ways.rows()) == rows + ROWS
+
+
+def test_a_run_that_begins_anew_is_told_where_it_could_go_on(
+    ways: Ways, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = ways.slow()
+    ways.newest(first)
+    first.cancel()
+    until(ways.rows, "output")
+    anew = ways.slow()
+    ways.newest(anew)
+    anew.cancel()
+    (told,) = re.findall(r"earlier run of this job.*restore_from='([^']+)'", caplog.text)
+    assert told.endswith(str(first.get_job_id()))
+    before = ways.rows()
+    assert before.count(0) == 2, "its rows are there, beside those of the first"
+    result(ways.start(told))
+    assert sorted({*ways.rows()}) == list(range(ROWS))
 
 
 def test_what_compacts_cannot_take_back_and_is_refused(ways: Ways) -> None:

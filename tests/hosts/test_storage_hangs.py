@@ -89,10 +89,12 @@ def test_one_call_that_hangs_costs_at_most_its_own_checkpoint(
             assert failed >= 1
             assert f"chk-{stuck}" in folders(tmp_path), "what it may need is not removed"
             assert "the checkpoint storage did not answer" in caplog.text
+            word = f"nobody waits any more for its storage: publishing checkpoint {stuck} for"
         else:
             assert failed == 0
             assert f"chk-{stuck}" not in folders(tmp_path), "it is removed with the next one"
-        assert "its storage hangs" in caplog.text
+            word = f"its storage hangs: removing checkpoint {stuck} for"
+        assert word in caplog.text
         gate.open.set()
         until(lambda: bool(gate.returned), "what had hung")
         until(lambda: f"chk-{stuck}" not in folders(tmp_path), "its removal")
@@ -151,3 +153,19 @@ def test_where_every_call_hangs_a_few_threads_do_and_it_goes_on_when_they_come_b
         work.validate()
     assert sorted(heard) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
     assert not work.left
+
+
+def test_what_has_just_begun_when_it_is_not_wanted_any_more_does_not_hang(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The time of its checkpoint went elsewhere."""
+    clock = VirtualClock()
+    work = OrderedWork("job j", SteppedBackground, clock)
+    work.submit(Piece("publishing checkpoint 3", lambda: None, 3))
+    assert work.leave(3)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == (
+        "job j: nobody waits any more for its storage: publishing checkpoint 3 for 0.0 s, left "
+        "behind; it is heard of if it comes back"
+    )
+    work.close(0.0)

@@ -222,11 +222,13 @@ class ScriptedCluster:
         wanted = set(states)
         return [name for name, one in self.ids.items() if one.state in wanted]
 
-    def fence(self, transactional_id: str) -> None:
-        one = self.ids[transactional_id]
-        one.epoch += 1
+    def fence(self, transactional_id: str) -> tuple[int, int]:
+        new = transactional_id not in self.ids
+        one = self.register(transactional_id) if new else self.ids[transactional_id]
+        one.epoch += not new
         one.state = EMPTY
         self.fenced.append(transactional_id)
+        return one.producer_id, one.epoch
 
     def open_transactions(self) -> list[str]:
         return self.list([ONGOING])

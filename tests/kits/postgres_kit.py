@@ -288,18 +288,26 @@ class Driven:
         return getattr(self.made, name)
 
 
-def writer(sink: Any, subtask: int = 0, parallelism: int = 1, attempt: int = 0) -> Driven:
-    """As a task would make it."""
+def writer(
+    sink: Any,
+    subtask: int = 0,
+    parallelism: int = 1,
+    attempt: int = 0,
+    job_id: str = "job-1",
+    token: str = "",
+) -> Driven:
+    """As a task would make it. `token`: as of `WriterContext`."""
     context = WriterContext(
         operator="table",
         operator_id="table",
-        job_id="job-1",
+        job_id=job_id,
         subtask=subtask,
         parallelism=parallelism,
         attempt=attempt,
         clock=SystemClock(),
         publish=lambda key, value: None,
         checkpointing=True,
+        token=token,
     )
     return Driven(sink.create_writer(context))
 

@@ -156,6 +156,41 @@ def test_it_is_tried_again_in_order_while_the_stream_goes_on(kind: type[Failing]
     assert other.calls == [("recover", [(1, "a"), (2, "b"), (3, "c")])], "state had them all"
 
 
+@pytest.mark.parametrize("kind", [Failing, Stepping])
+def test_records_wait_once_too_many_checkpoints_do(kind: type[Failing]) -> None:
+    """Those that hold nothing do not count; what is held up is written behind the commits."""
+    writer = kind(*[TimeoutError()] * 3)
+    harness = run(writer, CommitConfig(uncommitted=2))
+    gauges = harness.metrics.gauges
+    for number, records in enumerate((["a"], [], ["b"]), 1):
+        checkpoint(harness, *records)
+        complete(harness, number)
+    assert gauges["uncommittedCheckpoints"] == 2
+    assert len(writer.calls) == 1
+    harness.push(["c"])
+    assert writer.buffer == []
+    assert not harness.settled
+    assert gauges["heldUpByCommit"] == 1
+    complete(harness, 4)  # of which nothing was prepared here
+    harness.advance_processing_time(10_000)
+    assert harness.settled
+    assert writer.public == [(1, "a"), (3, "b")]
+    assert writer.buffer == ["c"]
+    assert gauges["heldUpByCommit"] == gauges["uncommittedCheckpoints"] == 0
+    assert harness.metrics.counts["retriedCommittables"] == 3
+
+
+def test_what_is_held_up_in_vain_fails_as_ever() -> None:
+    writer = Failing(*[TimeoutError("no answer")] * 9)
+    harness = run(writer, CommitConfig(retries=2, uncommitted=1))
+    checkpoint(harness, "a")
+    complete(harness, 1)
+    harness.push(["b"])
+    with pytest.raises(OperatorError, match="commit of checkpoint 1 failed 3 times"):
+        harness.advance_processing_time(60_000)
+    assert writer.buffer == []
+
+
 def test_a_recover_holds_up_all_until_it_is_done() -> None:
     first = Failing()
     harness = run(first)

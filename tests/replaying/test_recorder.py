@@ -26,11 +26,11 @@ class Written:
         self.folder = subtask.attempt(0)
         self.recorder = Recorder(lambda: self.folder, max_bytes, "operator 'op'", threads)
 
-    def base(self, number: int) -> None:
+    def base(self, number: int, size: int = 0) -> None:
         def write(folder: FolderStorage) -> Manifest:
             return Manifest("job", "job", CheckpointId(number), 0, (), (), savepoint=True)
 
-        self.recorder.base(CheckpointId(number), write, {"now_ms": 0})
+        self.recorder.base(CheckpointId(number), write, {"now_ms": 0}, size)
 
     def rows(self, *numbers: int) -> None:
         for number in numbers:
@@ -127,13 +127,48 @@ def test_a_storage_that_hangs_holds_up_nobody_for_long(
     assert hangs.wait(60)
     written.rows(*range(1_000))
     assert len(written.recorder._queue) < 20
+    # It is not waited for again, whatever checkpoints come: it has still to take what it has.
+    monkeypatch.setattr(recorders, "PATIENCE_S", 600)
+    for number in (1, 2, 3):
+        assert not written.recorder.takes_base()
+        written.base(number)
+        written.rows(*range(100))
+    assert len(written.recorder._queue) < 20
+    go_on.set()
+    with written.recorder._changed:
+        answers = written.recorder.takes_base
+        assert written.recorder._changed.wait_for(answers, 60), "it answers again"
     written.recorder.failed({"own": True})
     written.recorder.close()
-    go_on.set()
     thread = written.recorder._thread
     assert thread is not None
     thread.join(60)
     assert not thread.is_alive()
+
+
+def test_states_that_wait_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of any size, others beside it only if they are small together."""
+    begun, go_on, begin = threading.Event(), threading.Event(), Recorder._begin
+
+    def slow(*what: Any) -> None:
+        begun.set()
+        assert go_on.wait(60)
+        begin(*what)
+
+    monkeypatch.setattr(Recorder, "_begin", slow)
+    written = Written(tmp_path, threads=True)
+    limit = recorders.WAITING_BYTES
+    assert written.recorder.takes_base(10 * limit), "however large it is"
+    written.base(1, limit // 2)
+    assert begun.wait(60), "it is being written, and in memory until it is"
+    assert not written.recorder.takes_base(limit)
+    assert written.recorder.takes_base(limit // 2)
+    written.base(2, limit // 2)
+    assert not written.recorder.takes_base(0), "one waits already"
+    go_on.set()
+    written.rows(5)
+    assert written.read() == (1, [5], NO_END)
+    assert written.recorder.takes_base(10 * limit)
 
 
 def test_the_last_attempts_stay(tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""Whose a sink's folder is: one job's at a time, the last that took it over.
-
-    <path>/.strom/owner-<n>          who took it over as the n-th, and who before; made exclusively
-    <path>/.strom/owner-<n>.ended    that job is over, and how
+"""Whose what a sink writes to is: one job's at a time, the last that took it over.
 
     nobody's ─ take ─▶ owned ─ release ─▶ free to all
                          └─ take ─▶ owned by another: what the former still commits is refused
@@ -15,7 +12,8 @@ it is the former owner that is refused.
 published behind that: A after n, and every job that started from A (or from what A started from)
 and is no ancestor of this one. A's ancestors count up to the checkpoint at which they were left.
 
-Pure. Names of part files say job and checkpoint (`staging`).
+Pure. Who keeps the records, and tells which output is whose: of folders `files.owners`, of tables
+`postgres.owners` and `spark.delta_owners`.
 """
 
 from __future__ import annotations
@@ -23,16 +21,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...api.connectors.base import OutputClaim
+from ..api.connectors.base import OutputClaim
+from ..core.errors import OutputRefusedError
 
 FINISHED = "FINISHED"
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A job that had the folder. `origin`, `origin_checkpoint`: what it continued; None: nothing.
-    `epoch`, `origin_epoch`: as of `OutputClaim`. `ended`: how it ended, None: nobody knows of
-    that."""
+    """A job that had it. `origin`, `origin_checkpoint`: what it continued; None: nothing.
+    `epoch`, `origin_epoch`, `home`: as of `OutputClaim`. `ended`: how it ended, None: nobody knows
+    of that."""
 
     job_id: str
     job_name: str
@@ -43,6 +42,7 @@ class Owner:
     epoch: int = 0
     origin_epoch: int = 0
     ended: str | None = None
+    home: str | None = None
 
     def named(self) -> str:
         return f"job '{self.job_name}' ({self.job_id}, {self.place})"
@@ -51,11 +51,11 @@ class Owner:
 def owner_of(claim: OutputClaim) -> Owner:
     origin, n = claim.origin or (None, 0)
     name, token, epochs = claim.job_name, claim.token, (claim.epoch, claim.origin_epoch)
-    return Owner(claim.job_id, name, token, claim.place, origin, n, *epochs)
+    return Owner(claim.job_id, name, token, claim.place, origin, n, *epochs, home=claim.home)
 
 
 def succeeded(history: Sequence[Owner], new: Owner) -> list[Owner]:
-    """All jobs that had the folder, each once, in order of their first time. A job that goes on
+    """All jobs that had it, each once, in order of their first time. A job that goes on
     from a checkpoint of its own keeps its origin."""
     known = {owner.job_id: owner for owner in history}
     former = known.get(new.job_id)
@@ -87,8 +87,8 @@ def is_family(history: Sequence[Owner], job_id: str, other: str) -> bool:
 
 
 def is_fenced(history: Sequence[Owner], last: Owner | None, new: Owner) -> bool:
-    """Whether it is `new` that was fenced, by who has the folder: of those who start at the same
-    time the first to come to the folder need not be the first to begin its epoch."""
+    """Whether it is `new` that was fenced, by who has it: of those who start at the same time the
+    first to come here need not be the first to begin its epoch."""
     if last is None or last.token == new.token:
         return False
     if last.job_id == new.job_id:
@@ -99,9 +99,11 @@ def is_fenced(history: Sequence[Owner], last: Owner | None, new: Owner) -> bool:
     return mine.origin == last.origin and 0 < mine.origin_epoch < last.origin_epoch
 
 
-def why_not(history: Sequence[Owner], last: Owner | None, new: Owner, dead: bool) -> str | None:
-    """Why `new` may not take the folder of `last` without being asked to by name. `history`: with
-    `new`. `dead`: the process of `last` is known to be gone."""
+def why_not(
+    history: Sequence[Owner], last: Owner | None, new: Owner, dead: bool, sink: str
+) -> str | None:
+    """Why `new` may not take what `last` has without being asked to by name. `history`: with `new`.
+    `dead`: the process of `last` is known to be gone. `sink`: how its class is called."""
     if last is None or last.ended is not None or dead:
         return None
     if is_family(history, new.job_id, last.job_id):
@@ -109,8 +111,24 @@ def why_not(history: Sequence[Owner], last: Owner | None, new: Owner, dead: bool
     return (
         f"it belongs to {last.named()}, which is not known to be over, and {new.named()} does not "
         "continue its work. Cancel that job; or if it is gone, or is to be refused from now on, "
-        "give FileSink(..., take_over=True)"
+        f"give {sink}(..., take_over=True)"
     )
+
+
+def taken(
+    where: str, history: Sequence[Owner], claim: OutputClaim, asked: bool, dead: bool, sink: str
+) -> list[Owner]:
+    """All owners, the claim's last, if it may have it. `asked`: by name; the others as of
+    `why_not`. OutputRefusedError."""
+    new, last = owner_of(claim), history[-1] if history else None
+    known = succeeded([owner for owner in history if owner.token != claim.token], new)
+    if last is not None and is_fenced(known, last, new):
+        raise OutputRefusedError(refused(where, new.named(), last))
+    if not asked and (last is None or last.token != claim.token):
+        why = why_not(known, last, new, dead, sink)
+        if why is not None:
+            raise OutputRefusedError(f"the sink must not write to '{where}': {why}")
+    return known
 
 
 def later(history: Sequence[Owner], job_id: str) -> dict[str, int]:
@@ -126,6 +144,42 @@ def later(history: Sequence[Owner], job_id: str) -> dict[str, int]:
             and line.keys() & line_of(history, owner.job_id).keys()
         },
     }
+
+
+def twice(where: str, claim: OutputClaim, what: str, why: str, way: str) -> OutputRefusedError:
+    """Of a claim with an origin that would publish again what is published already. `what`: that
+    is, such as "3 files". `why`: it is not taken back. `way`: how it can be told to."""
+    job_id, n = claim.origin or ("", 0)
+    return OutputRefusedError(
+        f"the sink must not write to '{where}': job '{claim.job_name}' ({claim.job_id}) starts "
+        f"from checkpoint {n} of job {job_id}, and {what} of later output are published already, "
+        f"{why}. Start from its newest checkpoint, write to another place, or give {way}"
+    )
+
+
+def is_earlier_run(last: Owner | None, claim: OutputClaim) -> bool:
+    """Whether that was a run of the same job that did not finish, from which this one does not go
+    on."""
+    if last is None or claim.origin is not None or last.ended == FINISHED:
+        return False
+    return last.job_id != claim.job_id and last.job_name == claim.job_name
+
+
+def begun_anew(where: str, by: Owner, what: str, to: int) -> str:
+    """A warning: `by`, an earlier run of a job, has published there and did not finish, and the job
+    does not go on from it. `what`: that it published, such as "3 files"; `to`: up to which
+    checkpoint."""
+    how = "is gone without a word" if by.ended is None else f"ended as {by.ended}"
+    go_on = (
+        "its checkpoints were in memory, and are lost with it"
+        if by.home is None
+        else "to go on with its work instead, start with its newest checkpoint, "
+        f"restore_from='{by.home.rstrip('/')}/{by.job_id}'"
+    )
+    return (
+        f"'{where}' has {what} of an earlier run of this job, {by.named()}, which {how} and has "
+        f"published up to checkpoint {to}. This run begins anew, and adds its own to them: {go_on}"
+    )
 
 
 def refused(path: str, mine: str, by: Owner) -> str:

@@ -1,0 +1,102 @@
+"""Whose a transactional id prefix is: that of the last job that took it over.
+
+    <prefix>-owner                   a transactional id that nobody writes with. Who takes over
+                                     registers it anew, by which its epoch grows: writers that know
+                                     an older epoch commit nothing more
+    <prefix>-from-<origin>-<job>     likewise: that a job started from a checkpoint of another one
+
+Each commit asks for the owner's epoch first; a commit and a take-over in the same instant may both
+come through. What was published before stays: Kafka takes nothing back. The cluster forgets ids
+that nothing happened to for `transactional.id.expiration.ms`, 7 days; then a prefix is nobody's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from typing import Final
+
+from ...api.connectors.base import OutputClaim
+from ...core.errors import ConfigurationError, ConnectorError, FencedError, RetryableCommitError
+from .transactions import EMPTY, TransactionCluster
+
+_TAG: Final = 12
+
+Connect = Callable[[Callable[[], bool]], AbstractContextManager[TransactionCluster]]
+"""A cluster, asked as long as the argument says so."""
+
+
+def take(cluster: TransactionCluster, prefix: str, claim: OutputClaim) -> tuple[str, list[str]]:
+    """What writers are told, and what is worth a warning."""
+    owner = "{}:{}".format(*cluster.fence(owner_id(prefix)))
+    if claim.origin is None:
+        return owner, []
+    job_id, n = claim.origin
+    begins = f"{prefix}-from-{_tag(f'{job_id}/{n}')}-"
+    mine = begins + _tag(claim.job_id)
+    before = {one for one in cluster.list([EMPTY]) if one.startswith(begins)} - {mine}
+    cluster.fence(mine)
+    if not before:
+        return owner, []
+    return owner, [
+        f"another job has started from checkpoint {n} of job {job_id} before, with the same "
+        f"transactional_id_prefix '{prefix}': what it committed stays in Kafka, and this job "
+        "writes it once more. To go on with its work instead, start from its newest checkpoint"
+    ]
+
+
+def owner_id(prefix: str) -> str:
+    return f"{prefix}-owner"
+
+
+class OwnerWatch:
+    """A writer's look at whose the prefix is; from one thread at a time."""
+
+    def __init__(self, connect: Connect, prefix: str, job_id: str, told: str) -> None:
+        """`told`: what `take` gave."""
+        self._connect = connect
+        self._id = owner_id(prefix)
+        self._prefix = prefix
+        self._job_id = job_id
+        self._told = told
+        self._held = ExitStack()
+        self._cluster: TransactionCluster | None = None
+        self._closed = False
+
+    def check(self) -> None:
+        """Ahead of a commit. FencedError if another has taken over; RetryableCommitError if the
+        cluster does not say."""
+        try:
+            if self._cluster is None:
+                self._cluster = self._held.enter_context(self._connect(lambda: not self._closed))
+            found = self._cluster.describe([self._id]).get(self._id)
+        except ConfigurationError:
+            raise
+        except ConnectorError as error:
+            self._drop()
+            raise RetryableCommitError(f"nothing is committed now: {error}") from None
+        if found is not None and f"{found.producer_id}:{found.epoch}" != self._told:
+            raise FencedError(
+                f"nothing is committed any more by job {self._job_id}: another job, or another "
+                f"coordinator of this one, has taken over transactional_id_prefix="
+                f"'{self._prefix}' and goes on. If both are to run, give each its own prefix; if "
+                "that is not wanted, cancel both and start one of them again from its newest "
+                "checkpoint"
+            )
+
+    def stop(self) -> None:
+        """From any thread: what is being asked is given up soon."""
+        self._closed = True
+
+    def close(self) -> None:
+        self._closed = True
+        self._drop()
+
+    def _drop(self) -> None:
+        held, self._held, self._cluster = self._held, ExitStack(), None
+        held.close()
+
+
+def _tag(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_TAG]

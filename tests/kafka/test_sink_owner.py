@@ -1,0 +1,128 @@
+"""Whose a transactional id prefix is: the last job that took it over commits, the former is told
+so, and a point that is restored twice is warned of."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kafka_sink_kit import (
+    ScriptedCluster,
+    SinkBroker,
+    context,
+    eventually,
+    exactly_once,
+    prepare,
+    put,
+    values,
+)
+from strom.api.connectors.base import OutputClaim
+from strom.connectors.kafka import KafkaSink
+from strom.connectors.kafka.owner import OwnerWatch, take
+from strom.core.errors import ConnectorError, FencedError, RetryableCommitError
+from strom.operators.base import run_to_end
+
+pytestmark = pytest.mark.kafka
+
+NUMBERS = itertools.count()
+
+
+def claim(job: str, origin: tuple[str, int] | None = None) -> OutputClaim:
+    return OutputClaim(job, "copy", "sink", "sink-id", f"token-{job}", "here", origin)
+
+
+class Job:
+    """A sink as one job has it."""
+
+    def __init__(self, sink: KafkaSink, claim: OutputClaim, restored: Any = None) -> None:
+        self.said = list(sink.take_over(claim))
+        told = context(attempt=claim.epoch, job=claim.job_id)
+        made = replace(told, token=sink.writers_token(claim))
+        self.writer = sink.create_writer(made)
+        if restored is not None:
+            run_to_end(self.writer.recover(restored))
+
+    def prepared(self, checkpoint: int, value: str) -> list[Any]:
+        put(self.writer, value)
+        return prepare(self.writer, checkpoint)
+
+    def publishes(self, checkpoint: int, value: str) -> None:
+        run_to_end(self.writer.commit(self.prepared(checkpoint, value)))
+
+
+@pytest.fixture
+def jobs(broker: SinkBroker) -> Iterator[Any]:
+    made: list[Job] = []
+    topic, prefix = broker.topic(), f"owned-{next(NUMBERS)}"
+
+    def make(claim: OutputClaim, restored: Any = None) -> Job:
+        one = Job(exactly_once(broker.servers, topic, prefix), claim, restored)
+        made.append(one)
+        return one
+
+    make.seen = lambda: sorted((v or b"").decode() for v in values(broker.servers, topic))  # type: ignore[attr-defined]
+    yield make
+    for one in made:
+        one.writer.close()
+
+
+def test_the_last_one_publishes_and_a_point_restored_twice_is_warned_of(jobs: Any) -> None:
+    first = jobs(claim("a"))
+    first.publishes(1, "one")
+    held = first.prepared(2, "two")
+    late = first.prepared(3, "three")
+    second = jobs(claim("b", ("a", 2)), held)
+    assert second.said == []
+    second.publishes(3, "three")
+    with pytest.raises(FencedError, match="by job a: another job, or another coordinator of this"):
+        run_to_end(first.writer.commit(late))
+    late = second.prepared(4, "four")
+    third = jobs(claim("c", ("a", 2)), held)
+    (said,) = third.said
+    assert "another job has started from checkpoint 2 of job a before" in said
+    with pytest.raises(FencedError):
+        run_to_end(second.writer.recover(late))
+    assert jobs.seen() == ["one", "three", "two"]
+
+
+def test_a_coordinator_that_comes_back_goes_on_under_its_job(jobs: Any) -> None:
+    """It fences the one before, and is warned of nothing."""
+    first = jobs(claim("b", ("a", 2)))
+    first.publishes(3, "three")
+    late = first.prepared(4, "four")
+    again = jobs(replace(claim("b", ("a", 2)), epoch=1), restored=[])
+    assert again.said == []
+    again.publishes(4, "four")
+    with pytest.raises(FencedError):
+        run_to_end(first.writer.commit(late))
+    assert eventually(lambda: len(found := jobs.seen()) > 1 and found) == ["four", "three"]
+
+
+def test_a_cluster_that_does_not_say_is_asked_again() -> None:
+    """By the next try of the commit, over another connection."""
+    scripted = ScriptedCluster()
+    token, _ = take(scripted, "p", claim("a"))
+    answers = [ConnectorError("no answer"), None, None]
+
+    @contextmanager
+    def connect(going: Callable[[], bool]) -> Iterator[ScriptedCluster]:
+        if (error := answers.pop(0)) is not None:
+            raise error
+        yield scripted
+
+    watch = OwnerWatch(connect, "p", "a", token)
+    with pytest.raises(RetryableCommitError, match="nothing is committed now: no answer"):
+        watch.check()
+    watch.check()
+    watch.check()
+    assert len(answers) == 1, "the connection is kept"
+    take(scripted, "p", claim("b"))
+    with pytest.raises(FencedError):
+        watch.check()
+    watch.close()
+    scripted.ids.clear()
+    OwnerWatch(connect, "p", "a", token).check()  # the cluster has forgotten whose it was
