@@ -241,7 +241,7 @@ def test_values_that_may_not_have_arrived_are_published_again(left: Left) -> Non
 
 def test_a_ledger_sums_up_both_ways() -> None:
     ledger = Ledger(A, 3, begins_with=2)
-    assert ledger.account() == TaskAccount(A, 3, Stage.STARTING, 2, seen=2, completed=2)
+    assert ledger.account() == TaskAccount(A, 3, Stage.STARTING, 2, seen=2, completed=2, told=2)
     ledger.on_report(TaskRunning(A, 3))
     ledger.on_report(SplitsRequested(A, 3, "solo"))
     ledger.on_mail(SplitsAssigned("solo", ()))
