@@ -11,6 +11,7 @@ from typing import Final
 
 from ...core.checks import check_count
 from ...core.errors import ConfigurationError
+from .autoscaler_options import AUTOSCALER
 from .checkpoint_options import CHECKPOINT_OPTIONS
 from .commit_options import COMMITS
 from .file_options import FILES
@@ -270,6 +271,7 @@ KNOWN: Final = (
     ),
     *COMMITS,
     *RECORD,
+    *AUTOSCALER,
     *LOGGING,
     *TRACES,
     known("strom.slot.cpus", FLOAT, 1.0, _setting("slot_cpus"), "logical CPUs of a slot, on Ray"),
