@@ -83,6 +83,8 @@ class Autoscaler:
             _Group(self, group, loads, at_s, behind, waiting is None)
             for group in self.shape.together
         ]
+        for pipeline in self.shape.pipelines:
+            self._hold_to_what_limits(pipeline, groups)
         verdicts = [verdict for group in groups for verdict in group.verdicts()]
         if any(verdict.changes for verdict in verdicts):
             verdicts = [verdict for group in groups for verdict in group.verdicts(joins=True)]
@@ -124,6 +126,16 @@ class Autoscaler:
         memory.history.gains.clear()  # what they should have brought nobody has
 
     # --- what decisions are made of -------------------------------------------------------------
+
+    def _hold_to_what_limits(self, pipeline: Iterable[Vertex], groups: list[_Group]) -> None:
+        """Where one vertex cannot have what it would take, more subtasks of others would only wait
+        for it."""
+        members = set(pipeline)
+        mine = [group for group in groups if members.issuperset(group.vertices)]
+        limit = min((group.passes() for group in mine), default=1.0)
+        if limit < 1.0:
+            for group in mine:
+                group.hold_to(limit)
 
     def _waiting(self, at_s: float) -> str | None:
         memory = self.memory
@@ -172,7 +184,7 @@ class _Group:
         decides: bool,
     ) -> None:
         self._scaler, self._config = scaler, scaler.config
-        self._vertices = vertices
+        self.vertices = vertices
         self._at_s = at_s
         self._known = [loads[vertex.id] for vertex in vertices if vertex.id in loads]
         self._shares = {load.vertex.id: Shares(load) for load in self._known}
@@ -180,7 +192,20 @@ class _Group:
         self._now = self._known[0].parallelism if self._known else 0
         self._enough, self._waited = self._now, 0.0
         """What would do, and for which part of the time that it has to."""
-        self._reason, self._after, self._said = self._judge(behind, decides)
+        self._behind, self._decides, self._limit = behind, decides, 1.0
+        self._reason, self._after, self._said = self._judge()
+
+    def passes(self) -> float:
+        """The part of what comes that it can handle, if it is not to have more subtasks; else 1."""
+        if self._reason not in (Reason.LIMITED, Reason.INEFFECTIVE, Reason.FIXED):
+            return 1.0
+        return 1.0 / max(1.0, *(self._used(load, load.target) for load in self._known), 1.0)
+
+    def hold_to(self, limit: float) -> None:
+        """Only that part of what comes will come."""
+        if self._reason is Reason.UP:
+            self._limit = limit
+            self._reason, self._after, self._said = self._judge()
 
     def verdicts(self, joins: bool = False) -> list[Verdict]:
         """`joins`: the job is rescaled, so what is a little too small may be made larger, too, and
@@ -192,49 +217,49 @@ class _Group:
             reason, after = Reason.JOINS, self._enough
         return [self._verdict(load, reason, after) for load in self._known]
 
-    def _judge(self, behind: bool, decides: bool) -> tuple[Reason, int, str]:
+    def _judge(self) -> tuple[Reason, int, str]:
         now = self._now
         if self._fixed is not None:
             return Reason.FIXED, now, self._fixed
-        if len(self._known) < len(self._vertices):
+        if len(self._known) < len(self.vertices):
             return Reason.UNKNOWN, now, "not all of its figures are there"
         if any(_is_mute(load) for load in self._known):
             return Reason.UNKNOWN, now, "nothing came to it, though something should"
-        most = 1.0 if behind else self._config.utilization_max
-        if any(self._used(load, _above(load, most)) > 1.0 for load in self._known):
+        most = 1.0 if self._behind else self._config.utilization_max
+        if any(self._used(load, self._above(load, most)) > 1.0 for load in self._known):
             self._forget_slack()
             return self._up()
-        if behind or any(self._used(load, self._below(load)) >= 1.0 for load in self._known):
+        if self._behind or any(self._used(load, self._below(load)) >= 1.0 for load in self._known):
             self._forget_slack()
             return Reason.FITS, now, ""
         need = self._need()
         if need >= now:
             self._forget_slack()
             return Reason.FITS, now, ""
-        return self._down(need, decides)
+        return self._down(need)
 
     def _up(self) -> tuple[Reason, int, str]:
         need = self._need()
         if need <= self._now:
-            return Reason.LIMITED, self._now, self._limit()
+            return Reason.LIMITED, self._now, self._limited_by()
         for load in self._known:
             if (reached := self._shortfall(load)) is not None:
                 said = f"{Reason.INEFFECTIVE.value} ({100 * reached:.0f} % of what they should)"
                 return Reason.INEFFECTIVE, self._now, said
         return Reason.UP, need, ""
 
-    def _down(self, need: int, decides: bool) -> tuple[Reason, int, str]:
+    def _down(self, need: int) -> tuple[Reason, int, str]:
         """Only once the window is full do looks count."""
         interval_s = self._config.scale_down_interval.total_seconds()
-        known = self._scaler.memory.slack.get(self._vertices[0].id, [])
-        if decides:
-            known = self._scaler.memory.slack.setdefault(self._vertices[0].id, known)
+        known = self._scaler.memory.slack.get(self.vertices[0].id, [])
+        if self._decides:
+            known = self._scaler.memory.slack.setdefault(self.vertices[0].id, known)
             known.append((self._at_s, need))
         since = known[0][0] if known else self._at_s
         recent = [p for at, p in known if at >= self._at_s - interval_s] or [need]
         after, waited = max(recent), self._at_s - since
         self._enough, self._waited = after, waited / interval_s if interval_s else 1.0
-        if not decides or waited < interval_s:
+        if not self._decides or waited < interval_s:
             left = interval_s - waited
             return Reason.WAITS, self._now, f"{after} would be enough, {left:.0f} s until then"
         del known[: max(0, len(known) - len(recent) - 1)]
@@ -243,22 +268,32 @@ class _Group:
     def _need(self) -> int:
         """The least parallelism that handles what comes at the target utilisation."""
         config, restart_s = self._config, self._scaler.restart_s()
-        low, high = self._scaler.bounds(self._vertices, self._now)
+        low, high = self._scaler.bounds(self.vertices, self._now)
+        if any(shares.is_guess for shares in self._shares.values()):
+            high = min(high, 2 * self._now)  # so that it is seen what more subtasks bring
         catch_up_s = config.catch_up.total_seconds()
         need = max(
             least(
                 load,
                 self._shares[load.vertex.id],
-                wanted(load, config.target_utilization, restart_s, catch_up_s),
+                wanted(load, config.target_utilization, restart_s, catch_up_s)
+                if self._limit == 1.0
+                else self._above(load, config.target_utilization),
                 low,
                 high,
             )
             for load in self._known
         )
         if config.adjust_mode == "evenly-spread":
-            portions = (vertex.portions for vertex in self._vertices)
+            portions = (vertex.portions for vertex in self.vertices)
             need = even(need, next((p for p in portions if p is not None), None), high)
         return need
+
+    def _above(self, load: Load, most: float) -> Flow:
+        """What is to be handled at full utilisation, so that `most` is not passed."""
+        if self._limit < 1.0:  # there will be no catching up
+            return load.target.times(self._limit / most)
+        return load.target.times(1.0 / most).plus(load.extra)
 
     def _below(self, load: Load) -> Flow:
         """What would have to come for `load` not to be too little."""
@@ -283,7 +318,7 @@ class _Group:
         threshold = self._config.effectiveness_threshold
         return self._scaler.memory.history.shortfall(load.vertex.id, now, threshold)
 
-    def _limit(self) -> str:
+    def _limited_by(self) -> str:
         """Why there are no more subtasks than now."""
         for load in self._known:
             vertex, heaviest = load.vertex, self._shares[load.vertex.id].heaviest_portion
@@ -298,7 +333,7 @@ class _Group:
         return Reason.LIMITED.value
 
     def _forget_slack(self) -> None:
-        self._scaler.memory.slack.pop(self._vertices[0].id, None)
+        self._scaler.memory.slack.pop(self.vertices[0].id, None)
 
     def _verdict(self, load: Load, reason: Reason, after: int) -> Verdict:
         verdict = Verdict(
@@ -319,11 +354,6 @@ class _Group:
             capacity=self._capacity(load, self._now),
             expected=self._capacity(load, after),
         )
-
-
-def _above(load: Load, most: float) -> Flow:
-    """What is to be handled at full utilisation, so that `most` is not passed."""
-    return load.target.times(1.0 / most).plus(load.extra)
 
 
 def _is_mute(load: Load) -> bool:

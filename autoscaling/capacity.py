@@ -17,8 +17,13 @@ from .loads import Flow, Load
 
 Numbers = npt.NDArray[np.float64]
 
-NO_GAIN: Final = 0.01
-"""A parallelism whose busiest subtask has less than that part less to do is not worth more."""
+SKEWED: Final = 1.5
+"""From which on the busiest subtask has so much more to do than the mean one that more subtasks
+bring less than they should."""
+
+NO_GAIN: Final = 0.1
+"""Where what comes cannot be handled for skew: more subtasks are not worth it, if with all that
+there may be the busiest one would have less than that part less to do."""
 
 
 class Shares:
@@ -36,6 +41,12 @@ class Shares:
         if self._sums is not None and parallelism < len(self._sums):
             return _largest(self._sums, parallelism)
         return min(1.0, self._even(parallelism) * self._skew)
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether there is skew of which it is not known where it comes from: a single key, then
+        more subtasks change nothing, or many."""
+        return self._sums is None and self._skew > SKEWED
 
     @property
     def heaviest_portion(self) -> float | None:
@@ -66,15 +77,15 @@ def wanted(load: Load, aim: float, restart_s: float, catch_up_s: float) -> Flow:
 
 def least(load: Load, shares: Shares, flow: Flow, low: int, high: int) -> int:
     """The least parallelism in low..high that handles `flow`; if none does, the least one that
-    comes closest."""
-    best, busiest = low, float("inf")
+    comes closest, or close where that is for skew."""
+    used = []
     for parallelism in range(low, high + 1):
-        used = utilization(load, shares, parallelism, flow)
-        if used <= 1.0:
+        used.append(utilization(load, shares, parallelism, flow))
+        if used[-1] <= 1.0:
             return parallelism
-        if used < busiest * (1 - NO_GAIN):
-            best, busiest = parallelism, used
-    return best
+    skewed = shares.busiest(high) * high > SKEWED
+    enough = min(used) * (1 + NO_GAIN if skewed else 1.0)
+    return low + next(at for at, one in enumerate(used) if one <= enough)
 
 
 def even(parallelism: int, portions: int | None, high: int) -> int:

@@ -81,11 +81,18 @@ class Shape:
     @cached_property
     def together(self) -> tuple[tuple[Vertex, ...], ...]:
         """Vertices that have one parallelism, as forward edges are between them; each is in one."""
+        return self._joined(edge for edge in self.edges if edge.ship == "forward")
+
+    @cached_property
+    def pipelines(self) -> tuple[tuple[Vertex, ...], ...]:
+        """Vertices that hold up each other, as there are edges between them; each is in one."""
+        return self._joined(self.edges)
+
+    def _joined(self, edges: Iterable[Edge]) -> tuple[tuple[Vertex, ...], ...]:
         leader = {vertex.id: vertex.id for vertex in self.vertices}
-        for edge in self.edges:
-            if edge.ship == "forward":
-                kept, gone = leader[edge.source], leader[edge.target]
-                leader = {v: kept if one == gone else one for v, one in leader.items()}
+        for edge in edges:
+            kept, gone = leader[edge.source], leader[edge.target]
+            leader = {v: kept if one == gone else one for v, one in leader.items()}
         return tuple(
             tuple(v for v in self.vertices if leader[v.id] == first)
             for first in dict.fromkeys(leader.values())

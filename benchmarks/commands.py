@@ -51,6 +51,19 @@ CHECKPOINT_COLUMNS = (
 )
 """What `checkpoint` prints without --json."""
 
+AUTOSCALE_COLUMNS = (
+    "curve",
+    "seed",
+    "rescales",
+    "lag_p50_s",
+    "lag_p99_s",
+    "lag_max_s",
+    "cost",
+    "peak_cost",
+    "mean_cost",
+)
+"""What `autoscale` prints without --json."""
+
 CONNECTORS = (
     "kafka_native",
     "kafka_count",
@@ -237,6 +250,21 @@ def checkpoint(options: Namespace) -> Iterator[Line]:
             yield measure_throughput(keys, backend, *jobs)
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+def autoscale(options: Namespace) -> Iterator[Line]:
+    """A line per curve and seed. Ends the program if a promise was broken."""
+    from strom import StreamExecutionEnvironment
+
+    from .autoscale import chosen, measure_autoscale
+
+    told = StreamExecutionEnvironment.get_execution_environment().get_job_config().autoscaler
+    failed = []
+    for line in measure_autoscale(chosen(options.curves), options.seconds, options.seeds, told):
+        failed += line["broken"]
+        yield line
+    if failed:
+        raise SystemExit(f"promises that were broken: {'; '.join(failed)}")
 
 
 def async_io(options: Namespace) -> Iterator[Line]:

@@ -164,6 +164,23 @@ class Pipeline:
         """Records/s that a vertex can take with so many subtasks."""
         return self._station(vertex, parallelism).capacity
 
+    def flows(self, rate: float) -> dict[VertexId, float]:
+        """Records/s that each vertex gets, if `rate` comes to the source; of broadcasts all
+        copies."""
+        found = dict.fromkeys(self.parallelism, 0.0)
+        found[self.shape.vertices[0].id] = rate
+        for vertex in self.shape.vertices:
+            for edge in self.shape.inputs[vertex.id]:
+                copies = self.parallelism[vertex.id] if edge.ship == "broadcast" else 1
+                found[vertex.id] += found[edge.source] * self._works[edge.source].makes * copies
+        return found
+
+    def handles(self, rate: float) -> bool:
+        """Whether it keeps up with that, as it is."""
+        return all(
+            self.stations[vertex].capacity >= flow for vertex, flow in self.flows(rate).items()
+        )
+
     def _station(self, vertex: VertexId, parallelism: int) -> Station:
         return Station(self._works[vertex], self._shares(vertex, parallelism))
 

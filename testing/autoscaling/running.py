@@ -41,7 +41,7 @@ class Setting:
 @dataclass
 class Run:
     """What happened. `parallelism`: by vertex, second by second; `read`: by the source, each
-    second; `decisions`: those that changed something, by when."""
+    second; `decisions`: those that changed something, by when; `last`: what was looked at last."""
 
     setting: Setting
     curve: Curve
@@ -49,6 +49,7 @@ class Run:
     read: Numbers
     backlog: Numbers
     decisions: list[Decision] = field(default_factory=list)
+    last: Decision | None = None
 
     @property
     def subtask_seconds(self) -> int:
@@ -97,6 +98,7 @@ def simulate(setting: Setting, curve: Curve, config: AutoscalerConfig | None) ->
             run.read[now] = pipeline.second(curve[now], 0.5 if now < warm_until else 1.0)
             if scaler is not None and now % every == 0:
                 decision = scaler.observe(pipeline.sample(now))
+                run.last = decision
                 scaler.memory.validate()
                 if decision.changes:
                     run.decisions.append(decision)
@@ -117,12 +119,7 @@ def enough(setting: Setting, rate: float, most: int = 200) -> dict[VertexId, int
     choose who knows the load. Vertices of which none does get the one that does most."""
     found: dict[VertexId, int] = {}
     pipeline = Pipeline(setting.shape, setting.works, setting.start, np.random.default_rng(0))
-    flows = {setting.shape.vertices[0].id: rate}
-    for group in setting.shape.together:
-        for vertex in group:
-            for edge in setting.shape.inputs[vertex.id]:
-                flows.setdefault(vertex.id, 0.0)
-                flows[vertex.id] += flows[edge.source] * setting.works[edge.source].makes
+    flows = pipeline.flows(rate)
     for group in setting.shape.together:
         if any(vertex.fixed for vertex in group):
             chosen = setting.start[group[0].id]

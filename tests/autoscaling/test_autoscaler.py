@@ -173,9 +173,9 @@ def test_what_did_not_help_is_not_done_again_for_an_hour() -> None:
         "more subtasks did not help the last time (2 % of what they should)" in decision.explain()
     )
     script.scaler.config = replace(CONFIG, effectiveness=False)
-    assert script.go(10, a=(102.0, 1.0)).changes == {A: 3}
+    assert script.go(10, a=(102.0, 1.0)).changes == {A: 4}
     script.scaler.config = CONFIG
-    assert script.go(3600, a=(102.0, 1.0)).changes == {A: 3}
+    assert script.go(3600, a=(102.0, 1.0)).changes == {A: 4}
 
 
 def test_nothing_is_made_smaller_while_a_source_is_behind() -> None:
@@ -185,8 +185,8 @@ def test_nothing_is_made_smaller_while_a_source_is_behind() -> None:
     behind = script.go(400, a=(100.0, 0.95), b=(100.0, 0.1))
     assert [verdict.reason for verdict in behind.verdicts] == [Reason.FITS, Reason.FITS]
     script.backlog = 10
-    script.go(60, a=(100.0, 0.8), b=(100.0, 0.1))
-    assert script.go(130, a=(100.0, 0.8), b=(100.0, 0.1)).changes == {B: 2}
+    script.go(60, a=(100.0, 0.65), b=(100.0, 0.1))
+    assert script.go(130, a=(100.0, 0.65), b=(100.0, 0.1)).changes == {B: 2}
 
 
 def test_a_rescale_that_fails_is_tried_later_and_later() -> None:
