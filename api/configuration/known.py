@@ -87,6 +87,10 @@ def _set_latency_interval(settings: Settings, value: timedelta) -> None:
     settings.change(metrics=replace(settings.base.metrics, latency_interval=value or None))
 
 
+def _set_hot_keys(settings: Settings, value: int) -> None:
+    settings.change(metrics=replace(settings.base.metrics, hot_keys=value))
+
+
 _CLAIMS: Final = choice("String", {"no_claim": "no_claim", "claim": "claim", "legacy": "legacy"})
 
 _FAILOVERS: Final = choice("String", {"region": "region", "full": "full"})
@@ -268,6 +272,14 @@ KNOWN: Final = (
         timedelta(0),
         _set_latency_interval,
         "between two latency markers of a source; 0: none",
+    ),
+    known(
+        "strom.metrics.hot-keys",
+        INTEGER,
+        8,
+        _set_hot_keys,
+        "keys that are named of each keyed exchange, at most: those that most records have; 0: "
+        "none",
     ),
     *COMMITS,
     *RECORD,
