@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from ..core.ids import VertexId
 
@@ -97,3 +98,25 @@ class Decision:
         """A line for each vertex, behind one that says what it waits for."""
         lines = [verdict.explain() for verdict in self.verdicts]
         return "\n".join(lines if self.waiting is None else [f"waits: {self.waiting}", *lines])
+
+    def plain(self) -> dict[str, Any]:
+        """JSON-able."""
+        return {
+            "waiting": self.waiting,
+            "vertices": [
+                {
+                    "id": str(one.vertex),
+                    "name": one.name,
+                    "reason": one.reason.name,
+                    "parallelism": one.before,
+                    "wanted": one.after,
+                    "records_per_s": one.target,
+                    "backlog_per_s": one.extra,
+                    "subtask_does_per_s": one.true_rate,
+                    "used": one.used,
+                    "then_used": one.then,
+                    "text": one.explain(),
+                }
+                for one in self.verdicts
+            ],
+        }

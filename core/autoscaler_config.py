@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from .checks import check_count, check_duration, check_kind, check_number
 from .errors import ConfigurationError
@@ -91,6 +92,25 @@ class AutoscalerConfig:
                 f"{self.adjust_mode!r}"
             )
         self._check_utilizations()
+
+    def plain(self) -> dict[str, Any]:
+        """JSON-able, by the names of the fields; durations as seconds. `of_plain` reads it."""
+        return {
+            field.name: value.total_seconds() if isinstance(value, timedelta) else value
+            for field in fields(self)
+            for value in (getattr(self, field.name),)
+        }
+
+    @staticmethod
+    def of_plain(said: Mapping[str, Any]) -> AutoscalerConfig:
+        """What is not known here is left out."""
+        default, found = AutoscalerConfig(), dict[str, Any]()
+        for field in fields(default):
+            if field.name in said:
+                value = said[field.name]
+                is_time = isinstance(getattr(default, field.name), timedelta)
+                found[field.name] = timedelta(seconds=value) if is_time else value
+        return replace(default, **{**found, "excluded": tuple(found.get("excluded", ()))})
 
     def _check_utilizations(self) -> None:
         for name in ("target_utilization", "utilization_max", "utilization_min"):

@@ -173,6 +173,8 @@ class JobView(TypedDict):
     checkpointing: dict[str, Any]
     keys: NotRequired[list[KeyFigures]]
     """Of vertices whose subtasks get their records by key, as far as it is known."""
+    autoscaler: NotRequired[dict[str, Any]]
+    """What the job's autoscaler is told (`AutoscalerConfig.plain`)."""
 
 
 def view_of(
@@ -185,6 +187,7 @@ def view_of(
 ) -> JobView:
     """`status` and `error`: of the job, which may be broken while `state` is not."""
     picture, figures = state.history, summarise(state, job, runtime_ms)
+    excluded = [encodable(one) for one in job.config.autoscaler.excluded]
     config, parameters = shown_config(job.config)
     names = {vertex.id: vertex for vertex in job.vertices}
     return {
@@ -211,6 +214,7 @@ def view_of(
         "parameters": parameters,
         "checkpointing": _checkpointing(job),
         "keys": figures["keys"],
+        "autoscaler": job.config.autoscaler.plain() | {"excluded": excluded},
     }
 
 
