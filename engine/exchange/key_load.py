@@ -126,22 +126,28 @@ class KeyLoad:
         self, hashes: npt.NDArray[np.uint64], weight: float, name: Callable[[int], str]
     ) -> None:
         """What would lose its counter to the others of the sample does not come to the items."""
-        order = np.argsort(hashes)
-        ordered = hashes[order]
+        ordered = np.sort(hashes)
         starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
         counts = np.diff(starts, append=len(ordered))
         cut, counters = 0, self._items.counters
         if len(counts) > counters:
-            cut = int(np.partition(counts, -counters - 1)[-counters - 1])
+            several = counts[counts > 1]  # mostly few: sorting all would be most of the work
+            cut = 1 if len(several) <= counters else int(np.sort(several)[-counters - 1])
         kept = np.flatnonzero(counts > cut)
         keys = ordered[starts[kept]].tolist()
         seen = {key: weight * (n - cut) for key, n in zip(keys, counts[kept].tolist(), strict=True)}
         total, error = weight * len(hashes), weight * cut
         self._items.merge(FrequentItems.of(counters, seen, error, total))
-        names, where = self._names, dict(zip(keys, order[starts[kept]].tolist(), strict=True))
-        self._names = {k: names[k] if k in names else name(where[k]) for k in self._items.counts}
+        names = self._names
+        self._names = {
+            key: names[key] if key in names else name(int(np.argmax(hashes == np.uint64(key))))
+            for key in self._items.counts
+        }
 
 
 def _text(key: Any) -> str:
-    text = repr(key)
+    try:
+        text = repr(key)
+    except Exception:  # of the user's class: no reason to fail the job
+        text = f"<{type(key).__name__}>"
     return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 3]}..."

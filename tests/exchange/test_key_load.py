@@ -46,6 +46,17 @@ def test_loads_and_hot_keys_are_those_of_all_records_by_columns_and_by_keys() ->
         assert len(report["hot"]) == 1
 
 
+def test_a_key_that_cannot_be_written_is_named_by_its_class() -> None:
+    class Mute(int):
+        def __repr__(self) -> str:
+            raise ValueError("no")
+
+    load = KeyLoad(128, 8, 0)
+    load.saw_keys([Mute(5)] * 64)
+    load.saw_keys(["long" * 100] * 64)
+    assert {text for _, text, _ in load.report()["hot"]} == {"<Mute>", f"'{'long' * 19}..."}
+
+
 def test_few_batches_are_looked_at_and_what_is_old_counts_for_less() -> None:
     load = KeyLoad(32_768, 0, 0)
     assert [load.is_due() for _ in range(1000)].count(True) == PER_REPORT
