@@ -44,6 +44,8 @@ class Memory:
     history: History = field(default_factory=History)
     slack: dict[VertexId, list[tuple[float, int]]] = field(default_factory=dict)
     rescaling_since_s: float | None = None
+    coming: dict[VertexId, Gain] = field(default_factory=dict)
+    """What the rescale that is on its way, or was last, should bring."""
     failures: int = 0
     """Rescales that failed, in a row."""
     held_off_until_s: float = float("-inf")
@@ -100,7 +102,7 @@ class Autoscaler:
             for v in decision.verdicts
             if v.vertex in decision.changes
         }
-        memory.history.changed(gains)
+        memory.coming = gains
         for group in self.shape.together:
             if any(vertex.id in gains for vertex in group):
                 memory.slack.pop(group[0].id, None)
@@ -111,6 +113,7 @@ class Autoscaler:
         memory = self.memory
         if memory.rescaling_since_s is not None:
             memory.history.times_s.append(at_s - memory.rescaling_since_s)
+            memory.history.changed(memory.coming)
             memory.rescaling_since_s, memory.failures = None, 0
         memory.window.began(at_s, attempt)
 
@@ -123,7 +126,6 @@ class Autoscaler:
         memory.failures += 1
         pause_s = max(self.config.stabilization, self.config.interval).total_seconds()
         memory.held_off_until_s = at_s + doubled * pause_s
-        memory.history.gains.clear()  # what they should have brought nobody has
 
     # --- what decisions are made of -------------------------------------------------------------
 

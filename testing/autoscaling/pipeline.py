@@ -45,18 +45,14 @@ class Station:
     taken: float = 0.0
     held_ms: float = 0.0
     busy_ms: Numbers = field(init=False)
+    subtask_rate: float = field(init=False)
+    capacity: float = field(init=False)
+    """Records/s, limited by its busiest subtask."""
 
     def __post_init__(self) -> None:
         self.busy_ms = np.zeros(len(self.shares))
-
-    @property
-    def subtask_rate(self) -> float:
-        return self.work.rate / (1.0 + self.work.contention * (len(self.shares) - 1))
-
-    @property
-    def capacity(self) -> float:
-        """Records/s, limited by its busiest subtask."""
-        return self.subtask_rate / float(self.shares.max())
+        self.subtask_rate = self.work.rate / (1 + self.work.contention * (len(self.shares) - 1))
+        self.capacity = self.subtask_rate / float(self.shares.max())
 
 
 class Pipeline:
@@ -73,6 +69,10 @@ class Pipeline:
     ) -> None:
         """`noisy`: by what part busy times are wrong."""
         self.shape, self._works = shape, works
+        self._outputs = {
+            vertex.id: [edge for edge in shape.edges if edge.source == vertex.id]
+            for vertex in shape.vertices
+        }
         self._noise, self._noisy, self._tells_loads = noise, noisy, tells_loads
         self.backlog = 0.0
         self.attempt = 0
@@ -101,18 +101,17 @@ class Pipeline:
             taken = min(can, station.queue, self._room(vertex.id))
             station.queue -= taken
             station.taken += taken
-            wrong = self._noise.normal(1.0, self._noisy, len(station.shares))
-            spent = taken * station.shares / (station.subtask_rate * speed) * wrong
-            station.busy_ms += 1000 * np.clip(spent, 0.0, 1.0)
+            wrong = 1.0 + self._noisy * self._noise.standard_normal(len(station.shares))
+            spent = (1000 * taken / (station.subtask_rate * speed)) * station.shares * wrong
+            station.busy_ms += np.minimum(np.maximum(spent, 0.0), 1000.0)
             wanted = min(can, station.queue + taken)
             if taken < wanted * 0.999:  # held up
                 station.held_ms += 1000 * len(station.shares) * (1 - taken / can)
-            for edge in self.shape.edges:
-                if edge.source == vertex.id:
-                    self._edges[edge.id] += taken * station.work.makes
-                    target = self.stations[edge.target]
-                    copies = len(target.shares) if edge.ship == "broadcast" else 1
-                    target.queue += taken * station.work.makes * copies
+            for edge in self._outputs[vertex.id]:
+                self._edges[edge.id] += taken * station.work.makes
+                target = self.stations[edge.target]
+                copies = len(target.shares) if edge.ship == "broadcast" else 1
+                target.queue += taken * station.work.makes * copies
         read = self.backlog - self.stations[source].queue
         self.backlog = self.stations[source].queue
         return read
@@ -139,12 +138,11 @@ class Pipeline:
         """How many records the vertex may take until what it feeds is full."""
         makes = self.stations[vertex].work.makes
         room = float("inf")
-        for edge in self.shape.edges:
-            if edge.source == vertex and makes:
-                target = self.stations[edge.target]
-                copies = len(target.shares) if edge.ship == "broadcast" else 1
-                left = max(0.0, target.capacity - target.queue) / copies
-                room = min(room, left / makes)
+        for edge in self._outputs[vertex] if makes else ():
+            target = self.stations[edge.target]
+            copies = len(target.shares) if edge.ship == "broadcast" else 1
+            left = max(0.0, target.capacity - target.queue) / copies
+            room = min(room, left / makes)
         return room
 
     def _unread(self) -> float:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.autoscaling.autoscaler import Autoscaler, _Group
 from strom.autoscaling.loads import Flow
-from strom.autoscaling.shape import Shape, Vertex, chain_of
+from strom.autoscaling.shape import Edge, Shape, Vertex, chain_of
 from strom.autoscaling.verdicts import Reason
 from strom.core.autoscaler_config import AutoscalerConfig
 from strom.core.ids import VertexId
@@ -51,9 +51,14 @@ WORKS = {S: Work(50_000), M: Work(20_000, 2.0), W: Work(30_000, 0.01)}
 def simulations(draw: st.DrawFn) -> tuple[Setting, str, float]:
     groups = draw(st.sampled_from([16, 100, 128]))
     shape = shape_of(draw(st.sampled_from([None, 5, 12, 40])), groups)
-    if draw(st.booleans()):
-        forward = (replace(shape.edges[0], ship="forward"), *shape.edges[1:])
-        shape = Shape(shape.vertices, forward)
+    match draw(st.sampled_from(["chain", "forward", "two ways", "broadcast"])):
+        case "forward":
+            forward = (replace(shape.edges[0], ship="forward"), *shape.edges[1:])
+            shape = Shape(shape.vertices, forward)
+        case "two ways":
+            shape = Shape(shape.vertices, (*shape.edges, Edge(2, S, W)))
+        case "broadcast":
+            shape = Shape(shape.vertices, (*shape.edges, Edge(2, S, W, "broadcast")))
     start = draw(st.integers(1, 5))
     skewed = draw(st.booleans())
     weights = tuple(1.0 / (1 + g % 17) for g in range(groups)) if skewed else None
@@ -79,7 +84,7 @@ def simulations(draw: st.DrawFn) -> tuple[Setting, str, float]:
 @given(simulations())
 def test_promises_are_kept_whatever_comes(drawn_one: tuple[Setting, str, float]) -> None:
     setting, name, rate = drawn_one
-    curve = drawn(name, 2_400, rate, setting.seed)
+    curve = drawn(name, 1_800, rate, setting.seed)
     assert broken(simulate(setting, curve, CONFIG), CONFIG) == []
 
 
