@@ -343,10 +343,13 @@ def _observe(command: argparse.ArgumentParser) -> None:
 
 
 def _autoscale(command: argparse.ArgumentParser) -> None:
-    command.set_defaults(run=commands.autoscale, columns=commands.AUTOSCALE_COLUMNS)
+    command.set_defaults(run=commands.autoscale)
     command.add_argument("--curves", default="all", help=f"all, or names: {','.join(CURVES)}")
     command.add_argument("--seconds", type=count, default=6 * 3600, help="of each, simulated")
     command.add_argument("--seeds", type=count, default=1, help="so many of each curve")
+    command.add_argument(
+        "--keys", action="store_true", help="instead: what looking at keys takes of a task's time"
+    )
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
     _conf(command)
 

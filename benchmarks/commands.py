@@ -51,19 +51,6 @@ CHECKPOINT_COLUMNS = (
 )
 """What `checkpoint` prints without --json."""
 
-AUTOSCALE_COLUMNS = (
-    "curve",
-    "seed",
-    "rescales",
-    "lag_p50_s",
-    "lag_p99_s",
-    "lag_max_s",
-    "cost",
-    "peak_cost",
-    "mean_cost",
-)
-"""What `autoscale` prints without --json."""
-
 CONNECTORS = (
     "kafka_native",
     "kafka_count",
@@ -253,7 +240,13 @@ def checkpoint(options: Namespace) -> Iterator[Line]:
 
 
 def autoscale(options: Namespace) -> Iterator[Line]:
-    """A line per curve and seed. Ends the program if a promise was broken."""
+    """A line per curve and seed; of `--keys` one per kind of keys. Ends the program if a promise
+    was broken."""
+    if options.keys:
+        from .key_load import measure_key_load
+
+        yield from measure_key_load()
+        return
     from strom import StreamExecutionEnvironment
 
     from .autoscale import chosen, measure_autoscale

@@ -56,6 +56,7 @@ _FIELDS: Final[dict[str, Known]] = {
         _DEFAULT.scale_down_interval,
         None,
         "so long fewer subtasks have to be enough before there are fewer",
+        f"{_PREFIX}.scale-up.grace-period",
     ),
     "target_utilization": known(
         f"{_PREFIX}.utilization.target",

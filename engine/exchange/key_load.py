@@ -2,10 +2,11 @@
 
 Measured at the sender, which has the keys at hand, on samples: of about one batch in EVERY, and at
 most PER_REPORT of them between two reports, a run of at most ROWS records, which counts for the
-whole batch. A sample takes a fifth of a millisecond, so all of it is less than a fifth of a percent
-of a task's time, however fast it is. What came counts for half after HALF_LIFE sampled records, so
-that figures follow the load. Shares are good to about `sqrt(share / HALF_LIFE)` (a key with 1 % of
-the records: within 0.03 %) once so many were seen, where batches are no part of a pattern.
+whole batch. A sample takes a fifth of a millisecond, so at the default interval of reports all of
+it is less than a fifth of a percent of a task's time, however fast it is. What came counts for half
+after HALF_LIFE sampled records, so that figures follow the load. Shares are good to about
+`sqrt(share / HALF_LIFE)` (a key with 1 % of the records: within 0.03 %) once so many were seen,
+where batches are no part of a pattern.
 """
 
 from __future__ import annotations
