@@ -10,6 +10,7 @@ from typing import Any
 
 from strom import ConfigurationError, MemorySize, StromError
 from strom.core.state_config import backend_named
+from strom.testing.autoscaling.curves import CURVES
 
 from . import commands
 from .before_after import GROUPS, WHOLE
@@ -120,6 +121,7 @@ def parser(prog: str = HELP) -> argparse.ArgumentParser:
     _async(names.add_parser("async", help="asynchronous requests of 10 ms, thousands at once"))
     _ttl(names.add_parser("ttl", help="what a time to live costs; memory while keys come for ever"))
     _observe(names.add_parser("observe", help="what metrics, a dashboard and latency markers cost"))
+    _autoscale(names.add_parser("autoscale", help="the autoscaler on simulated loads"))
     _pyflink(names.add_parser("pyflink", help="the same programs in PyFlink and here"))
     return main
 
@@ -347,6 +349,18 @@ def _observe(command: argparse.ArgumentParser) -> None:
     command.add_argument("--requests", type=count, default=200, help="of --rest: of each path")
     _common(command)
     _told(command)
+
+
+def _autoscale(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.autoscale)
+    command.add_argument("--curves", default="all", help=f"all, or names: {','.join(CURVES)}")
+    command.add_argument("--seconds", type=count, default=6 * 3600, help="of each, simulated")
+    command.add_argument("--seeds", type=count, default=1, help="so many of each curve")
+    command.add_argument(
+        "--keys", action="store_true", help="instead: what looking at keys takes of a task's time"
+    )
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+    _conf(command)
 
 
 def _pyflink(command: argparse.ArgumentParser) -> None:

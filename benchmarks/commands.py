@@ -239,6 +239,27 @@ def checkpoint(options: Namespace) -> Iterator[Line]:
         raise SystemExit(f"failed: {', '.join(failed)}")
 
 
+def autoscale(options: Namespace) -> Iterator[Line]:
+    """A line per curve and seed; of `--keys` one per kind of keys. Ends the program if a promise
+    was broken."""
+    if options.keys:
+        from .key_load import measure_key_load
+
+        yield from measure_key_load()
+        return
+    from strom import StreamExecutionEnvironment
+
+    from .autoscale import chosen, measure_autoscale
+
+    told = StreamExecutionEnvironment.get_execution_environment().get_job_config().autoscaler
+    failed = []
+    for line in measure_autoscale(chosen(options.curves), options.seconds, options.seeds, told):
+        failed += line["broken"]
+        yield line
+    if failed:
+        raise SystemExit(f"promises that were broken: {'; '.join(failed)}")
+
+
 def async_io(options: Namespace) -> Iterator[Line]:
     """A line for results in order and one for results as they come."""
     from .async_io import ORDERS, measure_async

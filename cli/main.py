@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from . import (
+    autoscale,
     bench,
     checkpoints,
     cluster,
@@ -46,6 +47,7 @@ app.command()(savepoints.savepoint)
 app.command()(savepoints.stop)
 app.command()(jobs.cancel)
 app.command()(rescale.rescale)
+app.command()(autoscale.autoscale)
 app.add_typer(state.app, name="state")
 app.command(context_settings=replay.PROGRAM)(replay.replay)
 app.command(name="history-server")(history.history_server)

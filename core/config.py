@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
+from .autoscaler_config import AutoscalerConfig
 from .checkpointing_mode import CheckpointingMode
 from .checks import check_count, check_duration, check_kind, check_number
 from .commit_config import CommitConfig
@@ -286,6 +287,8 @@ class JobConfig:
     record: RecordConfig = field(default_factory=RecordConfig)
     """Operators whose inputs are kept, to be run on again."""
     logging: LoggingConfig = field(default_factory=LoggingConfig)
+    autoscaler: AutoscalerConfig = field(default_factory=AutoscalerConfig)
+    """How parallelisms follow the load."""
     slot_cpus: float = 1.0
     slot_resources: dict[str, SlotResources] = field(default_factory=dict)
     """Of slot sharing groups whose slots take something else than `slot_cpus`."""
@@ -337,6 +340,7 @@ class JobConfig:
         check_kind("commit", self.commit, CommitConfig)
         check_kind("record", self.record, RecordConfig)
         check_kind("logging", self.logging, LoggingConfig)
+        check_kind("autoscaler", self.autoscaler, AutoscalerConfig)
         check_number("slot_cpus", self.slot_cpus, 0.0)
         check_kind("slot_resources", self.slot_resources, dict)
         SlotResources(None, self.slot_memory, self.slot_others)

@@ -6,12 +6,15 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Final
 
 from .checks import check_count, check_duration, check_kind
 from .errors import ConfigurationError
 
 Port = int | tuple[int, int]
 """A port, or the first and the last of several."""
+
+MOST_HOT_KEYS: Final = 64
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,16 @@ class MetricsConfig:
     prometheus_token: what a reader has to send, as `Authorization: Bearer <token>`; not encrypted.
     ray_interval: how often a job on Ray hands its metrics to Ray's own (`ray.util.metrics`), which
         Ray's dashboard and Prometheus endpoint show; None: never.
-    latency_interval: how often each source sends a latency marker; None: never."""
+    latency_interval: how often each source sends a latency marker; None: never.
+    hot_keys: so many keys of a keyed exchange are named at most, those that most records have; 0:
+        none is."""
 
     prometheus_port: Port | None = None
     prometheus_host: str = "127.0.0.1"
     prometheus_token: str | None = field(default=None, repr=False)
     ray_interval: timedelta | None = timedelta(seconds=5)
     latency_interval: timedelta | None = None
+    hot_keys: int = 8
 
     def __post_init__(self) -> None:
         for port in self._ends():
@@ -47,6 +53,7 @@ class MetricsConfig:
             check_duration("ray_interval", self.ray_interval, positive=True)
         if self.latency_interval is not None:
             check_duration("latency_interval", self.latency_interval, positive=True)
+        check_count("hot_keys", self.hot_keys, 0, MOST_HOT_KEYS)
         if self.prometheus_token is None and not _is_loopback(self.prometheus_host):
             raise ConfigurationError(
                 f"prometheus_host '{self.prometheus_host}' can be reached from other machines: set "

@@ -22,6 +22,9 @@ SHARES = {
 }
 """What a task does with its time, and what Flink calls it. `held`: by those behind it."""
 
+SKEWED, NAMED = 1.5, 3
+"""From which skew on it is said, with so many keys."""
+
 HOT, WARM = 0.8, 0.5
 """Shares of a busiest task that are shown in red, in yellow."""
 
@@ -50,6 +53,9 @@ def figures(metrics: Mapping[str, Any], rates: Rates, now_s: float, wall_ms: int
             for operator in metrics["operators"]
         ],
         "vertices": _vertices(metrics["tasks"]),
+        "keys": [
+            {name: one[name] for name in ("name", "skew", "hot")} for one in metrics.get("keys", [])
+        ],
     }
 
 
@@ -106,7 +112,15 @@ def render(found: Mapping[str, Any], title: str) -> Group:
             f"{one['rss_bytes'] / 1e6:,.0f} MB",
             ", ".join(one["states"]),
         )
-    return Group(operators, vertices, line(found))
+    skewed = [Text(skew(one), style="yellow") for one in found["keys"] if one["skew"] >= SKEWED]
+    return Group(operators, vertices, *skewed, line(found))
+
+
+def skew(keys: Mapping[str, Any]) -> str:
+    """What is said of a vertex, one of whose subtasks gets more records by key than the others."""
+    said = f"{keys['name']}: its busiest subtask gets {keys['skew']:.1f} times the mean"
+    hot = ", ".join(f"{one['key']} ({one['share']:.0%})" for one in keys["hot"][:NAMED])
+    return f"{said}; most frequent keys: {hot}" if hot else said
 
 
 def share(vertex: Mapping[str, Any], name: str) -> Text:

@@ -1,4 +1,5 @@
-"""Options that mean something together: restarts, and metrics reporters (`reporters`).
+"""Options that mean something together: restarts, metrics reporters (`reporters`), and what the
+autoscaler is told (`autoscaler_options`).
 
 Where checkpoints go and buffer timeouts are two options each, too; what they say is kept apart in
 the settings (`CheckpointConfig.choose_storage`, `Settings.time_buffers`).
@@ -18,6 +19,7 @@ from ...core.config import (
     RestartStrategy,
 )
 from ...core.errors import ConfigurationError
+from .autoscaler_options import apply_autoscaler, is_of_autoscaler
 from .configuration import Configuration
 from .registry import Known, known, millis
 from .reporters import apply_reporters, is_of_reporters
@@ -154,6 +156,7 @@ _RESTART_KEYS: Final = frozenset(
 GROUPS: Final = (
     (_RESTART_KEYS.__contains__, _apply_restart),
     (is_of_reporters, apply_reporters),
+    (is_of_autoscaler, apply_autoscaler),
 )
 """Which options, and what is called when one of them was given, with all of them in
 `settings.together`."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from ...core.checks import check_count
 from ...core.errors import ConfigurationError
+from .autoscaler_options import AUTOSCALER
 from .checkpoint_options import CHECKPOINT_OPTIONS
 from .commit_options import COMMITS
 from .file_options import FILES
@@ -84,6 +85,10 @@ def _set_ray_interval(settings: Settings, value: timedelta) -> None:
 
 def _set_latency_interval(settings: Settings, value: timedelta) -> None:
     settings.change(metrics=replace(settings.base.metrics, latency_interval=value or None))
+
+
+def _set_hot_keys(settings: Settings, value: int) -> None:
+    settings.change(metrics=replace(settings.base.metrics, hot_keys=value))
 
 
 _CLAIMS: Final = choice("String", {"no_claim": "no_claim", "claim": "claim", "legacy": "legacy"})
@@ -268,8 +273,17 @@ KNOWN: Final = (
         _set_latency_interval,
         "between two latency markers of a source; 0: none",
     ),
+    known(
+        "strom.metrics.hot-keys",
+        INTEGER,
+        8,
+        _set_hot_keys,
+        "keys that are named of each keyed exchange, at most: those that most records have; 0: "
+        "none",
+    ),
     *COMMITS,
     *RECORD,
+    *AUTOSCALER,
     *LOGGING,
     *TRACES,
     known("strom.slot.cpus", FLOAT, 1.0, _setting("slot_cpus"), "logical CPUs of a slot, on Ray"),

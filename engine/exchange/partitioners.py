@@ -32,6 +32,7 @@ from ..graph.model import (
     Shuffle,
 )
 from .compaction import take_column
+from .key_load import KeyLoad
 
 Split = list[tuple[int, Batch]]
 """Channel positions and their share of a batch; no position twice, no empty batch."""
@@ -48,11 +49,13 @@ def make_selector(
     subtask: int = 0,
     max_parallelism: int = 128,
     seed: int = 0,
+    load: KeyLoad | None = None,
 ) -> Selector:
     """How the sending `subtask` distributes records over its `channels` channels of one edge.
 
     For KeyGroups and Custom `channels` is the parallelism of the receivers, and `max_parallelism`
-    theirs; for Rescale it is this subtask's share of them.
+    theirs; for Rescale it is this subtask's share of them. `load` is told of keys, where there are
+    several channels to choose from by key group.
     """
     if channels < 1:
         raise ConfigurationError(f"an edge needs at least one channel, has {channels}")
@@ -68,7 +71,7 @@ def make_selector(
         case Broadcast():
             return _Broadcast(channels)
         case KeyGroups(key):
-            return _ByKey(key, channels, max_parallelism)
+            return _ByKey(key, channels, max_parallelism, load)
         case Custom(partition, key):
             return _Custom(partition, key, channels)
 
@@ -120,7 +123,10 @@ class _Shuffle:
 class _ByKey:
     """By the key's key group, columns to columns where the key is a column."""
 
-    def __init__(self, key: KeySelector, channels: int, max_parallelism: int) -> None:
+    def __init__(
+        self, key: KeySelector, channels: int, max_parallelism: int, load: KeyLoad | None = None
+    ) -> None:
+        self._load = load
         self._key = key
         self._channels = channels
         self._max_parallelism = max_parallelism
@@ -131,10 +137,15 @@ class _ByKey:
         if not len(batch):
             return []
         columns = self._key.key_columns(batch) if isinstance(batch, ColumnBatch) else None
+        load = self._load if self._load is not None and self._load.is_due() else None
         if columns is not None:
+            if load is not None:
+                load.saw_columns(columns)
             order, offsets = route(columns, self._channels, self._max_parallelism)
         else:
             keys = self._key.keys(batch)
+            if load is not None:
+                load.saw_keys(keys)
             order, offsets = route_keys(keys, self._channels, self._max_parallelism)
         return by_order(batch, order, offsets)
 

@@ -12,6 +12,7 @@
     tasks         list of: vertex, name, subtask, state, pid, peak_rss_bytes, cpu_s,
                   opened_cpu_s (of the process when the task was open), times (what it did with
                   its time, by Flink's names: busyTimeMsPerSecond ...)
+    keys          list of: vertex, name, skew, loads, heaviest, hot; see `key_figures`
     metrics       the same figures under Flink's names, see `flink_names`
 
 Counts are sums over the subtasks of the current attempt; an operator's watermark is the minimum
@@ -28,6 +29,7 @@ from ...operators.user_metrics import merged_distribution
 from ..coordinator.job_state import JobState
 from ..graph.model import JobGraph
 from .flink_names import flink_names
+from .key_figures import key_figures
 
 
 def summarise(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any]:
@@ -76,6 +78,7 @@ def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any
             for operator in vertex.operators
         ],
         "exchange": _exchange(reports.values()),
+        "keys": key_figures(reports, job),
         "tasks": [
             {
                 "vertex": task.vertex,

@@ -18,6 +18,7 @@ from ..graph.explain import ship_name
 from ..graph.model import ChainedOperator, JobGraph, JobVertex
 from .flink_names import job_figures
 from .job_metrics import summarise
+from .key_figures import KeyFigures
 from .shown_accumulators import AccumulatorView, shown_accumulators
 from .shown_config import shown_config
 from .task_figures import task_figures
@@ -170,6 +171,10 @@ class JobView(TypedDict):
     parameters: dict[str, str]
     """Those of the job that functions see (`set_global_job_parameters`)."""
     checkpointing: dict[str, Any]
+    keys: NotRequired[list[KeyFigures]]
+    """Of vertices whose subtasks get their records by key, as far as it is known."""
+    autoscaler: NotRequired[dict[str, Any]]
+    """What the job's autoscaler is told (`AutoscalerConfig.plain`)."""
 
 
 def view_of(
@@ -181,7 +186,8 @@ def view_of(
     now_ms: int,
 ) -> JobView:
     """`status` and `error`: of the job, which may be broken while `state` is not."""
-    picture = state.history
+    picture, figures = state.history, summarise(state, job, runtime_ms)
+    excluded = [encodable(one) for one in job.config.autoscaler.excluded]
     config, parameters = shown_config(job.config)
     names = {vertex.id: vertex for vertex in job.vertices}
     return {
@@ -200,13 +206,15 @@ def view_of(
             _task(task, record, state.metrics.get(task, {}), names[task.vertex])
             for task, record in picture.tasks.items()
         ],
-        "metrics": all_encodable(job_figures(summarise(state, job, runtime_ms))),
+        "metrics": all_encodable(job_figures(figures)),
         "accumulators": all_encodable(shown_accumulators(_accumulators(state))),
         "checkpoints": _checkpoints(state, picture, job),
         "failures": [_failure(one, names) for one in reversed(picture.failures)],
         "config": config,
         "parameters": parameters,
         "checkpointing": _checkpointing(job),
+        "keys": figures["keys"],
+        "autoscaler": job.config.autoscaler.plain() | {"excluded": excluded},
     }
 
 

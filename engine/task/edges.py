@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...core.batch import Batch
 from ...core.elements import CheckpointBarrier, Control, Element
 from ...core.ids import ChannelId, CheckpointId
 from ...state.copies import own_batch
 from ..exchange.endpoint import OutputChannel
+from ..exchange.key_load import KeyLoad
 from ..exchange.partitioners import make_selector
-from ..graph.model import Broadcast, Forward, JobEdge
+from ..graph.model import Broadcast, Forward, JobEdge, KeyGroups
 from .deployment import TaskDeployment
 
 _COPY = "records that are broadcast are copied for each subtask that reads them"
@@ -40,11 +42,18 @@ class EdgeWriter:
         """The channel that got the last element of `send_to_one`."""
         self._to_all = isinstance(edge.partitioner, Broadcast) and not d.config.object_reuse
         """Whether each channel gets records of its own, equal to the others'."""
+        key_groups, several = d.key_groups[edge.id], len(self._channels) > 1
+        by_key = isinstance(edge.partitioner, KeyGroups) and several
+        self.key_load = (
+            KeyLoad(key_groups, d.config.metrics.hot_keys, d.task.subtask) if by_key else None
+        )
+        """Of an edge on which keys choose between channels."""
         self._selector = make_selector(
             edge.partitioner,
             len(self._channels),
             subtask=d.task.subtask,
-            max_parallelism=d.key_groups[edge.id],
+            max_parallelism=key_groups,
+            load=self.key_load,
         )
 
     def emit(self, batch: Batch) -> None:
@@ -85,6 +94,15 @@ class EdgeWriter:
         if self.pressed:
             return all(channel.waits_less_than(PRESSED) for channel in self._channels)
         return all(channel.available for channel in self._channels)
+
+
+def key_loads(writers: Mapping[int, EdgeWriter]) -> dict[int, dict[str, Any]]:
+    """By edge id, what was seen of keys where they choose between channels."""
+    return {
+        edge: writer.key_load.report()
+        for edge, writer in writers.items()
+        if writer.key_load is not None
+    }
 
 
 def edge_writers(

@@ -53,7 +53,7 @@ from .chain import OperatorChain
 from .chain_node import ChainNode
 from .checkpointing import TaskCheckpoints
 from .deployment import TaskDeployment
-from .edges import edge_writers
+from .edges import edge_writers, key_loads
 from .intake import GateIntake, Intake, SourceIntake
 from .metrics import process_figures
 from .times import TaskTimes
@@ -459,6 +459,7 @@ class Task:
             "operators": self._chain.metrics(self._clock.monotonic(), exact),
             "accumulators": self._chain.accumulators(exact),
             "exchange": stats,
+            "keys": key_loads(self._chain.writers),
             "state": self.state.value,
             "times": self._times.report(),
             "process": {**process_figures(), "opened_cpu_s": self._opened_cpu_s},

@@ -11,6 +11,7 @@ from typing import Any, Final
 from typing_extensions import TypedDict
 
 from ...engine.hosts.job_view import JobView, TaskView, VertexView
+from ...engine.hosts.key_figures import HotKey, KeyFigures
 from ...engine.hosts.task_figures import operator_labels
 from .metrics import skew_of
 
@@ -35,6 +36,8 @@ VertexFigures = TypedDict(
         "idle": float | None,
         "watermark": int | None,
         "skew": float | None,
+        "key-skew": float | None,
+        "hot-keys": list[HotKey],
     },
 )
 
@@ -60,7 +63,9 @@ Figures = TypedDict(
 
 def figures_of(view: JobView) -> Figures:
     """Rates are those of the last minute, shares 0..1 of what the last reports span: the mean of
-    the subtasks, and the most of one."""
+    the subtasks, and the most of one. `key-skew`: records by key of the subtask that gets most,
+    over the mean one."""
+    keys = {one["vertex"]: one for one in view.get("keys", [])}
     tasks: dict[str, list[TaskView]] = {}
     for task in view["tasks"]:
         tasks.setdefault(task["vertex"], []).append(task)
@@ -68,7 +73,12 @@ def figures_of(view: JobView) -> Figures:
     return {
         "now": view["now_ms"],
         "vertices": [
-            _vertex(vertex, tasks.get(vertex["id"], []), vertex["id"] not in read)
+            _vertex(
+                vertex,
+                tasks.get(vertex["id"], []),
+                vertex["id"] not in read,
+                keys.get(vertex["id"]),
+            )
             for vertex in view["vertices"]
         ],
         "in-flight-bytes": sum(t["metrics"].get("inFlightBytes") or 0 for t in view["tasks"]),
@@ -76,7 +86,9 @@ def figures_of(view: JobView) -> Figures:
     }
 
 
-def _vertex(vertex: VertexView, tasks: Sequence[TaskView], is_last: bool) -> VertexFigures:
+def _vertex(
+    vertex: VertexView, tasks: Sequence[TaskView], is_last: bool, keys: KeyFigures | None
+) -> VertexFigures:
     """What a source reads, and what a sink takes, counts as its records out and in."""
     metrics = [task["metrics"] for task in tasks]
     labels = operator_labels((one["id"], one["name"]) for one in vertex["operators"])
@@ -121,6 +133,8 @@ def _vertex(vertex: VertexView, tasks: Sequence[TaskView], is_last: bool) -> Ver
         "idle": found["idle"],
         "watermark": min(mark for mark in marks if mark is not None) if known else None,
         "skew": skew_of([one.get(name) or 0 for one in metrics]),
+        "key-skew": None if keys is None else keys["skew"],
+        "hot-keys": [] if keys is None else keys["hot"],
     }
 
 

@@ -28,6 +28,7 @@ OF_JOBS = [
     ("stop", "nix"),
     ("cancel", "nix"),
     ("rescale", "nix", "2"),
+    ("autoscale", "nix"),
 ]
 OF_CLUSTERS = [("list",), ("dashboard",), ("cluster", "status"), ("cluster", "stop")]
 

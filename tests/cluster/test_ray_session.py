@@ -278,6 +278,8 @@ def test_the_command_line(tmp_path: Path, session: dispatcher_client.DispatcherC
     assert [vertex["tasks"] for vertex in looked["vertices"]] == [2, 2]
     assert looked["operators"][0]["out_per_s"] > 0
     assert "watermark" in answer_of("top", job_id, "--once", "--interval", "0.1")
+    (vertex, *_) = json.loads(answer_of("autoscale", job_id, "--window", "1", "--json"))["vertices"]
+    assert vertex["parallelism"] >= 1
     moved = json.loads(
         answer_of("rescale", job_id, "1", "--directory", f"{tmp_path}/moved", "--json")
     )

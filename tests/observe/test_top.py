@@ -100,3 +100,17 @@ def test_tasks_that_have_not_reported_yet() -> None:
     (vertex,) = figures(told, Rates(), 0.0, 0)["vertices"]
     assert (vertex["busy"], vertex["rss_bytes"]) == (0.0, 0)
     assert "a" in shown(figures(told, Rates(), 0.0, 0))
+
+
+def test_keys_are_said_where_one_subtask_gets_more_than_the_others() -> None:
+    hot = [{"key": "[shop]", "share": 0.4, "most": 0.41, "subtask": 1}]
+    even = {"name": "even", "skew": 1.2, "hot": [], "loads": [1.0]}
+    skewed = {"name": "sums", "skew": 2.5, "hot": hot, "loads": [1.0]}
+    found = figures({**metrics(), "keys": [even, skewed]}, Rates(), 1.0, 0)
+    assert found["keys"][1] == {"name": "sums", "skew": 2.5, "hot": hot}
+    text = shown(found)
+    assert (
+        "sums: its busiest subtask gets 2.5 times the mean; most frequent keys: [shop] (40%)"
+        in text
+    )
+    assert "even" not in text

@@ -1,0 +1,41 @@
+"""Options of the autoscaler fit together, in whatever order they were given."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from strom import Configuration, ConfigurationError, JobConfig, StreamExecutionEnvironment
+from strom.core.autoscaler_config import AutoscalerConfig
+
+
+def told(defaults: JobConfig | None = None, **options: str) -> AutoscalerConfig:
+    values = {f"job.autoscaler.{key.replace('_', '.')}": value for key, value in options.items()}
+    configuration = Configuration.from_dict(values)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration, defaults=defaults)
+    return env.get_job_config().autoscaler
+
+
+def test_bounds_are_looked_at_together() -> None:
+    both = told(utilization_min="0.85", utilization_target="0.9", utilization_max="0.95")
+    assert (both.utilization_min, both.target_utilization) == (0.85, 0.9)
+    assert both.utilization_max == 0.95
+    around = told(target_utilization="0.6", target_utilization_boundary="0.1")
+    assert around.utilization_min == pytest.approx(0.5)
+    assert around.utilization_max == pytest.approx(0.7)
+    one = told(target_utilization_boundary="0.5", utilization_min="0.3")
+    assert (one.utilization_min, one.utilization_max) == (0.3, 1.0)
+    with pytest.raises(
+        ConfigurationError, match=r"job\.autoscaler\.utilization\.min.*min < target"
+    ):
+        told(utilization_min="0.8")
+
+
+def test_what_is_not_said_stays() -> None:
+    defaults = JobConfig(autoscaler=AutoscalerConfig(catch_up=timedelta(0), excluded=("a",)))
+    config = told(defaults, metrics_window="5 min")
+    assert config == AutoscalerConfig(
+        catch_up=timedelta(0), excluded=("a",), metrics_window=timedelta(minutes=5)
+    )
+    assert AutoscalerConfig.of_plain(config.plain()) == config
+    assert AutoscalerConfig.of_plain({"of_another_version": 1}) == AutoscalerConfig()
