@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amounts import seeds
 from strom.testing import equivalence
 from strom.testing.backends import IN_MEMORY
 from strom.testing.equivalence import Ways, assert_equivalent
@@ -36,4 +37,4 @@ def test_keyed_reduce() -> None:
     for word in words:
         counts[word] = counts.get(word, 0) + 1
         expected.append((word, counts[word]))
-    assert_equivalent(build, expected, Ways(seeds=range(10)))
+    assert_equivalent(build, expected, Ways(seeds=seeds(20)))
