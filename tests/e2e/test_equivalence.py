@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from amounts import seeds
-from strom.testing import equivalence
 from strom.testing.backends import IN_MEMORY
 from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.ways import resumed
 
 
 def test_the_default_seeds_of_many_pipelines_are_all_combinations() -> None:
@@ -14,9 +14,7 @@ def test_the_default_seeds_of_many_pipelines_are_all_combinations() -> None:
     found = set()
     for ways in (Ways(mix=mix) for mix in range(16)):
         for seed in ways.seeds:
-            before, after = (
-                equivalence._resumed(ways, seed, run, 2).state == IN_MEMORY for run in (1, 2)
-            )
+            before, after = (resumed(ways, seed, run, 2).state == IN_MEMORY for run in (1, 2))
             found.add((seed % 3, before, after, ways.in_files(seed)))
     assert len(found) == 3 * 2 * 2 * 2
 
