@@ -4,7 +4,7 @@ crashes, a clock that stands still, recordings run again."""
 from __future__ import annotations
 
 from ..core.clock import VirtualClock
-from ..engine.hosts.simulator import SimulationError, SimulationPlan
+from ..engine.hosts.simulation_plan import SimulationError, SimulationPlan
 from ..replaying import Replayed, replay
 from .equivalence import Difference, Ways, assert_equivalent, assert_files_equivalent
 from .operator_harness import OperatorHarness

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import signal
@@ -84,6 +85,12 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
                 f"{path} has tests under the marker {name}, but not its name in its text, so that "
                 f"scripts/test does not find them: write pytest.mark.{name}"
             )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was collected stays to the end: no collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _forbidden(*arguments: Any, **options: Any) -> NoReturn:

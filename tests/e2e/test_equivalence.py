@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from strom.testing import equivalence
+from amounts import seeds
 from strom.testing.backends import IN_MEMORY
 from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.ways import resumed
 
 
 def test_the_default_seeds_of_many_pipelines_are_all_combinations() -> None:
@@ -13,9 +14,7 @@ def test_the_default_seeds_of_many_pipelines_are_all_combinations() -> None:
     found = set()
     for ways in (Ways(mix=mix) for mix in range(16)):
         for seed in ways.seeds:
-            before, after = (
-                equivalence._resumed(ways, seed, run, 2).state == IN_MEMORY for run in (1, 2)
-            )
+            before, after = (resumed(ways, seed, run, 2).state == IN_MEMORY for run in (1, 2))
             found.add((seed % 3, before, after, ways.in_files(seed)))
     assert len(found) == 3 * 2 * 2 * 2
 
@@ -36,4 +35,4 @@ def test_keyed_reduce() -> None:
     for word in words:
         counts[word] = counts.get(word, 0) + 1
         expected.append((word, counts[word]))
-    assert_equivalent(build, expected, Ways(seeds=range(10)))
+    assert_equivalent(build, expected, Ways(seeds=seeds(20)))

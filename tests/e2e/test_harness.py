@@ -173,7 +173,7 @@ def test_pipelines_that_are_over_at_once_prove_nothing(crashes: int) -> None:
     def build(env: Any) -> Any:
         return env.from_source(ScriptedSource([[1]])).map(lambda n: n + 1)
 
-    ways = Ways(crashes=crashes, anytime=0, coordinator=False)
+    ways = Ways(crashes=crashes, anytime=0, coordinator=False, spare=0)
     with pytest.raises(NothingProven, match="0 crashes and 0 stops"):
         assert_equivalent(build, [2], ways)
 
