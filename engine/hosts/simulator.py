@@ -59,6 +59,7 @@ class SimulationPlan:
     go back before it has one of its own. `cut_offs`: this often the coordinator and its tasks are
     taken for dead, each from a random step of the same window on, and go on all the same, while
     others start on the same storage: as the same job, or as another one that is restored from it.
+    Those that were taken for dead do nothing for up to `away` ms first.
     `slow_writers`: the same delay of what tasks write.
     `hangs`: of a thousand pieces of work (of workers and writers) so many take `hang_ms` to begin.
     `slow_tasks`: so many of a hundred tasks are seldom given a step. `brisk`: who had nothing to do
@@ -82,6 +83,7 @@ class SimulationPlan:
     slow_tasks: int = 0
     continues: bool = False
     cut_offs: int = 0
+    away: int = 0
     brisk: bool = False
     choices: int | None = None
     max_steps: int = 1_000_000
@@ -184,6 +186,8 @@ class Simulation:
         self._cut_off_steps = self._draw_steps(plan.cut_offs)
         self._cut_off: list[tuple[JobDriver, CooperativeCluster, list[_Worker]]] = []
         """What was taken for dead."""
+        self._back_at: dict[JobDriver, int] = {}
+        """When (ms) each of these goes on."""
         self._asked = 0
         """Requests for savepoints that are not answered."""
         self._halting = False
@@ -301,9 +305,10 @@ class Simulation:
         if plan.choices is not None and self._result.steps > plan.choices:
             self._take_turns()
             return
-        if plan.brisk and not self._cut_off:
+        if plan.brisk and all(driver.ended for driver, _, _ in self._cut_off):
             self._turn_briskly()
             return
+        self._resting.clear()
         units = self._units()
         self._idle = 0 if self._rng.choice(units)() else self._idle + 1
         if self._rng.random() < 0.05:
@@ -424,7 +429,7 @@ class Simulation:
         steps = [worker.unit for worker in self._workers if worker.busy]
         units = self._units_of(self._driver, self._cluster, steps)
         for driver, cluster, workers in self._cut_off:
-            if not driver.ended:
+            if not driver.ended and self._clock.now_ms() >= self._back_at[driver]:
                 units += self._units_of(driver, cluster, [w.step for w in workers if w.busy])
         return units
 
@@ -472,7 +477,10 @@ class Simulation:
             *self._cut_off,
             (self._driver, self._cluster, self._workers),
         ]:
-            if not driver.ended:
+            away_ms = self._back_at.get(driver, 0) - self._clock.now_ms()
+            if away_ms > 0:
+                wishes.append(away_ms / 1000.0)
+            elif not driver.ended:
                 wishes += [cluster.next_deadline(), driver.next_tick_s()]
                 wishes += [worker.next_deadline() for worker in workers]
                 writers = [running.background for running in cluster.tasks.values()]
@@ -569,18 +577,18 @@ class Simulation:
         """Another coordinator starts, and the one before knows of nothing."""
         self._before += self._driver.checkpoints().completed
         self._cut_off.append((self._driver, self._cluster, self._workers))
+        away_ms = self._rng.randint(0, self._plan.away) if self._plan.away else 0
+        self._back_at[self._driver] = self._clock.now_ms() + away_ms
         former = self._storage
-        if former.home is not None:
+        if former.shares:
             self._storage = copy(former)  # as another process has it
-            if (
-                any(self._is_complete(former, n) for n in former.list())
-                and self._rng.random() < 0.5
-            ):
-                job_id = f"{self._result.job_id}-{len(self._cut_off)}"
-                location = f"{former.home.rstrip('/')}/{former.job_id}"
-                config = replace(self._graph.config, restore_from=location)
-                self._graph = replace(self._graph, config=config)
-                self._storage = open_storage(former.home, job_id)
+        complete = former.home and any(self._is_complete(former, n) for n in former.list())
+        if former.home is not None and complete and self._rng.random() < 0.5:
+            job_id = f"{self._result.job_id}-{len(self._cut_off)}"
+            location = f"{former.home.rstrip('/')}/{former.job_id}"
+            config = replace(self._graph.config, restore_from=location)
+            self._graph = replace(self._graph, config=config)
+            self._storage = open_storage(former.home, job_id)
         self._employ()
         self._driver.start()
 

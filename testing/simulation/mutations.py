@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...checkpoint.barrier_alignment import BarrierAligner
@@ -17,9 +17,11 @@ from ...core.errors import StromError
 from ...core.ids import CheckpointId
 from ...engine.coordinator.job_master import JobMaster
 from ...engine.exchange.credits import SenderLedger
+from ...engine.hosts.tenure import Tenure
 from ...engine.task.replay import _Sharing
 from ...engine.task.taking import Taking
 from ...operators.io.sink import SinkOperator
+from ...operators.letters import Letters
 from ...state.timers import MemoryTimerQueue
 from .case import Case
 from .running import run_random
@@ -98,6 +100,46 @@ def _timer_lost(original: Any) -> Any:
     return restore
 
 
+def _not_checked(original: Any) -> Any:
+    """Whoever was taken for dead goes on as if nobody had begun another epoch."""
+
+    def check(self: Tenure) -> None:
+        """Nothing."""
+
+    return check
+
+
+def _late_counted(original: Any) -> Any:
+    """What a task of an attempt that is over says counts as of this one."""
+
+    def on_report(self: JobMaster, report: Any, now_ms: int) -> Any:
+        attempt = self._attempts.get(report.task, self._attempt)
+        return original(self, replace(report, attempt=attempt), now_ms)
+
+    return on_report
+
+
+def _given_up(original: Any) -> Any:
+    """What could not be committed at once never is."""
+
+    def _tries_later(self: SinkOperator, error: Exception, what: str, committables: Any) -> bool:
+        again: bool = original(self, error, what, committables)
+        if again and self._committing:
+            del self._pending[0]
+        return again
+
+    return _tries_later
+
+
+def _uncounted(original: Any) -> Any:
+    """How many records were put aside is forgotten at a restart."""
+
+    def _keep(self: Letters) -> None:
+        self._state.update([])
+
+    return _keep
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "alignment dropped": (BarrierAligner, "__init__", _no_alignment),
     "a credit doubled": (SenderLedger, "on_credit", _credit_doubled),
@@ -107,6 +149,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "channel state not filtered": (_Sharing, "share", _everybodys),
     "channel state forgotten": (Taking, "recorded", _nobodys),
     "a timer lost at restore": (MemoryTimerQueue, "restore", _timer_lost),
+    "an epoch not checked": (Tenure, "check", _not_checked),
+    "a late report counted": (JobMaster, "on_report", _late_counted),
+    "a failed commit given up": (SinkOperator, "_tries_later", _given_up),
+    "letters not counted": (Letters, "_keep", _uncounted),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,21 +12,27 @@ from typing import Any, Final, Protocol
 
 from fsspec.implementations.memory import MemoryFileSystem
 
+from ...api.streams.data_stream import StreamExecutionEnvironment
 from ...checkpoint.attempts import AttemptPolicy
 from ...checkpoint.file_storage import FileStorage
 from ...checkpoint.storage import CheckpointStorage, MemoryStorage
 from ...core.checkpointing_mode import CheckpointingMode
+from ...core.commit_config import CommitConfig
 from ...core.config import CheckpointConfig, ExchangeConfig, ExponentialDelayRestart, JobConfig
 from ...core.job_status import JobStatus
 from ...engine.graph.model import JobGraph
+from ...engine.hosts.driver import JobOutcome
 from ...engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
 from ..backends import IN_MEMORY, SPILLING
 from ..equivalence import CRAMPED, Difference, check_shared, compare
 from ..faulty_filesystem import Faults, FaultyFileSystem
 from ..probes import CollectProbe, seen_once
-from .case import Case
-from .invariants import Invariants, Violation, watching
-from .records import data_of
+from .case import Case, Sink
+from .invariants import LOST, Invariants, Violation, watching
+from .partitions import Partitions
+from .reading import LETTERS, Reading, expected_letters
+from .records import Limit, data_of, refused_of
+from .sinks import Outside, StagedSink, entered
 from .storage import Failing, FilesInMemory
 from .topologies import TOPOLOGIES, AtLeast
 
@@ -35,6 +42,16 @@ RESTART: Final = ExponentialDelayRestart(
 
 TIMEOUT: Final = timedelta(milliseconds=40)
 """Of checkpoints; what hangs takes longer."""
+
+COMMITS: Final = CommitConfig(
+    retries=1_000, delay=timedelta(milliseconds=1), longest_delay=timedelta(milliseconds=4)
+)
+
+TOO_MANY: Final = "dead_letters(limit="
+"""In the error of a job that has put more records aside than it may."""
+
+SUPERSEDED: Final = ("was fenced", "any more by", "is published already", "exists: ")
+"""In errors of a coordinator that was taken for dead, and of its tasks: others have begun."""
 
 MOST_STEPS: Final = 60_000
 
@@ -61,6 +78,11 @@ class Ran:
     failed_calls: int = 0
     verified: int = 0
     lives: int = 0
+    cut_off: int = 0
+    partitions: int = 0
+    failed_commits: int = 0
+    failed: str | None = None
+    """Why the job failed that was to fail."""
 
 
 def config_of(case: Case, parallelism: int) -> JobConfig:
@@ -89,6 +111,7 @@ def config_of(case: Case, parallelism: int) -> JobConfig:
             alignment_timeout=ALIGNMENT if case.mode == "timeout" else timedelta(0),
         ),
         exchange=CRAMPED if case.cramped else ExchangeConfig(),
+        commit=COMMITS,
     )
 
 
@@ -111,6 +134,8 @@ def plan_of(case: Case, life: int, where: str) -> SimulationPlan:
         slow_tasks=case.slow_tasks,
         continues=life > 0,
         brisk=True,
+        cut_offs=case.cut_offs if last and case.storage != "memory" else 0,
+        away=case.away,
         choices=case.choices,
         max_steps=MOST_STEPS,
     )
@@ -179,9 +204,10 @@ def _at_once(seconds: float) -> None:
 def run(case: Case, probe: CollectProbe, graph_of: Callable[[JobConfig], JobGraph]) -> Ran:
     """The lives of a case; raises what went wrong. `graph_of`: the graph of the probe's pipeline
     with a configuration."""
-    invariants = Invariants()
-    with _storages(case) as (where, make), watching(invariants):
-        return _Lives(case, where, make, invariants, graph_of).run(probe)
+    asked = (*([TOO_MANY] if case.limit == "short" else []), *(SUPERSEDED if case.cut_offs else ()))
+    invariants, outside = Invariants(asked), Outside(case.seed, case.commits)
+    with _storages(case) as (where, make), watching(invariants, outside), entered(outside):
+        return _Lives(case, where, make, invariants, outside, graph_of).run(probe)
 
 
 class _Lives:
@@ -191,12 +217,14 @@ class _Lives:
         where: str,
         make: Callable[[str], CheckpointStorage],
         invariants: Invariants,
+        outside: Outside,
         graph_of: Callable[[JobConfig], JobGraph],
     ) -> None:
         self._case = case
         self._where = where
         self._make = make
         self._invariants = invariants
+        self._outside = outside
         self._graph_of = graph_of
         self._results: list[SimulationResult] = []
         self._ran = Ran()
@@ -207,28 +235,35 @@ class _Lives:
         for life, parallelism in enumerate(case.parallelism):
             config = replace(config_of(case, parallelism), restore_from=restore_from)
             result = self._live(life, config, storage)
-            if result.outcome is not None and result.halted_at is None:
+            stopped_with = result.halted_at or self._invariants.stopped_with
+            if result.outcome is not None and (stopped_with is None or ran.failed):
                 break
             if life == len(case.parallelism) - 1:
                 raise Violation("the last life was stopped")
             match case.ends:
                 case "savepoint":
-                    restore_from, storage = result.halted_at, self._make(f"job-{life + 1}")
+                    restore_from, storage = stopped_with, self._make(f"job-{life + 1}")
                 case "checkpoint" if case.storage == "objects":
                     point = f"{self._where}/{storage.job_id}/chk-{result.last_checkpoint}"
                     restore_from, storage = point, self._make(f"job-{life + 1}")
-        ran.output = probe.output(seen_once(*(one.published for one in self._results)))
+        collected = seen_once(*(one.published for one in self._results))
+        ran.output = probe.output({**collected, **self._outside.output()})
         ran.lives = len(self._results)
         ran.verified = self._invariants.verified
+        ran.failed_commits = self._outside.failed
         return ran
 
     def _live(self, life: int, config: JobConfig, storage: CheckpointStorage) -> SimulationResult:
         case, ran = self._case, self._ran
         used, failing = _disturbed(case, storage, case.seed * 8 + life)
-        self._invariants.begin(storage)
+        partitions = Partitions(case.seed * 8 + life, case.partitions, case.window, LOST)
+        self._invariants.begin(storage, partitions)
         plan = plan_of(case, life, self._where)
         simulation = Simulation(self._graph_of(config), plan, used, self._invariants)
-        result = simulation.run()
+        try:
+            result = simulation.run()
+        finally:
+            partitions.close()
         self._results.append(result)
         ran.steps += result.steps
         ran.crashed += result.crashed
@@ -236,11 +271,24 @@ class _Lives:
         ran.midway += result.midway
         ran.completed += result.last_checkpoint or 0
         ran.failed_calls += failing.failed
+        ran.cut_off += len(result.cut_off)
+        ran.partitions += partitions.made
         if result.outcome is not None:
-            if result.outcome.status is not JobStatus.FINISHED:
-                raise Violation(f"life {life}: the job did not finish: {result.outcome.error}")
-            check_left(f"life {life}", storage, failing.left_over or result.hanging)
+            self._look_at_outcome(f"life {life}", result.outcome, result.cut_off)
+            more = failing.left_over or result.hanging or partitions.zombies or result.cut_off
+            check_left(f"life {life}", storage, bool(more))
         return result
+
+    def _look_at_outcome(self, life: str, outcome: JobOutcome, others: list[JobOutcome]) -> None:
+        """One of those that ran the job has finished it, and the others say that they were not to;
+        or it failed as it had to."""
+        errors = [str(o.error) for o in (outcome, *others) if o.status is not JobStatus.FINISHED]
+        if self._case.limit == "short" and any(TOO_MANY in error for error in errors):
+            self._ran.failed = errors[0]
+        elif len(errors) > len(others):
+            raise Violation(f"{life}: the job did not finish: {'; '.join(errors)}")
+        elif wrong := [e for e in errors if not any(why in e for why in SUPERSEDED)]:
+            raise Violation(f"{life}: a coordinator that was taken for dead failed: {wrong}")
 
 
 def check_left(way: str, storage: CheckpointStorage, more: bool) -> None:
@@ -273,35 +321,71 @@ def check_left(way: str, storage: CheckpointStorage, more: bool) -> None:
 # --- random jobs ------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1000)
-def _built(job: str, variant: int, records: int, parallelism: int) -> tuple[CollectProbe, JobGraph]:
-    topology, data = TOPOLOGIES[job], data_of(variant, records)
-    probe = CollectProbe(lambda env: topology.build(env, data))
+@lru_cache(maxsize=3000)
+def _built(
+    job: str, variant: int, records: int, refused: int, limit: Limit, sink: Sink, parallelism: int
+) -> tuple[CollectProbe, JobGraph]:
+    topology, data = TOPOLOGIES[job], data_of(variant, records, refused)
+
+    def build(env: StreamExecutionEnvironment) -> dict[str, Any]:
+        read = Reading(env, limit)
+        streams: dict[str, Any] = dict(topology.build(read, data))
+        if read.letters:
+            first, *more = read.letters
+            streams[LETTERS] = first.union(*more) if more else first
+        if sink == "staged":
+            streams = {name: stream.sink_to(StagedSink()) for name, stream in streams.items()}
+        return streams
+
+    probe = CollectProbe(build)
     config = JobConfig(parallelism=parallelism, max_parallelism=16)
     return probe, probe.graph(config)
 
 
 @lru_cache(maxsize=1000)
-def _expected(job: str, variant: int, records: int) -> list[Any]:
-    return TOPOLOGIES[job].expect(data_of(variant, records))
+def _expected(job: str, variant: int, records: int, refused: int) -> list[Any]:
+    topology, data = TOPOLOGIES[job], data_of(variant, records, refused)
+    return [*topology.expect(data), *expected_letters(data, topology.sources)]
 
 
 def run_random(case: Case) -> Ran:
     """A case of one of our topologies. Raises Violation, Difference or SimulationError."""
-    probe, _ = _built(case.job, case.variant, case.records, case.parallelism[0])
+
+    def built(parallelism: int) -> tuple[CollectProbe, JobGraph]:
+        records = case.variant, case.records, case.refused
+        return _built(case.job, *records, case.limit, case.sink, parallelism)
 
     def graph_of(config: JobConfig) -> JobGraph:
-        graph = _built(case.job, case.variant, case.records, config.parallelism)[1]
-        return replace(graph, config=config)
+        return replace(built(config.parallelism)[1], config=config)
 
-    ran = run(case, probe, graph_of)
-    expected = _expected(case.job, case.variant, case.records)
+    ran = run(case, built(case.parallelism[0])[0], graph_of)
+    expected = _expected(case.job, case.variant, case.records, case.refused)
     at_least = TOPOLOGIES[case.job].at_least
-    if case.mode == "at_least_once":
+    if case.limit == "short" and (ran.failed or _has_to_fail(case)):
+        check_failed(ran, expected)
+    elif case.mode == "at_least_once":
         check_at_least("the output", expected, ran.output, at_least or "set")
     else:
         compare("the output", expected, ran.output)
     return ran
+
+
+def _has_to_fail(case: Case) -> bool:
+    """Whether one subtask meets all records of a source that are refused: several may count less
+    than there are."""
+    data = data_of(case.variant, case.records, case.refused)
+    sources = [{"a": data.first, "b": data.second}[n] for n in TOPOLOGIES[case.job].sources]
+    return max(case.parallelism) == 1 and any(map(refused_of, sources))
+
+
+def check_failed(ran: Ran, expected: Sequence[Any]) -> None:
+    """Of a job that was to put more records aside than it may: it failed, and what had come out
+    of it until then is right."""
+    if ran.failed is None:
+        raise Violation("more records were put aside than the limit allows, and the job finished")
+    more = Counter(map(repr, ran.output)) - Counter(map(repr, expected))
+    if more:
+        raise Difference(f"of a job that failed came {sorted(more.elements())[:5]} too much")
 
 
 def check_at_least(
