@@ -305,12 +305,12 @@ class Simulation:
         if plan.choices is not None and self._result.steps > plan.choices:
             self._take_turns()
             return
-        if plan.brisk and all(driver.ended for driver, _, _ in self._cut_off):
+        if plan.brisk and not (self._cut_off and self._is_shared()):
             self._turn_briskly()
             return
         self._resting.clear()
         units = self._units()
-        self._idle = 0 if self._rng.choice(units)() else self._idle + 1
+        self._idle = 0 if units and self._rng.choice(units)() else self._idle + 1
         if self._rng.random() < 0.05:
             self._clock.advance_ms(self._rng.randrange(3))
         if self._idle > 6 * len(units):
@@ -318,8 +318,11 @@ class Simulation:
             self._sweep(units)
 
     def _goes_on(self) -> bool:
-        alive = any(not driver.ended for driver, _, _ in self._cut_off)
-        return alive or not self._driver.ended
+        return not self._driver.ended or self._is_shared()
+
+    def _is_shared(self) -> bool:
+        """Whether one of those that were taken for dead still goes on, or will."""
+        return any(not driver.ended for driver, _, _ in self._cut_off)
 
     def _turn_briskly(self) -> None:
         """One of those steps that may have something to do."""
@@ -416,7 +419,7 @@ class Simulation:
         """Nothing is drawn any more."""
         units = self._units()
         self._turns += 1
-        if units[self._turns % len(units)]():
+        if units and units[self._turns % len(units)]():
             self._idle = 0
         else:
             self._idle += 1

@@ -46,7 +46,7 @@ class Case:
     cut_offs: coordinators of the last life that are taken for dead with all their tasks, and come
     back up to `away` ms later. partitions: tasks of each life that are cut off from others or from
     the coordinator for a time. commits: of a thousand commits so many begin a time in which all
-    fail. refused: of a hundred records so many have one beside them for which a function raises;
+    fail. figures: whether tasks report them when they begin. refused: of a hundred records so many have one beside them for which a function raises;
     `limit`: how many of these may be put aside.
     hangs: of a thousand pieces of work in the background so many take longer than a checkpoint may.
     slow_tasks: of a hundred. slow_work: the longest delay of work in the background (ms). choices:
@@ -83,6 +83,7 @@ class Case:
     away: int = 0
     partitions: int = 0
     commits: int = 0
+    figures: bool = False
     sink: Sink = "collect"
     refused: int = 0
     limit: Limit = "none"
@@ -155,6 +156,7 @@ _READ: Final[dict[str, Callable[[str], Any]]] = {f.name: int for f in fields(Cas
     "storage": _one_of(Storage),
     "backend": _one_of(Backend),
     "ends": _one_of(End),
+    "figures": _flag,
     "sink": _one_of(Sink),
     "limit": _one_of(Limit),
 }

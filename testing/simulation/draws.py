@@ -87,7 +87,7 @@ def drawn(seed: int) -> Case:
         variant=rng.randrange(VARIANTS),
         sink="staged" if rng.random() < 0.3 else "collect",
         refused=refused,
-        limit=rng.choice(("none", "exact", "exact", "short")) if refused else "none",
+        limit=rng.choice(("none", "exact", "short")) if refused else "none",
     )
 
 
@@ -136,5 +136,6 @@ def draw(
         cut_offs=rng.randint(1, faults.cut_offs) if cuts else 0,
         away=rng.choice((0, 5, 30, 100)) if cuts else 0,
         partitions=rng.randint(0, faults.partitions) if rng.random() < 0.3 else 0,
+        figures=rng.random() < 0.25,
         commits=rng.choice((100, 300)) if faults.commits and rng.random() < 0.25 else 0,
     )

@@ -92,6 +92,8 @@ class Reading:
     def _with_letters(self, passing: DataStream, name: str, count: int) -> DataStream:
         most = {"none": None, "exact": count, "short": count - 1}[self._limit]
         passing = passing.name(f"pass {name}").on_error(dead_letters(limit=most))
+        if self._limit == "short":
+            passing = passing.set_parallelism(1)  # each subtask has the whole limit for itself
         told = passing.get_dead_letters().map(_told)
         self.letters.append(told)
         return passing

@@ -44,7 +44,7 @@ TIMEOUT: Final = timedelta(milliseconds=40)
 """Of checkpoints; what hangs takes longer."""
 
 COMMITS: Final = CommitConfig(
-    retries=1_000, delay=timedelta(milliseconds=1), longest_delay=timedelta(milliseconds=4)
+    retries=1_000, delay=timedelta(milliseconds=2), longest_delay=timedelta(milliseconds=8)
 )
 
 TOO_MANY: Final = "dead_letters(limit="
@@ -206,7 +206,8 @@ def run(case: Case, probe: CollectProbe, graph_of: Callable[[JobConfig], JobGrap
     with a configuration."""
     asked = (*([TOO_MANY] if case.limit == "short" else []), *(SUPERSEDED if case.cut_offs else ()))
     invariants, outside = Invariants(asked), Outside(case.seed, case.commits)
-    with _storages(case) as (where, make), watching(invariants, outside), entered(outside):
+    watched = watching(invariants, outside, case.figures)
+    with _storages(case) as (where, make), watched, entered(outside):
         return _Lives(case, where, make, invariants, outside, graph_of).run(probe)
 
 
@@ -371,11 +372,10 @@ def run_random(case: Case) -> Ran:
 
 
 def _has_to_fail(case: Case) -> bool:
-    """Whether one subtask meets all records of a source that are refused: several may count less
-    than there are."""
+    """Whether there is a record more to be put aside than may be: by one subtask, see `reading`."""
     data = data_of(case.variant, case.records, case.refused)
     sources = [{"a": data.first, "b": data.second}[n] for n in TOPOLOGIES[case.job].sources]
-    return max(case.parallelism) == 1 and any(map(refused_of, sources))
+    return any(map(refused_of, sources))
 
 
 def check_failed(ran: Ran, expected: Sequence[Any]) -> None:

@@ -84,6 +84,7 @@ _OFF: dict[str, Any] = {
     "cut_offs": 0,
     "away": 0,
     "commits": 0,
+    "figures": False,
     "refused": 0,
     "limit": "none",
     "sink": "collect",

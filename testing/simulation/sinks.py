@@ -27,7 +27,7 @@ from ...core.ids import OperatorId
 CLOSED: Final = "where the sink writes to is away, as the simulation wants it"
 """In each error that is not the engine's."""
 
-OUTAGES: Final = 20
+OUTAGES: Final = 5
 """So often it may be away; all goes well from then on."""
 
 LONGEST_MS: Final = 12
