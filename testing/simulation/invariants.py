@@ -41,6 +41,7 @@ from ...engine.hosts.driver import JobDriver
 from ...engine.messages import CheckpointDeclined, TaskFailed, TaskReport
 from ...engine.task.chain_node import ChainNode
 from ...engine.task.task import Task
+from .case import Case
 from .partitions import Partitions
 from .sinks import CLOSED, Outside, StagedWriter
 from .storage import AWAY, TOLD, FilesInMemory
@@ -209,8 +210,7 @@ class Invariants:
             gate._simulated[sender.channel.target_index] = self._stream(sender)
 
     def taken(self, gate: Gate, index: int, element: Any) -> None:
-        streams: dict[int, _Stream] = getattr(gate, "_simulated", {})
-        stream = streams[index]
+        stream: _Stream = gate._simulated[index]  # type: ignore[attr-defined]
         if isinstance(element, (ColumnBatch, ObjectBatch)):
             stream.taken += len(element)
         elif isinstance(element, _ORDERED) and not _may_overtake(element):
@@ -267,10 +267,10 @@ def _where(gate: Gate, index: int) -> str:
 
 
 @contextmanager
-def watching(invariants: Invariants, outside: Outside, figures: bool = True) -> Iterator[None]:
+def watching(invariants: Invariants, outside: Outside, case: Case) -> Iterator[None]:
     """The exchange and the chain tell `invariants` what they do, and commits go through `outside`,
-    which may fail them. `figures`: whether tasks report them when they begin, which takes a tenth of
-    all time."""
+    which may fail them. Without `figures` in the case tasks report none when they begin: that takes
+    a tenth of all time."""
     undo: list[Callable[[], None]] = []
 
     def wrap(owner: type, name: str, make: Callable[[Any], Any]) -> None:
@@ -333,10 +333,11 @@ def watching(invariants: Invariants, outside: Outside, figures: bool = True) -> 
     wrap(CollectWriter, "commit", may_fail)
     wrap(CollectWriter, "commit", before(invariants.committing))
     wrap(StagedWriter, "_publish", before(invariants.committing))
-    if not figures:
+    if not case.figures:
         wrap(Task, "_report_metrics", lambda _: lambda task: None)
     wrap(InProcessEndpoint, "accept", behind(invariants.wired))
-    wrap(InProcessEndpoint, "_send", unless_cut_off)
+    if case.partitions:
+        wrap(InProcessEndpoint, "_send", unless_cut_off)
     for storage in (FilesInMemory, MemoryStorage, FileStorage, FolderStorage):
         wrap(storage, "publish", behind(invariants.stored))
     wrap(InProcessEndpoint, "pump", before(lambda endpoint, _: invariants.used(endpoint)))

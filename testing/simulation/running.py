@@ -206,8 +206,11 @@ def run(case: Case, probe: CollectProbe, graph_of: Callable[[JobConfig], JobGrap
     with a configuration."""
     asked = (*([TOO_MANY] if case.limit == "short" else []), *(SUPERSEDED if case.cut_offs else ()))
     invariants, outside = Invariants(asked), Outside(case.seed, case.commits)
-    watched = watching(invariants, outside, case.figures)
-    with _storages(case) as (where, make), watched, entered(outside):
+    with (
+        _storages(case) as (where, make),
+        watching(invariants, outside, case),
+        entered(outside),
+    ):
         return _Lives(case, where, make, invariants, outside, graph_of).run(probe)
 
 

@@ -27,10 +27,10 @@ from ...core.ids import OperatorId
 CLOSED: Final = "where the sink writes to is away, as the simulation wants it"
 """In each error that is not the engine's."""
 
-OUTAGES: Final = 5
+OUTAGES: Final = 4
 """So often it may be away; all goes well from then on."""
 
-LONGEST_MS: Final = 12
+LONGEST_MS: Final = 6
 
 _UNKNOWN_ONE_IN: Final = 5
 """Of so many failures one says nothing of whether it will pass: the task fails."""
