@@ -83,7 +83,7 @@ class Case:
     away: int = 0
     partitions: int = 0
     commits: int = 0
-    figures: bool = False
+    figures: bool = True
     sink: Sink = "collect"
     refused: int = 0
     limit: Limit = "none"

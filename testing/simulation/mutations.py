@@ -184,6 +184,21 @@ KNOWN: Final[dict[str, str]] = {
         "seed=5 job=diamond records=2 parallelism=1 batch=5 cramped=1 interval=4 after=1 "
         "window=150 choices=100"
     ),
+    "an epoch not checked": (
+        "seed=7 job=running variant=2 parallelism=1 batch=1 interval=1 incremental=0 window=60 "
+        "cut_offs=2 figures=0"
+    ),
+    "a late report counted": (
+        "seed=2 job=diamond variant=9 batch=2 interval=1 stop=3 partitions=3 figures=0"
+    ),
+    "a failed commit given up": (
+        "seed=0 job=stateless variant=9 records=2 parallelism=1 batch=5 interval=1 "
+        "incremental=0 window=60 commits=300 figures=0"
+    ),
+    "letters not counted": (
+        "seed=3 job=stateless variant=10 parallelism=1 stop=2 after=1 window=150 savepoints=1 "
+        "refused=15 limit=short figures=0"
+    ),
 }
 """A case for each that found it, made short."""
 

@@ -84,7 +84,9 @@ class Outside:
     def take_over(self, claim: OutputClaim) -> None:
         last = self._owners.get(claim.operator_id)
         if last is not None and last.job_id == claim.job_id and last.epoch > claim.epoch:
-            raise OutputRefusedError(f"epoch {last.epoch} writes there, this one is {claim.epoch}")
+            raise OutputRefusedError(
+                f"nothing is written any more by epoch {claim.epoch}: there is {last.epoch}"
+            )
         self._owners[claim.operator_id] = claim
         if claim.origin is not None:
             job_id, n = claim.origin
