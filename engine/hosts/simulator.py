@@ -9,6 +9,7 @@ schedule and the crashes are ours.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -305,7 +306,7 @@ class Simulation:
         if plan.choices is not None and self._result.steps > plan.choices:
             self._take_turns()
             return
-        if plan.brisk and not (self._cut_off and self._is_shared()):
+        if plan.brisk and not (self._cut_off and self._is_shared(self._clock.now_ms())):
             self._turn_briskly()
             return
         self._resting.clear()
@@ -320,9 +321,9 @@ class Simulation:
     def _goes_on(self) -> bool:
         return not self._driver.ended or self._is_shared()
 
-    def _is_shared(self) -> bool:
-        """Whether one of those that were taken for dead still goes on, or will."""
-        return any(not driver.ended for driver, _, _ in self._cut_off)
+    def _is_shared(self, now_ms: float = math.inf) -> bool:
+        """Whether one of those that were taken for dead goes on by then, or will."""
+        return any(not d.ended and self._back_at[d] <= now_ms for d, _, _ in self._cut_off)
 
     def _turn_briskly(self) -> None:
         """One of those steps that may have something to do."""

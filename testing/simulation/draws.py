@@ -108,7 +108,7 @@ def draw(
     ends: tuple[End, ...] = ("itself", "itself", "savepoint")
     if storage == "objects":
         ends = ("itself", "savepoint", "checkpoint", "checkpoint")
-    cuts = faults.cut_offs > 0 and storage != "memory" and rng.random() < 0.15
+    cuts = faults.cut_offs > 0 and storage != "memory" and rng.random() < 0.1
     return Case(
         seed=seed,
         parallelism=tuple(rng.choice(PARALLELISMS) for _ in range(lives)),
@@ -135,7 +135,7 @@ def draw(
         full_every=rng.choice((None, None, 1, 2, 4)),
         cut_offs=rng.randint(1, faults.cut_offs) if cuts else 0,
         away=rng.choice((0, 5, 30, 100)) if cuts else 0,
-        partitions=rng.randint(0, faults.partitions) if rng.random() < 0.3 else 0,
+        partitions=rng.randint(0, faults.partitions) if rng.random() < 0.2 else 0,
         figures=rng.random() < 0.25,
-        commits=rng.choice((100, 300)) if faults.commits and rng.random() < 0.25 else 0,
+        commits=rng.choice((100, 300)) if faults.commits and rng.random() < 0.15 else 0,
     )
