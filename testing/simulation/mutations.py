@@ -168,13 +168,15 @@ KNOWN: Final[dict[str, str]] = {
         "seed=0 job=sessions variant=5 records=2 parallelism=1 batch=5 interval=1 choices=0"
     ),
     "complete though not stored": (
-        "seed=0 job=stateless variant=5 records=2 parallelism=1 interval=1 failing=60 choices=0"
+        "seed=16 job=running variant=6 parallelism=1,2 cramped=1 interval=1 retained=2 stop=3 "
+        "crashes=1 coordinators=1 window=60 failing=5 figures=0 refused=15"
     ),
     "a reference count off by one": (
         "seed=4 job=timers variant=7 parallelism=1 batch=2 interval=1 retained=3 window=60"
     ),
     "channel state not filtered": (
-        "seed=0 job=broadcast parallelism=1,2 cramped=1 mode=unaligned interval=1 stop=3 window=60"
+        "seed=0 job=sessions variant=11 parallelism=1,2 mode=unaligned interval=1 coordinators=1 "
+        "window=150 figures=0"
     ),
     "channel state forgotten": (
         "seed=2 job=pairs variant=11 parallelism=1 batch=1 mode=unaligned interval=1 after=1 "

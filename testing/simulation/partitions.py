@@ -78,8 +78,10 @@ class Partitions:
         """Of them were taken for dead."""
 
     def employed(self, driver: JobDriver, cluster: CooperativeCluster) -> None:
-        """A coordinator begins, with tasks of its own: what was cut off of another one is over."""
-        self._over()
+        """A coordinator begins, with tasks of its own. Those of another one, which may go on, are
+        cut off from nobody any more."""
+        while self._cuts:
+            self._end(self._cuts.pop(0), breaks=False)
         self._driver, self._cluster = driver, cluster
         if not self._steps:
             return
@@ -132,7 +134,7 @@ class Partitions:
         now_ms = cluster._clock.now_ms()
         for cut in [c for c in self._cuts if c.until_ms <= now_ms]:
             self._cuts.remove(cut)
-            self._end(cut)
+            self._end(cut, breaks=self._rng.random() < 0.3)
         for cut in self._cuts:
             if cut.kind == "lost" and self._rng.random() < 0.3:
                 _step_zombie(cut.running)
@@ -156,23 +158,21 @@ class Partitions:
             assert self._driver is not None
             self._driver.on_task_lost(task, running.task.deployment.attempt, self._lost)
 
-    def _end(self, cut: _Cut) -> None:
+    def _end(self, cut: _Cut, breaks: bool) -> None:
+        """`breaks`: whether the connections did."""
         if cut.kind == "lost":
             cut.running.drop()
-        elif cut.kind != "coordinator" and self._rng.random() < 0.3:
+        elif cut.kind != "coordinator" and breaks:
             _break_links(cut.running.endpoint)
         while cut.held:
             cut.held.popleft()()
 
-    def _over(self) -> None:
+    def close(self) -> None:
+        """The simulation is over."""
         for cut in self._cuts:
             if cut.kind == "lost":
                 cut.running.drop()
         self._cuts.clear()
-
-    def close(self) -> None:
-        """The simulation is over."""
-        self._over()
 
 
 def _step_zombie(running: RunningTask) -> None:

@@ -24,7 +24,7 @@ from ...engine.graph.model import JobGraph
 from ...engine.hosts.driver import JobOutcome
 from ...engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
 from ..backends import IN_MEMORY, SPILLING
-from ..equivalence import CRAMPED, Difference, check_shared, compare
+from ..equivalence import CRAMPED, Difference, canonical, check_shared, compare
 from ..faulty_filesystem import Faults, FaultyFileSystem
 from ..probes import CollectProbe, seen_once
 from .case import Case, Sink
@@ -386,7 +386,7 @@ def check_failed(ran: Ran, expected: Sequence[Any]) -> None:
     of it until then is right."""
     if ran.failed is None:
         raise Violation("more records were put aside than the limit allows, and the job finished")
-    more = Counter(map(repr, ran.output)) - Counter(map(repr, expected))
+    more = Counter(map(canonical, ran.output)) - Counter(map(canonical, expected))
     if more:
         raise Difference(f"of a job that failed came {sorted(more.elements())[:5]} too much")
 
