@@ -80,7 +80,7 @@ def drawn(seed: int) -> Case:
     rng = random.Random(seed)
     job = rng.choice(sorted(TOPOLOGIES))
     case = draw(seed, EVERYTHING, rng, at_least_once=TOPOLOGIES[job].at_least is not None)
-    refused = rng.choice((5, 15)) if case.mode != "at_least_once" and rng.random() < 0.2 else 0
+    refused = rng.choice((10, 30)) if case.mode != "at_least_once" and rng.random() < 0.2 else 0
     return replace(
         case,
         job=job,

@@ -24,7 +24,7 @@ from ...operators.io.sink import SinkOperator
 from ...operators.letters import Letters
 from ...state.timers import MemoryTimerQueue
 from .case import Case
-from .running import run_random
+from .random_jobs import run_random
 from .running_seeds import undisturbed
 
 Mutation = tuple[type, str, Callable[[Any], Any]]

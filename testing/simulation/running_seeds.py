@@ -15,7 +15,8 @@ from typing import Any, Final
 from ...core.errors import ConfigurationError, StromError
 from .case import Case
 from .draws import drawn
-from .running import Ran, run_random
+from .random_jobs import run_random
+from .running import Ran
 
 CHUNK: Final = 50
 """Seeds that a process takes at once."""

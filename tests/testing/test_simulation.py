@@ -33,14 +33,9 @@ from strom.testing.simulation.case import Case, parse
 from strom.testing.simulation.draws import draw, drawn
 from strom.testing.simulation.invariants import Violation
 from strom.testing.simulation.mutations import KNOWN, MUTATIONS, catch
+from strom.testing.simulation.random_jobs import check_at_least, check_failed, run_random
 from strom.testing.simulation.regressions import REGRESSIONS
-from strom.testing.simulation.running import (
-    Ran,
-    check_at_least,
-    check_failed,
-    check_left,
-    run_random,
-)
+from strom.testing.simulation.running import Ran, check_left
 from strom.testing.simulation.running_seeds import failure_of, run_seeds, undisturbed
 from strom.testing.simulation.sinks import (
     CLOSED,
