@@ -113,7 +113,8 @@ class Invariants:
         told = driver.on_report
 
         def on_report(report: TaskReport) -> None:
-            self._look_at_report(report)
+            if driver is self._driver:  # who was taken for dead may miss what others have removed
+                self._look_at_report(report)
             told(report)
 
         driver.on_report = on_report  # type: ignore[method-assign]

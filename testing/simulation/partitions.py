@@ -183,9 +183,11 @@ def _step_zombie(running: RunningTask) -> None:
 
 
 def _break_links(endpoint: InProcessEndpoint) -> None:
-    """As a connection does that was silent for too long: both ends find out by themselves."""
+    """As a connection does that was silent for too long: both ends find out by themselves. What is
+    not connected yet is later."""
     for link in [*endpoint._links.values(), *endpoint._incoming.values()]:
+        if link.target is None or link.over:
+            continue
         for end, other in ((link.source, link.target), (link.target, link.source)):
-            if not link.over and end is not None and other is not None:
-                end._lost = f"{end._address.task}: {other._address.task} went away"
+            end._lost = f"{end._address.task}: {other._address.task} went away"
         link.over = True

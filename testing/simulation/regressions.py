@@ -22,4 +22,14 @@ REGRESSIONS: Final[dict[str, str]] = {
         "crashes=2 coordinators=1 after=1 window=150 failing=60 hangs=20 slow_work=1 cut_offs=2 "
         "figures=0 sink=staged"
     ),
+    "a coordinator that is late restores what is gone": (
+        "seed=236 job=tumbling variant=8 parallelism=2,3 mode=unaligned retained=2 at_once=2 "
+        "full_every=1 crashes=1 failing=5 hangs=20 slow_tasks=20 slow_work=5 cut_offs=2 away=5 "
+        "commits=300"
+    ),
+    "a task that was cut off is heard of by a coordinator that goes on": (
+        "seed=40453 job=pairs parallelism=2,2 batch=8 cramped=1 interval=4 at_once=2 stop=2 "
+        "crashes=2 after=2 window=60 failing=60 slow_work=1 cut_offs=2 away=5 partitions=3 "
+        "figures=0"
+    ),
 }

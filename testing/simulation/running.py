@@ -184,7 +184,9 @@ def _disturbed(
     filesystem, root = MemoryFileSystem(), _root(case)
     faulty = FaultyFileSystem(filesystem, faults)
     policy = AttemptPolicy(most=2)
-    return FileStorage(faulty, root, storage.job_id, _at_once, policy), faults
+    used = FileStorage(faulty, root, storage.job_id, _at_once, policy)
+    used.home = storage.home  # where others find it, who have no trouble
+    return used, faults
 
 
 def _root(case: Case) -> str:
