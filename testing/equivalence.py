@@ -150,7 +150,7 @@ def _assert_equivalent(
 
 def compare(way: str, expected: Sequence[Any], found: Sequence[Any]) -> None:
     """Raise Difference unless both are the same multiset."""
-    want, got = Counter(map(_canonical, expected)), Counter(map(_canonical, found))
+    want, got = Counter(map(canonical, expected)), Counter(map(canonical, found))
     if want == got:
         return
     missing, extra = list((want - got).elements()), list((got - want).elements())
@@ -351,7 +351,7 @@ def _published(*results: SimulationResult) -> dict[Any, list[Any]]:
     return seen_once(*(result.published for result in results))
 
 
-def _canonical(value: Any) -> str:
+def canonical(value: Any) -> str:
     """Equal for equal values; a row, whatever its field names, is the tuple of its values."""
     return repr(_plain(value))
 

@@ -28,6 +28,10 @@ class BriskSchedule:
         self._slow: dict[TaskId, bool] = {}
         """Whether a task is drawn to be slow, once that was asked."""
 
+    def disturbed(self) -> None:
+        """Something has happened besides: who had nothing to do may have something."""
+        self._resting.clear()
+
     def turn(self) -> None:
         """One of those steps that may have something to do."""
         rng, resting = self._stage.rng, self._resting

@@ -122,13 +122,14 @@ class CheckpointBooks:
         """The job's own, or the one that it started from and has claimed. With it what could not be
         removed before, and once more what was left of those that never completed, if a listing was
         late. Nothing, once fenced."""
+        with self._lock:
+            self._undone.add(n)  # also if it cannot be told now who holds the job
         if not self._tenure.holds():
             return  # who has taken over may need it
         with self._lock:
             complete = self._shared.knows(n)
             self._swept.pop(n, None)
             swept = self._sweep()
-            self._undone.add(n)
         self._delete_files(n)
         self.delete_undone()
         for m in swept:

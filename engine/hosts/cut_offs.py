@@ -18,11 +18,9 @@ def another_start(
 ) -> tuple[JobGraph, CheckpointStorage]:
     """What another coordinator begins with, as another process has it: the same job on the same
     storage, or, by chance once there is a checkpoint, job `job_id`, restored from it."""
-    if storage.home is None:
-        return graph, storage
-    complete = any(_is_complete(storage, n) for n in storage.list())
-    if not (complete and rng.random() < 0.5):
-        return graph, copy(storage)
+    complete = storage.home and any(_is_complete(storage, n) for n in storage.list())
+    if storage.home is None or not complete or rng.random() >= 0.5:
+        return graph, copy(storage) if storage.shares else storage
     location = f"{storage.home.rstrip('/')}/{storage.job_id}"
     config = replace(graph.config, restore_from=location)
     return replace(graph, config=config), open_storage(storage.home, job_id)

@@ -39,9 +39,17 @@ class Stage:
         """In the order in which they began."""
         return [*self.cut_off, self.staff]
 
+    def is_shared(self, now_ms: float = inf) -> bool:
+        """Whether one of those that were taken for dead goes on by then, or will."""
+        return any(not one.driver.ended and one.back_at_ms <= now_ms for one in self.cut_off)
+
     def deadlines(self) -> list[float]:
         """Seconds until somebody has something to do by itself."""
-        return [due for one in self.all for due in one.deadlines() if due is not None]
+        found: list[float | None] = []
+        for one in self.all:
+            away_ms = one.back_at_ms - self.clock.now_ms()
+            found += [away_ms / 1000.0] if away_ms > 0 else one.deadlines()
+        return [due for due in found if due is not None]
 
     def pass_time(self) -> bool:
         """Until then; whether there is such a time."""
@@ -70,7 +78,7 @@ def all_units(stage: Stage) -> list[Any]:
     staff = stage.staff
     units = units_of(staff, [worker.unit for worker in staff.workers if worker.busy])
     for one in stage.cut_off:
-        if not one.driver.ended:
+        if not one.driver.ended and stage.clock.now_ms() >= one.back_at_ms:
             units += units_of(one, [worker.step for worker in one.workers if worker.busy])
     return units
 
@@ -135,7 +143,7 @@ class EvenSchedule:
 
     def turn(self) -> None:
         units, rng = self._units or self._find_units(), self._stage.rng
-        self._idle = 0 if self._step(rng.choice(units)) else self._idle + 1
+        self._idle = 0 if units and self._step(rng.choice(units)) else self._idle + 1
         if rng.random() < 0.05:
             self._stage.clock.advance_ms(rng.randrange(3))
         if self._idle > 6 * len(units):
@@ -198,8 +206,8 @@ class TakingTurns:
     def turn(self) -> None:
         units = all_units(self._stage)
         self._turns += 1
-        unit = units[self._turns % len(units)]
-        self._idle = 0 if step(unit) else self._idle + 1
+        did = bool(units) and step(units[self._turns % len(units)])
+        self._idle = 0 if did else self._idle + 1
         if self._idle > len(units):
             self._idle = 0
             sweep(self._stage, units)

@@ -50,11 +50,13 @@ class Worker(SteppedBackground):
 
 @dataclass
 class Staff:
-    """`workers`: of the coordinator; the tasks of `cluster` have writers of their own."""
+    """`workers`: of the coordinator; the tasks of `cluster` have writers of their own.
+    `back_at_ms`: when it goes on, if it does nothing until then."""
 
     driver: JobDriver
     cluster: CooperativeCluster
     workers: list[Worker] = field(default_factory=list)
+    back_at_ms: int = 0
 
     def step_driver(self) -> bool:
         return self.cluster.step_driver(self.driver)

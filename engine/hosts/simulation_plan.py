@@ -35,6 +35,7 @@ class SimulationPlan:
     go back before it has one of its own. `cut_offs`: this often the coordinator and its tasks are
     taken for dead, each from a random step of the same window on, and go on all the same, while
     others start on the same storage: as the same job, or as another one that is restored from it.
+    Those that were taken for dead do nothing for up to `away` ms first.
     `slow_writers`: the same delay of what tasks write.
     `hangs`: of a thousand pieces of work (of workers and writers) so many take `hang_ms` to begin.
     `slow_tasks`: so many of a hundred tasks are seldom given a step. `brisk`: who had nothing to do
@@ -59,6 +60,7 @@ class SimulationPlan:
     slow_tasks: int = 0
     continues: bool = False
     cut_offs: int = 0
+    away: int = 0
     brisk: bool = False
     choices: int | None = None
     max_steps: int = 1_000_000

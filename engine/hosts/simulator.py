@@ -196,8 +196,11 @@ class Simulation:
         schedule: Schedule = self._even
         if plan.choices is not None and self._result.steps > plan.choices:
             schedule = self._turns
-        elif plan.brisk and not self._stage.cut_off:
+        elif plan.brisk and not self._stage.is_shared(self._clock.now_ms()):
             schedule = self._brisk
+            self._even.disturbed()
+        if schedule is not self._brisk:
+            self._brisk.disturbed()
         try:
             schedule.turn()
         except Stuck as stuck:
@@ -207,9 +210,7 @@ class Simulation:
             ) from None
 
     def _goes_on(self) -> bool:
-        if not self._staff.driver.ended:
-            return True
-        return any(not staff.driver.ended for staff in self._stage.cut_off)
+        return not self._staff.driver.ended or self._stage.is_shared()
 
     def _step_worker(self, step: Unit) -> bool:
         errands = self._staff.driver.errands
@@ -318,6 +319,8 @@ class Simulation:
         self._before += self._staff.driver.checkpoints().completed
         cut_off = self._stage.cut_off
         cut_off.append(self._staff)
+        away_ms = self._rng.randint(0, self._plan.away) if self._plan.away else 0
+        self._staff.back_at_ms = self._clock.now_ms() + away_ms
         job_id = f"{self._result.job_id}-{len(cut_off)}"
         self._graph, self._storage = another_start(self._graph, self._storage, job_id, self._rng)
         self._replace_staff()

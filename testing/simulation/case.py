@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, get_args
 
 from ...core.errors import ConfigurationError
+from .records import Limit
 
 Mode = Literal["aligned", "timeout", "unaligned", "at_least_once"]
 """timeout: aligned, and unaligned once that takes longer."""
@@ -28,6 +29,10 @@ End = Literal["checkpoint", "savepoint", "itself"]
 from the savepoint that stops it, or the job itself does, with its storage."""
 
 
+Sink = Literal["collect", "staged"]
+"""collect: records travel in committables. staged: they lie aside until they are committed."""
+
+
 @dataclass(frozen=True)
 class Case:
     """seed: of the schedule. job: the name of a topology; empty: a user's. variant: which records.
@@ -38,6 +43,11 @@ class Case:
     way. full_every: one of so many builds on none. crashes, coordinators, after: tasks that crash
     within the first `window` steps of a life, coordinators, and tasks right behind a checkpoint.
     savepoints: asked for on the way. failing: of a thousand calls of the storage so many fail.
+    cut_offs: coordinators of the last life that are taken for dead with all their tasks, and come
+    back up to `away` ms later. partitions: tasks of each life that are cut off from others or from
+    the coordinator for a time. commits: of a thousand commits so many begin a time in which all
+    fail. figures: whether tasks report them when they begin. refused: of a hundred records so many
+    have one beside them for which a function raises; `limit`: how many of these may be put aside.
     hangs: of a thousand pieces of work in the background so many take longer than a checkpoint may.
     slow_tasks: of a hundred. slow_work: the longest delay of work in the background (ms). choices:
     so many are drawn, then all take turns.
@@ -69,6 +79,14 @@ class Case:
     hangs: int = 0
     slow_tasks: int = 0
     slow_work: int = 0
+    cut_offs: int = 0
+    away: int = 0
+    partitions: int = 0
+    commits: int = 0
+    figures: bool = True
+    sink: Sink = "collect"
+    refused: int = 0
+    limit: Limit = "none"
     choices: int | None = None
 
     def __str__(self) -> str:
@@ -138,4 +156,7 @@ _READ: Final[dict[str, Callable[[str], Any]]] = {f.name: int for f in fields(Cas
     "storage": _one_of(Storage),
     "backend": _one_of(Backend),
     "ends": _one_of(End),
+    "figures": _flag,
+    "sink": _one_of(Sink),
+    "limit": _one_of(Limit),
 }

@@ -25,7 +25,10 @@ class Faults:
     is stopped, and goes on at another parallelism from a checkpoint or savepoint. storage: whether
     calls of the checkpoint storage fail. hangs: whether some take longer than checkpoints may.
     slow: whether some tasks and writers are slow. rocksdb: whether state is in RocksDB now and
-    then. modes, storages: which are drawn.
+    then. cut_offs: coordinators that are taken for dead, with all their tasks, and go on while
+    others begin. partitions: tasks that are cut off from others, or from the coordinator, for a
+    time. commits: whether what sinks write to is away now and then. modes, storages: which are
+    drawn.
     """
 
     crashes: int = 2
@@ -37,6 +40,9 @@ class Faults:
     hangs: bool = True
     slow: bool = True
     rocksdb: bool = True
+    cut_offs: int = 1
+    partitions: int = 1
+    commits: bool = True
     modes: tuple[Mode, ...] = ("aligned", "unaligned", "unaligned", "timeout")
     storages: tuple[Storage, ...] = ("memory", "files", "files", "files", "files", "objects")
 
@@ -55,7 +61,9 @@ class Faults:
                 )
 
 
-EVERYTHING = Faults(crashes=3, after=2, modes=(*Faults.modes, "at_least_once"))
+EVERYTHING = Faults(
+    crashes=3, after=2, cut_offs=2, partitions=3, modes=(*Faults.modes, "at_least_once")
+)
 """What random jobs meet."""
 
 PARALLELISMS = (1, 2, 2, 2, 3)
@@ -72,7 +80,15 @@ def drawn(seed: int) -> Case:
     rng = random.Random(seed)
     job = rng.choice(sorted(TOPOLOGIES))
     case = draw(seed, EVERYTHING, rng, at_least_once=TOPOLOGIES[job].at_least is not None)
-    return replace(case, job=job, variant=rng.randrange(VARIANTS))
+    refused = rng.choice((10, 30)) if case.mode != "at_least_once" and rng.random() < 0.2 else 0
+    return replace(
+        case,
+        job=job,
+        variant=rng.randrange(VARIANTS),
+        sink="staged" if rng.random() < 0.3 else "collect",
+        refused=refused,
+        limit=rng.choice(("none", "exact", "short")) if refused else "none",
+    )
 
 
 def draw(
@@ -92,6 +108,7 @@ def draw(
     ends: tuple[End, ...] = ("itself", "itself", "savepoint")
     if storage == "objects":
         ends = ("itself", "savepoint", "checkpoint", "checkpoint")
+    cuts = faults.cut_offs > 0 and storage != "memory" and rng.random() < 0.1
     return Case(
         seed=seed,
         parallelism=tuple(rng.choice(PARALLELISMS) for _ in range(lives)),
@@ -116,4 +133,9 @@ def draw(
         slow_work=rng.choice((1, 5, 10)) if faults.slow and rng.random() < 0.5 else 0,
         at_once=rng.choice((1, 1, 2, 3)),
         full_every=rng.choice((None, None, 1, 2, 4)),
+        cut_offs=rng.randint(1, faults.cut_offs) if cuts else 0,
+        away=rng.choice((0, 5, 30, 100)) if cuts else 0,
+        partitions=rng.randint(0, faults.partitions) if rng.random() < 0.2 else 0,
+        figures=rng.random() < 0.25,
+        commits=rng.choice((100, 300)) if faults.commits and rng.random() < 0.15 else 0,
     )

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...api.connectors.base import SinkWriter
 from ...api.connectors.builtin_sinks import CollectWriter
 from ...checkpoint.file_storage import FileStorage
 from ...checkpoint.folder_storage import FolderStorage
@@ -30,7 +31,7 @@ from ...checkpoint.manifest import Manifest
 from ...checkpoint.storage import CheckpointStorage, MemoryStorage
 from ...core.batch import Batch, ColumnBatch, ObjectBatch
 from ...core.elements import CheckpointBarrier, Control, EndOfData, Watermark
-from ...core.ids import ChannelId, CheckpointId
+from ...core.ids import CheckpointId
 from ...engine.coordinator.actions import Actions
 from ...engine.exchange.gate import Gate
 from ...engine.exchange.inprocess import InProcessEndpoint
@@ -39,6 +40,10 @@ from ...engine.hosts.cooperative import CooperativeCluster
 from ...engine.hosts.driver import JobDriver
 from ...engine.messages import CheckpointDeclined, TaskFailed, TaskReport
 from ...engine.task.chain_node import ChainNode
+from ...engine.task.task import Task
+from .case import Case
+from .partitions import Partitions
+from .sinks import CLOSED, Outside, StagedWriter
 from .storage import AWAY, TOLD, FilesInMemory
 
 VERIFIED = 3
@@ -49,7 +54,7 @@ LOST = "crashed by the simulator"
 
 DIED = ("coordinator died while", "had no coordinator", "the job's coordinator died")
 
-ASKED = (LOST, AWAY, *TOLD, *DIED, "UnwantedError", "went away", "is gone")
+ASKED = (LOST, AWAY, CLOSED, *TOLD, *DIED, "UnwantedError", "went away", "is gone")
 """What errors say that the simulation is to blame for: tasks that crash, the storage, what is
 given up behind them, connections to tasks that are no more, and coordinators that die."""
 
@@ -73,8 +78,9 @@ class _Stream:
 class Invariants:
     """Of one simulation after the other, as its `Watch`; entered by `watching`."""
 
-    def __init__(self) -> None:
-        self._streams: dict[ChannelId, _Stream] = {}
+    def __init__(self, asked: Sequence[str] = ()) -> None:
+        """`asked`: what else errors say that are not the engine's."""
+        self._asked = (*ASKED, *asked)
         self._times: dict[int, tuple[ChainNode, int]] = {}
         """Event time by operator; the node is kept, so that no other has its number."""
         self._driver: JobDriver | None = None
@@ -85,12 +91,18 @@ class Invariants:
         self._restarts = 0
         self._stored = 0
         """The newest checkpoint that was ever published, of all simulations of a case."""
+        self._savepoint: str | None = None
+        """Where the newest one is."""
+        self.stopped_with: str | None = None
+        """The savepoint with which the job was stopped, whoever was told; None: it was not."""
+        self.partitions = Partitions(0, 0, 1, LOST)
         self.verified = 0
 
-    def begin(self, storage: CheckpointStorage) -> None:
+    def begin(self, storage: CheckpointStorage, partitions: Partitions) -> None:
         """Of another simulation. `storage`: as it really is."""
-        self._streams.clear()
         self._times.clear()
+        self._savepoint = self.stopped_with = None
+        self.partitions = partitions
         self._storage = storage
         self._completed = None
         self._endpoint = None
@@ -99,23 +111,26 @@ class Invariants:
 
     def employed(self, driver: JobDriver, cluster: CooperativeCluster) -> None:
         self._driver = driver
+        self.partitions.employed(driver, cluster)
         told = driver.on_report
 
         def on_report(report: TaskReport) -> None:
-            self._look_at_report(report)
+            if driver is self._driver:  # who was taken for dead may miss what others have removed
+                self._look_at_report(report)
             told(report)
 
         driver.on_report = on_report  # type: ignore[method-assign]
         master, failed = driver._master, driver._master.on_store_failed
 
         def on_store_failed(checkpoint_id: CheckpointId, why: str, now_ms: int) -> Actions:
-            _require_asked(why, f"checkpoint {checkpoint_id} was not stored")
+            self._require_asked(why, f"checkpoint {checkpoint_id} was not stored")
             return failed(checkpoint_id, why, now_ms)
 
         master.on_store_failed = on_store_failed  # type: ignore[method-assign]
         self._restarts = 0
 
     def stepped(self) -> None:
+        self.partitions.stepped()
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
             self._look_at_exchange(endpoint)
@@ -124,7 +139,7 @@ class Invariants:
         picture = driver._picture
         if picture.restarts != self._restarts:
             self._restarts = picture.restarts
-            _require_asked(picture.last_failure or LOST, "the job restarted")
+            self._require_asked(picture.last_failure or LOST, "the job restarted")
         completed = picture.checkpoints.latest_completed
         if completed is not None and completed != self._completed:
             self._completed = completed
@@ -133,9 +148,13 @@ class Invariants:
     def _look_at_report(self, report: TaskReport) -> None:
         match report:
             case TaskFailed(error=why, symptom=False):
-                _require_asked(why, "a task failed")
+                self._require_asked(why, "a task failed")
             case CheckpointDeclined(reason=why):
-                _require_asked(why, "a checkpoint failed")
+                self._require_asked(why, "a checkpoint failed")
+
+    def _require_asked(self, why: str, what: str) -> None:
+        if not any(reason in why for reason in self._asked):
+            raise Violation(f"{what} for no reason that the simulation knows: {why}")
 
     def _look_at_checkpoint(self, n: CheckpointId) -> None:
         assert self._driver is not None
@@ -179,16 +198,22 @@ class Invariants:
             stream.marks.append((element, stream.written))
 
     def _stream(self, sender: ChannelSender) -> _Stream:
-        number = sender.channel.id
-        if not hasattr(sender, "_simulated"):
-            sender._simulated = True  # type: ignore[attr-defined]
-            self._streams[number] = _Stream()
-        return self._streams[number]
+        """What a sender is watched by, from its first element on or since it was wired."""
+        found: _Stream | None = getattr(sender, "_simulated", None)
+        if found is None:
+            found = sender._simulated = _Stream()  # type: ignore[attr-defined]
+        return found
+
+    def wired(self, endpoint: InProcessEndpoint, link: Any) -> None:
+        """The receiving end of a link is there."""
+        gate: Any = endpoint._gate
+        if not hasattr(gate, "_simulated"):
+            gate._simulated = {}
+        for sender in link.senders.senders.values():
+            gate._simulated[sender.channel.target_index] = self._stream(sender)
 
     def taken(self, gate: Gate, index: int, element: Any) -> None:
-        stream = self._streams.get(gate.channels[index].id)
-        if stream is None:
-            return  # of an endpoint that nobody of ours writes to
+        stream: _Stream = gate._simulated[index]  # type: ignore[attr-defined]
         if isinstance(element, (ColumnBatch, ObjectBatch)):
             stream.taken += len(element)
         elif isinstance(element, _ORDERED) and not _may_overtake(element):
@@ -223,8 +248,12 @@ class Invariants:
 
     def stored(self, storage: CheckpointStorage, manifest: Manifest) -> None:
         self._stored = max(self._stored, manifest.checkpoint_id)
+        if isinstance(storage, FolderStorage):
+            self._savepoint = f"memory:/{storage.folder}"
+        elif manifest.stopped:
+            self.stopped_with = self._savepoint
 
-    def committing(self, writer: CollectWriter, committables: Sequence[tuple[str, Any]]) -> None:
+    def committing(self, writer: SinkWriter, committables: Sequence[tuple[str, Any]]) -> None:
         for key, _ in committables:
             n = int(key.rpartition("-")[2])
             if n > self._stored:
@@ -240,14 +269,11 @@ def _where(gate: Gate, index: int) -> str:
     return f"channel {channel.source} to {channel.target}"
 
 
-def _require_asked(why: str, what: str) -> None:
-    if not any(reason in why for reason in ASKED):
-        raise Violation(f"{what} for no reason that the simulation knows: {why}")
-
-
 @contextmanager
-def watching(invariants: Invariants) -> Iterator[None]:
-    """The exchange and the chain tell `invariants` what they do."""
+def watching(invariants: Invariants, outside: Outside, case: Case) -> Iterator[None]:
+    """The exchange and the chain tell `invariants` what they do, and commits go through `outside`,
+    which may fail them. Without `figures` in the case tasks report none when they begin: that takes
+    a tenth of all time."""
     undo: list[Callable[[], None]] = []
 
     def wrap(owner: type, name: str, make: Callable[[Any], Any]) -> None:
@@ -285,12 +311,36 @@ def watching(invariants: Invariants) -> Iterator[None]:
 
         return wrapped
 
+    def unless_cut_off(original: Any) -> Any:
+        def wrapped(endpoint: InProcessEndpoint, link: Any) -> bool:
+            holds = invariants.partitions.holds
+            if holds(link.source) or holds(link.target):
+                return False
+            sent: bool = original(endpoint, link)
+            return sent
+
+        return wrapped
+
+    def may_fail(original: Any) -> Any:
+        def wrapped(writer: CollectWriter, committables: Sequence[Any]) -> None:
+            now_ms = writer._context.clock.now_ms()
+            outside.commit(now_ms, committables, lambda some: original(writer, some))
+
+        return wrapped
+
     wrap(ChannelSender, "write", before(invariants.wrote))
     wrap(ChannelSender, "write_control", before(invariants.wrote_control))
     wrap(Gate, "poll", polling)
     wrap(Gate, "poll_barrier", polling)
     wrap(ChainNode, "process_watermark", before(invariants.time_at))
+    wrap(CollectWriter, "commit", may_fail)
     wrap(CollectWriter, "commit", before(invariants.committing))
+    wrap(StagedWriter, "_publish", before(invariants.committing))
+    if not case.figures:
+        wrap(Task, "_report_metrics", lambda _: lambda task: None)
+    wrap(InProcessEndpoint, "accept", behind(invariants.wired))
+    if case.partitions:
+        wrap(InProcessEndpoint, "_send", unless_cut_off)
     for storage in (FilesInMemory, MemoryStorage, FileStorage, FolderStorage):
         wrap(storage, "publish", behind(invariants.stored))
     wrap(InProcessEndpoint, "pump", before(lambda endpoint, _: invariants.used(endpoint)))

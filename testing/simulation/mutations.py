@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...checkpoint.barrier_alignment import BarrierAligner
@@ -17,12 +17,14 @@ from ...core.errors import StromError
 from ...core.ids import CheckpointId
 from ...engine.coordinator.job_master import JobMaster
 from ...engine.exchange.credits import SenderLedger
+from ...engine.hosts.tenure import Tenure
 from ...engine.task.replay import _Sharing
 from ...engine.task.taking import Taking
 from ...operators.io.sink import SinkOperator
+from ...operators.letters import Letters
 from ...state.timers import MemoryTimerQueue
 from .case import Case
-from .running import run_random
+from .random_jobs import run_random
 from .running_seeds import undisturbed
 
 Mutation = tuple[type, str, Callable[[Any], Any]]
@@ -98,6 +100,46 @@ def _timer_lost(original: Any) -> Any:
     return restore
 
 
+def _not_checked(original: Any) -> Any:
+    """Whoever was taken for dead goes on as if nobody had begun another epoch."""
+
+    def check(self: Tenure) -> None:
+        """Nothing."""
+
+    return check
+
+
+def _late_counted(original: Any) -> Any:
+    """What a task of an attempt that is over says counts as of this one."""
+
+    def on_report(self: JobMaster, report: Any, now_ms: int) -> Any:
+        attempt = self._numbers.of(report.task)
+        return original(self, replace(report, attempt=attempt), now_ms)
+
+    return on_report
+
+
+def _given_up(original: Any) -> Any:
+    """What could not be committed at once never is."""
+
+    def _tries_later(self: SinkOperator, error: Exception, what: str, committables: Any) -> bool:
+        again: bool = original(self, error, what, committables)
+        if again and self._committing:
+            del self._pending[0]
+        return again
+
+    return _tries_later
+
+
+def _uncounted(original: Any) -> Any:
+    """How many records were put aside is forgotten at a restart."""
+
+    def _keep(self: Letters) -> None:
+        self._state.update([])
+
+    return _keep
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "alignment dropped": (BarrierAligner, "__init__", _no_alignment),
     "a credit doubled": (SenderLedger, "on_credit", _credit_doubled),
@@ -107,6 +149,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "channel state not filtered": (_Sharing, "share", _everybodys),
     "channel state forgotten": (Taking, "recorded", _nobodys),
     "a timer lost at restore": (MemoryTimerQueue, "restore", _timer_lost),
+    "an epoch not checked": (Tenure, "check", _not_checked),
+    "a late report counted": (JobMaster, "on_report", _late_counted),
+    "a failed commit given up": (SinkOperator, "_tries_later", _given_up),
+    "letters not counted": (Letters, "_keep", _uncounted),
 }
 
 
@@ -122,13 +168,15 @@ KNOWN: Final[dict[str, str]] = {
         "seed=0 job=sessions variant=5 records=2 parallelism=1 batch=5 interval=1 choices=0"
     ),
     "complete though not stored": (
-        "seed=0 job=stateless variant=5 records=2 parallelism=1 interval=1 failing=60 choices=0"
+        "seed=16 job=running variant=6 parallelism=1,2 cramped=1 interval=1 retained=2 stop=3 "
+        "crashes=1 coordinators=1 window=60 failing=5 figures=0 refused=15"
     ),
     "a reference count off by one": (
         "seed=4 job=timers variant=7 parallelism=1 batch=2 interval=1 retained=3 window=60"
     ),
     "channel state not filtered": (
-        "seed=0 job=broadcast parallelism=1,2 cramped=1 mode=unaligned interval=1 stop=3 window=60"
+        "seed=0 job=sessions variant=11 parallelism=1,2 mode=unaligned interval=1 coordinators=1 "
+        "window=150 figures=0"
     ),
     "channel state forgotten": (
         "seed=2 job=pairs variant=11 parallelism=1 batch=1 mode=unaligned interval=1 after=1 "
@@ -137,6 +185,21 @@ KNOWN: Final[dict[str, str]] = {
     "a timer lost at restore": (
         "seed=5 job=diamond records=2 parallelism=1 batch=5 cramped=1 interval=4 after=1 "
         "window=150 choices=100"
+    ),
+    "an epoch not checked": (
+        "seed=7 job=running variant=2 parallelism=1 batch=1 interval=1 incremental=0 window=60 "
+        "cut_offs=2 figures=0"
+    ),
+    "a late report counted": (
+        "seed=2 job=diamond variant=9 batch=2 interval=1 stop=3 partitions=3 figures=0"
+    ),
+    "a failed commit given up": (
+        "seed=0 job=stateless variant=9 records=2 parallelism=1 batch=5 interval=1 "
+        "incremental=0 window=60 commits=300 figures=0"
+    ),
+    "letters not counted": (
+        "seed=3 job=stateless variant=10 parallelism=1 stop=2 after=1 window=150 savepoints=1 "
+        "refused=15 limit=short figures=0"
     ),
 }
 """A case for each that found it, made short."""

@@ -7,4 +7,29 @@ from __future__ import annotations
 
 from typing import Final
 
-REGRESSIONS: Final[dict[str, str]] = {}
+REGRESSIONS: Final[dict[str, str]] = {
+    "stopped with a savepoint that nobody was told of": (
+        "seed=5022 job=stateless variant=8 parallelism=1,3 cramped=1 mode=unaligned interval=1 "
+        "retained=2 ends=savepoint crashes=1 coordinators=1 after=1 failing=5 hangs=5 "
+        "slow_tasks=20"
+    ),
+    "a removal that waits until it can be told who holds the job": (
+        "seed=30338 job=pairs variant=11 parallelism=2,1 batch=8 cramped=1 at_once=3 full_every=4 "
+        "crashes=1 coordinators=1 failing=20 slow_work=1 figures=0"
+    ),
+    "a coordinator that takes over a sink when another has it": (
+        "seed=30017 job=two_stages parallelism=1 cramped=1 interval=4 full_every=1 stop=2 "
+        "crashes=2 coordinators=1 after=1 window=150 failing=60 hangs=20 slow_work=1 cut_offs=2 "
+        "figures=0 sink=staged"
+    ),
+    "a coordinator that is late restores what is gone": (
+        "seed=236 job=tumbling variant=8 parallelism=2,3 mode=unaligned retained=2 at_once=2 "
+        "full_every=1 crashes=1 failing=5 hangs=20 slow_tasks=20 slow_work=5 cut_offs=2 away=5 "
+        "commits=300"
+    ),
+    "a task that was cut off is heard of by a coordinator that goes on": (
+        "seed=40453 job=pairs parallelism=2,2 batch=8 cramped=1 interval=4 at_once=2 stop=2 "
+        "crashes=2 after=2 window=60 failing=60 slow_work=1 cut_offs=2 away=5 partitions=3 "
+        "figures=0"
+    ),
+}

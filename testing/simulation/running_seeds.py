@@ -15,10 +15,14 @@ from typing import Any, Final
 from ...core.errors import ConfigurationError, StromError
 from .case import Case
 from .draws import drawn
-from .running import Ran, run_random
+from .random_jobs import run_random
+from .running import Ran
 
 CHUNK: Final = 50
 """Seeds that a process takes at once."""
+
+THAWED: Final = 500
+"""After so many cases all garbage is collected."""
 
 
 @dataclass
@@ -33,6 +37,10 @@ class Totals:
     checkpoints: int = 0
     restored: int = 0
     failed_calls: int = 0
+    cut_off: int = 0
+    partitions: int = 0
+    failed_commits: int = 0
+    put_aside_too_many: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     violations: list[tuple[str, str]] = field(default_factory=list)
@@ -51,6 +59,10 @@ class Totals:
         self.checkpoints += ran.completed
         self.restored += ran.lives - 1
         self.failed_calls += ran.failed_calls
+        self.cut_off += ran.cut_off
+        self.partitions += ran.partitions
+        self.failed_commits += ran.failed_commits
+        self.put_aside_too_many += ran.failed is not None
 
     def as_json(self, processes: int) -> dict[str, Any]:
         per_second = self.seeds / self.seconds if self.seconds else 0.0
@@ -68,21 +80,36 @@ class Totals:
             "checkpoints": self.checkpoints,
             "went_on_from_a_checkpoint": self.restored,
             "storage_calls_failed": self.failed_calls,
+            "coordinators_cut_off": self.cut_off,
+            "tasks_cut_off": self.partitions,
+            "commits_failed": self.failed_commits,
+            "failed_by_dead_letters": self.put_aside_too_many,
             "failed": [{"replay": case, "error": why} for case, why in self.violations],
         }
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Without the log lines of what is asked for, and with a collector that runs seldom."""
+    """Without the log lines of what is asked for, and with a collector that runs seldom: see
+    `tidied`."""
     before, thresholds = logging.root.manager.disable, gc.get_threshold()
     logging.disable(logging.CRITICAL)
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(500_000, 50, 1_000)
     try:
         yield
     finally:
         logging.disable(before)
         gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+def tidied(cases: int) -> None:
+    """So many cases are over. The collector looks at what is new since the last time: all that was
+    there before (modules, graphs that are kept) is not looked at until it is thawed."""
+    if cases % THAWED == 0:
+        gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def failure_of(case: Case) -> str | None:
@@ -106,6 +133,7 @@ def run_cases(
         for case in cases:
             if until is not None and time.monotonic() > until:
                 break
+            tidied(totals.seeds)
             totals.seeds += 1
             try:
                 totals.took(run(case))

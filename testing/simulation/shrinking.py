@@ -53,13 +53,24 @@ def smaller_cases(case: Case) -> Iterator[Case]:
             ways = [*case.parallelism]
             ways[place] = less
             yield replace(case, parallelism=tuple(ways))
-    for name in ("crashes", "coordinators", "after", "savepoints", "stop"):
+    for name in (
+        "crashes",
+        "coordinators",
+        "after",
+        "savepoints",
+        "cut_offs",
+        "partitions",
+        "stop",
+    ):
         value = getattr(case, name)
         least = 1 if name == "stop" else 0
         yield from (_with(case, name, less) for less in range(least, value))
     for name, values in _LESS.items():
         now: Any = getattr(case, name)
         yield from (_with(case, name, less) for less in values if now in (0, None) or less < now)
+
+
+_NUMBERS = ("crashes", "coordinators", "after", "savepoints", "cut_offs", "partitions", "stop")
 
 
 def _with(case: Case, name: str, value: Any) -> Case:
@@ -69,6 +80,14 @@ def _with(case: Case, name: str, value: Any) -> Case:
 _OFF: dict[str, Any] = {
     "failing": 0,
     "hangs": 0,
+    "partitions": 0,
+    "cut_offs": 0,
+    "away": 0,
+    "commits": 0,
+    "figures": False,
+    "refused": 0,
+    "limit": "none",
+    "sink": "collect",
     "slow_tasks": 0,
     "slow_work": 0,
     "backend": "memory",

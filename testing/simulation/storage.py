@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -41,7 +42,8 @@ CALLS: Final = 400
 
 
 class FilesInMemory(CheckpointStorage):
-    """Files by path, with manifests as objects."""
+    """Files by path, with manifests as objects. A copy has the same ones, as another process has
+    it: what differs is the epoch that it began."""
 
     shares = True
 
@@ -54,11 +56,14 @@ class FilesInMemory(CheckpointStorage):
         self._tenants: dict[int, Tenant] = {}
         """Who began the epochs there are."""
         self._settled: dict[int, CheckpointId] = {}
+        self._epoch = 0
+        """The one that was begun by this copy; 0: none."""
 
     def write_file(
         self, checkpoint_id: CheckpointId, name: str, data: Data, shared: bool = False
     ) -> FileHandle:
         content = data if isinstance(data, bytes) else data.to_pybytes()
+        name = self.own_name(name)
         if shared:
             name = shared_name(checkpoint_id, name)
             self.shared[name] = content
@@ -93,6 +98,9 @@ class FilesInMemory(CheckpointStorage):
             raise CheckpointError(f"checkpoint {n} is published already")
         self._manifests[n] = manifest
 
+    def withdraw(self, manifest: Manifest) -> None:
+        self._manifests.pop(manifest.checkpoint_id, None)
+
     @property
     def published(self) -> tuple[CheckpointId, ...]:
         """Complete checkpoints."""
@@ -119,9 +127,9 @@ class FilesInMemory(CheckpointStorage):
             self.shared.pop(name, None)
 
     def begin_epoch(self, tenant: Tenant) -> int:
-        epoch = len(self._tenants) + 1
-        self._tenants[epoch] = tenant
-        return epoch
+        self._epoch = len(self._tenants) + 1
+        self._tenants[self._epoch] = tenant
+        return self._epoch
 
     def tenants(self, last: bool = False) -> dict[int, Tenant | None]:
         return dict(sorted(self._tenants.items())[-1 if last else 0 :])
@@ -134,6 +142,9 @@ class FilesInMemory(CheckpointStorage):
 
     def settled(self, epoch: int) -> CheckpointId | None:
         return self._settled.get(epoch)
+
+    def own_name(self, name: str) -> str:
+        return name if self._epoch < 2 else f"e{self._epoch}-{name}"
 
 
 class Failing(CheckpointStorage):
@@ -149,6 +160,12 @@ class Failing(CheckpointStorage):
         self._rng = random.Random(seed)
         self._per_thousand = per_thousand
         self._calls = 0
+
+    def __copy__(self) -> Failing:
+        """As another process has it."""
+        other = Failing(copy(self.inner), 0, self._per_thousand)
+        other._rng = self._rng
+        return other
 
     def stop(self) -> None:
         """From now on all goes well."""
@@ -191,6 +208,9 @@ class Failing(CheckpointStorage):
         """When it fails, the checkpoint is not visible."""
         self._call(lambda: None)
         self.inner.publish(manifest)
+
+    def withdraw(self, manifest: Manifest) -> None:
+        self._call(lambda: self.inner.withdraw(manifest), removes=True)
 
     def list(self) -> tuple[CheckpointId, ...]:
         return self._call(self.inner.list)

@@ -13,15 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-import pyarrow as pa
-
 from ...api.aggregates import count, max_, sum_
-from ...api.streams.data_stream import DataStream, StreamExecutionEnvironment
-from ...api.watermarks import WatermarkStrategy
+from ...api.streams.data_stream import DataStream
 from ...api.windows.session_windows import EventTimeSessionWindows
 from ...api.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
-from ...core.row import Row
-from ..scripted import ScriptedSource
 from .functions import (
     BOUND,
     RULES,
@@ -34,7 +29,8 @@ from .functions import (
     chained,
     span_end,
 )
-from .records import DISORDER, Data, Record
+from .reading import Reading
+from .records import Data, Record
 
 Streams = dict[str, DataStream]
 
@@ -45,33 +41,16 @@ AtLeast = Literal["set", "numbers"]
 """What holds if records count at least once. set: the same records come out, some of them more than
 once. numbers: the last field of a record may be larger, and what has it smaller comes beside it."""
 
-SCHEMA: Final = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
-
-Strategy = WatermarkStrategy.for_bounded_out_of_orderness(DISORDER)
-
 
 @dataclass(frozen=True)
 class Topology:
     """`at_least`: what holds with at-least-once checkpoints; None: nothing that could be checked.
-    `columns`: whether it reads columns; else Python tuples."""
+    `sources`: the names of those whose records may be refused."""
 
-    build: Callable[[StreamExecutionEnvironment, Data], Streams]
+    build: Callable[[Reading, Data], Streams]
     expect: Callable[[Data], Expected]
     at_least: AtLeast | None = "numbers"
-
-
-def _source(env: StreamExecutionEnvironment, lanes: list[list[Any]], name: str) -> DataStream:
-    strategy = Strategy.with_timestamp_assigner(lambda r, _: r[2])
-    return env.from_source(ScriptedSource(lanes), strategy, name)
-
-
-def _columns(env: StreamExecutionEnvironment, lanes: list[list[Any]], name: str) -> DataStream:
-    rows = [
-        [Row(k=r[0], v=r[1], ts=r[2]) if isinstance(r, tuple) else r for r in lane]
-        for lane in lanes
-    ]
-    source = ScriptedSource(rows, SCHEMA)
-    return env.from_source(source, Strategy.with_timestamp_assigner("ts"), name)
+    sources: str = "a"
 
 
 def _key(record: Record) -> int:
@@ -93,17 +72,17 @@ def _sums(records: Iterable[Record]) -> list[tuple[int, int, int]]:
 # --- one input --------------------------------------------------------------------------------
 
 
-def timers(env: StreamExecutionEnvironment, data: Data) -> Streams:
-    return {"out": _source(env, data.first, "a").key_by(_key).process(Spans())}
+def timers(read: Reading, data: Data) -> Streams:
+    return {"out": read.tuples(data.first, "a").key_by(_key).process(Spans())}
 
 
 def expect_timers(data: Data) -> Expected:
     return _named("out", _sums(data.records))
 
 
-def stateless(env: StreamExecutionEnvironment, data: Data) -> Streams:
+def stateless(read: Reading, data: Data) -> Streams:
     """Between different numbers of subtasks, by partitioners that know no keys."""
-    stream = _source(env, data.first, "a").rebalance().map(lambda r: (r[0], r[1] + 1))
+    stream = read.tuples(data.first, "a").rebalance().map(lambda r: (r[0], r[1] + 1))
     doubled = stream.rescale().flat_map(Doubled()).set_parallelism(2)
     return {"out": doubled.shuffle().filter(lambda r: r[1] % 3 > 0)}
 
@@ -113,9 +92,9 @@ def expect_stateless(data: Data) -> Expected:
     return _named("out", [r for r in doubled if r[1] % 3])
 
 
-def running(env: StreamExecutionEnvironment, data: Data) -> Streams:
+def running(read: Reading, data: Data) -> Streams:
     """What depends on the order of a key's records."""
-    return {"out": _source(env, data.first, "a").key_by(_key).process(Chains())}
+    return {"out": read.tuples(data.first, "a").key_by(_key).process(Chains())}
 
 
 def expect_running(data: Data) -> Expected:
@@ -127,8 +106,8 @@ def expect_running(data: Data) -> Expected:
     return _named("out", found)
 
 
-def tumbling(env: StreamExecutionEnvironment, data: Data) -> Streams:
-    windows = _columns(env, data.first, "a").key_by("k").window(TumblingEventTimeWindows.of(SPAN))
+def tumbling(read: Reading, data: Data) -> Streams:
+    windows = read.columns(data.first, "a").key_by("k").window(TumblingEventTimeWindows.of(SPAN))
     return {"out": windows.aggregate(n=count(), top=max_("v"), total=sum_("v"))}
 
 
@@ -136,9 +115,9 @@ def expect_tumbling(data: Data) -> Expected:
     return _expect_windows(data, SPAN)
 
 
-def sliding(env: StreamExecutionEnvironment, data: Data) -> Streams:
+def sliding(read: Reading, data: Data) -> Streams:
     windows = SlidingEventTimeWindows.of(2 * SPAN, SPAN)
-    stream = _columns(env, data.first, "a").key_by("k").window(windows)
+    stream = read.columns(data.first, "a").key_by("k").window(windows)
     return {"out": stream.aggregate(n=count(), top=max_("v"), total=sum_("v"))}
 
 
@@ -156,9 +135,9 @@ def _expect_windows(data: Data, size: int) -> Expected:
     return _named("out", rows)
 
 
-def sessions(env: StreamExecutionEnvironment, data: Data) -> Streams:
+def sessions(read: Reading, data: Data) -> Streams:
     windows = EventTimeSessionWindows.with_gap(SPAN // 2)
-    stream = _columns(env, data.first, "a").key_by("k").window(windows)
+    stream = read.columns(data.first, "a").key_by("k").window(windows)
     return {"out": stream.aggregate(n=count(), total=sum_("v"))}
 
 
@@ -177,9 +156,9 @@ def expect_sessions(data: Data) -> Expected:
     return _named("out", found)
 
 
-def two_stages(env: StreamExecutionEnvironment, data: Data) -> Streams:
+def two_stages(read: Reading, data: Data) -> Streams:
     """The second exchange sends records elsewhere than the first."""
-    windows = tumbling(env, data)["out"]
+    windows = tumbling(read, data)["out"]
     shaped = windows.map(lambda r: (r.k % 2, r.total, r.window_start))
     return {"windows": windows.map(tuple), "spans": shaped.key_by(_key).process(Spans(4))}
 
@@ -196,8 +175,8 @@ def expect_two_stages(data: Data) -> Expected:
 # --- several inputs ---------------------------------------------------------------------------
 
 
-def union(env: StreamExecutionEnvironment, data: Data) -> Streams:
-    both = _source(env, data.first, "a").union(_source(env, data.second, "b"))
+def union(read: Reading, data: Data) -> Streams:
+    both = read.tuples(data.first, "a").union(read.tuples(data.second, "b"))
     return {"out": both.key_by(_key).process(Spans())}
 
 
@@ -205,9 +184,9 @@ def expect_union(data: Data) -> Expected:
     return _named("out", _sums([*data.records, *data.others]))
 
 
-def diamond(env: StreamExecutionEnvironment, data: Data) -> Streams:
+def diamond(read: Reading, data: Data) -> Streams:
     """Two ways to one operator, by different exchanges."""
-    source = _source(env, data.first, "a")
+    source = read.tuples(data.first, "a")
     odd = source.rebalance().filter(lambda r: r[1] % 2 == 1)
     even = source.key_by(lambda r: r[1] % 4).filter(lambda r: r[1] % 2 == 0)
     both = odd.union(even).map(lambda r: (r[0], r[1], r[2]))
@@ -219,9 +198,9 @@ def expect_diamond(data: Data) -> Expected:
     return [*expect_timers(data), *_named("odd", odd)]
 
 
-def pairs(env: StreamExecutionEnvironment, data: Data) -> Streams:
+def pairs(read: Reading, data: Data) -> Streams:
     """Each record of one input with each of the other that has its key."""
-    first, second = _source(env, data.first, "a"), _source(env, data.second, "b")
+    first, second = read.tuples(data.first, "a"), read.tuples(data.second, "b")
     return {"out": first.connect(second).key_by(_key, _key).process(Pairs())}
 
 
@@ -229,9 +208,9 @@ def expect_pairs(data: Data) -> Expected:
     return _named("out", [(*a, *b) for a in data.records for b in data.others if a[0] == b[0]])
 
 
-def joined(env: StreamExecutionEnvironment, data: Data) -> Streams:
-    left = _columns(env, data.first, "a").key_by("k")
-    right = _columns(env, data.second, "b").key_by("k")
+def joined(read: Reading, data: Data) -> Streams:
+    left = read.columns(data.first, "a").key_by("k")
+    right = read.columns(data.second, "b").key_by("k")
     return {"out": left.interval_join(right, -BOUND, BOUND).map(tuple)}
 
 
@@ -245,10 +224,10 @@ def expect_joined(data: Data) -> Expected:
     return _named("out", found)
 
 
-def broadcast(env: StreamExecutionEnvironment, data: Data) -> Streams:
+def broadcast(read: Reading, data: Data) -> Streams:
     """Each record with each rule, whichever comes first."""
-    rules = _source(env, data.rules, "rules").broadcast(RULES)
-    records = _source(env, data.first, "a").key_by(_key)
+    rules = read.tuples(data.rules, "rules").broadcast(RULES)
+    records = read.tuples(data.first, "a").key_by(_key)
     return {"out": records.connect(rules).process(Matches())}
 
 
@@ -257,11 +236,11 @@ def expect_broadcast(data: Data) -> Expected:
     return _named("out", [(*r, rule[1]) for r in data.records for rule in rules])
 
 
-def regions(env: StreamExecutionEnvironment, data: Data) -> Streams:
+def regions(read: Reading, data: Data) -> Streams:
     """Pipelines that share nothing."""
-    second = _source(env, data.second, "b").map(lambda r: (r[0], 3 * r[1]))
-    rules = _source(env, data.rules, "c").set_parallelism(1).map(lambda r: -r[1])
-    first = _source(env, data.first, "a").key_by(_key).process(Spans())
+    second = read.tuples(data.second, "b").map(lambda r: (r[0], 3 * r[1]))
+    rules = read.tuples(data.rules, "c").set_parallelism(1).map(lambda r: -r[1])
+    first = read.tuples(data.first, "a").key_by(_key).process(Spans())
     return {"first": first, "second": second, "rules": rules.set_parallelism(1)}
 
 
@@ -280,10 +259,10 @@ TOPOLOGIES: Final[dict[str, Topology]] = {
     "sliding": Topology(sliding, expect_sliding),
     "sessions": Topology(sessions, expect_sessions, None),
     "two_stages": Topology(two_stages, expect_two_stages, None),
-    "union": Topology(union, expect_union),
+    "union": Topology(union, expect_union, sources="ab"),
     "diamond": Topology(diamond, expect_diamond),
-    "pairs": Topology(pairs, expect_pairs, "set"),
-    "joined": Topology(joined, expect_joined, "set"),
+    "pairs": Topology(pairs, expect_pairs, "set", "ab"),
+    "joined": Topology(joined, expect_joined, "set", "ab"),
     "broadcast": Topology(broadcast, expect_broadcast, "set"),
-    "regions": Topology(regions, expect_regions),
+    "regions": Topology(regions, expect_regions, sources="ab"),
 }

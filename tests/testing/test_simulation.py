@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from copy import copy
 from dataclasses import fields, replace
 from typing import Any
 
@@ -17,17 +18,33 @@ from strom import (
     WatermarkStrategy,
     sum_,
 )
+from strom.api.connectors.base import OutputClaim, WriterContext
+from strom.checkpoint.epochs import Tenant
+from strom.checkpoint.manifest import Manifest
 from strom.checkpoint.storage import CheckpointError, MemoryStorage
+from strom.core.batch import ObjectBatch
+from strom.core.clock import VirtualClock
+from strom.core.errors import FencedError, OutputRefusedError, RetryableCommitError
 from strom.testing import Difference, Faults, SimulationError, SimulationFailed, simulate
 from strom.testing.equivalence import NothingProven
 from strom.testing.scripted import ScriptedSource
 from strom.testing.simulation.__main__ import main
 from strom.testing.simulation.case import Case, parse
 from strom.testing.simulation.draws import draw, drawn
+from strom.testing.simulation.invariants import Violation
 from strom.testing.simulation.mutations import KNOWN, MUTATIONS, catch
+from strom.testing.simulation.random_jobs import check_at_least, check_failed, run_random
 from strom.testing.simulation.regressions import REGRESSIONS
-from strom.testing.simulation.running import check_at_least, check_left, run_random
+from strom.testing.simulation.running import Ran, check_left
 from strom.testing.simulation.running_seeds import failure_of, run_seeds, undisturbed
+from strom.testing.simulation.sinks import (
+    CLOSED,
+    LONGEST_MS,
+    OUTAGES,
+    Outside,
+    StagedSink,
+    entered,
+)
 from strom.testing.simulation.storage import Failing, FilesInMemory
 from strom.testing.simulation.topologies import TOPOLOGIES
 
@@ -45,6 +62,9 @@ def test_random_jobs_under_random_faults() -> None:
     assert totals.crashes > totals.seeds
     assert totals.midway > totals.seeds // 3
     assert totals.checkpoints > totals.seeds
+    assert totals.cut_off > 0
+    assert totals.partitions > 0
+    assert totals.failed_commits > 0
 
 
 @pytest.mark.parametrize("job", TOPOLOGIES)
@@ -158,6 +178,79 @@ def test_a_storage_that_fails_does_so_now_and_then() -> None:
     assert 10 < failed < 80
     storage.stop()
     storage.write_file(500, "part", b"x")
+
+
+def test_a_copy_of_a_storage_is_that_of_another_process() -> None:
+    """Coordinators of two epochs write files of one name beside each other, and what one withdraws
+    leaves the other's."""
+    first = FilesInMemory("job")
+    tenant = Tenant("job", "name", "token", None, 0, 0, "here")
+    assert first.begin_epoch(tenant) == 1
+    second = copy(Failing(first, 0, 0))
+    assert second.begin_epoch(tenant) == 2
+    assert first.has_epoch(2)
+    handles = [
+        storage.write_file(1, "part", data) for storage, data in ((first, b"1"), (second, b"2"))
+    ]
+    assert [first.read_file(1, handle).to_pybytes() for handle in handles] == [b"1", b"2"]
+    manifest = Manifest("job", "name", 1, 0, (), ())
+    first.publish(manifest)
+    second.withdraw(manifest)
+    assert first.published == ()
+    assert len(first.files) == 2
+
+
+def test_what_is_outside_is_away_for_a_time_and_belongs_to_one() -> None:
+    outside, seen = Outside(seed=1, per_thousand=1000), []
+    tried = []
+    for now_ms in range(200):
+        try:
+            outside.commit(now_ms, [("name", now_ms)], seen.extend)
+        except (RetryableCommitError, ValueError) as error:
+            tried.append((now_ms, str(error)))
+    assert {why for _, why in tried} == {CLOSED}
+    assert len(tried) == outside.failed
+    assert OUTAGES <= len(tried) <= OUTAGES * (LONGEST_MS + 1)
+    assert {n for _, n in seen} >= set(range(200)) - {n for n, _ in tried}
+
+    def claim(token: str, epoch: int, origin: Any = None) -> OutputClaim:
+        return OutputClaim("job", "name", "sink", "op", token, "here", origin, epoch)
+
+    with entered(outside):
+        sink = StagedSink()
+        old, new = (writer_context(token) for token in ("old", "new"))
+        sink.take_over(claim("old", 1))
+        writers = [sink.create_writer(context) for context in (old, new)]
+        for writer in writers:
+            writer.write(ObjectBatch([1, 2]))
+        former, latter = (writer.prepare_commit(2) for writer in writers)
+        sink.take_over(claim("new", 2))
+        with pytest.raises(OutputRefusedError):
+            sink.take_over(claim("old", 1))
+        with pytest.raises(FencedError, match="any more by"):
+            writers[0].commit(former)
+        writers[1].commit(latter)
+        writers[1].commit(latter)  # once more, as after a restore
+        assert outside.output() == {"op": [[1, 2]]}
+        with pytest.raises(AssertionError, match="was removed"):
+            writers[1].commit(former)  # by the first commit
+        sink.take_over(claim("later", 3, ("job", 1)))
+        assert outside.output() == {}  # taken back
+
+
+def writer_context(token: str) -> WriterContext:
+    return WriterContext(
+        "sink", "op", "job", 0, 1, 0, VirtualClock(), lambda *_: None, True, None, token
+    )
+
+
+def test_a_job_that_was_to_fail_gave_nothing_wrong() -> None:
+    expected = [("out", 1), ("out", 1), ("out", 2)]
+    check_failed(Ran(expected[:2], failed="why"), expected)
+    with pytest.raises(Difference, match="too much"):
+        check_failed(Ran([*expected[:2], ("out", 1)], failed="why"), expected)
+    with pytest.raises(Violation, match="and the job finished"):
+        check_failed(Ran(expected), expected)
 
 
 # --- users' pipelines -------------------------------------------------------------------------
