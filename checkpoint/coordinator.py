@@ -210,6 +210,17 @@ class CheckpointCoordinator:
         self._last_id = max(self._last_id, highest_id, floor)
         self._statistics = self._statistics.restored(checkpoint_id)
 
+    def on_left(self, ids: Iterable[CheckpointId]) -> None:
+        """Tasks that another coordinator has left had begun these, which will not complete."""
+        found = set(ids)
+        self._kept.left(found)
+        self._last_id = max(self._last_id, *found, NO_CHECKPOINT)
+
+    def sweep(self) -> Actions:
+        """The job was taken over at its end, and nothing completes any more: what goes with the
+        next completion goes now."""
+        return (*self._kept.retire(self._pending.builds_on), *self._kept.sweep())
+
     def on_tick(self, now_ms: int) -> Actions:
         """Some time passed. May be called at any time, any number of times."""
         actions: list[Action] = []

@@ -71,6 +71,11 @@ class KeptCheckpoints:
         self._aborted.add(n)
         return Discard(n)
 
+    def left(self, ids: Iterable[CheckpointId]) -> None:
+        """Of these, which never completed under another coordinator, tasks may still be writing
+        files."""
+        self._leftovers = sorted({*self._leftovers, *ids})
+
     def retire(self, needed: Callable[[CheckpointId], bool]) -> list[Discard]:
         """Those that are not retained any more. `needed`: whether one on its way builds on it."""
         found: list[Discard] = []

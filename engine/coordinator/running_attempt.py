@@ -174,7 +174,8 @@ class RunningAttempt:
             told.append(CheckpointCompleted(left.newest, left.terminal))
         mail = [Send(task, one) for task in self._plan.tasks for one in told]
         if left.terminal:
-            return Outcome(tuple(mail))
+            swept = self.carry_out(self._checkpoints.sweep(), now_ms)
+            return Outcome((*mail, *swept.actions))
         asked = self._ask(left.asked)
         begun = self.carry_out(self._checkpoints.start(now_ms), now_ms)
         actions = (*mail, *self._requests.start(), *begun.actions)

@@ -104,6 +104,7 @@ class StartingPoint:
             left.seen,
             latest.torn,
         )
+        checkpoints.on_left(left.aborted)
         if stored != left.newest:
             return Failure(f"checkpoint {left.newest}, the newest, cannot be read any more")
         states = {} if latest.manifest is None else latest.manifest.enumerators

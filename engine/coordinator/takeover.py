@@ -108,6 +108,12 @@ def take_over(
     )
 
 
+def begun(accounts: Iterable[TaskAccount], highest_id: int) -> list[CheckpointId]:
+    """Checkpoints behind the highest that the storage has, of which tasks have heard."""
+    seen = max(one.seen for one in accounts)
+    return [CheckpointId(n) for n in range(highest_id + 1, seen + 1)]
+
+
 def _in(alive: Mapping[TaskId, TaskAccount], *stages: Stage) -> frozenset[TaskId]:
     return frozenset(task for task, one in alive.items() if one.stage in stages)
 

@@ -35,7 +35,7 @@ from .regions import Region
 from .restart import RestartPolicy
 from .running_attempt import Outcome, RunningAttempt
 from .starting_point import Start, StartingPoint
-from .takeover import TakeOver, take_over
+from .takeover import TakeOver, begun, take_over
 from .task_figures import TaskFigures
 
 
@@ -127,6 +127,7 @@ class Transitions:
             return self.begin(latest, now_ms)
         self.numbers.take_over({one.task: one.attempt for one in accounts})
         if left is None:
+            self.checkpoints.on_left(begun(accounts, latest.highest_id))
             why = "its coordinator died while its tasks were being started or stopped"
             return self._go_back(why, now_ms)
         self.history.on_found({task: left.attempts[task] for task in left.running}, now_ms)

@@ -32,4 +32,13 @@ REGRESSIONS: Final[dict[str, str]] = {
         "crashes=2 after=2 window=60 failing=60 slow_work=1 cut_offs=2 away=5 partitions=3 "
         "figures=0"
     ),
+    "files of a checkpoint that was on when the tasks got another coordinator": (
+        "seed=5098 job=two_stages variant=9 parallelism=3,1 batch=1 interval=1 incremental=0 "
+        "at_once=2 ends=savepoint coordinators=1 after=2 figures=0 sink=staged"
+    ),
+    "what is left over when the tasks get another coordinator at their end": (
+        "seed=6202 job=timers parallelism=3,3 batch=8 mode=unaligned interval=1 incremental=0 "
+        "at_once=3 full_every=1 stop=2 coordinators=1 failing=5 slow_work=1 partitions=3 "
+        "figures=0 sink=staged"
+    ),
 }

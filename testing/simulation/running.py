@@ -67,6 +67,7 @@ class Ran:
     steps: int = 0
     crashed: int = 0
     coordinators: int = 0
+    taken_over: int = 0
     midway: int = 0
     completed: int = 0
     failed_calls: int = 0
@@ -268,6 +269,7 @@ class _Lives:
         ran.steps += result.steps
         ran.crashed += result.crashed
         ran.coordinators += result.coordinators_crashed
+        ran.taken_over += result.taken_over
         ran.midway += result.midway
         ran.completed += result.last_checkpoint or 0
         ran.failed_calls += failing.failed

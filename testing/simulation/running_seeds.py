@@ -33,6 +33,7 @@ class Totals:
     steps: int = 0
     crashes: int = 0
     coordinators: int = 0
+    taken_over: int = 0
     midway: int = 0
     checkpoints: int = 0
     restored: int = 0
@@ -55,6 +56,7 @@ class Totals:
         self.steps += ran.steps
         self.crashes += ran.crashed
         self.coordinators += ran.coordinators
+        self.taken_over += ran.taken_over
         self.midway += ran.midway
         self.checkpoints += ran.completed
         self.restored += ran.lives - 1
@@ -76,6 +78,7 @@ class Totals:
             "steps": self.steps,
             "tasks_crashed": self.crashes,
             "coordinators_crashed": self.coordinators,
+            "tasks_taken_over": self.taken_over,
             "crashed_midway": self.midway,
             "checkpoints": self.checkpoints,
             "went_on_from_a_checkpoint": self.restored,
