@@ -116,7 +116,7 @@ class OutgoingConnection:
             if not self.finished:
                 raise TransportError("it closed before the end of the data")
             self.over = True
-        else:
+        elif frame.kind is not Kind.HEARTBEAT:
             raise TransportError(f"unexpected {frame.kind.name} frame from a receiver")
 
     @property
@@ -166,6 +166,8 @@ class IncomingConnection:
             if not self.finished:
                 raise TransportError("it closed before the end of the data")
             self.over = True
+            return
+        if frame.kind is Kind.HEARTBEAT:
             return
         known = self._inputs.get(ChannelId(frame.channel))
         if known is None:

@@ -53,6 +53,8 @@ class Kind(IntEnum):
     """As COLUMNS, with codes where the schema has dictionaries, which came before."""
     DICTIONARY = 10
     """The dictionary of one column of the CODES frames that follow on this channel."""
+    HEARTBEAT = 11
+    """The peer lives; either way, and nothing else."""
 
 
 BUFFERS: Final = frozenset({Kind.COLUMNS, Kind.CODES, Kind.STREAM, Kind.OBJECTS})

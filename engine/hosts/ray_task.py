@@ -14,10 +14,11 @@ import pickle
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cloudpickle
+from ray.util import get_node_ip_address
 
 from ...core.clock import SystemClock
 from ...core.config import ExchangeConfig
@@ -26,7 +27,9 @@ from ...core.ids import Attempt, TaskId
 from ...core.logging_config import LoggingConfig
 from ...logs.process import JobLog, close_log, flush_logs, open_log
 from ...logs.scope import LogScope, set_process_scope
+from ..exchange.encryption import JobCertificate
 from ..exchange.endpoint import Address, Wiring
+from ..exchange.listener import site_of
 from ..exchange.sockets import SocketEndpoint
 from ..graph.shipping import unreadable
 from ..messages import CancelTask, Mail, TaskFailed, TaskReport
@@ -56,6 +59,15 @@ def use_one_thread() -> None:
     logging.getLogger("ray._private.worker").addFilter(
         lambda record: "inside async actor" not in record.getMessage()
     )
+
+
+@dataclass(frozen=True)
+class Admittance:
+    """What a job's tasks know each other by. Only they and their coordinator have it."""
+
+    secret: bytes = field(repr=False)
+    certificate: JobCertificate | None = None
+    """None: connections are not encrypted."""
 
 
 class TaskRunner:
@@ -163,13 +175,16 @@ class TaskActor:
         self,
         task: TaskId,
         config: ExchangeConfig,
-        secret: bytes,
+        admittance: Admittance,
+        several: bool,
         code: Sequence[PackedCode] = (),
         files: SentFiles | None = None,
         log: tuple[LoggingConfig, LogScope] | None = None,
     ) -> tuple[Address, Whereabouts]:
         """Open the endpoint, make the program's `code` importable, have its `files` here and keep a
-        log of what is said; returns where peers reach it, and where this process is."""
+        log of what is said; returns where peers reach it, and where this process is. `several`:
+        whether the job's tasks are on more than one machine."""
+        site = site_of(config.bind_host, get_node_ip_address(), several)
         async with self._preparing:
             if self._endpoint is None:
                 if log is not None:
@@ -177,7 +192,10 @@ class TaskActor:
                 unpack(code)
                 if files is not None and self._folder is None:
                     self._folder = await asyncio.to_thread(files.arrive)
-                self._endpoint = SocketEndpoint(task, config, secret, SystemClock())
+                secret, certificate = admittance.secret, admittance.certificate
+                clock = SystemClock()
+                self._endpoint = SocketEndpoint(task, config, secret, clock, site, certificate)
+            self._endpoint.move(site)
         return self._endpoint.address, own_whereabouts()
 
     async def deploy(

@@ -259,8 +259,8 @@ def test_close_leaves_no_descriptor_and_no_name() -> None:
 
 LISTEN_AND_WAIT = """
 import sys
-from strom.engine.exchange.listener import Listener
-listener = Listener("127.0.0.1")
+from strom.engine.exchange.listener import Listener, Site
+listener = Listener(Site())
 print(listener.address.unix_path.encode().hex(), flush=True)
 sys.stdin.read()
 """

@@ -77,7 +77,11 @@ class World:
         self.cluster = RayCluster(
             env.get_job_graph("two"), b"", self.loop, self.heard.append, None, "a name"
         )
-        slots = SimpleNamespace(reserve=lambda cancelled: None, options=lambda task: {})
+        slots = SimpleNamespace(
+            reserve=lambda cancelled: None,
+            options=lambda task: {},
+            on_several_machines=lambda: False,
+        )
         self.cluster._slots = slots  # type: ignore[assignment]
 
     def options(self) -> World:
