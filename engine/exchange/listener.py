@@ -146,10 +146,12 @@ def _listen_tcp(host: str) -> socket.socket:
 
 
 def tune(connection: socket.socket) -> None:
-    """Non-blocking, without delay, with large kernel buffers."""
+    """Non-blocking, without delay. Within a machine, with large kernel buffers. Between machines
+    the kernel makes them as large as the way is long, which it does not once a size was set."""
     connection.setblocking(False)
     if remote(connection):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER)
+    else:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER)

@@ -31,6 +31,8 @@ MAX_PAYLOAD: Final = 1 << 30
 """A longer payload is taken for nonsense; no sender makes one."""
 
 HAS_TIMESTAMPS: Final = 1
+STARVED: Final = 2
+"""Of a buffer: more wait behind it, and it took the last credit."""
 
 
 class Kind(IntEnum):

@@ -60,13 +60,13 @@ PROGRAM = """
     stream = env.from_source(source, source_name="numbers").key_by(lambda value: value[0])
     stream.process(Nth()).sink_to(FileSink(folder + "/out", schema=schema))
     job = env.execute_async("over machines")
-    print("submitted", flush=True)
+    print("told submitted", flush=True)
     for line in sys.stdin:
         if line == "restarts\\n":
-            print(job.metrics()["restarts"], flush=True)
+            print("told", job.metrics()["restarts"], flush=True)
         else:
             job.stop_with_savepoint(True, folder + "/savepoint").result()
-            print(job.get_job_status().value, flush=True)
+            print("told", job.get_job_status().value, flush=True)
 """
 
 
@@ -89,10 +89,12 @@ class Job:
         assert self._line() == "submitted"
 
     def _line(self) -> str:
+        """What the program tells; Ray says something, too, now and then."""
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, (self.folder / "errors").read_text()
-        return str(line).strip()
+        for line in self.process.stdout:
+            if line.startswith("told "):
+                return str(line).removeprefix("told ").strip()
+        raise AssertionError((self.folder / "errors").read_text())
 
     def _ask(self, question: str) -> str:
         assert self.process.stdin is not None
