@@ -197,7 +197,7 @@ def test_programs_that_are_submitted_are_told_where_tasks_listen_and_keep_state(
     configure(settings, options)
     config = settings.job_config()
     assert settings.host == "ray"
-    assert config.exchange.bind_host == "0.0.0.0"
+    assert config.exchange.bind_host is None  # pods listen at their own addresses
     mounted = {mount["mountPath"] for mount in worker["volumeMounts"]}
     assert set(config.state.local_dirs) <= mounted
 
