@@ -14,7 +14,6 @@ import selectors
 import socket
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from ...core.clock import Clock, SystemClock
@@ -36,6 +35,7 @@ from .listener import LOOPBACK, Listener, Site, SocketAddress, remote, site_of
 from .metering import InFlight, Traffic, bound, statistics
 from .sender import ChannelSender, SenderLink
 from .stream import FrameStream, SecureStream
+from .waking import Waker
 from .wire import Frame
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -89,11 +89,8 @@ class SocketEndpoint:
         )
         self._stand_in: StandIn | None = None
         """From the first connection to another machine on."""
-        self._wake_lock = threading.Lock()
-        self._waker, self._woken = socket.socketpair()
-        self._waker.setblocking(False)
-        self._woken.setblocking(False)
-        self._selector.register(self._woken, READ, self._on_woken)
+        self._waker = Waker()
+        self._selector.register(self._waker.woken, READ, self._on_woken)
         self._reset()
 
     def _reset(self) -> None:
@@ -394,18 +391,11 @@ class SocketEndpoint:
         return all(connection.drained for connection in self._outgoing.values())
 
     def _on_woken(self, mask: int) -> bool:
-        try:
-            while self._woken.recv(4096):
-                pass
-        except BlockingIOError:
-            pass
+        self._waker.quiet()
         return True
 
     def wake(self) -> None:
-        with self._wake_lock:
-            if not self._closed:
-                with suppress(BlockingIOError):  # enough is in the pipe to wake it
-                    self._waker.send(b"\0")
+        self._waker.wake()
 
     def statistics(self) -> ExchangeStatistics:
         writes = [sender.largest_write for sender in self._outputs.values()]
@@ -428,10 +418,10 @@ class SocketEndpoint:
 
     def close(self) -> None:
         """Idempotent. Leaves no socket and no file."""
-        with self._wake_lock:
-            if self._closed:
-                return
-            self._closed = True
+        if self._closed:
+            return
+        self._closed = True
+        self._waker.stop()
         if self._stand_in is not None:
             self._stand_in.close()
         self._drop_attempt()
@@ -439,7 +429,6 @@ class SocketEndpoint:
         self._listener.close()
         self._selector.close()
         self._waker.close()
-        self._woken.close()
 
 
 def _open(item: Any) -> Element:
