@@ -114,6 +114,9 @@ def parser(prog: str = HELP) -> argparse.ArgumentParser:
     _recording(names.add_parser("recording", help="what recording an operator costs"))
     _unaligned(names.add_parser("unaligned", help="checkpoints under full backpressure"))
     _failover(names.add_parser("failover", help="a running job whose processes are killed"))
+    _machines(
+        names.add_parser("machines", help="two tasks with a network between, late, encrypted")
+    )
     _regions(names.add_parser("regions", help="pipelines beside one whose task is killed"))
     _statesize(names.add_parser("statesize", help="keyed state larger than its memory, in RocksDB"))
     _restore(names.add_parser("restore", help="from much state to the first record"))
@@ -308,6 +311,16 @@ def _failover(command: argparse.ArgumentParser) -> None:
     command.add_argument("--kills", type=int, default=5, help="of each kind")
     command.add_argument("--parallelism", type=int, default=2)
     command.add_argument("--json", action="store_true", help="one line of JSON")
+
+
+def _machines(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.machines)
+    command.add_argument("--seconds", type=positive, default=5.0, help="of each way")
+    command.add_argument("--late-ms", type=positive, default=20.0, help="from one to the other")
+    command.add_argument("--columns", type=count, default=3, help="of 8 bytes in a record")
+    floating = "credits shared by a task's inputs"
+    command.add_argument("--floating-buffers", type=count, default=8, help=floating)
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
 
 
 def _regions(command: argparse.ArgumentParser) -> None:

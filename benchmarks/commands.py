@@ -409,6 +409,15 @@ def regions(options: Namespace) -> Iterator[Line]:
     yield measure_regions(o.pipelines, o.rate, o.quiet, o.seconds, o.exchange)
 
 
+def machines(options: Namespace) -> Iterator[Line]:
+    """A line per way between two machines."""
+    from .machines import measure_machines
+
+    o = options
+    exchange = {"floating_buffers": o.floating_buffers}
+    yield from measure_machines(o.seconds, o.late_ms, o.columns, exchange)
+
+
 def restore(options: Namespace) -> Iterator[Line]:
     """A line per backend and parallelism; of restarts two."""
     from .restart import measure_restarts

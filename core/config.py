@@ -202,7 +202,16 @@ class ExchangeConfig:
     exclusive_buffers: int = 2
     floating_buffers: int = 8
     buffer_timeout: timedelta = timedelta(milliseconds=10)
-    bind_host: str = "127.0.0.1"
+    bind_host: str | None = None
+    """Where tasks listen. None: on the loopback interface, or on their machine's address as Ray
+    knows it if the job's tasks are on several."""
+    encrypted: bool = False
+    """Whether connections between machines are encrypted, with a certificate that each job has of
+    its own."""
+    heartbeat_interval: timedelta = timedelta(seconds=10)
+    heartbeat_timeout: timedelta = timedelta(seconds=50)
+    """How long a peer on another machine may be silent before it counts as dead. Heartbeats are
+    said three times within that at least, whatever the interval."""
 
     def __post_init__(self) -> None:
         check_count("buffer_bytes", self.buffer_bytes, 1)
@@ -210,7 +219,10 @@ class ExchangeConfig:
         check_count("exclusive_buffers", self.exclusive_buffers, 1)
         check_count("floating_buffers", self.floating_buffers, 0)
         check_duration("buffer_timeout", self.buffer_timeout)
-        check_kind("bind_host", self.bind_host, str)
+        check_kind("bind_host", self.bind_host, str, type(None))
+        check_kind("encrypted", self.encrypted, bool)
+        check_duration("heartbeat_interval", self.heartbeat_interval, positive=True)
+        check_duration("heartbeat_timeout", self.heartbeat_timeout, positive=True)
 
 
 @dataclass(frozen=True)

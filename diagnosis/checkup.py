@@ -16,7 +16,7 @@ from ..api.configuration.configuration import Configuration
 from ..api.configuration.settings import Settings
 from ..api.configuration.values import folders_in
 from ..checkpoint.secrets import shown_url
-from ..core.config import ExchangeConfig, JobConfig
+from ..core.config import JobConfig
 from ..core.errors import ConfigurationError
 from ..engine.hosts.ray_connect import named_cluster
 from . import cluster, machine, software, storage
@@ -29,8 +29,6 @@ LOCAL_FOLDERS: Final = (
     "execution.checkpointing.local-backup.dirs",
 )
 """Options that name folders on each machine; without them it is the temporary one."""
-
-DEFAULT_HOST: Final = ExchangeConfig().bind_host
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ def _of_cluster(request: Request, around: Surroundings) -> list[Check]:
         ("cluster", lambda: cluster.reached(named, answer)),
     ]
     if named is not None:
-        bind_host = _ambient(around.environment).get_string(cluster.BIND_HOST, DEFAULT_HOST)
+        bind_host = _ambient(around.environment).get_string(cluster.BIND_HOST, "")
         checks.append(("cluster's nodes", lambda: cluster.nodes(ours, answer)))
         checks.append(("tasks' address", lambda: cluster.listening(bind_host, answer)))
         checks.append(("cluster's clocks", lambda: cluster.clocks(answer)))

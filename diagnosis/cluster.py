@@ -111,10 +111,12 @@ def nodes(ours: Mapping[str, str | None], answer: Callable[[], Answer]) -> Findi
 
 def listening(bind_host: str, answer: Callable[[], Answer]) -> Finding:
     """Whether tasks of several machines reach each other. `bind_host`: where they listen, as the
-    configuration says."""
+    configuration says; empty: it says nothing."""
     told = _nodes(answer)
     if told is None:
         return NOT_REACHED
+    if not bind_host:
+        return Finding(OK, "loopback, or each node's own for a job on several")
     if len(told) < 2:
         return Finding(OK, f"{bind_host}; it is one node")
     if bind_host not in LOOPBACK:
@@ -122,7 +124,7 @@ def listening(bind_host: str, answer: Callable[[], Answer]) -> Finding:
     return Finding(
         WARNING,
         f"tasks listen at {bind_host}, where those of the other {len(told) - 1} nodes do not come",
-        f"set {BIND_HOST} to 0.0.0.0, unless programs do so themselves",
+        f"leave {BIND_HOST} out: jobs on several nodes listen at their nodes' addresses then",
     )
 
 

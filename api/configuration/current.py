@@ -140,6 +140,9 @@ READ: Final[Mapping[str, Read]] = {
     "strom.exchange.exclusive-buffers": _of_exchange("exclusive_buffers"),
     "strom.exchange.floating-buffers": _of_exchange("floating_buffers"),
     "strom.exchange.bind-host": _of_exchange("bind_host"),
+    "security.ssl.internal.enabled": _of_exchange("encrypted"),
+    "heartbeat.interval": _of_exchange("heartbeat_interval"),
+    "heartbeat.timeout": _of_exchange("heartbeat_timeout"),
 }
 """Options that setters, or a JobConfig, may say as well."""
 

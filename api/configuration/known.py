@@ -14,10 +14,10 @@ from ...core.errors import ConfigurationError
 from .autoscaler_options import AUTOSCALER
 from .checkpoint_options import CHECKPOINT_OPTIONS
 from .commit_options import COMMITS
+from .exchange_options import EXCHANGE_OPTIONS
 from .file_options import FILES
 from .groups import RESTART
 from .logging_options import LOGGING, TRACES
-from .memory import MemorySize
 from .modes import RuntimeExecutionMode
 from .ray_options import RAY_OPTIONS
 from .record_options import RECORD
@@ -31,7 +31,6 @@ from .values import (
     FLOAT,
     INTEGER,
     MAP,
-    MEMORY,
     STRING,
     choice,
     enum_type,
@@ -40,14 +39,6 @@ from .values import (
 
 def _setting(name: str) -> Apply:
     return lambda settings, value: settings.change(**{name: value})
-
-
-def _exchange(name: str) -> Apply:
-    return lambda settings, value: settings.change_exchange(**{name: value})
-
-
-def _bytes(name: str) -> Apply:
-    return lambda settings, value: settings.change_exchange(**{name: value.bytes_size})
 
 
 def _attribute(name: str) -> Apply:
@@ -288,41 +279,7 @@ KNOWN: Final = (
     *TRACES,
     known("strom.slot.cpus", FLOAT, 1.0, _setting("slot_cpus"), "logical CPUs of a slot, on Ray"),
     *RAY_OPTIONS,
-    known(
-        "strom.exchange.buffer-size",
-        MEMORY,
-        MemorySize(1 << 20),
-        _bytes("buffer_bytes"),
-        "the most that a buffer holds",
-    ),
-    known(
-        "strom.exchange.min-buffer-size",
-        MEMORY,
-        MemorySize(32 << 10),
-        _bytes("min_buffer_bytes"),
-        "from which on it is sent if its receiver waits",
-    ),
-    known(
-        "strom.exchange.exclusive-buffers",
-        INTEGER,
-        2,
-        _exchange("exclusive_buffers"),
-        "of a channel, at its receiver",
-    ),
-    known(
-        "strom.exchange.floating-buffers",
-        INTEGER,
-        8,
-        _exchange("floating_buffers"),
-        "shared by channels",
-    ),
-    known(
-        "strom.exchange.bind-host",
-        STRING,
-        "127.0.0.1",
-        _exchange("bind_host"),
-        "address that tasks listen on; `0.0.0.0` for several machines",
-    ),
+    *EXCHANGE_OPTIONS,
 )
 
 BY_KEY: Final = {key: one for one in KNOWN for key in (one.option.key, *one.option.old_keys)}

@@ -15,8 +15,9 @@ from typing import Final
 
 from ...core.clock import Clock
 from ...core.errors import AuthenticationError
+from .encryption import Encryption, SecureSocket
 from .handshake import NONCE_BYTES, Hello, ReceiverHandshake, Verdict
-from .listener import foreign, tune
+from .listener import foreign, remote, tune
 
 HANDSHAKE_DEADLINE_S: Final = 10.0
 MOST_STRANGERS: Final = 128
@@ -26,9 +27,13 @@ MOST_STRANGERS: Final = 128
 class Arrival:
     """One accepted connection. `hello` is set once the peer has proved what it says."""
 
-    def __init__(self, connection: socket.socket, secret: bytes, deadline: float) -> None:
+    def __init__(
+        self, connection: socket.socket | SecureSocket, secret: bytes, deadline: float
+    ) -> None:
         self.socket = connection
         self.deadline = deadline
+        self._shaking = isinstance(connection, SecureSocket)
+        """Whether TLS's own handshake comes first."""
         self.handshake = ReceiverHandshake(secret, os.urandom(NONCE_BYTES))
         self._received = b""
 
@@ -38,6 +43,10 @@ class Arrival:
 
     def advance(self) -> None:
         """Read what is there of the handshake. OSError, AuthenticationError: drop the peer."""
+        if self._shaking and isinstance(self.socket, SecureSocket):
+            if not self.socket.shake():
+                return
+            self._shaking = False
         while needed := self.handshake.needed:
             try:
                 data = self.socket.recv(needed - len(self._received))
@@ -67,13 +76,16 @@ class Admission:
         selector: selectors.BaseSelector,
         clock: Clock,
         proved: Callable[[Arrival], None],
+        encryption: Encryption | None = None,
     ) -> None:
+        """`encryption`: of what comes from other machines."""
         self.rejected = 0
         """Connections dropped for want of a proof."""
         self._secret = secret
         self._selector = selector
         self._clock = clock
         self._proved = proved
+        self._encryption = encryption
         self.strangers: dict[Arrival, None] = {}
         """Unproved, oldest first; all are in the selector."""
         self._parked: dict[Arrival, None] = {}
@@ -98,7 +110,10 @@ class Admission:
             return
         tune(connection)
         deadline = self._clock.monotonic() + HANDSHAKE_DEADLINE_S
-        arrival = Arrival(connection, self._secret, deadline)
+        spoken: socket.socket | SecureSocket = connection
+        if self._encryption is not None and remote(connection):
+            spoken = self._encryption.accepted(connection)
+        arrival = Arrival(spoken, self._secret, deadline)
         self.strangers[arrival] = None
         self._selector.register(
             connection, selectors.EVENT_READ, lambda mask: self._on_ready(arrival)

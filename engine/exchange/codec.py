@@ -23,7 +23,17 @@ from ...core.errors import SerializationError, TransportError
 from .compaction import compacted, shape_of
 from .dictionaries import SentDictionaries, code_schema, codes, decoded, pack, unpack
 from .pickling import pickle_values, unpickle_values
-from .wire import HAS_TIMESTAMPS, MAX_PAYLOAD, Frame, Kind, decode_control, header, pad, small_frame
+from .wire import (
+    HAS_TIMESTAMPS,
+    MAX_PAYLOAD,
+    STARVED,
+    Frame,
+    Kind,
+    decode_control,
+    header,
+    pad,
+    small_frame,
+)
 
 Parts = list[Any]
 """Bytes-like pieces of one or more frames, to be sent one after another."""
@@ -55,7 +65,9 @@ class ChannelEncoder:
             return kind, [body]
         return kind, [np.ascontiguousarray(stamps, dtype="<i8"), body]
 
-    def frames(self, batch: Batch, kind: Kind, payload: Parts, backlog: int) -> Parts:
+    def frames(
+        self, batch: Batch, kind: Kind, payload: Parts, backlog: int, starved: bool = False
+    ) -> Parts:
         """Everything to send for a payload of `encode`, in order."""
         size = sum(memoryview(part).nbytes for part in payload)
         if size > MAX_PAYLOAD:
@@ -63,7 +75,7 @@ class ChannelEncoder:
                 f"channel {self._channel}: a batch of {len(batch)} rows takes {size} bytes, "
                 f"at most {MAX_PAYLOAD} can be sent; make its records smaller"
             )
-        flags = 0 if batch.timestamps is None else HAS_TIMESTAMPS
+        flags = (0 if batch.timestamps is None else HAS_TIMESTAMPS) | (STARVED if starved else 0)
         start = header(kind, size, self._channel, backlog, len(batch), flags)
         parts: Parts = [start, *payload]
         if kind in (Kind.COLUMNS, Kind.CODES) and isinstance(batch, ColumnBatch):

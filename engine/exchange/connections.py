@@ -16,11 +16,13 @@ from ...core.ids import ChannelId, TaskId
 from ..graph.model import Channel
 from .codec import ChannelDecoder, ChannelEncoder
 from .gate import Gate
+from .listener import remote
 from .metering import OUTGOING_LIMIT, Traffic, frame_limit
 from .sender import Departure, SenderLink
 from .stream import FrameStream
 from .wire import (
     BUFFERS,
+    STARVED,
     Frame,
     Kind,
     control_frame,
@@ -100,7 +102,7 @@ class OutgoingConnection:
         if size > self._limit and len(batch) > 1:
             departure.sender.put_back(batch, size)
             return
-        stream.queue(encoder.frames(batch, kind, payload, departure.backlog))
+        stream.queue(encoder.frames(batch, kind, payload, departure.backlog, departure.starved))
         self._traffic.bytes_sent += size
         self._traffic.buffers_sent += 1
 
@@ -116,7 +118,7 @@ class OutgoingConnection:
             if not self.finished:
                 raise TransportError("it closed before the end of the data")
             self.over = True
-        else:
+        elif frame.kind is not Kind.HEARTBEAT:
             raise TransportError(f"unexpected {frame.kind.name} frame from a receiver")
 
     @property
@@ -145,6 +147,8 @@ class IncomingConnection:
         self.over = False
         """The sender closed in good order."""
         self._gate = gate
+        self._far = remote(stream.socket)
+        """Whether it takes time to get there: credits may have to reach further."""
         self._inputs = {c.id: (c.target_index, ChannelDecoder()) for c in channels}
         self._channel_ids = {c.target_index: c.id for c in channels}
         self._traffic = traffic
@@ -167,6 +171,8 @@ class IncomingConnection:
                 raise TransportError("it closed before the end of the data")
             self.over = True
             return
+        if frame.kind is Kind.HEARTBEAT:
+            return
         known = self._inputs.get(ChannelId(frame.channel))
         if known is None:
             raise TransportError(f"it wrote to channel {frame.channel}, which is not its own")
@@ -175,11 +181,12 @@ class IncomingConnection:
             decoder.admit(frame)
             self._traffic.bytes_received += frame.length
             self._traffic.buffers_received += 1
-            self._gate.deliver_buffer(index, frame, frame.length, frame.backlog)
+            starved = self._far and bool(frame.flags & STARVED)
+            self._gate.deliver_buffer(index, frame, frame.length, frame.backlog, starved)
         elif frame.kind is Kind.CONTROL:
             self._gate.deliver_control(index, decode_control(frame.payload))
         elif frame.kind is Kind.BACKLOG:
-            self._gate.on_backlog(index, frame.backlog)
+            self._gate.on_backlog(index, frame.backlog, self._far)
         elif frame.kind in (Kind.SCHEMA, Kind.DICTIONARY):
             decoder.admit(frame)
         else:

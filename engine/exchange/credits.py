@@ -9,6 +9,12 @@ shared by the gate and go, one at a time, to the channel with the largest backlo
 credits do not cover. A floating credit returns to the pool with each buffer taken, so it follows
 the load.
 
+A sender far away uses up its credits before the first buffer has arrived, and shows little backlog,
+as its task stops: what it could send meanwhile is what the way there holds. So a channel from
+another machine whose sender starved while the task had taken all that came has a *reach*, floating
+credits that it holds while there is any backlog. It doubles each time that happens again, up to all
+there are.
+
 Pure bookkeeping: no I/O, no time. Control elements need no credit and do not appear here.
 """
 
@@ -74,7 +80,16 @@ class SenderLedger:
 class _Account:
     """One channel at the gate. `outstanding == exclusive - owed + floating` always."""
 
-    __slots__ = ("backlog", "blocked", "floating", "outstanding", "owed", "queued")
+    __slots__ = (
+        "backlog",
+        "blocked",
+        "floating",
+        "outstanding",
+        "owed",
+        "queued",
+        "reach",
+        "starved",
+    )
 
     def __init__(self, exclusive: int) -> None:
         self.outstanding = exclusive
@@ -88,11 +103,20 @@ class _Account:
         self.backlog = 0
         """What the sender last announced."""
         self.blocked = False
+        self.starved = False
+        """Whether the sender was without credit since all had been taken."""
+        self.reach = 0
+        """Floating credits that it is to have while it has a backlog at all."""
 
     @property
     def want(self) -> int:
-        """Announced buffers that no unused credit covers."""
-        return 0 if self.blocked else self.backlog - (self.outstanding - self.queued)
+        """Announced buffers that no unused credit covers, or what lacks to its reach."""
+        if self.blocked:
+            return 0
+        uncovered = self.backlog - (self.outstanding - self.queued)
+        if not (self.reach and self.backlog):
+            return uncovered
+        return max(uncovered, self.reach - self.floating)
 
 
 class GateLedger:
@@ -113,8 +137,9 @@ class GateLedger:
         self._backlogged: set[int] = set()
         """Indices of channels with an announced backlog."""
 
-    def on_buffer(self, index: int, backlog: int) -> list[Grant]:
-        """A buffer arrived with `backlog` behind it. TransportError: it had no credit."""
+    def on_buffer(self, index: int, backlog: int, starved: bool = False) -> list[Grant]:
+        """A buffer arrived with `backlog` behind it, of which none may leave if `starved`.
+        TransportError: it had no credit."""
         account = self._accounts[index]
         if account.queued >= account.outstanding:
             raise TransportError(
@@ -122,13 +147,18 @@ class GateLedger:
                 f"({account.queued} queued, {account.outstanding} granted)"
             )
         account.queued += 1
-        return self.on_backlog(index, backlog)
+        return self.on_backlog(index, backlog, starved)
 
-    def on_backlog(self, index: int, backlog: int) -> list[Grant]:
-        """The sender has `backlog` buffers waiting."""
+    def on_backlog(self, index: int, backlog: int, starved: bool = False) -> list[Grant]:
+        """The sender has `backlog` buffers waiting, for want of credit alone if `starved`."""
         if not backlog and not self._backlogged:
             return []
-        self._accounts[index].backlog = backlog
+        account = self._accounts[index]
+        account.backlog = backlog
+        if starved:
+            account.starved = True
+            if not account.queued:
+                self._reach_further(account)
         if backlog:
             self._backlogged.add(index)
         else:
@@ -141,6 +171,8 @@ class GateLedger:
         if account.queued < 1:
             raise IllegalTransitionError(f"input channel {index}: consumed a buffer it never had")
         account.queued -= 1
+        if not account.queued and account.starved:
+            self._reach_further(account)
         grants: list[Grant] = []
         if account.floating:
             account.floating -= 1
@@ -152,6 +184,10 @@ class GateLedger:
         else:
             grants.append((index, 1))
         return self._lend(grants)
+
+    def _reach_further(self, account: _Account) -> None:
+        account.starved = False
+        account.reach = min(self.floating, 2 * account.reach or 1)
 
     def block(self, index: int) -> None:
         """Renew no credit of this channel until it is unblocked."""
@@ -198,6 +234,7 @@ class GateLedger:
             assert 0 <= account.queued <= account.outstanding
             assert account.outstanding == self.exclusive - account.owed + account.floating
             assert account.owed == 0 or account.blocked
+            assert 0 <= account.reach <= self.floating
             assert (index in self._backlogged) == (account.backlog > 0)
         if self.free:
             assert all(account.want < 1 for account in self._accounts)

@@ -6,13 +6,15 @@ import errno
 import os
 import selectors
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
 from ...core.clock import Clock
 from ...core.errors import AuthenticationError
+from .encryption import Encryption, SecureSocket
 from .handshake import NONCE_BYTES, Hello, SenderHandshake, Verdict
-from .listener import SocketAddress, node_identity, tune
+from .listener import SocketAddress, node_identity, remote, tune
 
 CONNECT_DEADLINE_S: Final = 30.0
 """Within this a receiver must have answered the hello."""
@@ -44,9 +46,11 @@ class Dialer:
         secret: bytes,
         selector: selectors.BaseSelector,
         clock: Clock,
-        connected: Callable[[Dialer, socket.socket], None],
+        connected: Callable[[Dialer, socket.socket | SecureSocket], None],
         failed: Callable[[Dialer, AuthenticationError | str], None],
+        encryption: Encryption | None = None,
     ) -> None:
+        """`encryption`: of what goes to other machines."""
         self.hello = hello
         self._address = address
         self._secret = secret
@@ -56,7 +60,10 @@ class Dialer:
         self._failed = failed
         self._unix = address.node == node_identity() and address.unix_path is not None
         """Whether to try the unix socket; given up after it failed once."""
-        self._socket: socket.socket | None = None
+        self._encryption = encryption
+        self._socket: socket.socket | SecureSocket | None = None
+        self._shaking: SecureSocket | None = None
+        """`_socket` while TLS's own handshake goes on there."""
         self._handshake: SenderHandshake | None = None
         """Set once the hello is sent on `_socket`."""
         self._received = b""
@@ -94,9 +101,10 @@ class Dialer:
                     self._address.host, self._address.port, type=socket.SOCK_STREAM
                 )
                 family, target = info[0][0], info[0][4]
-            self._socket = socket.socket(family, socket.SOCK_STREAM)
-            tune(self._socket)
-            code = self._socket.connect_ex(target)
+            connection = socket.socket(family, socket.SOCK_STREAM)
+            self._socket = connection
+            tune(connection)
+            code = connection.connect_ex(target)
         except OSError as error:
             self._retry(str(error))
             return
@@ -113,25 +121,45 @@ class Dialer:
     def on_ready(self, mask: int) -> bool:
         """The socket is connected, or has an answer, or has failed."""
         try:
-            if self._handshake is None:
-                self._say_hello()
+            if self._shaking is not None:
+                self._shake(self._shaking)
+            elif self._handshake is None:
+                self._on_reached()
             else:
                 self._listen()
         except AuthenticationError as error:
             self._forget_socket()
             self._failed(self, error)
+        except ssl.SSLCertVerificationError as error:
+            self._forget_socket()
+            peer = self.hello.receiver
+            why = f"the certificate of {peer} is not that of this job: {error.verify_message}"
+            self._failed(self, AuthenticationError(why))
         except OSError as error:
             self._retry(str(error))
         return True
 
-    def _say_hello(self) -> None:
-        assert self._socket is not None
-        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    def _on_reached(self) -> None:
+        connection = self._socket
+        assert isinstance(connection, socket.socket)
+        code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
+        self._selector.modify(connection, selectors.EVENT_READ, self.on_ready)
+        if self._encryption is None or not remote(connection):
+            self._say_hello()
+        else:
+            self._socket = self._shaking = self._encryption.connected(connection)
+            self._shake(self._shaking)
+
+    def _shake(self, connection: SecureSocket) -> None:
+        if connection.shake():
+            self._shaking = None
+            self._say_hello()
+
+    def _say_hello(self) -> None:
         self._handshake = SenderHandshake(self._secret, self.hello, os.urandom(NONCE_BYTES))
         self._say(self._handshake.start())
-        self._selector.modify(self._socket, selectors.EVENT_READ, self.on_ready)
 
     def _say(self, message: bytes) -> None:
         assert self._socket is not None
@@ -176,6 +204,7 @@ class Dialer:
                 self._selector.unregister(self._socket)
             self._socket.close()
             self._socket = None
+        self._shaking = None
         self._handshake = None
         self._received = b""
 

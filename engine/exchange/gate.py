@@ -69,9 +69,12 @@ class Gate:
         """Barriers that came and may overtake, until somebody asks."""
         self._recording: Recording | None = None
 
-    def deliver_buffer(self, index: int, item: Any, size: int, backlog: int) -> None:
-        """A buffer arrived. TransportError if it had no credit."""
-        self._grant(self.ledger.on_buffer(index, backlog))
+    def deliver_buffer(
+        self, index: int, item: Any, size: int, backlog: int, starved: bool = False
+    ) -> None:
+        """A buffer arrived. `starved`: it took the last credit of a sender that is far away.
+        TransportError if it had none."""
+        self._grant(self.ledger.on_buffer(index, backlog, starved))
         self._meter.add(size)
         if self._recording is not None:
             self._recording.on_buffer(index, item)
@@ -86,8 +89,8 @@ class Gate:
             self._announced.append((index, element))
         self._enqueue(index, (element, 0, False))
 
-    def on_backlog(self, index: int, backlog: int) -> None:
-        self._grant(self.ledger.on_backlog(index, backlog))
+    def on_backlog(self, index: int, backlog: int, starved: bool = False) -> None:
+        self._grant(self.ledger.on_backlog(index, backlog, starved))
 
     def _enqueue(self, index: int, entry: tuple[Any, int, bool]) -> None:
         self._queues[index].append(entry)

@@ -11,7 +11,7 @@ attempt are, so a proof is good for one pair of tasks in one attempt. The sender
 first: a stranger learns nothing from a receiver. Layouts are fixed; nothing is unpickled.
 
 This authenticates peers. It does not encrypt, and does not protect the bytes that follow from
-somebody who can alter traffic between nodes: there, run the job on a private network.
+somebody who can alter traffic between machines: there, `encryption` does, around all of this.
 """
 
 from __future__ import annotations

@@ -24,6 +24,9 @@ BACKLOG: Final = 1024
 SOCKET_BUFFER: Final = 1 << 20
 """Bytes asked of the kernel per direction; what is in them is covered by credit as well."""
 
+LOOPBACK: Final = "127.0.0.1"
+WILDCARDS: Final = ("", "0.0.0.0", "::")
+
 PREFIX: Final = "\0strom-exchange-"
 """The zero byte makes the name an abstract one."""
 
@@ -41,6 +44,30 @@ class SocketAddress:
     node: str
 
 
+@dataclass(frozen=True)
+class Site:
+    """Where an endpoint listens, and by which host peers on other machines reach it."""
+
+    bind_host: str = LOOPBACK
+    announced: str = LOOPBACK
+
+
+def site_of(bind_host: str | None, machine: str, several: bool) -> Site:
+    """`bind_host`: what the configuration says. `machine`: this one's address, as others know it.
+    `several`: whether the job's tasks are on more than one.
+
+    >>> site_of(None, "10.0.0.7", several=True)
+    Site(bind_host='10.0.0.7', announced='10.0.0.7')
+    >>> site_of(None, "10.0.0.7", several=False)
+    Site(bind_host='127.0.0.1', announced='127.0.0.1')
+    >>> site_of("0.0.0.0", "10.0.0.7", several=True)
+    Site(bind_host='0.0.0.0', announced='10.0.0.7')
+    """
+    if bind_host is None:
+        bind_host = machine if several else LOOPBACK
+    return Site(bind_host, machine if bind_host in WILDCARDS else bind_host)
+
+
 @cache
 def node_identity() -> str:
     """Equal in two processes exactly when one can reach the other's unix socket by its name."""
@@ -53,38 +80,44 @@ def node_identity() -> str:
 
 
 class Listener:
-    """Both listening sockets, non-blocking. TransportError if `bind_host` cannot be bound."""
+    """Both listening sockets, non-blocking. TransportError if the site's host cannot be bound."""
 
-    def __init__(self, bind_host: str) -> None:
-        self.sockets: list[socket.socket] = []
-        try:
-            self.sockets.append(_listen_tcp(bind_host))
-        except OSError as error:
-            raise TransportError(f"cannot listen on '{bind_host}': {error}") from error
-        path = self._listen_unix()
-        port = self.sockets[0].getsockname()[1]
-        self.address = SocketAddress(advertised(bind_host), port, path, node_identity())
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.tcp = _listen_tcp(site.bind_host)
+        self.unix, self._path = _listen_unix()
 
-    def _listen_unix(self) -> str | None:
-        """The name, or None where the platform has none or somebody forbids it."""
-        if sys.platform != "linux":
-            return None
-        name = PREFIX + secrets.token_hex(16)
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            listening.bind(name)
-            listening.listen(BACKLOG)
-        except OSError:
-            listening.close()
-            return None
-        listening.setblocking(False)
-        self.sockets.append(listening)
-        return name
+    @property
+    def address(self) -> SocketAddress:
+        port = self.tcp.getsockname()[1]
+        return SocketAddress(self.site.announced, port, self._path, node_identity())
+
+    def move(self, site: Site) -> None:
+        """Listen there, and no more where it did. TransportError as before: nothing changes."""
+        before, self.tcp = self.tcp, _listen_tcp(site.bind_host)
+        self.site = site
+        before.close()
 
     def close(self) -> None:
-        for listening in self.sockets:
-            listening.close()
-        self.sockets.clear()
+        self.tcp.close()
+        if self.unix is not None:
+            self.unix.close()
+
+
+def _listen_unix() -> tuple[socket.socket | None, str | None]:
+    """With its name; or nothing, where the platform has none or somebody forbids it."""
+    if sys.platform != "linux":
+        return None, None
+    name = PREFIX + secrets.token_hex(16)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.bind(name)
+        listening.listen(BACKLOG)
+    except OSError:
+        listening.close()
+        return None, None
+    listening.setblocking(False)
+    return listening, name
 
 
 def foreign(connection: socket.socket) -> bool:
@@ -95,30 +128,30 @@ def foreign(connection: socket.socket) -> bool:
     return bool(_PEER.unpack(peer)[1] != os.geteuid())
 
 
+def remote(connection: socket.socket) -> bool:
+    """Whether the peer may be on another machine: within one, it is a unix socket."""
+    return connection.family != getattr(socket, "AF_UNIX", None)
+
+
 def _listen_tcp(host: str) -> socket.socket:
-    family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
-    listening = socket.create_server((host, 0), family=family, backlog=BACKLOG)
+    try:
+        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.create_server((host, 0), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise TransportError(
+            f"cannot listen on '{host}': {error}; strom.exchange.bind-host says where tasks listen"
+        ) from error
     listening.setblocking(False)
     return listening
 
 
-def advertised(bind_host: str) -> str:
-    """The host that peers should use: for a wildcard address, that of the route to the outside."""
-    if bind_host not in ("", "0.0.0.0", "::"):
-        return bind_host
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # a documentation address: nothing is sent
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"
-
-
 def tune(connection: socket.socket) -> None:
-    """Non-blocking, without delay, with large kernel buffers."""
+    """Non-blocking, without delay. Within a machine, with large kernel buffers. Between machines
+    the kernel makes them as large as the way is long, which it does not once a size was set."""
     connection.setblocking(False)
-    if connection.family != socket.AF_UNIX:
+    if remote(connection):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER)
+    else:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER)

@@ -39,12 +39,14 @@ def ends_channel(element: Control) -> bool:
 
 @dataclass(slots=True)
 class Departure:
-    """What leaves next. `element` None: only the backlog is announced. `size`: 0 without credit."""
+    """What leaves next. `element` None: only the backlog is announced. `size`: 0 without credit.
+    `starved`: what waits behind a buffer has no credit."""
 
     sender: ChannelSender
     element: Element | None
     size: int
     backlog: int
+    starved: bool = False
 
 
 @dataclass(slots=True)
@@ -190,8 +192,10 @@ class ChannelSender:
         self._buffers -= 1
         self.waiting -= head.size
         self._meter.sub(head.size)
-        self.ledger.on_sent(self._backlog)
-        return Departure(self, concat(head.batches), head.size, self._backlog)
+        backlog = self._backlog
+        self.ledger.on_sent(backlog)
+        starved = backlog > 0 and not self.ledger.credit
+        return Departure(self, concat(head.batches), head.size, backlog, starved)
 
     @property
     def _backlog(self) -> int:

@@ -1,9 +1,11 @@
-"""An endpoint between processes: non-blocking sockets on the task's own thread, no other thread.
+"""An endpoint between processes: non-blocking sockets on the task's own thread. The only other one
+says heartbeats to other machines, while the task does not come to it.
 
 One connection per pair of tasks carries all channels between them, TCP or, on one node, a unix
-socket. The receiver listens; the sender connects and both prove that
-they belong to the job (`handshake`). Credits flow back on the same connection. Nothing moves
-outside `pump`.
+socket. The receiver listens; the sender connects and both prove that they belong to the job
+(`handshake`). What goes to another machine may be encrypted (`encryption`), and who falls silent
+there is found (`heartbeats`). Credits flow back on the same connection. Nothing else moves outside
+`pump`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ import selectors
 import socket
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from ...core.clock import Clock, SystemClock
@@ -25,13 +26,16 @@ from .admission import Admission, Arrival
 from .codec import decode
 from .connections import Connection, IncomingConnection, OutgoingConnection, say_goodbye
 from .dialing import Dialer
+from .encryption import Encryption, JobCertificate, SecureSocket
 from .endpoint import ExchangeStatistics, Wiring
 from .gate import Gate
 from .handshake import Hello, Verdict
-from .listener import Listener, SocketAddress
+from .heartbeats import Heartbeats, StandIn
+from .listener import LOOPBACK, Listener, Site, SocketAddress, remote, site_of
 from .metering import InFlight, Traffic, bound, statistics
 from .sender import ChannelSender, SenderLink
-from .stream import FrameStream
+from .stream import FrameStream, SecureStream
+from .waking import Waker
 from .wire import Frame
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -40,6 +44,8 @@ SHORTEST_SECRET = 16
 
 class SocketEndpoint:
     """Implements `Endpoint`. `secret`: the job's, at least 16 random bytes, the same in all tasks.
+    `site`: where it listens; None: as for one machine. `certificate`: the job's, to encrypt what
+    goes to other machines.
 
     Listens from the start, so that its address can be given to peers before it is wired.
     """
@@ -50,6 +56,8 @@ class SocketEndpoint:
         config: ExchangeConfig,
         secret: bytes,
         clock: Clock | None = None,
+        site: Site | None = None,
+        certificate: JobCertificate | None = None,
     ) -> None:
         if len(secret) < SHORTEST_SECRET:
             raise ConfigurationError(
@@ -65,17 +73,24 @@ class SocketEndpoint:
         self._closed = False
         self._failure: TransportError | None = None
         """Why a connection broke; every pump raises it until the next `connect`."""
-        self._listener = Listener(config.bind_host)
+        self._encryption = None if certificate is None else Encryption(certificate)
+        self._listener = Listener(site or site_of(config.bind_host, LOOPBACK, several=False))
         self._selector = selectors.DefaultSelector()
-        self._admission = Admission(secret, self._selector, self._clock, self._on_proved)
-        for listening in self._listener.sockets:
-            accept = self._admission.on_listening(listening)
-            self._selector.register(listening, READ, accept)
-        self._wake_lock = threading.Lock()
-        self._waker, self._woken = socket.socketpair()
-        self._waker.setblocking(False)
-        self._woken.setblocking(False)
-        self._selector.register(self._woken, READ, self._on_woken)
+        self._admission = Admission(
+            secret, self._selector, self._clock, self._on_proved, self._encryption
+        )
+        self._listen(self._listener.tcp)
+        if self._listener.unix is not None:
+            self._listen(self._listener.unix)
+        self._pumping = threading.Lock()
+        """Held by who sends or receives: the task's thread, or its stand-in."""
+        self._heartbeats: Heartbeats[Connection] = Heartbeats(
+            config.heartbeat_interval, config.heartbeat_timeout
+        )
+        self._stand_in: StandIn | None = None
+        """From the first connection to another machine on."""
+        self._waker = Waker()
+        self._selector.register(self._waker.woken, READ, self._on_woken)
         self._reset()
 
     def _reset(self) -> None:
@@ -88,6 +103,20 @@ class SocketEndpoint:
         """Input channels by sender."""
         self._gate = Gate((), self._config, _open, self._meter)
         self._failure = None
+
+    def _listen(self, listening: socket.socket) -> None:
+        self._selector.register(listening, READ, self._admission.on_listening(listening))
+
+    def move(self, site: Site) -> None:
+        """Listen there from now on, and have another address. Between two attempts, while no thread
+        pumps. TransportError if it cannot listen there."""
+        if site != self._listener.site:
+            before = self._listener.tcp
+            self._selector.unregister(before)
+            try:
+                self._listener.move(site)
+            finally:
+                self._listen(self._listener.tcp)
 
     @property
     def address(self) -> SocketAddress:
@@ -107,6 +136,10 @@ class SocketEndpoint:
         return self._admission.rejected
 
     def connect(self, wiring: Wiring) -> None:
+        with self._pumping:
+            self._connect(wiring)
+
+    def _connect(self, wiring: Wiring) -> None:
         if self._closed:
             raise TransportError(f"{self._task}: the endpoint is closed")
         self._drop_attempt()
@@ -144,12 +177,18 @@ class SocketEndpoint:
             self._clock,
             self._on_connected,
             self._on_unreachable,
+            self._encryption,
         )
 
-    def _on_connected(self, dialer: Dialer, connected: socket.socket) -> None:
+    def _on_connected(self, dialer: Dialer, connected: socket.socket | SecureSocket) -> None:
         peer = dialer.hello.receiver
         del self._dialers[peer]
-        self._start(self._outgoing[peer], FrameStream(connected, self._meter))
+        self._start(self._outgoing[peer], self._stream(connected))
+
+    def _stream(self, connected: socket.socket | SecureSocket) -> FrameStream:
+        if isinstance(connected, SecureSocket):
+            return SecureStream(connected, self._meter)
+        return FrameStream(connected, self._meter)
 
     def _on_unreachable(self, dialer: Dialer, reason: AuthenticationError | str) -> None:
         peer = dialer.hello.receiver
@@ -177,7 +216,7 @@ class SocketEndpoint:
 
     def _admit(self, arrival: Arrival, sender: TaskId) -> None:
         self._admission.release(arrival)
-        stream = FrameStream(arrival.socket, self._meter)
+        stream = self._stream(arrival.socket)
         stream.queue([arrival.handshake.answer(Verdict.ACCEPTED)])
         connection = IncomingConnection(
             sender, stream, self._gate, self._expected[sender], self._traffic
@@ -190,6 +229,15 @@ class SocketEndpoint:
         self._selector.register(
             stream.socket, READ, lambda mask: self._on_ready(connection, stream, mask)
         )
+        if remote(stream.socket):
+            self._heartbeats.add(connection, stream, self._clock.monotonic())
+            if self._stand_in is None:
+                self._stand_in = StandIn(self._heartbeats.interval_s, self._pumping, self._beat)
+        if isinstance(stream, SecureStream):
+            self._on_ready(connection, stream, READ)  # some may have come with the handshake's end
+
+    def _beat(self) -> None:
+        self._heartbeats.beat(self._clock.monotonic())
 
     def _on_ready(self, connection: Connection, stream: FrameStream, mask: int) -> bool:
         if connection.stream is not stream:
@@ -219,6 +267,7 @@ class SocketEndpoint:
 
     def _hang_up(self, connection: Connection) -> None:
         if connection.stream is not None:
+            self._heartbeats.remove(connection)
             self._selector.unregister(connection.stream.socket)
             connection.stream.close()
             connection.stream = None
@@ -227,6 +276,10 @@ class SocketEndpoint:
         self._failure = self._failure or error
 
     def pump(self, timeout: float) -> bool:
+        with self._pumping:
+            return self._pump(timeout)
+
+    def _pump(self, timeout: float) -> bool:
         if self._closed:
             raise TransportError(f"{self._task}: the endpoint is closed")
         moved = self._send()
@@ -236,6 +289,8 @@ class SocketEndpoint:
             moved |= key.data(mask)
         if self._dialers or self._admission.strangers:
             moved |= self._tick()
+        if self._stand_in is not None:
+            self._look()
         if events or wait:
             moved |= self._send()
         if self._failure is not None:
@@ -250,6 +305,14 @@ class SocketEndpoint:
         self._admission.tick()
         return moved
 
+    def _look(self) -> None:
+        """Give up those on other machines of whom nothing was heard for too long. Behind what has
+        come."""
+        now = self._clock.monotonic()
+        if now >= self._heartbeats.due:
+            for connection, silence in self._heartbeats.look(now):
+                self._on_broken(connection, self._heartbeats.silent_for(silence))
+
     def _patience(self, timeout: float) -> float:
         """How long to wait for sockets: not beyond the next thing that time alone brings."""
         if timeout <= 0:
@@ -261,6 +324,7 @@ class SocketEndpoint:
             waits.append(stranger - now)
         if (flush := self.next_flush()) is not None:
             waits.append(flush)
+        waits.append(self._heartbeats.due - now)
         return max(0.0, min(waits))
 
     def _send(self) -> bool:
@@ -327,18 +391,11 @@ class SocketEndpoint:
         return all(connection.drained for connection in self._outgoing.values())
 
     def _on_woken(self, mask: int) -> bool:
-        try:
-            while self._woken.recv(4096):
-                pass
-        except BlockingIOError:
-            pass
+        self._waker.quiet()
         return True
 
     def wake(self) -> None:
-        with self._wake_lock:
-            if not self._closed:
-                with suppress(BlockingIOError):  # enough is in the pipe to wake it
-                    self._waker.send(b"\0")
+        self._waker.wake()
 
     def statistics(self) -> ExchangeStatistics:
         writes = [sender.largest_write for sender in self._outputs.values()]
@@ -352,6 +409,7 @@ class SocketEndpoint:
         connections: list[Connection] = [*self._outgoing.values(), *self._incoming.values()]
         for connection in connections:
             if connection.stream is not None:
+                self._heartbeats.remove(connection)
                 self._selector.unregister(connection.stream.socket)
                 say_goodbye(connection)
         for outgoing in self._outgoing.values():
@@ -360,16 +418,17 @@ class SocketEndpoint:
 
     def close(self) -> None:
         """Idempotent. Leaves no socket and no file."""
-        with self._wake_lock:
-            if self._closed:
-                return
-            self._closed = True
+        if self._closed:
+            return
+        self._closed = True
+        self._waker.stop()
+        if self._stand_in is not None:
+            self._stand_in.close()
         self._drop_attempt()
         self._admission.close()
         self._listener.close()
         self._selector.close()
         self._waker.close()
-        self._woken.close()
 
 
 def _open(item: Any) -> Element:

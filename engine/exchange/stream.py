@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
+from .encryption import SecureSocket
 from .metering import InFlight
-from .wire import Frame, FrameReader
+from .wire import Frame, FrameReader, Kind, header
 
 MOST_PIECES: Final = 64
 """Pieces per `sendmsg`; the kernel allows 1,024."""
@@ -25,17 +26,23 @@ MOST_BYTES: Final = 4 << 20
 LINGER_STEPS: Final = 100
 LINGER_STEP_S: Final = 0.01
 
+HEARTBEAT: Final = memoryview(header(Kind.HEARTBEAT, 0))
+
 
 class FrameStream:
     """`pending`: bytes queued for the socket. `eof`: the peer has ended its side."""
 
-    def __init__(self, connection: socket.socket, meter: InFlight) -> None:
-        self.socket = connection
+    def __init__(self, connection: socket.socket | SecureSocket, meter: InFlight) -> None:
+        self.socket: Any = connection
         self.pending = 0
+        self.received = 0
+        """Bytes so far."""
         self.eof = False
         self.awaits_room = False
         """Whether the selector reports when the socket takes more."""
         self._out: deque[memoryview] = deque()
+        self._unmetered = 0
+        """What of `pending` the meter does not know of yet."""
         self._meter = meter
         self._reader = FrameReader()
 
@@ -53,8 +60,30 @@ class FrameStream:
         self._meter.add(size)
         return size
 
+    def beat(self) -> None:
+        """Say that this end lives, unless something else waits to be sent. On any thread, with the
+        endpoint's lock; the meter is the task's alone. An error is found by the next `flush`."""
+        if self.pending:
+            return
+        try:
+            sent = self.socket.sendmsg([HEARTBEAT])
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return
+        if rest := HEARTBEAT[sent:]:
+            self._out.append(rest)
+            self.pending += rest.nbytes
+            self._unmetered += rest.nbytes
+
+    def _meter_all(self) -> None:
+        self._meter.add(self._unmetered)
+        self._unmetered = 0
+
     def flush(self) -> bool:
         """Hand over what the socket takes; whether it took anything. `pending` tells the rest."""
+        if self._unmetered:
+            self._meter_all()
         moved = False
         out = self._out
         while out:
@@ -92,6 +121,7 @@ class FrameStream:
                 self.eof = True
                 break
             total += count
+            self.received += count
             frames.extend(self._reader.received(count))
             if count < sum(map(len, targets)):
                 break  # the socket is empty; saves asking once more
@@ -122,13 +152,47 @@ class FrameStream:
             pass
 
     def close(self) -> None:
+        self._meter_all()
         self._meter.sub(self.pending)
         self.pending = 0
         self._out.clear()
         self.socket.close()
 
 
-def _unacknowledged(connection: socket.socket) -> int:
+class SecureStream(FrameStream):
+    """Over TLS. All that was fetched from the socket is decrypted at once, so that whatever is
+    still to be received, the socket says so."""
+
+    def __init__(self, connection: SecureSocket, meter: InFlight) -> None:
+        super().__init__(connection, meter)
+
+    def receive(self) -> list[Frame]:
+        frames: list[Frame] = []
+        self._decrypt(frames)  # what came with the end of the handshake
+        total = 0
+        while total < MOST_BYTES:
+            try:
+                fetched = self.socket.fetch()
+            except BlockingIOError:
+                break
+            except OSError:
+                if frames:
+                    break
+                raise
+            if not fetched:
+                self.eof = True
+                break
+            total += fetched
+            self.received += fetched
+            self._decrypt(frames)
+        return frames
+
+    def _decrypt(self, frames: list[Frame]) -> None:
+        while count := self.socket.recvmsg_into(self._reader.targets()):
+            frames.extend(self._reader.received(count))
+
+
+def _unacknowledged(connection: Any) -> int:
     """Bytes that a TCP peer's kernel has not got yet. A unix socket delivers at once."""
     if connection.family == getattr(socket, "AF_UNIX", None):
         return 0

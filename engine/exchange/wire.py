@@ -31,6 +31,8 @@ MAX_PAYLOAD: Final = 1 << 30
 """A longer payload is taken for nonsense; no sender makes one."""
 
 HAS_TIMESTAMPS: Final = 1
+STARVED: Final = 2
+"""Of a buffer: more wait behind it, and it took the last credit."""
 
 
 class Kind(IntEnum):
@@ -53,6 +55,8 @@ class Kind(IntEnum):
     """As COLUMNS, with codes where the schema has dictionaries, which came before."""
     DICTIONARY = 10
     """The dictionary of one column of the CODES frames that follow on this channel."""
+    HEARTBEAT = 11
+    """The peer lives; either way, and nothing else."""
 
 
 BUFFERS: Final = frozenset({Kind.COLUMNS, Kind.CODES, Kind.STREAM, Kind.OBJECTS})

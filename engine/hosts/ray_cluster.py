@@ -25,6 +25,7 @@ from ...core.errors import JobCancelledError, ResourceError, SerializationError,
 from ...core.failure_text import described
 from ...core.ids import Attempt, TaskId
 from ..accounts import TaskAccount
+from ..exchange.encryption import issue
 from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from ..messages import Mail, TaskFailed
@@ -32,7 +33,7 @@ from ..task.deployment import TaskDeployment
 from .last_words import Whereabouts, how_it_died
 from .mail import sealed
 from .ray_connect import NAMESPACE
-from .ray_task import Found, TaskActor, Tie
+from .ray_task import Admittance, Found, TaskActor, Tie
 from .requirements import not_installed
 from .resequencer import Numbering
 from .sent_files import SentFiles
@@ -134,7 +135,8 @@ class RayCluster:
         self._code = ray.put(tuple(code)) if code else ()
         self._job = job
         self._config: JobConfig = job.config
-        self._secret = secret
+        certificate = issue() if self._config.exchange.encrypted else None
+        self._admittance = Admittance(secret, certificate)
         self._loop = loop
         self._inbox = inbox
         self._coordinator = coordinator
@@ -174,7 +176,7 @@ class RayCluster:
                 ray.kill(former[0], no_restart=True)
             found[task] = one
         for task, (actor, answer) in found.items():
-            self._secret = answer.secret
+            self._admittance = answer.admittance or self._admittance
             self._processes[task] = answer.process
             account = answer.account
             self._attempts[task] = Attempt(-1) if account is None else account.attempt
@@ -230,12 +232,14 @@ class RayCluster:
         self._attempts.update({d.task: d.attempt for d in deployments})
         self._numbers = {of: n for of, n in self._numbers.items() if of[0] not in tasks}
         # One that dies meanwhile leaves `_actors`: whoever calls it is told of that by Ray.
+        several = self._slots.on_several_machines()
         actors = {d.task: self._actors.get(d.task) or self._create(d.task) for d in deployments}
         prepared = [
             actors[d.task].prepare.remote(
                 d.task,
                 self._config.exchange,
-                self._secret,
+                self._admittance,
+                several,
                 self._code,
                 self._files,
                 (self._config.logging, replace(d.log_scope, attempt=None)),

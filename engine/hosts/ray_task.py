@@ -22,11 +22,12 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cloudpickle
 import ray
+from ray.util import get_node_ip_address
 from ray.util.placement_group import get_placement_group, remove_placement_group
 
 from ...core.clock import SystemClock
@@ -38,7 +39,9 @@ from ...core.logging_config import LoggingConfig
 from ...logs.process import JobLog, close_log, flush_logs, open_log
 from ...logs.scope import LogScope, set_process_scope
 from ..accounts import Ledger, TaskAccount
+from ..exchange.encryption import JobCertificate
 from ..exchange.endpoint import Address, Wiring
+from ..exchange.listener import site_of
 from ..exchange.sockets import SocketEndpoint
 from ..graph.shipping import unreadable
 from ..messages import CancelTask, Mail, TaskFailed, TaskReport
@@ -76,6 +79,15 @@ def use_one_thread() -> None:
     logging.getLogger("ray._private.worker").addFilter(
         lambda record: "inside async actor" not in record.getMessage()
     )
+
+
+@dataclass(frozen=True)
+class Admittance:
+    """What a job's tasks know each other by. Only they and their coordinator have it."""
+
+    secret: bytes = field(repr=False)
+    certificate: JobCertificate | None = None
+    """None: connections are not encrypted."""
 
 
 class TaskRunner:
@@ -193,7 +205,7 @@ class Found:
     account: TaskAccount | None
     address: Address | None
     process: Whereabouts
-    secret: bytes
+    admittance: Admittance | None
 
 
 class TaskActor:
@@ -223,8 +235,7 @@ class TaskActor:
         self._term = 0
         """Of the coordinator that is heard; only grows."""
         self._task: TaskId | None = None
-        self._secret = b""
-        """That the job's channels are opened with."""
+        self._admittance: Admittance | None = None
         self._slots: str | None = None
         """The name of the slots that end with the job; None: they stay."""
         self._following: asyncio.Task[None] | None = None
@@ -235,19 +246,22 @@ class TaskActor:
         self,
         task: TaskId,
         config: ExchangeConfig,
-        secret: bytes,
+        admittance: Admittance,
+        several: bool,
         code: Sequence[PackedCode] = (),
         files: SentFiles | None = None,
         log: tuple[LoggingConfig, LogScope] | None = None,
         tie: Tie | None = None,
     ) -> tuple[Address, Whereabouts]:
         """Open the endpoint, make the program's `code` importable, have its `files` here and keep a
-        log of what is said; returns where peers reach it, and where this process is. FencedError if
-        the coordinator of `tie` is not the newest."""
+        log of what is said; returns where peers reach it, and where this process is. `several`:
+        whether the job's tasks are on more than one machine. FencedError if the coordinator of
+        `tie` is not the newest."""
         if tie is not None:
             self._hear(tie.coordinator, tie.term)
             self._slots = tie.slots
-        self._task, self._secret = task, secret
+        self._task, self._admittance = task, admittance
+        site = site_of(config.bind_host, get_node_ip_address(), several)
         async with self._preparing:
             if self._endpoint is None:
                 if log is not None:
@@ -255,7 +269,10 @@ class TaskActor:
                 unpack(code)
                 if files is not None and self._folder is None:
                     self._folder = await asyncio.to_thread(files.arrive)
-                self._endpoint = SocketEndpoint(task, config, secret, SystemClock())
+                secret, certificate = admittance.secret, admittance.certificate
+                clock = SystemClock()
+                self._endpoint = SocketEndpoint(task, config, secret, clock, site, certificate)
+            self._endpoint.move(site)
         return self._endpoint.address, own_whereabouts()
 
     async def deploy(
@@ -294,7 +311,7 @@ class TaskActor:
         self._early.clear()
         account = None if self._runner is None else self._runner.take_over(coordinator, term)
         address = None if self._endpoint is None else self._endpoint.address
-        return Found(self._task, account, address, own_whereabouts(), self._secret)
+        return Found(self._task, account, address, own_whereabouts(), self._admittance)
 
     def _hear(self, coordinator: Any, term: int) -> None:
         if term < self._term:

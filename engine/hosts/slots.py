@@ -175,6 +175,14 @@ class Slots:
         )
         return {"num_cpus": 0, "max_restarts": 0, "scheduling_strategy": strategy}
 
+    def on_several_machines(self) -> bool:
+        """Whether they lie on machines of different addresses. While Ray has not placed all of
+        them (anew, after the loss of a node): whether there are such machines at all."""
+        placed = set(placement_group_table(self._group).get("bundles_to_node_id", {}).values())
+        nodes = {n["NodeID"]: n["NodeManagerAddress"] for n in ray.nodes() if n["Alive"]}
+        known = placed if placed <= nodes.keys() else nodes.keys()
+        return len({nodes[node] for node in known}) > 1
+
     def release(self) -> None:
         group, self._group = self._group, None
         if group is not None and (self._kept is None or not self._kept.wanted()):

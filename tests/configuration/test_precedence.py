@@ -186,8 +186,13 @@ def test_keys_of_flink_without_effect_are_named_once(
 def test_no_known_key_is_taken_for_one_of_flinks() -> None:
     assert [key for key in BY_KEY if foreign.is_foreign(key)] == []
     taken = [key for key in BY_KEY if key.startswith(foreign.FOREIGN)]
-    known = ["jobmanager.execution.failover-strategy", "taskmanager.state.local.root-dirs"]
-    assert sorted(taken) == known
+    assert sorted(taken) == [
+        "heartbeat.interval",
+        "heartbeat.timeout",
+        "jobmanager.execution.failover-strategy",
+        "security.ssl.internal.enabled",
+        "taskmanager.state.local.root-dirs",
+    ]
 
 
 # --- values ------------------------------------------------------------------------------------

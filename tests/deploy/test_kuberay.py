@@ -197,7 +197,7 @@ def test_programs_that_are_submitted_are_told_where_tasks_listen_and_keep_state(
     configure(settings, options)
     config = settings.job_config()
     assert settings.host == "ray"
-    assert config.exchange.bind_host == "0.0.0.0"
+    assert config.exchange.bind_host is None  # pods listen at their own addresses
     mounted = {mount["mountPath"] for mount in worker["volumeMounts"]}
     assert set(config.state.local_dirs) <= mounted
 
@@ -207,11 +207,10 @@ def test_the_jobs_program_runs_with_the_jobs_configuration(tmp_path: Path) -> No
     program = of_kind("ConfigMap")["data"]["program.py"]
     (tmp_path / "program.py").write_text(program)
     told = yaml.safe_load(of_kind("RayJob")["spec"]["runtimeEnvYAML"])["env_vars"]
-    assert set(told) >= {"STROM_CONF__STROM__HOST", "STROM_CONF__STROM__EXCHANGE__BIND_HOST"}
+    assert "STROM_CONF__STROM__HOST" in told
     assert all(isinstance(value, str) for value in told.values())
     here = {
         "STROM_CONF__STROM__HOST": "local",
-        "STROM_CONF__STROM__EXCHANGE__BIND_HOST": "127.0.0.1",
         "STROM_CONF__EXECUTION__CHECKPOINTING__DIR": str(tmp_path / "checkpoints"),
         "STROM_CONF__STATE__BACKEND__ROCKSDB__LOCALDIR": str(tmp_path / "state"),
     }

@@ -67,6 +67,7 @@ def test_tasks_of_several_machines_reach_each_other() -> None:
     found = cluster.listening("127.0.0.1", two)
     assert (found.status, "strom.exchange.bind-host" in found.advice) == (WARNING, True)
     assert cluster.listening("0.0.0.0", two).status == OK
+    assert cluster.listening("", two).status == OK
     assert cluster.listening("127.0.0.1", told(node("a"))).status == OK
     assert cluster.listening("127.0.0.1", silent).status == SKIPPED
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from exchange_kit import SECRET
+from exchange_kit import SECRET, TcpOnly, job_certificate
 from strom.core.clock import VirtualClock
 from strom.core.config import ExchangeConfig
 from strom.core.ids import TaskId
@@ -17,20 +16,12 @@ from strom.engine.exchange.sockets import SocketEndpoint
 Make = Callable[..., Any]
 
 
-class TcpOnly(SocketEndpoint):
-    """Hides its unix socket from peers."""
-
-    @property
-    def address(self) -> Any:
-        return dataclasses.replace(super().address, unix_path=None)
-
-
 @pytest.fixture
 def clock() -> VirtualClock:
     return VirtualClock()
 
 
-@pytest.fixture(params=["in process", "through the codec", "unix", "tcp"])
+@pytest.fixture(params=["in process", "through the codec", "unix", "tcp", "tls"])
 def make(request: pytest.FixtureRequest, clock: VirtualClock) -> Iterator[Make]:
     """make(task, config) -> endpoint on the virtual clock; all are closed at the end."""
     network = InProcessNetwork(clock, through_codec=request.param == "through the codec")
@@ -39,9 +30,10 @@ def make(request: pytest.FixtureRequest, clock: VirtualClock) -> Iterator[Make]:
     def build(task: TaskId, config: ExchangeConfig | None = None) -> Any:
         config = config or ExchangeConfig()
         endpoint: Any
-        if request.param in ("unix", "tcp"):
+        if request.param in ("unix", "tcp", "tls"):
             kind = SocketEndpoint if request.param == "unix" else TcpOnly
-            endpoint = kind(task, config, SECRET, clock)
+            certificate = job_certificate() if request.param == "tls" else None
+            endpoint = kind(task, config, SECRET, clock, certificate=certificate)
         else:
             endpoint = network.endpoint(task, config)
         made.append(endpoint)

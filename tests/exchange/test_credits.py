@@ -62,13 +62,14 @@ def test_misuse_is_an_error() -> None:
 class World:
     """Senders with buffers to send, a gate, and messages under way in both directions, in order."""
 
-    def __init__(self, loads: list[int], exclusive: int, floating: int) -> None:
+    def __init__(self, loads: list[int], exclusive: int, floating: int, far: bool = False) -> None:
+        self.far = far
         self.limit = len(loads) * exclusive + floating
         self.gate = GateLedger(len(loads), exclusive, floating)
         self.senders = [SenderLedger() for _ in loads]
         self.left = list(loads)
         self.consumed = [0] * len(loads)
-        self.data: list[deque[tuple[bool, int]]] = [deque() for _ in loads]
+        self.data: list[deque[tuple[bool, int, bool]]] = [deque() for _ in loads]
         self.grants: deque[Grant] = deque()
         self.queued = [0] * len(loads)
         self.blocked: set[int] = set()
@@ -95,15 +96,16 @@ class World:
             case "send" if self.senders[i].credit:
                 self.left[i] -= 1
                 self.senders[i].on_sent(self.left[i])
-                self.data[i].append((True, self.left[i]))
+                starved = self.far and self.left[i] > 0 and not self.senders[i].credit
+                self.data[i].append((True, self.left[i], starved))
             case "send":
                 assert self.senders[i].announce(self.left[i])
-                self.data[i].append((False, self.left[i]))
+                self.data[i].append((False, self.left[i], self.far))
             case "arrive":
-                buffer, backlog = self.data[i].popleft()
+                buffer, backlog, starved = self.data[i].popleft()
                 self.queued[i] += buffer
                 on = self.gate.on_buffer if buffer else self.gate.on_backlog
-                self.grants.extend(on(i, backlog))
+                self.grants.extend(on(i, backlog, starved))
             case "consume":
                 self.queued[i] -= 1
                 self.consumed[i] += 1
@@ -122,7 +124,7 @@ class World:
         assert self.gate.total_outstanding() <= self.limit
         for i, sender in enumerate(self.senders):
             sender.validate()
-            under_way = sum(buffer for buffer, _ in self.data[i])
+            under_way = sum(buffer for buffer, *_ in self.data[i])
             promised = sum(count for index, count in self.grants if index == i)
             held = sender.credit + under_way + self.queued[i] + promised
             assert held == self.gate.outstanding(i)
@@ -133,12 +135,13 @@ class World:
     exclusive=st.integers(1, 3),
     floating=st.integers(0, 6),
     seed=st.integers(0, 2**32),
+    far=st.booleans(),
 )
 @settings(max_examples=examples(120), deadline=None)
 def test_everything_arrives_under_any_fair_schedule(
-    loads: list[int], exclusive: int, floating: int, seed: int
+    loads: list[int], exclusive: int, floating: int, seed: int, far: bool
 ) -> None:
-    world = World(loads, exclusive, floating)
+    world = World(loads, exclusive, floating, far)
     random_ = random.Random(seed)
     for _ in range(40):  # with channels blocked and unblocked at will
         if random_.random() < 0.2:
@@ -161,3 +164,36 @@ def test_a_blocked_channel_does_not_stop_the_others() -> None:
         world.do(*moves[-1])
         world.validate()
     assert world.consumed == [0, 20]
+
+
+class FarSender:
+    """One that holds one buffer at a time, as its task stops then, and whose credits take so long
+    that all buffers of a round are taken before the next one begins."""
+
+    def __init__(self, exclusive: int, floating: int) -> None:
+        self.gate = GateLedger(1, exclusive, floating)
+        self.credit = exclusive
+
+    def round(self, arrive_together: bool) -> int:
+        """Send by all credit there is; how many buffers that were."""
+        sent, self.credit = self.credit, 0
+        starved = [False] * (sent - 1) + [True]
+        granted: list[Grant] = []
+        for last in starved:
+            granted += self.gate.on_buffer(0, 1, last)
+            if not arrive_together:
+                granted += self.gate.on_consumed(0)
+        for _ in starved if arrive_together else ():
+            granted += self.gate.on_consumed(0)
+        self.gate.validate()
+        self.credit = sum(count for _, count in granted)
+        return sent
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_sender_far_away_gets_what_its_way_holds(together: bool) -> None:
+    far = FarSender(exclusive=2, floating=8)
+    rounds = [far.round(together) for _ in range(6)]
+    assert rounds[0] == 2
+    assert rounds == sorted(rounds)
+    assert rounds[-1] == 10  # all there are

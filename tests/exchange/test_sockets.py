@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from strom.engine.exchange.handshake import (
     SenderHandshake,
     Verdict,
 )
+from strom.engine.exchange.listener import Site
 from strom.engine.exchange.sockets import SocketEndpoint
 from strom.engine.exchange.wire import HEADER, MAGIC, Kind, small_frame
 
@@ -259,8 +261,8 @@ def test_close_leaves_no_descriptor_and_no_name() -> None:
 
 LISTEN_AND_WAIT = """
 import sys
-from strom.engine.exchange.listener import Listener
-listener = Listener("127.0.0.1")
+from strom.engine.exchange.listener import Listener, Site
+listener = Listener(Site())
 print(listener.address.unix_path.encode().hex(), flush=True)
 sys.stdin.read()
 """
@@ -292,6 +294,24 @@ def test_the_unix_socket_turns_other_users_away(pair: Any, monkeypatch: pytest.M
         b.pump(0.0)
         assert connection.recv(1) == b""
     assert b.rejected_handshakes == 1
+    still_works(a, b)
+
+
+def test_an_endpoint_moves_between_attempts_and_is_reached_where_it_is(pair: Any) -> None:
+    """As when another task of the job is placed on another machine."""
+    a, b, _ = pair
+    before = b.address
+    b.move(Site("0.0.0.0", "localhost"))
+    assert (b.address.host, b.address.unix_path) == ("localhost", before.unix_path)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((before.host, before.port))
+    remote = replace(b.address, unix_path=None)
+    a.connect(Wiring(2, [], [LINK], {B: remote}))
+    b.connect(Wiring(2, [LINK], [], {}))
+    settle(a, b)
+    still_works(a, b)
+    with pytest.raises(TransportError, match=r"cannot listen on '192.0.2.1'.*bind-host says where"):
+        b.move(Site("192.0.2.1", "192.0.2.1"))
     still_works(a, b)
 
 

@@ -78,7 +78,10 @@ class World:
             env.get_job_graph("two"), b"", self.loop, self.heard.append, None, "a name"
         )
         slots = SimpleNamespace(
-            reserve=lambda cancelled: None, options=lambda task: {}, own_name="a name"
+            reserve=lambda cancelled: None,
+            options=lambda task: {},
+            on_several_machines=lambda: False,
+            own_name="a name",
         )
         self.cluster._slots = slots  # type: ignore[assignment]
 

@@ -32,3 +32,35 @@ def test_what_is_not_waited_for_to_the_end_is_given_back(
         slots.reserve(Future())
     slots.release()
     assert given_back == [group]
+
+
+def node(name: str, address: str, alive: bool = True) -> dict[str, Any]:
+    return {"NodeID": name, "NodeManagerAddress": address, "Alive": alive}
+
+
+@pytest.mark.parametrize(
+    ("placed", "several"),
+    [
+        (["a", "a", "a"], False),
+        (["a", "b"], True),
+        (["a", "c"], False),  # two nodes of Ray on one machine
+        (["a", "gone"], True),  # what is placed anew may come to any machine
+        (["a", ""], True),
+    ],
+)
+def test_whether_slots_are_on_several_machines(
+    placed: list[str], several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [
+        node("a", "10.0.0.1"),
+        node("b", "10.0.0.2"),
+        node("c", "10.0.0.1"),
+        node("gone", "10.0.0.1", alive=False),
+    ]
+    table = {"bundles_to_node_id": dict(enumerate(placed))}
+    monkeypatch.setattr(module, "placement_group_table", lambda group: table)
+    monkeypatch.setattr(module.ray, "nodes", lambda: nodes)
+    env = environment(config())
+    env.from_collection([1]).sink_to(DiscardSink())
+    slots = Slots(env.get_job_graph("one"), "a name")
+    assert slots.on_several_machines() is several

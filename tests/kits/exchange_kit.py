@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,10 +11,26 @@ import pyarrow as pa
 from strom.core.batch import ColumnBatch
 from strom.core.elements import Element, Watermark
 from strom.core.ids import ChannelId, TaskId, VertexId
+from strom.engine.exchange.encryption import JobCertificate, issue
 from strom.engine.exchange.endpoint import Wiring
+from strom.engine.exchange.listener import SocketAddress
+from strom.engine.exchange.sockets import SocketEndpoint
 from strom.engine.graph.model import Channel
 
 SECRET = b"the secret of the job in the tests"
+
+
+@cache
+def job_certificate() -> JobCertificate:
+    return issue()
+
+
+class TcpOnly(SocketEndpoint):
+    """Hides its unix socket from peers, as if it were on another machine."""
+
+    @property
+    def address(self) -> SocketAddress:
+        return dataclasses.replace(super().address, unix_path=None)
 
 
 def task(name: str, subtask: int = 0) -> TaskId:
@@ -34,9 +52,21 @@ def numbers(element: Element) -> list[int]:
     return element.data.column(0).to_pylist()  # type: ignore[no-any-return]
 
 
-def wire(attempt: int, endpoints: dict[TaskId, Any], channels: list[Channel]) -> None:
-    """Connect all endpoints; channels in order of id."""
-    peers = {name: endpoint.address for name, endpoint in endpoints.items()}
+def through(proxy: Any) -> SocketAddress:
+    """Where peers reach an endpoint that a proxy stands before."""
+    host, port = proxy.address
+    return SocketAddress(host, port, None, "another machine")
+
+
+def wire(
+    attempt: int,
+    endpoints: dict[TaskId, Any],
+    channels: list[Channel],
+    addresses: dict[TaskId, SocketAddress] | None = None,
+) -> None:
+    """Connect all endpoints; channels in order of id. `addresses`: of those that are reached by
+    another than their own."""
+    peers = {name: endpoint.address for name, endpoint in endpoints.items()} | (addresses or {})
     for name, endpoint in endpoints.items():
         inputs = sorted((c for c in channels if c.target == name), key=lambda c: c.target_index)
         outputs = [c for c in channels if c.source == name]
