@@ -151,6 +151,7 @@ class SinkOperator(Operator):
             work = _begun(self._recover(restored))
         self._state.clear()
         self._tend_later(ctx.clock.now_ms())
+        ctx.metrics.gauge("heldUpByCommit", 0)
         return work
 
     def process(self, batch: Batch, port: int = 0) -> Work:

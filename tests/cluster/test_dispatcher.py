@@ -74,6 +74,8 @@ def test_a_job_without_a_last_view_is_archived_all_the_same(world: World) -> Non
     async def test() -> None:
         d = await world.submitted()
         await d.waiting("a1", 30.0, None)
+        while not world.made:
+            await asyncio.sleep(0.001)
         last, _ = outcome(JobStatus.FINISHED)
         world.made[0].ends.set_result((last, None))
         while (await d.about())["ended"] != 1:

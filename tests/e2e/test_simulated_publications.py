@@ -15,7 +15,7 @@ from strom.checkpoint.file_storage import FileStorage
 from strom.checkpoint.storage import open_storage
 from strom.connectors.files import FileSink
 from strom.core.job_status import JobStatus
-from strom.engine.hosts import simulator
+from strom.engine.hosts.simulated_staff import Worker
 from strom.engine.hosts.simulator import Simulation, SimulationPlan
 from strom.engine.hosts.tenure import Tenure
 from strom.testing.equivalence import Ways, checkpointed
@@ -34,7 +34,7 @@ class HeldUp:
         self._within = self._publishing = False
         self.simulation: Simulation
         self.times = 0
-        publish, check, step = FileStorage.publish, Tenure.check, simulator._Worker.step
+        publish, check, step = FileStorage.publish, Tenure.check, Worker.step
         busy: set[Any] = set()
 
         def held_publish(storage: FileStorage, manifest: Any) -> None:
@@ -61,7 +61,7 @@ class HeldUp:
 
         monkeypatch.setattr(FileStorage, "publish", held_publish)
         monkeypatch.setattr(Tenure, "check", held_check)
-        monkeypatch.setattr(simulator._Worker, "step", one_at_a_time)
+        monkeypatch.setattr(Worker, "step", one_at_a_time)
 
     def _others_go_on(self) -> None:
         if self._within or self._rng.random() < 0.5:
@@ -69,13 +69,14 @@ class HeldUp:
         self._within, publishing = True, self._publishing
         self.times += 1
         simulation, idle = self.simulation, []
-        sweep, simulation._sweep = simulation._sweep, idle.append  # type: ignore[method-assign]
+        even = simulation._even
+        sweep, even._sweep = even._sweep, idle.append  # type: ignore[method-assign]
         for _ in range(self._rng.randrange(300)):
             if simulation._goes_on() and not idle:
                 simulation._count_step()
                 simulation._maybe_crash()
                 simulation._turn()
-        simulation._sweep = sweep  # type: ignore[method-assign]
+        even._sweep = sweep  # type: ignore[method-assign]
         self._within, self._publishing = False, publishing
 
 
