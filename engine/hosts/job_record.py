@@ -17,17 +17,24 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import posixpath
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from ...checkpoint.folder_storage import FolderStorage
 from ...checkpoint.names import check_job_id
 from ...checkpoint.storage import located
-from ...core.errors import CheckpointError, CorruptCheckpointError, MissingCheckpointError
+from ...core.errors import (
+    CheckpointError,
+    ConfigurationError,
+    CorruptCheckpointError,
+    MissingCheckpointError,
+)
 from ...core.ids import CheckpointId
 from .job_outcome import JobOutcome
 from .placed_files import Content
@@ -87,20 +94,23 @@ class Term:
 
 
 class JobRecord:
-    """Of one job. All methods take what its storage takes, and raise CheckpointError."""
+    """Of one job. All methods take what its storage takes, and raise CheckpointError, or
+    ConfigurationError for a root that nobody understands."""
 
     def __init__(self, root: str | None, job_id: str) -> None:
-        """`root`: of the checkpoints; None: a folder of this machine."""
-        filesystem, path = located(root or str(_local_root()), "checkpoint storage")
-        folder = f"{path.rstrip('/')}/{FOLDER}/{check_job_id(job_id)}"
-        self._folder = FolderStorage(filesystem, folder)
-        self._filesystem = filesystem
-        self._local = folder if root is None else None
+        """`root`: of the checkpoints; None: a folder of this machine. Nothing is asked of it."""
+        self._root = root
+        self._job_id = check_job_id(job_id)
+
+    @cached_property
+    def _folder(self) -> FolderStorage:
+        filesystem, path = located(self._root or str(_local_root()), "checkpoint storage")
+        return FolderStorage(filesystem, f"{path.rstrip('/')}/{FOLDER}/{self._job_id}")
 
     def begin(self, begun: Begun) -> None:
         """Once, ahead of all else."""
-        if self._local is not None:
-            os.makedirs(self._local, mode=0o700, exist_ok=True)
+        if self._root is None:
+            os.makedirs(self._folder.folder, mode=0o700, exist_ok=True)
         self._folder.write_file(_FILES, SUBMISSION, pickle.dumps(begun, protocol=5))
 
     def read(self) -> tuple[Begun, Term]:
@@ -132,8 +142,9 @@ class JobRecord:
 
     def remove(self) -> None:
         """Nobody will ask any more. What cannot be removed stays."""
-        with suppress(CheckpointError, OSError):
-            self._filesystem.rm(self._folder.folder, recursive=True)
+        with suppress(CheckpointError, ConfigurationError, OSError):
+            self._folder.filesystem.rm(self._folder.folder, recursive=True)
+            self._folder.filesystem.rmdir(posixpath.dirname(self._folder.folder))
 
     def _get(self, name: str) -> bytes:
         return self._folder.get(name)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final
 
-from ...core.errors import CheckpointError, MissingCheckpointError
+from ...core.errors import CheckpointError, CorruptCheckpointError, MissingCheckpointError
 from .job_outcome import JobOutcome
 from .job_record import Begun, JobRecord, Term
 
@@ -57,6 +57,9 @@ class RecordKeeper:
             try:
                 return await asyncio.wrap_future(self._writer.submit(self._read))
             except MissingCheckpointError:
+                return None
+            except CorruptCheckpointError as error:
+                log.error("job %s: its record is of no use: %s", self._job_id, error)
                 return None
             except CheckpointError as error:
                 if loop.time() >= deadline:

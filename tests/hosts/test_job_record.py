@@ -1,0 +1,97 @@
+"""What a coordinator leaves for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+from strom.core.errors import CheckpointError, ConfigurationError, MissingCheckpointError
+from strom.core.job_status import JobStatus
+from strom.engine.hosts import job_record, record_keeper
+from strom.engine.hosts.job_outcome import JobOutcome
+from strom.engine.hosts.job_record import DEATHS_MS, MOST_DEATHS, Begun, JobRecord, Term
+from strom.engine.hosts.record_keeper import RecordKeeper
+
+BEGUN = Begun(b"graph", first_attempt=7, token="t")
+OUTCOME = JobOutcome("a1", "one", JobStatus.FINISHED, None, 17.0, 3, 1, {})
+
+
+@pytest.mark.parametrize("kept", ["in the storage", "on the machine"])
+def test_what_is_written_is_read_until_it_is_removed(
+    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_record, "_local_root", lambda: tmp_path / "machine")
+    root = str(tmp_path / "root") if kept == "in the storage" else None
+    record = JobRecord(root, "a1")
+    with pytest.raises(MissingCheckpointError):
+        record.read()
+    record.begin(BEGUN)
+    assert JobRecord(root, "a1").read() == (BEGUN, Term())
+    term = Term(2, False, 9, (5, 6, 7))
+    record.write(term.next(8))
+    assert JobRecord(root, "a1").read() == (BEGUN, Term(3, False, 9, [5, 6, 7, 8]))
+    assert record.outcome() is None
+    record.end(OUTCOME)
+    assert JobRecord(root, "a1").outcome() == OUTCOME
+    record.remove()
+    record.remove()
+    left = [path for path in tmp_path.rglob("*") if path.is_file() or path.name == ".coordinators"]
+    assert left == []
+
+
+def test_nothing_is_asked_of_a_storage_that_is_not_needed() -> None:
+    record = JobRecord("no-such-protocol://x", "a1")
+    with pytest.raises(ConfigurationError, match="no-such-protocol"):
+        record.begin(BEGUN)
+
+
+def test_what_dies_again_and_again_is_given_up() -> None:
+    term = Term()
+    for n in range(MOST_DEATHS):
+        assert not term.dies_too_often()
+        term = term.next(n * 1000)
+    assert term.dies_too_often()
+    assert not term.next(DEATHS_MS * 2).dies_too_often()
+
+
+class Away(JobRecord):
+    """Of a storage that can be read at the third time only."""
+
+    times = 0
+
+    def read(self) -> tuple[Begun, Term]:
+        self.times += 1
+        if self.times < 3:
+            raise CheckpointError("away")
+        return BEGUN, Term()
+
+    def write(self, term: Term) -> None:
+        raise CheckpointError("full")
+
+
+def test_a_storage_that_is_away_is_waited_for_and_one_that_is_full_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(record_keeper, "PAUSE_S", 0.001)
+    keeper = RecordKeeper(Away(str(tmp_path), "a1"), "a1")
+
+    async def ask() -> None:
+        assert await keeper.read() == (BEGUN, Term(), None)
+        with caplog.at_level(logging.WARNING):
+            await keeper.begin(BEGUN, Term())
+            keeper.write(Term())
+        await keeper.remove()
+
+    asyncio.run(ask())
+    assert [line.levelname for line in caplog.records] == ["WARNING"]
+    assert "would go on from if it died cannot be written down" in caplog.text
+
+
+def test_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:
+    keeper = RecordKeeper(JobRecord(str(tmp_path), "a1"), "a1")
+    assert asyncio.run(keeper.read()) is None
+    JobRecord(str(tmp_path), "a1").begin(BEGUN)
+    (tmp_path / ".coordinators" / "a1" / "term.json").write_text("{")
+    assert asyncio.run(keeper.read()) is None
