@@ -74,9 +74,10 @@ class RecordKeeper:
         return (*self._record.read(), self._record.outcome())
 
     async def remove(self) -> None:
-        """Nobody will ask any more; takes no longer than `END_S`."""
+        """Nobody will ask any more; takes no longer than `END_S`. The last call."""
         removed = asyncio.wrap_future(self._writer.submit(self._record.remove))
         await asyncio.wait([removed], timeout=END_S)
+        self._writer.shutdown(wait=False)
 
     def _submit(self, write: Callable[[Any], None], what: Any) -> Future[None]:
         return self._writer.submit(self._write, write, what)

@@ -91,7 +91,13 @@ def test_a_storage_that_is_away_is_waited_for_and_one_that_is_full_is_said_once(
 
 def test_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:
     keeper = RecordKeeper(JobRecord(str(tmp_path), "a1"), "a1")
-    assert asyncio.run(keeper.read()) is None
-    JobRecord(str(tmp_path), "a1").begin(BEGUN)
-    (tmp_path / ".coordinators" / "a1" / "term.json").write_text("{")
-    assert asyncio.run(keeper.read()) is None
+
+    async def ask() -> None:
+        assert await keeper.read() is None
+        JobRecord(str(tmp_path), "a1").begin(BEGUN)
+        (tmp_path / ".coordinators" / "a1" / "term.json").write_text("{")
+        assert await keeper.read() is None
+        await keeper.remove()
+
+    asyncio.run(ask())
+    assert not list(tmp_path.rglob("term.json"))
