@@ -18,6 +18,7 @@ import queue
 import secrets
 import threading
 import time
+import warnings
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -524,7 +525,9 @@ def came_back() -> bool:
     """Whether this process has been started by Ray for an actor that had one before."""
     if not ray.is_initialized():
         return False
-    return bool(ray.get_runtime_context().was_current_actor_reconstructed)
+    with warnings.catch_warnings():  # Ray asks itself for what it has deprecated
+        warnings.simplefilter("ignore")
+        return bool(ray.get_runtime_context().was_current_actor_reconstructed)
 
 
 def _unpickled(begun: Begun) -> JobGraph:
