@@ -52,7 +52,7 @@ class AttemptNumbers:
 
     def take_over(self, found: Mapping[TaskId, Attempt]) -> None:
         """Tasks run, or ran, in these, which a master before this has given."""
-        self._last = max(self._last, *found.values())
+        self._first = self._last = max(self._last, *found.values())
         self.began = Attempt(self._last)
         self._of = dict(found)
 

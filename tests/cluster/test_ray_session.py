@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
+import ray
 from chaos_kit import (
     as_window_sums,
     config,
@@ -33,6 +34,8 @@ from strom.cluster.savepoints import newest_state
 from strom.cluster.slot_pool import PREFIX
 from strom.connectors.files import ParquetSink
 from strom.core.errors import ConfigurationError, TransportError
+from strom.engine.hosts.coordinator_answers import coordinator_name
+from strom.engine.hosts.ray_connect import NAMESPACE
 from strom.rest.catalogs.session_jobs import SessionJobs, jobs_there
 from typer.testing import CliRunner
 from wheels_kit import make_wheel
@@ -157,7 +160,8 @@ def test_jobs_wait_for_each_other_in_their_order(
 def test_a_job_outlives_its_coordinator_and_the_dispatcher(
     tmp_path: Path, session: dispatcher_client.DispatcherClient, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """And its client goes on with it, whatever it waits for meanwhile."""
+    """One whose process dies comes back and goes on with the tasks; after one that is ended for
+    good there is another run. The client goes on with both, whatever it waits for meanwhile."""
     job = Counting(tmp_path / "job", interval_ms=1_000, collects=True)
     client = job.submit()
     job_id = str(client.get_job_id())
@@ -173,7 +177,12 @@ def test_a_job_outlives_its_coordinator_and_the_dispatcher(
     kill("Dispatcher")
     assert session.job(job_id)[0].phase == "RUNNING"
     completed(client, 1)
-    kill("JobCoordinator")  # just after a checkpoint: the next one is a second away
+    kill("JobCoordinator")
+    assert client.metrics()["attempt"] == 0
+    assert session.job(job_id)[0].run == 0
+    completed(client, 2)
+    coordinator = ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE)
+    ray.kill(coordinator, no_restart=True)  # just after a checkpoint: the next is a second away
     assert client.metrics()["attempt"] >= 1_000_000
     record, _ = session.job(job_id)
     assert (record.run, record.phase) == (1, "RUNNING")

@@ -89,7 +89,7 @@ def test_it_runs_on_and_nobody_is_deployed_or_stopped(left: Left) -> None:
         assert mail_of(actions, task) == told
     assert not [a for a in actions if isinstance(a, (act.DeployAll, act.CancelAll))]
     assert master.status().status is JobStatus.RUNNING
-    assert master.status().running_tasks == len(EVERY)
+    assert (master.status().running_tasks, master.status().attempt) == (len(EVERY), 3)
     (snapshot,) = [a for a in master.on_tick(9_000) if isinstance(a, act.SnapshotSources)]
     assert snapshot.checkpoint_id == 7
 
