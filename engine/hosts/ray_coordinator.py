@@ -68,6 +68,10 @@ process per job that ended lately is what this costs: of many short jobs, quite 
 SUBMISSION_S = 45.0
 """Within this a coordinator's client must have started it, however busy the machine is."""
 
+NONE_YET = -1
+"""The number of no term: of a coordinator that has not begun, or does not know yet which it is. What
+tasks say then is for one that is dead."""
+
 FAREWELL_S = 10.0
 """How long the end of a job is held back until it is kept."""
 
@@ -91,7 +95,7 @@ class JobCoordinator:
         self._slots = slots
         self._job_id = job_id
         self._records = RecordKeeper(JobRecord(records, job_id), job_id)
-        self._term = Term()
+        self._term = Term(NONE_YET)
         self._driver: JobDriver | None = None
         self._cluster: RayCluster | None = None
         self._prometheus: Any = None
