@@ -270,6 +270,9 @@ class JobCoordinator:
             self._news.ring()
 
     def _publish(self, operator: OperatorId, key: str, value: Any) -> None:
+        driver = self._driver
+        if driver is not None and driver.began_with is not None:  # readers must not know it later
+            self._published.begin(driver.began_with, driver.told)
         self._published.add(operator, key, value)
         self._news.ring()
 
