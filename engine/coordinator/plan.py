@@ -58,7 +58,9 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
     job = graph.job
     source_vertices = {vertex.id for vertex in job.vertices if vertex.is_source}
     sources = tuple(task for task in graph.tasks if task.vertex in source_vertices)
-    sink_vertices = {vertex.id for vertex in job.vertices if any(o.is_sink for o in vertex.operators)}
+    sink_vertices = {
+        vertex.id for vertex in job.vertices if any(o.is_sink for o in vertex.operators)
+    }
     if not sources:
         raise GraphError(f"job '{job.name}' has no source")
     shapes = tuple(

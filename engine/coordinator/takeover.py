@@ -119,9 +119,7 @@ def _in(alive: Mapping[TaskId, TaskAccount], *stages: Stage) -> frozenset[TaskId
     return frozenset(task for task, one in alive.items() if one.stage in stages)
 
 
-def _told(
-    plan: JobPlan, found: Mapping[TaskId, TaskAccount], newest: CheckpointId
-) -> CheckpointId:
+def _told(plan: JobPlan, found: Mapping[TaskId, TaskAccount], newest: CheckpointId) -> CheckpointId:
     """Since when all that was published is known. Of a task that is gone nobody knows what it has
     published: it begins again with the newest checkpoint, and says only what comes behind that."""
     if any(task not in found for task in plan.publishers):

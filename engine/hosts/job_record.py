@@ -66,12 +66,13 @@ class Begun:
 @dataclass(frozen=True)
 class Term:
     """Of a coordinator. `number`: 0, 1, ...; `attached`: whether the job ends with its program;
-    `attempt`: the last that was begun; `since_ms`: when this and the ones before began, the last
-    few."""
+    `cancelled`: whether somebody was told that it ends; `attempt`: the last that was begun;
+    `since_ms`: when this and the ones before began, the last few."""
 
     number: int = 0
     attached: bool = True
     attempt: int = 0
+    cancelled: bool = False
     since_ms: Sequence[int] = ()
 
     def next(self, now_ms: int) -> Term:
@@ -98,9 +99,12 @@ class JobRecord:
         self._local = folder if root is None else None
 
     def begin(self, begun: Begun) -> None:
-        """Once, ahead of all else."""
+        """Once, ahead of all else. How a run before this has ended is not how this one does."""
         if self._local is not None:
             os.makedirs(self._local, mode=0o700, exist_ok=True)
+        ended = f"{self._folder.folder}/{OUTCOME}"
+        if self._filesystem.exists(ended):
+            self._filesystem.rm_file(ended)
         self._folder.write_file(_FILES, SUBMISSION, pickle.dumps(begun, protocol=5))
 
     def read(self) -> tuple[Begun, Term]:

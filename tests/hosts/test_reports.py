@@ -78,7 +78,9 @@ def test_one_that_does_not_know_its_term_yet_hears_nobody() -> None:
     coordinator._term = Term(number=1)
     for number in range(2):
         asyncio.run(coordinator.report(TASK, ATTEMPT, 1, number, pickle.dumps(ours)))
-    assert [coordinator._inbox.get_nowait() for _ in range(coordinator._inbox.qsize())] == [ours] * 2
+    assert [coordinator._inbox.get_nowait() for _ in range(coordinator._inbox.qsize())] == [
+        ours
+    ] * 2
 
 
 def test_an_unreadable_report_is_a_failure_and_no_gap() -> None:
