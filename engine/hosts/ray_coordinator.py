@@ -70,8 +70,8 @@ SUBMISSION_S = 45.0
 """Within this a coordinator's client must have started it, however busy the machine is."""
 
 NONE_YET = -1
-"""The number of no term: of a coordinator that has not begun, or does not know yet which it is. What
-tasks say then is for one that is dead."""
+"""The number of no term: of a coordinator that has not begun, or does not know yet which it is.
+What tasks say then is for one that is dead."""
 
 PROMISE_S = 10.0
 """How long an answer is held back that holds for the next coordinator once it is written down."""
@@ -443,7 +443,8 @@ class JobCoordinator:
             if outcome is not None or savepoints or left <= 0:
                 break
             await wait_until(news, left)
-        return Followed(savepoints, outcome, None if outcome is None else self._last_view())
+        view = None if outcome is None else self._last_view()
+        return Followed(savepoints, outcome, view, self._term.number)
 
     def _last_view(self) -> JobView | None:
         """That there is none is no reason not to say how the job ended."""
