@@ -66,14 +66,14 @@ class Begun:
 @dataclass(frozen=True)
 class Term:
     """Of a coordinator. `number`: 0, 1, ...; `attached`: whether the job ends with its program;
-    `cancelled`: whether somebody was told that it ends; `attempt`: the last that was begun;
-    `since_ms`: when this and the ones before began, the last few."""
+    `attempt`: the last that was begun; `since_ms`: when this and the ones before began, the last
+    few; `cancelled`: whether somebody was told that it ends."""
 
     number: int = 0
     attached: bool = True
     attempt: int = 0
-    cancelled: bool = False
     since_ms: Sequence[int] = ()
+    cancelled: bool = False
 
     def next(self, now_ms: int) -> Term:
         """That of the one that comes after it."""

@@ -285,7 +285,7 @@ def test_who_follows_a_job_hears_of_its_next_run_and_of_its_end(world: World) ->
 
 
 def test_savepoints_of_a_coordinator_that_came_back_are_heard_of(world: World) -> None:
-    """It counts from the first of its own; the last may be the one that the job was stopped with."""
+    """It counts from its own first; the last may be the one that the job was stopped with."""
 
     async def test() -> None:
         world.savepoints = [("/s/1", 5)]
