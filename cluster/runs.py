@@ -142,7 +142,7 @@ class Runs:
     async def follow(self, record: JobRecord) -> None:
         """Until the run is over, or its coordinator gone."""
         job_id, run = record.job_id, record.run
-        known = 0
+        known = term = 0
         while True:
             try:
                 said: Followed = await self._coordinators[job_id].followed.remote(ASK_S, known)
@@ -156,6 +156,10 @@ class Runs:
                 log.warning("job %s: %s", job_id, described(error))
                 await asyncio.sleep(PAUSE_S)
             else:
+                if said.term != term and known:
+                    term, known = said.term, 0  # it has come back, and has not told the first ones
+                    continue
+                term = said.term
                 known += len(said.savepoints)
                 self._do(self._session.saved(job_id, run, said.savepoints))
                 if said.outcome is not None:

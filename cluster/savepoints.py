@@ -19,7 +19,7 @@ def newest_state(record: JobRecord) -> str:
     if kept is not None and kept.stopped:  # with the last one: those before are older than it
         places = places[:1]
     saved = next(filter(None, map(_found, places)), None)
-    if saved is not None and (kept is None or kept.stopped or kept.time_ms < saved.time_ms):
+    if saved is not None and (kept is None or saved.is_of(kept)):
         return saved.location
     if kept is not None:
         return kept.location
@@ -46,11 +46,19 @@ def state_left_to(successor: str, record: JobRecord) -> str | None:
 
 @dataclass(frozen=True)
 class _State:
-    """`stopped`: the checkpoint that a job ended with behind the savepoint that stopped it."""
+    """`stopped`: the checkpoint that a job ended with behind the savepoint that stopped it. `n`:
+    counts the job's savepoints with its checkpoints."""
 
     location: str
     time_ms: int
     stopped: bool
+    n: int
+
+    def is_of(self, kept: _State) -> bool:
+        """Whether this savepoint is to be taken, rather than the newest checkpoint: it is newer, or
+        the one that the job was stopped with. Of that nobody has heard if the coordinator died
+        behind it: then another is older than what the sinks have committed."""
+        return self.n + 1 == kept.n if kept.stopped else kept.time_ms < self.time_ms
 
 
 def _found(location: str) -> _State | None:
@@ -58,4 +66,4 @@ def _found(location: str) -> _State | None:
         _, manifest = open_folder(location)
     except (ConfigurationError, MissingCheckpointError):
         return None
-    return _State(location, manifest.timestamp_ms, manifest.stopped)
+    return _State(location, manifest.timestamp_ms, manifest.stopped, manifest.checkpoint_id)

@@ -113,7 +113,10 @@ class JobMaster:
     def on_tasks_found(self, accounts: Sequence[TaskAccount], now_ms: int) -> Actions:
         """The answer to FindTasks, in the same turn."""
         self._life.record(f"found {len(accounts)} tasks")
-        return self._answer(self._job.on_found(accounts, now_ms))
+        found = self._job.on_found(accounts, now_ms)
+        left = self._job.left
+        told = () if left is None else [self._handle(value, now_ms) for value in left.published]
+        return self._answer(found, *told)
 
     def on_load_failed(self, reason: str, now_ms: int, recoverable: bool = True) -> Actions:
         """The storage could not be read. Not `recoverable`: trying again would give the same."""
@@ -385,10 +388,9 @@ class JobMaster:
     def _go_on(self, left: TakeOver, now_ms: int) -> Actions:
         """Tasks that another master has left are this one's; then comes what they said since."""
         early, self._job.early = self._job.early, []
-        told = [self._handle(value, now_ms) for value in left.published]
         going = self._job.go_on(left, now_ms)
         heard = [event(now_ms) for event in early]
-        return tuple(action for part in (*told, going, *heard) for action in part)
+        return tuple(action for part in (going, *heard) for action in part)
 
     def _on_store(self, actions: protocol.Actions, now_ms: int) -> Actions:
         """What became of a checkpoint. A job that ended without waiting for it only counts it."""

@@ -54,7 +54,8 @@ class TakeOver:
     given: Given
     watermarks: tuple[tuple[OperatorId, TaskId, int | None], ...]
     told: CheckpointId
-    """All that was published behind its completion is in `published`."""
+    """All that was published behind its completion is in `published`, or comes once more behind
+    `newest`."""
     published: tuple[ValuePublished, ...]
 
     @property
@@ -103,8 +104,8 @@ def take_over(
             for task, one in alive.items()
             for operator, watermark in one.watermarks.items()
         ),
-        told=CheckpointId(max(one.told for one in alive.values())),
-        published=tuple(value for one in alive.values() for value in one.published),
+        told=_told(plan, found, newest),
+        published=tuple(value for one in found.values() for value in one.published),
     )
 
 
@@ -116,6 +117,14 @@ def begun(accounts: Iterable[TaskAccount], highest_id: int) -> list[CheckpointId
 
 def _in(alive: Mapping[TaskId, TaskAccount], *stages: Stage) -> frozenset[TaskId]:
     return frozenset(task for task, one in alive.items() if one.stage in stages)
+
+
+def _told(plan: JobPlan, found: Mapping[TaskId, TaskAccount], newest: CheckpointId) -> CheckpointId:
+    """Since when all that was published is known. Of a task that is gone nobody knows what it has
+    published: it begins again with the newest checkpoint, and says only what comes behind that."""
+    if any(task not in found for task in plan.publishers):
+        return newest
+    return CheckpointId(max(one.told for one in found.values()))
 
 
 def _failure(plan: JobPlan, task: TaskId, account: TaskAccount | None) -> Failure:

@@ -31,11 +31,13 @@ class Rescaled:
 @dataclass(frozen=True)
 class Followed:
     """What a session is told: the last savepoints, with the time (ms) since when they are complete;
-    of a job that is over also how it ended, and its last view, if there is one."""
+    of a job that is over also how it ended, and its last view, if there is one. `term`: of the
+    coordinator that tells it, whose first savepoint is the first that is counted."""
 
     savepoints: list[tuple[str, int]]
     outcome: JobOutcome | None = None
     view: JobView | None = None
+    term: int = 0
 
 
 Farewell = Callable[[str, str | None], None]

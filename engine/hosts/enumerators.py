@@ -66,13 +66,13 @@ class Enumerators:
         self.prepare(states)
         for operator, answers in given.items():
             for subtask, known in sorted(answers, key=lambda one: one[1].number):
+                self._numbers[operator] = known.number
                 answer = self.next_splits(operator, subtask)
                 if not isinstance(answer, SplitsAssigned) or not _is_same(answer, known):
                     raise LostSplitsError(
                         f"operator '{self._sources[operator][0]}': its enumerator gives out other "
                         "splits than before the coordinator died"
                     )
-                self._numbers[operator] = known.number + 1
 
     def restart(
         self,

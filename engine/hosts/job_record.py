@@ -74,12 +74,13 @@ class Begun:
 class Term:
     """Of a coordinator. `number`: 0, 1, ...; `attached`: whether the job ends with its program;
     `attempt`: the last that was begun; `since_ms`: when this and the ones before began, the last
-    few."""
+    few; `cancelled`: whether somebody was told that it ends."""
 
     number: int = 0
     attached: bool = True
     attempt: int = 0
     since_ms: Sequence[int] = ()
+    cancelled: bool = False
 
     def next(self, now_ms: int) -> Term:
         """That of the one that comes after it."""
@@ -108,9 +109,12 @@ class JobRecord:
         return FolderStorage(filesystem, f"{path.rstrip('/')}/{FOLDER}/{self._job_id}")
 
     def begin(self, begun: Begun) -> None:
-        """Once, ahead of all else."""
+        """Once, ahead of all else. How a run before this has ended is not how this one does."""
+        filesystem, folder = self._folder.filesystem, self._folder.folder
         if self._root is None:
-            os.makedirs(self._folder.folder, mode=0o700, exist_ok=True)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        with suppress(FileNotFoundError):
+            filesystem.rm_file(f"{folder}/{OUTCOME}")
         self._folder.write_file(_FILES, SUBMISSION, pickle.dumps(begun, protocol=5))
 
     def read(self) -> tuple[Begun, Term]:

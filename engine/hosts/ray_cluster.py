@@ -150,6 +150,8 @@ class RayCluster:
         """In which each task was deployed last."""
         self._numbers: dict[tuple[TaskId, Attempt], Numbering] = {}
         """Of the mail to each task in its current attempt."""
+        self._looked = term == 0
+        """Whether it is known what a coordinator before this has left."""
         self._cancelled: Future[None] = Future()
         """Fails, for good, when the job is to end: then `deploy` waits for nothing any more."""
 
@@ -165,6 +167,7 @@ class RayCluster:
     def take_over(self) -> list[TaskAccount]:
         """What the tasks say that run; from now on they hear this coordinator. A process that does
         not answer, or has nothing to do, is ended."""
+        self._looked = True
         found: dict[TaskId, tuple[Any, Found]] = {}
         for actor, answer in self._ask_all(self._left()):
             if answer is None or answer.task is None or answer.address is None:
@@ -369,7 +372,10 @@ class RayCluster:
     # --- the end ---------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Kill all actors and free the slots."""
+        """Kill all actors and free the slots, also those that another coordinator has left."""
+        if not self._looked:
+            with suppress(ray.exceptions.RayError):  # they end by themselves, behind this process
+                self.take_over()
         actors, self._actors = self._actors, {}
         files, self._files = self._files, None
         if files is not None or self._config.checkpoint.keeps_copies:

@@ -19,6 +19,7 @@ import secrets
 import threading
 import time
 import warnings
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -69,6 +70,13 @@ process per job that ended lately is what this costs: of many short jobs, quite 
 SUBMISSION_S = 45.0
 """Within this a coordinator's client must have started it, however busy the machine is."""
 
+NONE_YET = -1
+"""The number of no term: of a coordinator that has not begun, or does not know yet which it is.
+What tasks say then is for one that is dead."""
+
+PROMISE_S = 10.0
+"""How long an answer is held back that holds for the next coordinator once it is written down."""
+
 FAREWELL_S = 10.0
 """How long the end of a job is held back until it is kept."""
 
@@ -92,7 +100,8 @@ class JobCoordinator:
         self._slots = slots
         self._job_id = job_id
         self._records = RecordKeeper(JobRecord(records, job_id), job_id)
-        self._term = Term()
+        self._term = Term(NONE_YET)
+        self._changing_term = threading.Lock()
         self._driver: JobDriver | None = None
         self._cluster: RayCluster | None = None
         self._prometheus: Any = None
@@ -130,9 +139,9 @@ class JobCoordinator:
         begun = replace(begun, token=secrets.token_hex(16))
         graph = _unpickled(begun)
         self._term = Term(0, self._attached, begun.first_attempt, (SystemClock().now_ms(),))
-        written = asyncio.ensure_future(self._records.begin(begun, self._term))
+        written = self._records.begin(begun, self._term)
         await self._begin(begun, graph, takes_over=False)
-        await written
+        await asyncio.wrap_future(written)
 
     async def _come_back(self) -> None:
         """The process before this one died. Whoever asks meanwhile waits for `_started`."""
@@ -144,18 +153,28 @@ class JobCoordinator:
         now_ms = SystemClock().now_ms()
         self._attached = before.attached
         self._term = term = before.next(now_ms)
-        self._records.write(term)
+        # No other may have this number: tasks would hear what both say.
+        await asyncio.wrap_future(self._records.write(term))
         log.warning(
             "job %s: its coordinator died, and is back for the %s. time", self._job_id, term.number
         )
         if outcome is None and term.dies_too_often():
-            outcome = _given_up(self._job_id, term)
+            outcome = await self._give_up(term)
         try:
             graph = _unpickled(begun)
             await self._begin(begun, graph, takes_over=True, outcome=outcome)
         except Exception as error:
             log.exception("job %s: its coordinator cannot come back", self._job_id)
-            await self._end_with(_given_up(self._job_id, term, described(error)))
+            await self._end_with(outcome or await self._give_up(term, described(error)))
+        else:
+            if term.cancelled and outcome is None:
+                await self.cancel()
+
+    async def _give_up(self, term: Term, why: str | None = None) -> JobOutcome:
+        """The job is over, for all that come after this, too."""
+        outcome = _given_up(self._job_id, term, why)
+        await asyncio.to_thread(self._records.end, outcome)
+        return outcome
 
     async def _begin(
         self,
@@ -221,6 +240,7 @@ class JobCoordinator:
 
     async def _end_with(self, outcome: JobOutcome) -> None:
         """There is no driver: tell who asks."""
+        await asyncio.to_thread(self._say_farewell, outcome)
         self._outcome = outcome
         self._published.close()
         me = ray.get_runtime_context().current_actor
@@ -230,8 +250,20 @@ class JobCoordinator:
 
     def _note_attempt(self, attempt: Attempt) -> None:
         """Before it begins; on the driver's thread."""
-        self._term = replace(self._term, attempt=max(self._term.attempt, attempt))
-        self._records.write(self._term)
+        self._change_term(attempt=max(self._term.attempt, attempt))
+
+    def _change_term(self, **fields: Any) -> Future[None]:
+        """Done when it is written, or cannot be. Thread-safe."""
+        with self._changing_term:
+            self._term = replace(self._term, **fields)
+            return self._records.write(self._term)
+
+    async def _promise(self, **fields: Any) -> None:
+        """Whoever asks for this is told so when it holds for the next coordinator, too, or when
+        the storage takes too long."""
+        if self._term.number != NONE_YET and self._outcome is None:
+            written = asyncio.wrap_future(self._change_term(**fields))
+            await asyncio.wait([written], timeout=PROMISE_S)
 
     def _leave_unless_started(self) -> None:
         """The client died during the submission."""
@@ -253,11 +285,7 @@ class JobCoordinator:
             driver.crashed(error)
         self._release()
         outcome = driver.outcome()
-        if self._farewell is not None:
-            said = outcome.status.value, outcome.error
-            saying = threading.Thread(target=self._farewell, args=said, daemon=True)
-            saying.start()
-            saying.join(FAREWELL_S)
+        self._say_farewell(outcome)
         self._outcome = outcome
         try:
             close_log(self._log)
@@ -266,7 +294,17 @@ class JobCoordinator:
             self._published.close()
             self._news.ring()
 
+    def _say_farewell(self, outcome: JobOutcome) -> None:
+        if self._farewell is not None:
+            said = outcome.status.value, outcome.error
+            saying = threading.Thread(target=self._farewell, args=said, daemon=True)
+            saying.start()
+            saying.join(FAREWELL_S)
+
     def _publish(self, operator: OperatorId, key: str, value: Any) -> None:
+        driver = self._driver
+        if driver is not None and driver.began_with is not None:  # readers must not know it later
+            self._published.begin(driver.began_with, driver.told)
         self._published.add(operator, key, value)
         self._news.ring()
 
@@ -350,9 +388,7 @@ class JobCoordinator:
         """The job outlives its program from now on."""
         self._attached = False
         self._tie_changed.set()
-        if self._started.is_set():
-            self._term = replace(self._term, attached=False)
-            self._records.write(self._term)
+        await self._promise(attached=False)
 
     # --- tasks -----------------------------------------------------------------------------
 
@@ -373,6 +409,7 @@ class JobCoordinator:
         if self._cluster is not None:
             self._cluster.on_cancelled()
         self._inbox.put(Cancel())
+        await self._promise(cancelled=True)
 
     async def state(self) -> JobStatus:
         await self._started.wait()
@@ -407,7 +444,8 @@ class JobCoordinator:
             if outcome is not None or savepoints or left <= 0:
                 break
             await wait_until(news, left)
-        return Followed(savepoints, outcome, None if outcome is None else self._last_view())
+        view = None if outcome is None else self._last_view()
+        return Followed(savepoints, outcome, view, self._term.number)
 
     def _last_view(self) -> JobView | None:
         """That there is none is no reason not to say how the job ended."""

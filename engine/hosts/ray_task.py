@@ -288,6 +288,7 @@ class TaskActor:
         except BaseException as error:
             raise unreadable(error) from None
         deployment = await self._with_copies(deployment)
+        self._hear(coordinator, term)  # there may be another meanwhile, which was told of no task
         set_process_scope(deployment.log_scope)
         if deployment.attempt <= self._stopped:
             return

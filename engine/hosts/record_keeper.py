@@ -36,13 +36,14 @@ class RecordKeeper:
         self._writer = ThreadPoolExecutor(1, f"strom-record-{job_id}")
         self._warned = False
 
-    async def begin(self, begun: Begun, term: Term) -> None:
-        """Returns when it is written, or cannot be."""
+    def begin(self, begun: Begun, term: Term) -> Future[None]:
+        """Done when it is written, or cannot be."""
         self._submit(self._record.begin, begun)
-        await asyncio.wrap_future(self._submit(self._record.write, term))
+        return self.write(term)
 
-    def write(self, term: Term) -> None:
-        self._submit(self._record.write, term)
+    def write(self, term: Term) -> Future[None]:
+        """Done when it is written, or cannot be."""
+        return self._submit(self._record.write, term)
 
     def end(self, outcome: JobOutcome) -> None:
         """Returns when it is written, or after `END_S`."""

@@ -184,7 +184,10 @@ class Slots:
         return len({nodes[node] for node in known}) > 1
 
     def release(self) -> None:
+        """Also of those that a coordinator before this has asked for, and this one did not need."""
         group, self._group = self._group, None
+        if group is None and self._kept is None:
+            group = self._found()
         if group is not None and (self._kept is None or not self._kept.wanted()):
             give_back(group)
 

@@ -286,6 +286,25 @@ def test_who_follows_a_job_hears_of_its_next_run_and_of_its_end(world: World) ->
     run(world, test)
 
 
+def test_savepoints_of_a_coordinator_that_came_back_are_heard_of(world: World) -> None:
+    """It counts from its own first; the last may be the one that the job was stopped with."""
+
+    async def test() -> None:
+        world.savepoints = [("/s/1", 5)]
+        d = await world.submitted()
+        await phase(d, Phase.RUNNING)
+        (one,) = world.made
+        while not one.followers:
+            await asyncio.sleep(0.001)
+        one.term, one.savepoints = 1, [("/s/2", 6)]
+        one.ends.set_result(outcome(JobStatus.FINISHED))
+        await phase(d, Phase.ENDED)
+        record, _ = await d.job("a1")
+        assert [taken.path for taken in record.savepoints] == ["/s/1", "/s/2"]
+
+    run(world, test)
+
+
 def test_savepoints_are_kept_with_their_job(world: World) -> None:
     async def test() -> None:
         world.savepoints = [("/s/1", 5), ("/s/2", 6)]

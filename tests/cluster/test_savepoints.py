@@ -45,6 +45,7 @@ def test_a_job_that_was_stopped_with_a_savepoint_left_that(tmp_path: Path) -> No
     windowed(env, None, 2_000.0).sink_to(DiscardSink())
     client = env.execute_async("stopped")
     until(lambda: client.metrics()["checkpoints"]["completed"], "a checkpoint")
+    older = client.trigger_savepoint(str(tmp_path)).result(60)
     path = client.stop_with_savepoint(savepoint_directory=str(tmp_path)).result(60)
     storage = str(tmp_path / "state")
     record = JobRecord(
@@ -52,6 +53,8 @@ def test_a_job_that_was_stopped_with_a_savepoint_left_that(tmp_path: Path) -> No
     ).with_savepoints([(path, 5)])
     assert newest_state(record) == path
     assert state_left_to("another", record) is None, "it is of who asked for it"
+    unheard = replace(record, savepoints=()).with_savepoints([(older, 5)])
+    assert newest_state(unheard) == f"{storage}/{record.job_id}", "behind the older one much was"
 
     left = savepoint_location(str(tmp_path), record.job_id, "another")
     Path(path).rename(left)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from regions_kit import EVERY, FOUR, A, B, Parts
-from scripted_job import S0, TWICE
+from scripted_job import K0, S0, TWICE
 from strom.checkpoint.manifest import Manifest
 from strom.checkpoint.storage import Latest
 from strom.core.ids import TaskId
@@ -228,12 +228,35 @@ def test_the_storage_has_lost_what_tasks_know_to_be_complete(left: Left) -> None
     assert "checkpoint 5 cannot be restored" in str(state.last_failure)
 
 
+VALUE = ValuePublished(A, 3, "k", "1-0", b"x")
+
+
 def test_values_that_may_not_have_arrived_are_published_again(left: Left) -> None:
-    value = ValuePublished(A, 3, "k", "1-0", b"x")
-    left.change(A, published=(value,))
-    master, actions = left.going()
-    assert act.Publish("k", "1-0", b"x") in actions
-    assert master.on_report(value, 1010) == ()
+    """At once, also of a task that has failed: whatever becomes of the rest, the next attempt knows
+    only those behind the newest checkpoint."""
+    left.change(A, published=(VALUE,), told=3, stage=Stage.OVER, failure=TaskFailed(A, 3, "odd"))
+    master, actions = left.found()
+    assert actions.index(act.Publish("k", "1-0", b"x")) > 0
+    assert told_by(actions) == 3
+    assert master.on_report(VALUE, 1010) == ()
+    assert act.CancelAll(3) in master.on_source_failed(3, "other splits", 1011)
+
+
+@pytest.mark.parametrize(("gone", "told"), [(K0, 4), (S0, 3)])
+def test_what_a_task_that_is_gone_has_published_nobody_knows(
+    left: Left, gone: TaskId, told: int
+) -> None:
+    """Behind checkpoint 3 something may be missing, if it has a sink."""
+    for task in EVERY:
+        left.change(task, told=3)
+    del left.accounts[gone]
+    _, actions = left.found()
+    assert told_by(actions) == told
+
+
+def told_by(actions: Any) -> int:
+    (sources,) = [a for a in actions if isinstance(a, act.TakeOverSources)]
+    return int(sources.told)
 
 
 # --- what tasks know -----------------------------------------------------------------------------

@@ -13,9 +13,9 @@ import pytest
 from chaos_kit import config, environment, until
 from ray.exceptions import RayActorError
 from strom import DiscardSink
-from strom.core.errors import ResourceError
+from strom.core.errors import FencedError, ResourceError
 from strom.core.ids import Attempt, TaskId
-from strom.engine.hosts import ray_cluster
+from strom.engine.hosts import ray_cluster, ray_task
 from strom.engine.hosts.last_words import Whereabouts
 from strom.engine.hosts.ray_cluster import RayCluster, TaskLost
 from strom.logs.scope import LogScope
@@ -159,3 +159,47 @@ def test_what_is_known_of_actors_does_not_grow_with_their_deaths(world: World) -
         until(lambda: not world.cluster._actors, "their end")
     known = [one for one in vars(world.cluster).values() if isinstance(one, dict)]
     assert max(map(len, known)) == 2
+
+
+def test_a_job_that_ends_before_it_knows_what_runs_ends_that(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cancelled while the storage is away, for instance: its coordinator has not looked yet."""
+    killed: list[Any] = []
+    monkeypatch.setattr(ray_cluster.ray, "kill", lambda actor, no_restart: killed.append(actor))
+    monkeypatch.setattr(RayCluster, "_left", lambda self: ["one"])
+    monkeypatch.setattr(RayCluster, "_ask_all", lambda self, actors: [(a, None) for a in actors])
+    slots: Any = SimpleNamespace(release=lambda: killed.append("slots"))
+    for term in range(2):
+        cluster = RayCluster(
+            world.cluster._job, b"", world.loop, world.heard.append, None, "a name", term=term
+        )
+        cluster._slots = slots
+        cluster.close()
+    assert killed == ["slots", "one", "slots"]
+
+
+def test_a_deployment_that_another_coordinator_overtakes_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next one was told that nothing runs here, and may begin something else."""
+    begun: list[Any] = []
+    monkeypatch.setattr(ray_task.cloudpickle, "loads", lambda payload: payload)
+    monkeypatch.setattr(ray_task, "TaskRunner", begun.append)
+    monkeypatch.setattr(ray_task, "own_whereabouts", lambda: Whereabouts("here", 17, None))
+
+    async def test() -> None:
+        one: Any = ray_task.TaskActor()
+        one._endpoint = SimpleNamespace(address="here:1")
+        one._following = asyncio.current_task()
+
+        async def copies(deployment: Any) -> Any:
+            assert (await one.take_over(None, 1)).account is None
+            return deployment
+
+        one._with_copies = copies
+        with pytest.raises(FencedError, match="term 1"):
+            await one.deploy(b"", {}, None, 0)
+
+    asyncio.run(test())
+    assert begun == []

@@ -21,9 +21,16 @@ class Unreadable:
         return (int, ("not a number",))
 
 
+def begun() -> JobCoordinator:
+    """In its first term."""
+    coordinator = JobCoordinator("job")
+    coordinator._term = Term()
+    return coordinator
+
+
 def heard(*reports: Any) -> list[Any]:
     """What comes out of reports that arrive in reverse order."""
-    coordinator = JobCoordinator("job")
+    coordinator = begun()
     numbered = [(number, pickle.dumps(report)) for number, report in enumerate(reports)]
     for number, data in reversed(numbered):
         asyncio.run(coordinator.report(TASK, ATTEMPT, 0, number, data))
@@ -36,7 +43,7 @@ def test_reports_come_in_order() -> None:
 
 
 def test_only_the_newest_attempt_is_heard_and_remembered() -> None:
-    coordinator = JobCoordinator("job")
+    coordinator = begun()
 
     def tell(attempt: int, number: int) -> None:
         data = pickle.dumps(TaskRunning(TASK, Attempt(attempt)))
@@ -60,6 +67,20 @@ def test_what_was_for_a_coordinator_before_is_not_heard() -> None:
     for term in (0, 1, 3, 2):
         asyncio.run(coordinator.report(TASK, ATTEMPT, term, 0, data))
     assert coordinator._inbox.qsize() == 1
+
+
+def test_one_that_does_not_know_its_term_yet_hears_nobody() -> None:
+    """Tasks of the first term may speak to a second coordinator before it has read what it is: the
+    numbers of these reports would stand in the way of those that are for it."""
+    coordinator = JobCoordinator("job")
+    late, ours = TaskRunning(TASK, ATTEMPT), MetricsReported(TASK, ATTEMPT, {"n": 1})
+    asyncio.run(coordinator.report(TASK, ATTEMPT, 0, 1, pickle.dumps(late)))
+    coordinator._term = Term(number=1)
+    for number in range(2):
+        asyncio.run(coordinator.report(TASK, ATTEMPT, 1, number, pickle.dumps(ours)))
+    assert [coordinator._inbox.get_nowait() for _ in range(coordinator._inbox.qsize())] == [
+        ours
+    ] * 2
 
 
 def test_an_unreadable_report_is_a_failure_and_no_gap() -> None:

@@ -12,7 +12,7 @@ from ray.exceptions import RaySystemError
 from strom import DiscardSink
 from strom.core.errors import JobCancelledError
 from strom.engine.hosts import slots as module
-from strom.engine.hosts.slots import Slots
+from strom.engine.hosts.slots import KeptSlots, Slots
 
 
 @pytest.mark.parametrize("error", [RaySystemError("no"), JobCancelledError("no more")], ids=str)
@@ -22,6 +22,11 @@ def test_what_is_not_waited_for_to_the_end_is_given_back(
     ready: Future[Any] = Future()
     ready.set_exception(error)
     group = SimpleNamespace(ready=lambda: SimpleNamespace(future=lambda: ready))
+
+    def none(name: str) -> None:
+        raise ValueError
+
+    monkeypatch.setattr(module, "get_placement_group", none)
     given_back: list[Any] = []
     monkeypatch.setattr(module, "placement_group", lambda bundles, **options: group)
     monkeypatch.setattr(module, "give_back", given_back.append)
@@ -32,6 +37,20 @@ def test_what_is_not_waited_for_to_the_end_is_given_back(
         slots.reserve(Future())
     slots.release()
     assert given_back == [group]
+
+
+@pytest.mark.parametrize("kept", [None, KeptSlots("a name", "its keeper")])
+def test_what_another_coordinator_has_asked_for_is_given_back(
+    kept: KeptSlots | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It died meanwhile, and the job ends before it needs any. Those of a session are its own."""
+    given_back: list[Any] = []
+    monkeypatch.setattr(module, "get_placement_group", lambda name: name)
+    monkeypatch.setattr(module, "give_back", given_back.append)
+    env = environment(config())
+    env.from_collection([1]).sink_to(DiscardSink())
+    Slots(env.get_job_graph("one"), "a name", kept).release()
+    assert given_back == ([] if kept else ["a name"])
 
 
 def node(name: str, address: str, alive: bool = True) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class Coordinator:
         )
         self.told: list[str] = []
         self.savepoints: list[tuple[str, int]] = []
+        self.term = 0
         self.followers = 0
         """How many calls have begun to wait for what is new."""
         self.claimed: str | None = None
@@ -74,9 +75,9 @@ class Coordinator:
 
     async def _followed(self, timeout: float, known: int) -> Followed:
         if self.savepoints[known:]:
-            return Followed(self.savepoints[known:])
+            return Followed(self.savepoints[known:], term=self.term)
         self.followers += 1
-        return Followed([], *await asyncio.shield(self.ends))
+        return Followed([], *await asyncio.shield(self.ends), self.term)
 
     async def _savepoint(
         self, directory: str | None, stop: str, successor: str
