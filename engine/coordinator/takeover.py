@@ -58,6 +58,10 @@ class TakeOver:
     `newest`."""
     published: tuple[ValuePublished, ...]
 
+    strange: bool
+    """The storage has `newest`, and a source has not heard of it: it was given up, and published
+    after all, behind an attempt that went back before it. Nobody goes on beside that."""
+
     @property
     def aborted(self) -> tuple[CheckpointId, ...]:
         """Checkpoints of which tasks may hold something."""
@@ -105,8 +109,16 @@ def take_over(
             for operator, watermark in one.watermarks.items()
         ),
         told=_told(plan, found, newest),
+        strange=stored == newest
+        and any(not _knows(alive[task], newest) for task in plan.sources if task in alive),
         published=tuple(value for one in found.values() for value in one.published),
     )
+
+
+def _knows(source: TaskAccount, n: CheckpointId) -> bool:
+    """Whether it began with this checkpoint, took part in it, or heard that one so new is
+    complete."""
+    return n in source.marks or n <= max(source.completed, source.began_with)
 
 
 def begun(accounts: Iterable[TaskAccount], highest_id: int) -> list[CheckpointId]:

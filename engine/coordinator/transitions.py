@@ -126,9 +126,11 @@ class Transitions:
         if left is None and not accounts:
             return self.begin(latest, now_ms)
         self.numbers.take_over({one.task: one.attempt for one in accounts})
-        if left is None:
+        if left is None or left.strange:
             self.checkpoints.on_left(begun(accounts, latest.highest_id))
             why = "its coordinator died while its tasks were being started or stopped"
+            if left is not None:
+                why = f"checkpoint {left.newest} became complete after it had been given up"
             return self._go_back(why, now_ms)
         self.history.on_found({task: left.attempts[task] for task in left.running}, now_ms)
         match self.starting_point.take_over(latest, left, self.checkpoints):

@@ -6,6 +6,7 @@ Used by the storage's worker, but where it is said otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,7 +87,7 @@ class Loading:
         trusted = self._doubt()
         self._tenure.begin()
         if running:
-            trusted = max(self._storage.list(), default=None)
+            trusted = self._newest_published()
         latest, storage = load_latest(self._storage, None, after, self._transfers, trusted, unknown)
         if latest.manifest is None and self._restore_from is not None:
             latest, storage = self._load_foreign(self._restore_from, latest)
@@ -95,6 +96,12 @@ class Loading:
         latest = self._books.with_claim(latest)
         self._books.look()
         return latest, storage
+
+    def _newest_published(self) -> CheckpointId | None:
+        for n in reversed(self._storage.list()):
+            with suppress(CorruptCheckpointError):
+                return self._storage.load(n).checkpoint_id
+        return None
 
     def find(self, after: int, unknown: frozenset[CheckpointId]) -> Found:
         """As `load`, changing nothing in the storage."""

@@ -310,3 +310,15 @@ def test_any_ledger_keeps_its_invariants() -> None:
         for m in account.marks:
             wanted = [number for under, number in reference if under >= m]
             assert [one.number for one in account.given_since(m)] == wanted, f"seed {seed}"
+
+
+def test_what_was_given_up_and_published_after_all_is_begun_from(left: Left) -> None:
+    """Checkpoint 4 hung, the job went back to 3, and its coordinator died: then 4 was there."""
+    for task in EVERY:
+        left.change(task, seen=3, completed=3)
+    master, actions = left.found()
+    assert act.CancelAll(3) in actions
+    assert "checkpoint 4 became complete after it had been given up" in str(
+        master.status().last_failure
+    )
+    assert act.LoadLatest(0) in [*master.on_all_stopped(3, 1010), *master.on_tick(1100)]

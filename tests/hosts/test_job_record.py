@@ -80,7 +80,7 @@ def test_a_storage_that_is_away_is_waited_for_and_one_that_is_full_is_said_once(
     async def ask() -> None:
         assert await keeper.read() == (BEGUN, Term(), None)
         with caplog.at_level(logging.WARNING):
-            await keeper.begin(BEGUN, Term())
+            await asyncio.wrap_future(keeper.begin(BEGUN, Term()))
             keeper.write(Term())
         await keeper.remove()
 
