@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from strom.core.config import ExchangeConfig
 from strom.core.errors import ConfigurationError
 from strom.engine.hosts import job_logs
 from strom.engine.hosts.job_logs import JobLogs
@@ -221,11 +222,15 @@ async def _prepared(monkeypatch: pytest.MonkeyPatch) -> tuple[list[threading.Thr
     monkeypatch.setattr(
         ray_task, "open_log", lambda *_, **__: threads.append(threading.current_thread())
     )
-    monkeypatch.setattr(ray_task, "SocketEndpoint", lambda *_: SimpleNamespace(address="here"))
+    endpoint = SimpleNamespace(address="here", move=lambda site: None)
+    monkeypatch.setattr(ray_task, "SocketEndpoint", lambda *_: endpoint)
+    monkeypatch.setattr(ray_task, "get_node_ip_address", lambda: "127.0.0.1")
     actor = object.__new__(ray_task.TaskActor)
     actor._preparing, actor._endpoint, actor._folder = asyncio.Lock(), None, None
     log: Any = ("config", "scope")
-    return threads, await actor.prepare(Any, Any, b"", (), None, log)
+    admittance = ray_task.Admittance(b"")
+    told = await actor.prepare(Any, ExchangeConfig(), admittance, False, (), None, log)
+    return threads, told
 
 
 def test_an_actor_opens_its_log_beside_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
