@@ -97,6 +97,11 @@ class JobRecord:
         self._filesystem = filesystem
         self._local = folder if root is None else None
 
+    @property
+    def of_machine(self) -> bool:
+        """Whether it is lost with the machine."""
+        return self._local is not None
+
     def begin(self, begun: Begun) -> None:
         """Once, ahead of all else."""
         if self._local is not None:
