@@ -394,11 +394,14 @@ def recording(options: Namespace) -> Iterator[Line]:
 
 
 def failover(options: Namespace) -> Iterator[Line]:
-    """What the death of processes costs a job that runs."""
-    from .failover import measure_coordinator
+    """What the death of processes costs a job that runs: a line for each kind."""
+    from .failover import measure_coordinator, measure_node
 
     o = options
-    yield measure_coordinator(o.rate, o.kills, o.parallelism)
+    if o.only != "node":
+        yield measure_coordinator(o.rate, o.kills, o.parallelism)
+    if o.only != "coordinator":
+        yield measure_node(o.rate, o.kills, o.parallelism)
 
 
 def regions(options: Namespace) -> Iterator[Line]:

@@ -6,6 +6,11 @@
 up for. `silence_ms` is the longest time without a record between the kills, beside the longest
 before the first (`usual_gap_ms`); `control_s` from a kill until the job answers again. In the end
 the files are read: each number must be there once.
+
+`node`: of a cluster of nodes of one CPU on this machine, with one more than the job has slots, the
+raylet and all processes of one under the job's tasks are killed; then a node is added, and so on.
+`known_s` from a kill until Ray takes the node for dead, which is a setting of Ray's; `output_s`
+from then until records come out again, processes started and state restored.
 """
 
 from __future__ import annotations
@@ -29,23 +34,16 @@ from .regions import NUMBERS, START_S, Notes, Noting, numbers, read_numbers
 PAUSE_S = 2.0
 """From when the job answers again to the next kill."""
 
+NODE_S = 45.0
+"""What the death of a node may take, for there to be records until the end."""
+
 
 def measure_coordinator(rate: int, kills: int, parallelism: int) -> dict[str, Any]:
     """One line."""
     count = round(rate * (10.0 + kills * (PAUSE_S + 3.0)))
     with tempfile.TemporaryDirectory(prefix="strom-bench-") as folder:
         root = Path(folder)
-        for name in ("notes", "checkpoints", "files"):
-            (root / name).mkdir()
-        setting = Setting("failover", count, parallelism, "ray", 0.5)
-        env = environment(setting, str(root / "checkpoints"))
-        env.set_restart_strategy(FixedDelayRestart(10_000, timedelta(milliseconds=10)))
-        source = DataGenSource(
-            numbers, count, splits=parallelism, rate=rate, schema=NUMBERS, block=256
-        )
-        stream = env.from_source(source, source_name="numbers").key_by("n")
-        noted = stream.map_batches(Noting(str(root / "notes"), 0)).name("notes")
-        noted.sink_to(FileSink(root / "files"))
+        env = _program(root, rate, count, parallelism)
         client: Any = env.execute_async("failover")
         try:
             _await_running(client)
@@ -76,6 +74,87 @@ def measure_coordinator(rate: int, kills: int, parallelism: int) -> dict[str, An
         "lost": count - len(set(found)),
         "doubled": len(found) - len(set(found)),
     }
+
+
+def measure_node(rate: int, kills: int, parallelism: int) -> dict[str, Any]:
+    """One line. This process's own Ray, if it has one, ends."""
+    import ray
+    from strom.testing.machines.local_nodes import LocalNodes
+
+    ray.shutdown()
+    count = round(rate * (10.0 + kills * NODE_S))
+    known, output = [], []
+    cpus = [0, *[1] * (parallelism + 1)]
+    with (
+        tempfile.TemporaryDirectory(prefix="strom-bench-") as folder,
+        LocalNodes(cpus, {}) as nodes,
+    ):
+        root = Path(folder)
+        env = _program(root, rate, count, parallelism)
+        client: Any = env.execute_async("failover")
+        try:
+            for _ in range(kills):
+                _await_running(client)
+                time.sleep(PAUSE_S)
+                killed, at = _kill_node(nodes)
+                known.append(at - killed)
+                output.append(_first_after(root / "notes", at) - at)
+                nodes.add(1)
+            client.get_job_execution_result(timedelta(seconds=START_S + count / rate))
+            view = client.last_view(timedelta(seconds=10))
+        except BaseException:
+            client.cancel()
+            raise
+        found = read_numbers(root / "files")
+    return {
+        "name": "failover",
+        "killed": "node",
+        "host": "ray",
+        "rate": rate,
+        "parallelism": parallelism,
+        "kills": kills,
+        "known_s": [round(seconds, 2) for seconds in known],
+        "output_s": [round(seconds, 2) for seconds in output],
+        "restarts": view["restarts"],
+        "lost": count - len(set(found)),
+        "doubled": len(found) - len(set(found)),
+    }
+
+
+def _program(root: Path, rate: int, count: int, parallelism: int) -> Any:
+    for name in ("notes", "checkpoints", "files"):
+        (root / name).mkdir()
+    setting = Setting("failover", count, parallelism, "ray", 0.5)
+    env = environment(setting, str(root / "checkpoints"))
+    env.set_restart_strategy(FixedDelayRestart(10_000, timedelta(milliseconds=10)))
+    source = DataGenSource(numbers, count, splits=parallelism, rate=rate, schema=NUMBERS, block=256)
+    stream = env.from_source(source, source_name="numbers").key_by("n")
+    noted = stream.map_batches(Noting(str(root / "notes"), 0)).name("notes")
+    noted.sink_to(FileSink(root / "files"))
+    return env
+
+
+def _kill_node(nodes: Any) -> tuple[float, float]:
+    """One with tasks: when that was, and when Ray knew."""
+    victim = next(iter(nodes.actors("TaskActor")))
+    killed = nodes.kill(victim)
+    deadline = time.time() + START_S
+    while not nodes.is_known_dead(victim):
+        if time.time() > deadline:
+            raise TimeoutError(f"Ray does not take a dead node for dead within {START_S} s")
+        time.sleep(0.05)
+    return killed, time.time()
+
+
+def _first_after(notes: Path, at: float) -> float:
+    """When records came out, for the first time behind `at`."""
+    deadline = time.time() + START_S
+    while time.time() < deadline:
+        later = [one for one in Notes.of(notes, 0).times if one > at]
+        if later:
+            return later[0]
+        time.sleep(0.2)
+    raise TimeoutError(f"no records come out within {START_S} s")
 
 
 def _await_running(client: Any) -> None:

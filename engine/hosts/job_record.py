@@ -108,6 +108,11 @@ class JobRecord:
         filesystem, path = located(self._root or str(_local_root()), "checkpoint storage")
         return FolderStorage(filesystem, f"{path.rstrip('/')}/{FOLDER}/{self._job_id}")
 
+    @property
+    def of_machine(self) -> bool:
+        """Whether it is lost with the machine."""
+        return self._root is None
+
     def begin(self, begun: Begun) -> None:
         """Once, ahead of all else. How a run before this has ended is not how this one does."""
         filesystem, folder = self._folder.filesystem, self._folder.folder

@@ -83,18 +83,27 @@ def make_coordinator(
     slots: KeptSlots | None = None,
     farewell: Farewell | None = None,
 ) -> Any:
-    """A new coordinator, which is still to be told to `start`. `slots`, `farewell`: as of
+    """A new coordinator, which is still to be told to `start`: on this node, if there is a choice,
+    so that as few nodes as can be have a part in the job's fate. `slots`, `farewell`: as of
     `JobCoordinator`. ValueError if the job has one."""
     packages = {} if submission.packages is None else {"runtime_env": submission.packages}
+    # Not NodeAffinitySchedulingStrategy(soft=True): Ray (2.60) forgets it of actors without CPUs.
     actor = _actor().options(
         name=coordinator_name(submission.job_id),
         namespace=NAMESPACE,
         lifetime="detached",
         num_cpus=0,
         max_restarts=-1,
+        label_selector={"ray.io/node-id": home_node()},
+        fallback_strategy=[{"label_selector": {}}],
         **packages,
     )
     return actor.remote(submission.job_id, submission.checkpoints, slots, farewell)
+
+
+def home_node() -> str:
+    """Ray's id of the node that this program is on, or is connected to."""
+    return str(ray.get_runtime_context().get_node_id())
 
 
 def withdraw(job_id: str) -> None:

@@ -8,6 +8,7 @@ comes back as an event in the coordinator's inbox.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import threading
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from functools import cache
 from typing import Any
 
 import ray
+from ray.util.placement_group import get_placement_group
 
 from ...core import code_pickles
 from ...core.config import JobConfig
@@ -32,13 +34,16 @@ from ..messages import Mail, TaskFailed
 from ..task.deployment import TaskDeployment
 from .last_words import Whereabouts, how_it_died
 from .mail import sealed
+from .node_deaths import death_of
 from .ray_connect import NAMESPACE
 from .ray_task import Admittance, Found, TaskActor, Tie
 from .requirements import not_installed
 from .resequencer import Numbering
 from .sent_files import SentFiles
 from .shipped_code import PackedCode
-from .slots import KeptSlots, Slots, wait_for
+from .slots import KeptSlots, Slots, give_back, wait_for
+
+log = logging.getLogger("strom")
 
 START_TIMEOUT_S = 120.0
 """How long the processes of all tasks may take to start."""
@@ -97,6 +102,10 @@ class _Begun:
     prepared: Any
 
 
+class _Superseded(Exception):
+    """Nobody wants these tasks to start any more."""
+
+
 @cache
 def _actor() -> Any:
     """Made once: Ray keeps a copy of the class for each time."""
@@ -144,6 +153,14 @@ class RayCluster:
         self._actors: dict[TaskId, Any] = {}
         self._processes: dict[TaskId, Whereabouts] = {}
         """Where the tasks run or, until they are started anew, ran."""
+        self._nodes: dict[TaskId, str] = {}
+        """On which (Ray's id) the actors were started."""
+        self._down: set[str] = set()
+        """Those that are dead; Ray may not know it yet."""
+        self._starting: set[str] = set()
+        """The ids of actors of which whoever starts their tasks hears if their node dies."""
+        self._losing = asyncio.Lock()
+        """One death after the other: the first may tell of many."""
         self._newest: dict[TaskId, str] = {}
         """The ids of the actors that were started last, dead or alive."""
         self._attempts: dict[TaskId, Attempt] = {}
@@ -152,6 +169,11 @@ class RayCluster:
         """Of the mail to each task in its current attempt."""
         self._looked = term == 0
         """Whether it is known what a coordinator before this has left."""
+        self._abandoned: dict[TaskId, Attempt] = {}
+        """Up to which each task is to start no more."""
+        self._closed = False
+        self._changing = threading.Lock()
+        """Held while actors are made, or it is settled that none are any more."""
         self._cancelled: Future[None] = Future()
         """Fails, for good, when the job is to end: then `deploy` waits for nothing any more."""
 
@@ -169,7 +191,7 @@ class RayCluster:
         not answer, or has nothing to do, is ended."""
         self._looked = True
         found: dict[TaskId, tuple[Any, Found]] = {}
-        for actor, answer in self._ask_all(self._left()):
+        for actor, answer in self._ask_all(tasks_of(self._name)):
             if answer is None or answer.task is None or answer.address is None:
                 ray.kill(actor, no_restart=True)
                 continue
@@ -178,26 +200,17 @@ class RayCluster:
                 former, one = sorted((found[task], one), key=_attempt_of)
                 ray.kill(former[0], no_restart=True)
             found[task] = one
-        for task, (actor, answer) in found.items():
+        for task, (_, answer) in found.items():
             self._admittance = answer.admittance or self._admittance
             self._processes[task] = answer.process
             account = answer.account
             self._attempts[task] = Attempt(-1) if account is None else account.attempt
-            self._keep(task, actor)
         if found:
             self._slots.find()
+            self._nodes = self._slots.nodes()
+        for task, (actor, _) in found.items():
+            self._keep(task, actor)
         return [answer.account for _, answer in found.values() if answer.account is not None]
-
-    def _left(self) -> list[Any]:
-        prefix = _task_prefix(self._name)
-        named = ray.util.list_named_actors(all_namespaces=True)
-        names = [one["name"] for one in named if one["namespace"] == NAMESPACE]
-        actors = []
-        for name in names:
-            if name.startswith(prefix):
-                with suppress(ValueError):  # it has just died
-                    actors.append(ray.get_actor(name, namespace=NAMESPACE))
-        return actors
 
     def _ask_all(self, actors: Sequence[Any]) -> list[tuple[Any, Found | None]]:
         asked = [actor.take_over.remote(self._coordinator, self._term).future() for actor in actors]
@@ -210,33 +223,69 @@ class RayCluster:
     # --- what the driver asks for ----------------------------------------------------------
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
-        """Start what is missing, wire all. Raises ResourceError or Ray's errors."""
-        self._slots.reserve(self._cancelled)
-        self._wire(self._begin(deployments))
+        """Start what is missing, wire all. Raises ResourceError or Ray's errors. If a node dies
+        meanwhile, what was to start there starts elsewhere: that is no failure."""
+        self._slots.reserve(self._cancelled, self._down)
+        self._announce(deployments)
+        self._start(deployments, self._prepare(deployments))
 
     def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
         """The same on a thread of its own: a process may take long to start, and the driver has
         others to hear. Of a failure it hears by NotDeployed."""
-        begun = self._begin(deployments)
+        self._announce(deployments)
+        there = not self._slots.lost(self._down)
+        begun = self._prepare(deployments) if there else None
         attempt = deployments[0].attempt
 
-        def wire() -> None:
+        def start() -> None:
             try:
-                self._wire(begun)
+                self._start(deployments, begun)
+            except _Superseded:
+                pass
             except Exception as error:
                 self._inbox(NotDeployed(attempt, described(error)))
 
-        threading.Thread(target=wire, name=f"strom-deploy-{attempt}", daemon=True).start()
+        threading.Thread(target=start, name=f"strom-deploy-{attempt}", daemon=True).start()
 
-    def _begin(self, deployments: Sequence[TaskDeployment]) -> list[_Begun]:
-        """Begin to start what is missing. On the driver's thread."""
+    def _announce(self, deployments: Sequence[TaskDeployment]) -> None:
+        """On the driver's thread."""
         self._note(deployments[0].attempt)
         tasks = {d.task for d in deployments}
         self._attempts.update({d.task: d.attempt for d in deployments})
         self._numbers = {of: n for of, n in self._numbers.items() if of[0] not in tasks}
+
+    def _start(self, deployments: Sequence[TaskDeployment], begun: list[_Begun] | None) -> None:
+        """From where the tasks are prepared (None: wait for their slots first) to where they run.
+        On any thread. _Superseded if they are not to start any more."""
+        answers: list[Any] | None = None
+        while answers is None:
+            if begun is None:
+                self._slots.reserve(self._cancelled, self._down)
+                begun = self._prepare(deployments)
+            try:
+                answers = self._wait([one.prepared for one in begun])
+            except ray.exceptions.RayError as error:
+                if not self._lost_with_node(error):
+                    raise self._start_error(error) from None
+                begun = None
+        assert begun is not None
+        try:
+            self._wire(begun, answers)
+        except ray.exceptions.RayError as error:
+            raise self._start_error(error) from None
+
+    def _prepare(self, deployments: Sequence[TaskDeployment]) -> list[_Begun]:
+        """Begin to start what is missing."""
         # One that dies meanwhile leaves `_actors`: whoever calls it is told of that by Ray.
-        several = self._slots.on_several_machines()
-        actors = {d.task: self._actors.get(d.task) or self._create(d.task) for d in deployments}
+        several, nodes = self._slots.on_several_machines(), self._slots.nodes()
+        with self._changing:
+            if self._closed or any(not self._is_wanted(d) for d in deployments):
+                raise _Superseded
+            actors: dict[TaskId, Any] = {
+                d.task: self._actors.get(d.task) or self._create(d.task, nodes[d.task])
+                for d in deployments
+            }
+            self._starting.update(actor._actor_id.hex() for actor in actors.values())
         prepared = [
             actors[d.task].prepare.remote(
                 d.task,
@@ -254,10 +303,14 @@ class RayCluster:
             _Begun(d, actors[d.task], one) for d, one in zip(deployments, prepared, strict=True)
         ]
 
-    def _wire(self, begun: Sequence[_Begun]) -> None:
-        """Wait until all can be reached, and tell them of each other. On any thread."""
+    def _is_wanted(self, d: TaskDeployment) -> bool:
+        abandoned = self._abandoned.get(d.task, Attempt(-1))
+        return self._attempts[d.task] == d.attempt > abandoned
+
+    def _wire(self, begun: Sequence[_Begun], answers: Sequence[Any]) -> None:
+        """All can be reached: tell them of each other."""
+        self._starting.difference_update(one.actor._actor_id.hex() for one in begun)
         by_task = {}
-        answers = self._wait([one.prepared for one in begun])
         for one, (address, process) in zip(begun, answers, strict=True):
             by_task[one.deployment.task] = address
             self._processes[one.deployment.task] = process
@@ -270,6 +323,7 @@ class RayCluster:
         self._wait(started)
 
     def _wait(self, refs: Sequence[Any]) -> list[Any]:
+        """Raises ResourceError, Ray's errors, and that of `_cancelled`."""
         requirements = self._config.job_files.requirements
         limit = START_TIMEOUT_S + (0.0 if requirements is None else INSTALL_S)
         try:
@@ -279,8 +333,29 @@ class RayCluster:
                 f"the processes of {len(refs)} tasks have not all started within "
                 f"{limit:.0f} s: is the cluster overloaded?"
             ) from None
-        except ray.exceptions.RayError as error:
-            raise self._start_error(error) from None
+
+    def _lost_with_node(self, error: Exception) -> bool:
+        """Whether a process that was being started is gone because its node is, with all that was
+        being started there: it is to start elsewhere."""
+        known = getattr(error, "actor_id", None)
+        node = next((self._nodes[t] for t, one in self._newest.items() if one == known), "")
+        death = death_of(node)
+        if death is None:
+            return False
+        log.warning("a task could not start, and starts elsewhere: %s", death)
+        self._down.add(node)
+        with self._changing:
+            for task, actor in list(self._actors.items()):
+                if self._nodes[task] == node and actor._actor_id.hex() in self._starting:
+                    self._drop(task, actor)
+        return True
+
+    def _drop(self, task: TaskId, actor: Any) -> bool:
+        """Its process is gone; whether that is news."""
+        if self._actors.get(task) is not actor:
+            return False
+        self._starting.discard(self._actors.pop(task)._actor_id.hex())
+        return True
 
     def _start_error(self, error: Exception) -> Exception:
         """Why a task could not start, without Ray's account of its own calls."""
@@ -301,12 +376,13 @@ class RayCluster:
         name = self._job.vertex(task.vertex).name
         return f"task {name}, subtask {task.subtask}, could not start: {self._death(task, error)}"
 
-    def _create(self, task: TaskId) -> Any:
+    def _create(self, task: TaskId, node: str) -> Any:
         """It outlives this coordinator: another may find it by its name."""
         name = f"{_task_prefix(self._name)}{secrets.token_hex(8)}"
         kept = {"name": name, "namespace": NAMESPACE, "lifetime": "detached"}
         actor = _actor().options(**kept, **self._slots.options(task)).remote()
         self._processes.pop(task, None)
+        self._nodes[task] = node
         self._keep(task, actor)
         return actor
 
@@ -319,21 +395,45 @@ class RayCluster:
         try:
             await actor.hold.remote()
         except ray.exceptions.RayError as error:
-            if self._actors.get(task) is actor:
-                del self._actors[task]
-                attempt = self._attempts[task]
-                self._inbox(TaskLost(task, attempt, self._death(task, error)))
+            await self._lose(task, actor, error)
+
+    async def _lose(self, task: TaskId, actor: Any, error: Exception) -> None:
+        """Its process is gone. If its node is, then so are all tasks there: Ray tells of them one
+        by one, and of some only once it knows."""
+        async with self._losing:
+            if self._actors.get(task) is not actor:
+                return
+            node = self._nodes.get(task, "")
+            death = await asyncio.to_thread(death_of, node)
+            if death is None:
+                if self._drop(task, actor):
+                    self._tell(task, self._death(task, error))
+                return
+            self._down.add(node)
+            for other, gone in list(self._actors.items()):
+                heard = gone._actor_id.hex() in self._starting
+                if self._nodes.get(other) == node and self._drop(other, gone):
+                    ray.kill(gone, no_restart=True)
+                    if not heard:
+                        self._tell(other, death)
+
+    def _tell(self, task: TaskId, reason: str) -> None:
+        self._inbox(TaskLost(task, self._attempts[task], reason))
 
     def _death(self, task: TaskId, error: Exception) -> str:
         return how_it_died(self._processes.get(task), str(error))
 
     def cancel_all(self, attempt: Attempt) -> None:
-        actors = list(self._actors.items())
+        with self._changing:
+            self._abandoned = dict.fromkeys(self._attempts, attempt)
+            actors = list(self._actors.items())
         stopping = self._stop(actors, attempt, AllStopped(attempt))
         asyncio.run_coroutine_threadsafe(stopping, self._loop)
 
     def cancel_tasks(self, tasks: Sequence[TaskId], attempt: Attempt) -> None:
-        known = [(task, self._actors.get(task)) for task in tasks]
+        with self._changing:
+            self._abandoned.update(dict.fromkeys(tasks, attempt))
+            known = [(task, self._actors.get(task)) for task in tasks]
         actors = [(task, actor) for task, actor in known if actor is not None]
         stopping = self._stop(actors, attempt, TasksStopped(tuple(tasks), attempt))
         asyncio.run_coroutine_threadsafe(stopping, self._loop)
@@ -350,11 +450,11 @@ class RayCluster:
         may be why the attempt is stopped: that comes before AllStopped."""
         try:
             await asyncio.wait_for(_as_future(actor.cancel.remote(attempt, self._term)), limit)
-        except (TimeoutError, ray.exceptions.RayError) as error:
-            if self._actors.get(task) is actor:
-                del self._actors[task]
-                if isinstance(error, ray.exceptions.RayError):
-                    self._inbox(TaskLost(task, self._attempts[task], self._death(task, error)))
+        except TimeoutError:
+            self._drop(task, actor)
+            ray.kill(actor, no_restart=True)
+        except ray.exceptions.RayError as error:
+            await self._lose(task, actor, error)
             ray.kill(actor, no_restart=True)
 
     def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:
@@ -376,7 +476,9 @@ class RayCluster:
         if not self._looked:
             with suppress(ray.exceptions.RayError):  # they end by themselves, behind this process
                 self.take_over()
-        actors, self._actors = self._actors, {}
+        with self._changing:
+            self._closed = True
+            actors, self._actors = self._actors, {}
         files, self._files = self._files, None
         if files is not None or self._config.checkpoint.keeps_copies:
             leaving = [actor.leave.remote() for actor in actors.values()]
@@ -384,6 +486,28 @@ class RayCluster:
         for actor in actors.values():
             ray.kill(actor, no_restart=True)
         self._slots.release()
+
+
+def tasks_of(coordinator: str) -> list[Any]:
+    """The actors of tasks that coordinators of this name have started and that are not dead."""
+    prefix = _task_prefix(coordinator)
+    named = ray.util.list_named_actors(all_namespaces=True)
+    names = [one["name"] for one in named if one["namespace"] == NAMESPACE]
+    actors = []
+    for name in names:
+        if name.startswith(prefix):
+            with suppress(ValueError):  # it has just died
+                actors.append(ray.get_actor(name, namespace=NAMESPACE))
+    return actors
+
+
+def end_tasks(coordinator: str) -> None:
+    """End those tasks, and with them their slots, unless these stay: nobody knows their job any
+    more."""
+    for actor in tasks_of(coordinator):
+        ray.kill(actor, no_restart=True)
+    with suppress(ValueError):
+        give_back(get_placement_group(coordinator))
 
 
 def _task_prefix(coordinator: str) -> str:

@@ -48,7 +48,7 @@ from .job_view import JobView
 from .lease import Lease
 from .loop_signal import LoopSignal, wait_until
 from .published import PublishedValues, Read
-from .ray_cluster import RayCluster
+from .ray_cluster import RayCluster, end_tasks
 from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
 from .record_keeper import RecordKeeper
@@ -79,6 +79,13 @@ PROMISE_S = 10.0
 
 FAREWELL_S = 10.0
 """How long the end of a job is held back until it is kept."""
+
+LEFT_NOTHING = (
+    "the job's coordinator died with its node, or before the job began, and has left nothing to go "
+    "on from: a job without a checkpoint storage keeps that on the node of its coordinator. Start "
+    "it again from the beginning; with a storage that all nodes reach "
+    "(execution.checkpointing.dir) it would have gone on"
+)
 
 
 class JobCoordinator:
@@ -135,7 +142,9 @@ class JobCoordinator:
 
     async def start(self, begun: Begun) -> None:
         """Begin; errors of the start come out of the job's result. SerializationError if the graph
-        cannot be unpickled here."""
+        cannot be unpickled here, JobFailedError if this process is not the first."""
+        if came_back():
+            raise JobFailedError(f"job {self._job_id}: {LEFT_NOTHING}")
         begun = replace(begun, token=secrets.token_hex(16))
         graph = _unpickled(begun)
         self._term = Term(0, self._attached, begun.first_attempt, (SystemClock().now_ms(),))
@@ -146,8 +155,8 @@ class JobCoordinator:
     async def _come_back(self) -> None:
         """The process before this one died. Whoever asks meanwhile waits for `_started`."""
         left = await self._records.read()
-        if left is None:  # it died before it was told what to do, or on a node that is gone
-            ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+        if left is None:
+            await self._end_without_record()
             return
         begun, before, outcome = left
         now_ms = SystemClock().now_ms()
@@ -175,6 +184,15 @@ class JobCoordinator:
         outcome = _given_up(self._job_id, term, why)
         await asyncio.to_thread(self._records.end, outcome)
         return outcome
+
+    async def _end_without_record(self) -> None:
+        """It died before it was told what to do, or what it was told is gone."""
+        if not self._records.of_machine:
+            ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+            return
+        log.error("job %s: %s", self._job_id, LEFT_NOTHING)
+        await asyncio.to_thread(end_tasks, coordinator_name(self._job_id))
+        await self._end_with(_failed(self._job_id, LEFT_NOTHING))
 
     async def _begin(
         self,
@@ -581,5 +599,8 @@ def _unpickled(begun: Begun) -> JobGraph:
 def _given_up(job_id: str, term: Term, why: str | None = None) -> JobOutcome:
     """How a job ends whose coordinator cannot go on."""
     why = why or f"it died {len(term.since_ms)} times within a few minutes"
-    error = f"the job's coordinator cannot go on: {why}"
+    return _failed(job_id, f"the job's coordinator cannot go on: {why}")
+
+
+def _failed(job_id: str, error: str) -> JobOutcome:
     return JobOutcome(job_id, job_id, JobStatus.FAILED, error, 0.0, 0, 0, {})

@@ -53,8 +53,9 @@ from .slots import bundles_of
 
 POLL_S = 1.0
 
-AWAY_S = 60.0
-"""How long a coordinator is waited for that cannot be reached."""
+AWAY_S = 150.0
+"""How long a coordinator is waited for that cannot be reached: Ray takes a minute to find out that
+a machine vanished, and then the coordinator has to start elsewhere."""
 
 SOON_S = 0.5
 """What is waited for no longer than that, nobody has to be told of."""

@@ -36,6 +36,11 @@ class RecordKeeper:
         self._writer = ThreadPoolExecutor(1, f"strom-record-{job_id}")
         self._warned = False
 
+    @property
+    def of_machine(self) -> bool:
+        """Whether what is kept is lost with the machine."""
+        return self._record.of_machine
+
     def begin(self, begun: Begun, term: Term) -> Future[None]:
         """Done when it is written, or cannot be."""
         self._submit(self._record.begin, begun)

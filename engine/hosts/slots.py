@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,8 +27,19 @@ from ...core.ids import TaskId
 from ..graph.model import JobGraph
 from .ray_connect import NAMESPACE
 
+log = logging.getLogger("strom")
+
 SETTLING_S: Final = 2.0
 """How long the making of slots may take that are to be given back, once there is room."""
+
+SOON_S: Final = 2.0
+"""What is waited for no longer than that, nobody has to be told of."""
+
+LATE_S: Final = 120.0
+"""How long Ray may take to find out that a node is dead, at most."""
+
+PAUSE_S: Final = 0.05
+"""Before Ray is asked again."""
 
 
 def slots_of(job: JobGraph) -> dict[TaskId, int]:
@@ -126,10 +138,13 @@ class Slots:
         self._timeout = job.config.slot_request_timeout
         self._group: PlacementGroup | None = None
 
-    def reserve(self, cancelled: Future[None]) -> None:
+    def reserve(self, cancelled: Future[None], down: Collection[str] = ()) -> None:
         """Wait for the bundles; ResourceError says what the cluster lacks. Raises that of
-        `cancelled`, and Ray's errors; there are none then."""
+        `cancelled`, and Ray's errors; there are none then. Of those that are there Ray places anew
+        what lay on a node that died: that is waited for, too, but they stay in any case. `down`:
+        nodes (Ray's ids) that are dead, whether Ray knows it or not."""
         if self._group is not None:
+            self._await_placed(cancelled, down)
             return
         group = self._found() or placement_group(
             self._bundles,
@@ -150,6 +165,46 @@ class Slots:
             give_back(group)
             raise
         self._group = group
+
+    def _await_placed(self, cancelled: Future[None], down: Collection[str]) -> None:
+        """The time that Ray takes to find out about `down` does not count."""
+        began = time.monotonic()
+        known, told = began, False
+        while lost := self.lost(down):
+            now = time.monotonic()
+            if any(node in down for node in lost) and now < began + LATE_S:
+                known = now
+            if now >= known + self._timeout.total_seconds():
+                have, free = ray.cluster_resources(), ray.available_resources()
+                raise ResourceError(
+                    f"{len(lost)} of the job's slots lay on nodes that died, and there is no room "
+                    f"for them: {lacking(self._bundles, have, free)} (waited for {self._timeout}): "
+                    "add nodes, or go on from its newest checkpoint at a lower parallelism"
+                )
+            if not told and now >= began + SOON_S:
+                told = True
+                log.warning(
+                    "%s of the job's slots lay on nodes that died: waiting until Ray has placed "
+                    "them anew",
+                    len(lost),
+                )
+            done, _ = wait([cancelled], PAUSE_S)
+            for future in done:
+                future.result()
+
+    def lost(self, down: Collection[str]) -> list[str]:
+        """Of each bundle that is not to be used now where it lay (Ray's id), if that is known."""
+        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]} - set(down)
+        return [node for node in self._placed().values() if node not in alive]
+
+    def nodes(self) -> dict[TaskId, str]:
+        """Where each task's slot is, by Ray's ids; empty ones where that is being decided."""
+        placed = self._placed()
+        return {task: placed[slot] for task, slot in self._slots.items()}
+
+    def _placed(self) -> dict[int, str]:
+        placed = placement_group_table(self._group).get("bundles_to_node_id", {})
+        return {slot: placed.get(slot, "") for slot in range(len(self._bundles))}
 
     def _found(self) -> PlacementGroup | None:
         """What another job, or the coordinator before this, has left, if it is there."""
@@ -178,7 +233,7 @@ class Slots:
     def on_several_machines(self) -> bool:
         """Whether they lie on machines of different addresses. While Ray has not placed all of
         them (anew, after the loss of a node): whether there are such machines at all."""
-        placed = set(placement_group_table(self._group).get("bundles_to_node_id", {}).values())
+        placed = set(self._placed().values())
         nodes = {n["NodeID"]: n["NodeManagerAddress"] for n in ray.nodes() if n["Alive"]}
         known = placed if placed <= nodes.keys() else nodes.keys()
         return len({nodes[node] for node in known}) > 1

@@ -42,7 +42,7 @@ class Actor:
         self.death = RayActorError(actor_id=f"{number:04x}", error_msg="a fake died")
         self.dead = False
         self.calls: dict[str, Ref] = {}
-        for name in ("prepare", "hold", "deploy"):
+        for name in ("prepare", "hold", "deploy", "cancel"):
             setattr(self, name, SimpleNamespace(remote=lambda *_, name=name: self._called(name)))
 
     def _called(self, name: str) -> Ref:
@@ -70,20 +70,28 @@ class World:
         self.vertex = env.get_job_graph("two").vertices[0]
         self.actors: list[Actor] = []
         self.heard: list[Any] = []
+        self.nodes = {TaskId(self.vertex.id, n): f"node {n}" for n in range(2)}
+        self.dead: set[str] = set()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
         monkeypatch.setattr(ray_cluster, "_actor", lambda: self)
+        monkeypatch.setattr(ray_cluster, "death_of", self.death_of)
+        monkeypatch.setattr(ray_cluster.ray, "kill", lambda actor, no_restart: actor.die())
         self.cluster = RayCluster(
             env.get_job_graph("two"), b"", self.loop, self.heard.append, None, "a name"
         )
         slots = SimpleNamespace(
-            reserve=lambda cancelled: None,
+            reserve=lambda cancelled, down: None,
+            nodes=lambda: self.nodes,
             options=lambda task: {},
             on_several_machines=lambda: False,
             own_name="a name",
         )
         self.cluster._slots = slots  # type: ignore[assignment]
+
+    def death_of(self, node: str) -> str | None:
+        return f"its node died ({node})" if node in self.dead else None
 
     def options(self, **options: Any) -> World:
         return self
@@ -167,7 +175,7 @@ def test_a_job_that_ends_before_it_knows_what_runs_ends_that(
     """Cancelled while the storage is away, for instance: its coordinator has not looked yet."""
     killed: list[Any] = []
     monkeypatch.setattr(ray_cluster.ray, "kill", lambda actor, no_restart: killed.append(actor))
-    monkeypatch.setattr(RayCluster, "_left", lambda self: ["one"])
+    monkeypatch.setattr(ray_cluster, "tasks_of", lambda name: ["one"])
     monkeypatch.setattr(RayCluster, "_ask_all", lambda self, actors: [(a, None) for a in actors])
     slots: Any = SimpleNamespace(release=lambda: killed.append("slots"))
     for term in range(2):
@@ -203,3 +211,55 @@ def test_a_deployment_that_another_coordinator_overtakes_does_not_begin(
 
     asyncio.run(test())
     assert begun == []
+
+
+def test_who_dies_with_a_node_as_it_starts_starts_elsewhere(world: World) -> None:
+    """Ray had placed it on a node of which it did not know yet that it was dead: nobody is told of
+    a loss, and the task that has started is asked again with the new one."""
+    came = world.deploy(0)
+    until(lambda: len(world.actors) == 2 and "prepare" in world.actors[1].calls, "its calls")
+    first, second = world.actors
+    first.started()
+    world.dead.add("node 1")
+    world.nodes[TaskId(world.vertex.id, 1)] = "node 2"
+    second.die()
+    until(lambda: len(world.actors) == 3 and "prepare" in world.actors[2].calls, "another")
+    third = world.actors[2]
+    for actor in (first, third):
+        actor.started()
+    until(lambda: "deploy" in third.calls, "its deployment")
+    for actor in (first, third):
+        actor.calls["deploy"].answer.set_result(None)
+    came.result(60)
+    assert world.heard == []
+
+
+def test_a_loss_tells_of_all_tasks_of_a_node_that_is_dead(world: World) -> None:
+    """Those of which Ray does not say it yet, too: their processes may hang."""
+    for task in world.nodes:
+        world.nodes[task] = "node 0"
+    came = world.deploy(0)
+    until(lambda: len(world.actors) == 2 and "prepare" in world.actors[1].calls, "its calls")
+    for actor in world.actors:
+        actor.started()
+    until(lambda: all("deploy" in one.calls for one in world.actors), "its deployment")
+    for actor in world.actors:
+        actor.calls["deploy"].answer.set_result(None)
+    came.result(60)
+    world.dead.add("node 0")
+    world.actors[0].die()
+    until(lambda: len(world.heard) == 2, "both losses")
+    assert {lost.task.subtask for lost in world.heard} == {0, 1}
+    assert {lost.reason for lost in world.heard} == {"its node died (node 0)"}
+    assert world.actors[1].dead
+
+
+def test_who_is_not_wanted_any_more_does_not_start_elsewhere(world: World) -> None:
+    came = world.deploy(0)
+    until(lambda: len(world.actors) == 2 and "prepare" in world.actors[1].calls, "its calls")
+    world.dead.add("node 1")
+    world.cluster.cancel_tasks([TaskId(world.vertex.id, 1)], Attempt(0))
+    world.actors[1].die()
+    with pytest.raises(ray_cluster._Superseded):
+        came.result(60)
+    assert len(world.actors) == 2

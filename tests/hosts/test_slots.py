@@ -15,6 +15,10 @@ from strom.engine.hosts import slots as module
 from strom.engine.hosts.slots import KeptSlots, Slots
 
 
+def no_group(name: str) -> Any:
+    raise ValueError(name)
+
+
 @pytest.mark.parametrize("error", [RaySystemError("no"), JobCancelledError("no more")], ids=str)
 def test_what_is_not_waited_for_to_the_end_is_given_back(
     error: Exception, monkeypatch: pytest.MonkeyPatch
@@ -28,6 +32,7 @@ def test_what_is_not_waited_for_to_the_end_is_given_back(
 
     monkeypatch.setattr(module, "get_placement_group", none)
     given_back: list[Any] = []
+    monkeypatch.setattr(module, "get_placement_group", no_group)
     monkeypatch.setattr(module, "placement_group", lambda bundles, **options: group)
     monkeypatch.setattr(module, "give_back", given_back.append)
     env = environment(config())
