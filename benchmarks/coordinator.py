@@ -191,7 +191,7 @@ def _measured(folder: Path, tasks: int, pipelines: int, rounds: int) -> dict[str
     heads = [task for task in one.tasks.attempts if task.vertex == graph.vertices[0].id]
     for i in range(rounds):
         note("failover_region", one, partial(one.fail, heads[i : i + 1]))
-        note("failover_machine", one, partial(one.fail, heads[:: LESS]))
+        note("failover_machine", one, partial(one.fail, heads[::LESS]))
     for _ in range(rounds):
         one.checkpoint()
         one.tasks.leave()

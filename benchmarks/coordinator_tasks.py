@@ -44,8 +44,8 @@ DEPTH: Final = 10
 STATES: Final = 3
 """Of each subtask but the sources'."""
 
-KEY_GROUPS: Final = 32
-"""Of each subtask: 10,000 tasks in one pipeline have 32,000 of them."""
+KEY_GROUPS: Final = 4
+"""Of each subtask."""
 INTERVAL_MS: Final = 10_000
 """From one checkpoint to the next."""
 
