@@ -121,6 +121,7 @@ def parser(prog: str = HELP) -> argparse.ArgumentParser:
     _statesize(names.add_parser("statesize", help="keyed state larger than its memory, in RocksDB"))
     _restore(names.add_parser("restore", help="from much state to the first record"))
     _manifest(names.add_parser("manifest", help="of a checkpoint of many subtasks and states"))
+    _coordinator(names.add_parser("coordinator", help="the coordinator's CPU, by number of tasks"))
     _async(names.add_parser("async", help="asynchronous requests of 10 ms, thousands at once"))
     _ttl(names.add_parser("ttl", help="what a time to live costs; memory while keys come for ever"))
     _observe(names.add_parser("observe", help="what metrics, a dashboard and latency markers cost"))
@@ -271,6 +272,14 @@ def _manifest(command: argparse.ArgumentParser) -> None:
     command.add_argument("--states", type=count, default=3, help="of each subtask")
     command.add_argument("--layers", type=count, default=1, help="of each state")
     command.add_argument("--key-groups", type=count, default=32_768)
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+
+
+def _coordinator(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.coordinator)
+    command.add_argument("--tasks", type=count, default=10_000)
+    command.add_argument("--pipelines", type=count, default=1, help="of ten vertices each")
+    command.add_argument("--rounds", type=count, default=3, help="of which the least counts")
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
 
 

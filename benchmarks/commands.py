@@ -435,3 +435,10 @@ def manifest(options: Namespace) -> Iterator[Line]:
     from .manifest import lines
 
     yield from lines(options.subtasks, options.states, options.layers, options.key_groups)
+
+
+def coordinator(options: Namespace) -> Iterator[Line]:
+    """A line per part."""
+    from .coordinator import lines
+
+    yield from lines(options.tasks, options.pipelines, options.rounds)

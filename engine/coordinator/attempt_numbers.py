@@ -23,6 +23,8 @@ class AttemptNumbers:
         """Of the last PrepareSources."""
         self._of: dict[TaskId, Attempt] = {}
         """Those that the tasks have, or had."""
+        self._newest = Attempt(self._last)
+        """The greatest of these; a task only ever gets a greater one."""
 
     @property
     def none_yet(self) -> bool:
@@ -48,6 +50,7 @@ class AttemptNumbers:
         """All tasks begin anew."""
         self.began = self.next()
         self._of = dict.fromkeys(tasks, self.began)
+        self._newest = self.began
         return self.began
 
     def take_over(self, found: Mapping[TaskId, Attempt]) -> None:
@@ -55,10 +58,12 @@ class AttemptNumbers:
         self._first = self._last = max(self._last, *found.values())
         self.began = Attempt(self._last)
         self._of = dict(found)
+        self._newest = max(found.values())
 
     def begin_region(self, tasks: Iterable[TaskId], attempt: Attempt) -> None:
         """These begin again, in one that was given for that."""
         self._of.update(dict.fromkeys(tasks, attempt))
+        self._newest = max(self._newest, attempt)
 
     def of(self, task: TaskId) -> Attempt:
         """The current one of a task, or the last one that it had; before all, the last given."""
@@ -66,12 +71,10 @@ class AttemptNumbers:
 
     def newest_of_tasks(self) -> Attempt:
         """The greatest that a task has. Once they have begun."""
-        return max(self._of.values())
-
-    def tasks_in(self, attempt: Attempt) -> list[TaskId]:
-        return [task for task, now in self._of.items() if now == attempt]
+        return self._newest
 
     def validate(self, tasks: Collection[TaskId]) -> None:
         """Assert the invariant. `tasks`: those of the job."""
         assert self._of.keys() <= set(tasks)
         assert all(attempt <= self._last for attempt in self._of.values())
+        assert not self._of or self._newest == max(self._of.values())

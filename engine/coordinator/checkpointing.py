@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...checkpoint import coordinator_types as protocol
@@ -67,10 +67,10 @@ class CheckpointTranslator:
         actions: protocol.Actions,
         running: Attempt | None,
         now_ms: int,
-        hearing: Collection[TaskId] = (),
+        hearing: Callable[[], Iterable[TaskId]] = tuple,
     ) -> Translated:
-        """`running`: the attempt, if all its tasks run. `hearing`: the tasks that are told what
-        became of a checkpoint."""
+        """`running`: the attempt, if all its tasks run. `hearing`: says which tasks
+        are told what became of a checkpoint."""
         result = Translated()
         for action in actions:
             self._history.on_checkpoint(action, now_ms)
@@ -98,12 +98,12 @@ class CheckpointTranslator:
                 case protocol.Complete(checkpoint_id=n, terminal=terminal):
                     del self._pending[n]
                     result.committed |= terminal and running is not None
-                    result.actions += self._to_all(CheckpointCompleted(n, terminal), hearing)
+                    result.actions += _to_all(CheckpointCompleted(n, terminal), hearing)
                     if self._plan.shared_sources:
                         result.actions.append(ForgetSplits(n))
                 case protocol.Abort(checkpoint_id=n):
                     del self._pending[n]
-                    result.actions += self._to_all(CheckpointAborted(n), hearing)
+                    result.actions += _to_all(CheckpointAborted(n), hearing)
                 case protocol.Discard(checkpoint_id=n):
                     result.actions.append(DiscardCheckpoint(n))
                 case protocol.Forget():
@@ -168,5 +168,6 @@ class CheckpointTranslator:
             stopped=checkpoint.stopped,
         )
 
-    def _to_all(self, mail: Mail, hearing: Collection[TaskId]) -> list[Send]:
-        return [Send(task, mail) for task in self._plan.tasks if task in hearing]
+
+def _to_all(mail: Mail, hearing: Callable[[], Iterable[TaskId]]) -> list[Send]:
+    return [Send(task, mail) for task in hearing()]

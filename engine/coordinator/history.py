@@ -17,6 +17,7 @@ from ...checkpoint.coordinator_types import Action as CheckpointAction
 from ...checkpoint.handles import FileHandle, SubtaskSnapshot
 from ...core.ids import Attempt, CheckpointId, TaskId
 from ...core.job_status import JobStatus
+from ...core.paged import Paged
 from ..messages import CheckpointAcknowledged, TaskFailed, TaskFinished, TaskReport, TaskRunning
 
 MOST_CHECKPOINTS: Final = 100
@@ -149,7 +150,12 @@ class JobHistory:
 
     def __init__(self, tasks: Iterable[TaskId]) -> None:
         self._tasks = tuple(tasks)
-        self._picture = Picture(tasks={task: TaskRecord() for task in self._tasks})
+        records: Paged[TaskId, TaskRecord] = Paged(
+            self._tasks, dict.fromkeys(self._tasks, TaskRecord())
+        )
+        self._records = records
+        """Those of the picture."""
+        self._picture = Picture(tasks=records)
         self._going: dict[CheckpointId, dict[TaskId, Part]] = {}
         """Of the checkpoints that are on: what their records hold."""
         self._shared: dict[TaskId, frozenset[str]] = {}
@@ -171,12 +177,12 @@ class JobHistory:
         """All tasks, or these, are about to be started."""
         record = TaskRecord("CREATED", attempt, {"CREATED": now_ms}).became("DEPLOYING", now_ms)
         started = dict.fromkeys(self._tasks if tasks is None else tasks, record)
-        self._change(tasks={**self._picture.tasks, **started})
+        self._change_tasks(started)
 
     def on_found(self, attempts: Mapping[TaskId, Attempt], now_ms: int) -> None:
         """These run, as another coordinator has left them."""
         found = {t: TaskRecord("RUNNING", a, {"RUNNING": now_ms}) for t, a in attempts.items()}
-        self._change(tasks={**self._picture.tasks, **found})
+        self._change_tasks(found)
 
     def on_restored(self, checkpoint_id: CheckpointId, savepoint: bool, now_ms: int) -> None:
         """An attempt begins with it."""
@@ -228,12 +234,16 @@ class JobHistory:
             self._change(failures=(*failures[:-1], found))
 
     def _became(self, status: TaskStatus, tasks: Iterable[TaskId], now_ms: int) -> None:
-        known = dict(self._picture.tasks)
+        changed = {}
         for task in tasks:
-            record = known[task]
+            record = self._records[task]
             if record.status != status and record.status not in OVER and record.since:
-                known[task] = record.became(status, now_ms)
-        self._change(tasks=known)
+                changed[task] = record.became(status, now_ms)
+        self._change_tasks(changed)
+
+    def _change_tasks(self, changed: Mapping[TaskId, TaskRecord]) -> None:
+        self._records = self._records.changed(changed)
+        self._change(tasks=self._records)
 
     # --- checkpoints -----------------------------------------------------------------------------
 

@@ -227,7 +227,9 @@ class JobMaster:
         if self._job.running is None:
             return self._answer()
         outcome = self._job.running.on_readers_ready(attempt, repeated, now_ms)
-        self._job.figures.forget(self._numbers.tasks_in(attempt))
+        restart = self._job.running.restarts.find(attempt, Stage.STARTING)
+        if restart is not None:
+            self._job.figures.forget(restart.region.tasks)
         return self._answer(self._job.after(outcome, now_ms))
 
     def on_task_lost(self, task: TaskId, attempt: Attempt, reason: str, now_ms: int) -> Actions:

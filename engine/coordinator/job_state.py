@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,5 +60,5 @@ class JobState:
     total_tasks: int
     checkpoints: CheckpointStatistics
     last_failure: str | None
-    metrics: dict[TaskId, dict[str, Any]]
+    metrics: Mapping[TaskId, dict[str, Any]]
     history: Picture = field(default_factory=Picture)

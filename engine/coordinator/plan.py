@@ -108,11 +108,11 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         for operator in vertex.operators
         if hasattr(getattr(operator.spec, "sink", None), "cache_token")
     )
+    vertices = {vertex.id: vertex for vertex in job.vertices}
     labels = {
         task: f"{vertex.name} ({task.subtask + 1}/{vertex.parallelism})"
         for task in graph.tasks
-        for vertex in job.vertices
-        if vertex.id == task.vertex
+        for vertex in (vertices[task.vertex],)
     }
     return JobPlan(
         job_id=job_id,

@@ -67,6 +67,10 @@ class RegionRestarts:
         self._region_of = {task: region for region in regions for task in region.tasks}
         self._of: dict[TaskId, RegionRestart] = {}
         """By each task of the region."""
+        self._all: dict[TaskId, RegionRestart] = {}
+        """By the first task of the region, in the order in which they began."""
+        self._waiting: dict[TaskId, RegionRestart] = {}
+        """Those of `_all` that are WAITING."""
 
     def __bool__(self) -> bool:
         return bool(self._of)
@@ -74,7 +78,7 @@ class RegionRestarts:
     @property
     def all(self) -> list[RegionRestart]:
         """In the order in which they began."""
-        return list({id(one): one for one in self._of.values()}.values())
+        return list(self._all.values())
 
     def region_of(self, task: TaskId) -> Region:
         return self._region_of[task]
@@ -99,8 +103,9 @@ class RegionRestarts:
     def begin(self, region: Region, attempt: Attempt, at_ms: int, newest: Attempt) -> CancelTasks:
         """A task of the region failed in this attempt. `newest`: see RegionRestart."""
         restart = RegionRestart(region, attempt, at_ms, newest)
-        for task in region.tasks:
-            self._of.pop(task, None)
+        self._all.pop(region.tasks[0], None)
+        self._waiting.pop(region.tasks[0], None)
+        self._all[region.tasks[0]] = restart
         self._of.update(dict.fromkeys(region.tasks, restart))
         return CancelTasks(attempt, region.tasks)
 
@@ -115,27 +120,34 @@ class RegionRestarts:
         if restart is None or restart.stage is not Stage.STOPPING or restart.attempt != attempt:
             return None
         restart.stage = Stage.WAITING
+        self._waiting[restart.region.tasks[0]] = restart
         return restart
 
     def load(self, now_ms: int, number: Callable[[], Attempt], floor: int) -> list[LoadForRegion]:
         """Those whose time has come go on; no checkpoint is being stored."""
+        if not self._waiting:
+            return []
         due = [one for one in self.all if one.stage is Stage.WAITING and one.at_ms <= now_ms]
         for restart in due:
+            del self._waiting[restart.region.tasks[0]]
             restart.attempt, restart.stage = number(), Stage.LOADING
         return [LoadForRegion(restart.attempt, floor) for restart in due]
 
     def next_ms(self) -> int | None:
         """When `load` should be called."""
-        waiting = (one.at_ms for one in self.all if one.stage is Stage.WAITING)
-        return min(waiting, default=None)
+        return min((one.at_ms for one in self._waiting.values()), default=None)
 
     def over(self, restart: RegionRestart) -> None:
         """The region runs."""
         for task in restart.region.tasks:
             del self._of[task]
+        del self._all[restart.region.tasks[0]]
 
     def validate(self) -> None:
         """Assert the invariants of the fields. For use between events."""
+        assert len(self._of) == sum(len(restart.region.tasks) for restart in self.all)
+        waiting = [restart for restart in self.all if restart.stage is Stage.WAITING]
+        assert {id(one) for one in self._waiting.values()} == {id(one) for one in waiting}
         for restart in self.all:
             assert all(self._of[task] is restart for task in restart.region.tasks)
             assert restart.stage is Stage.STARTING or not restart.asked

@@ -16,10 +16,10 @@ nothing: a reader that begins again only holds its group back until it has repor
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ...core.ids import OperatorId, TaskId
+from ...core.ids import OperatorId, TaskId, VertexId
 from ..graph.model import ExecutionGraph, JobVertex
 
 Reader = tuple[OperatorId, TaskId]
@@ -47,7 +47,7 @@ def regions_of(graph: ExecutionGraph) -> tuple[Region, ...]:
 
     for channel in graph.channels:
         leader[found(channel.target)] = found(channel.source)
-    of_vertex = {v.id: _tasks(v, graph.tasks) for v in graph.job.vertices}
+    of_vertex = _by_vertex(graph.tasks)
     for vertex in graph.job.vertices:
         if _tied(vertex):
             first, *others = of_vertex[vertex.id]
@@ -56,29 +56,36 @@ def regions_of(graph: ExecutionGraph) -> tuple[Region, ...]:
     members: dict[TaskId, list[TaskId]] = {}
     for task in graph.tasks:
         members.setdefault(found(task), []).append(task)
-    sources = [
-        (operator.operator_id, of_vertex[vertex.id])
+    sources = {
+        vertex.id: [operator.operator_id for operator in vertex.operators if operator.is_source]
         for vertex in graph.job.vertices
-        for operator in vertex.operators
-        if operator.is_source
-    ]
-    return tuple(_region(tasks, sources) for tasks in members.values())
+    }
+    size = {vertex.id: len(of_vertex[vertex.id]) for vertex in graph.job.vertices}
+    return tuple(_region(tasks, sources, size) for tasks in members.values())
 
 
-def _region(tasks: list[TaskId], sources: Iterable[tuple[OperatorId, list[TaskId]]]) -> Region:
-    here = frozenset(tasks)
-    whole, readers = [], []
-    for operator, all_readers in sources:
-        mine = [task for task in all_readers if task in here]
-        if mine and len(mine) == len(all_readers):
-            whole.append(operator)
-        else:
-            readers += [(operator, task) for task in mine]
+def _region(
+    tasks: list[TaskId],
+    sources: Mapping[VertexId, Iterable[OperatorId]],
+    size: Mapping[VertexId, int],
+) -> Region:
+    """`sources`: of each vertex; `size`: how many subtasks it has."""
+    whole: list[OperatorId] = []
+    readers: list[Reader] = []
+    for vertex, mine in _by_vertex(tasks).items():
+        for operator in sources[vertex]:
+            if len(mine) == size[vertex]:
+                whole.append(operator)
+            else:
+                readers += [(operator, task) for task in mine]
     return Region(tuple(tasks), tuple(whole), tuple(readers))
 
 
-def _tasks(vertex: JobVertex, tasks: Iterable[TaskId]) -> list[TaskId]:
-    return [task for task in tasks if task.vertex == vertex.id]
+def _by_vertex(tasks: Iterable[TaskId]) -> dict[VertexId, list[TaskId]]:
+    found: dict[VertexId, list[TaskId]] = {}
+    for task in tasks:
+        found.setdefault(task.vertex, []).append(task)
+    return found
 
 
 def _tied(vertex: JobVertex) -> bool:

@@ -272,15 +272,17 @@ class RunningAttempt:
     def carry_out(self, actions: protocol.Actions, now_ms: int) -> Outcome:
         """Turn what the checkpoint protocol asks for into actions of the host."""
         running = self._attempt if self.progress.all_running else None
-        hearing = [] if not self.begun else self._plan.tasks
-        if self.restarts:
-            hearing = [task for task in hearing if self.restarts.of(task) is None]
-        result = self._translator.translate(actions, running, now_ms, hearing)
+        result = self._translator.translate(actions, running, now_ms, self._hearing)
         self.progress.committed |= result.committed
         failure = None if result.failure is None else Failure(result.failure)
         if result.halted:
             self.progress.drained |= self.progress.tasks
         return Outcome(tuple(result.actions), failure, result.go_back)
+
+    def _hearing(self) -> list[TaskId]:
+        """Those that are told what becomes of checkpoints."""
+        tasks = self._plan.tasks if self.begun else ()
+        return [task for task in tasks if self.restarts.of(task) is None]
 
     def validate(self) -> None:
         """Assert the invariants of the fields. For use between events."""

@@ -85,6 +85,7 @@ class SplitRequests:
 
     def forget(self, tasks: Collection[TaskId]) -> None:
         """These begin again, and have asked for nothing; answers still on their way are ignored."""
+        tasks = frozenset(tasks)
         self._waiting = {one: None for one in self._waiting if one[1] not in tasks}
         self._asked = {one for one in self._asked if one[1] not in tasks}
         self._told = {one for one in self._told if one[1] not in tasks}

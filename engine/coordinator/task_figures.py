@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...core.ids import TaskId
+from ...core.paged import Paged
 from ..messages import MetricsReported
 
 
 class TaskFigures:
     """The last figures of each task of the current attempt, or the last one."""
 
-    def __init__(self) -> None:
-        self._of: dict[TaskId, dict[str, Any]] = {}
+    def __init__(self, tasks: Iterable[TaskId]) -> None:
+        self._none: Paged[TaskId, dict[str, Any]] = Paged(tasks)
+        self._of = self._none
 
     def on_report(self, report: MetricsReported) -> None:
-        self._of[report.task] = report.metrics
+        self._of = self._of.changed({report.task: report.metrics})
 
     def clear(self) -> None:
         """All tasks begin anew."""
-        self._of.clear()
+        self._of = self._none
 
     def forget(self, tasks: Iterable[TaskId]) -> None:
         """These begin again."""
-        for task in tasks:
-            self._of.pop(task, None)
+        self._of = self._of.without(tasks)
 
-    def all(self) -> dict[TaskId, dict[str, Any]]:
-        """By task; the caller's."""
-        return dict(self._of)
+    def all(self) -> Mapping[TaskId, dict[str, Any]]:
+        """By task; never changes."""
+        return self._of
 
     def host_of(self, task: TaskId | None) -> str | None:
         """Where it runs in this attempt, as far as it has told; None for no task."""

@@ -60,7 +60,7 @@ class Transitions:
         self.history = JobHistory(plan.tasks)
         self.translator = CheckpointTranslator(plan, self.history)
         self.numbers = AttemptNumbers(first_attempt)
-        self.figures = TaskFigures()
+        self.figures = TaskFigures(plan.tasks)
         self.failover = Failover(
             plan,
             policy,

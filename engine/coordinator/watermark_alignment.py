@@ -55,6 +55,7 @@ class WatermarkAlignment:
 
     def restart(self, tasks: Collection[TaskId]) -> None:
         """The readers in these begin again."""
+        tasks = frozenset(tasks)
         for operator, group in self._groups.items():
             for task in group.tasks:
                 if task in tasks:

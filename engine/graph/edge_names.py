@@ -21,11 +21,11 @@ def edge_names(job: JobGraph) -> Mapping[int, str]:
         for operator in vertex.operators
         for edge in operator.outer
     }
+    heads = {vertex.id: vertex.operators[0].operator_id for vertex in job.vertices}
     seen: Counter[str] = Counter()
     names: dict[int, str] = {}
     for edge in sorted(job.edges, key=lambda one: one.id):
-        target = job.vertex(edge.target).operators[0].operator_id
-        name = _name(emitters[edge.id], edge.tag, target, edge.port)
+        name = _name(emitters[edge.id], edge.tag, heads[edge.target], edge.port)
         names[edge.id] = f"{name}#{seen[name]}" if seen[name] else name
         seen[name] += 1
     return names

@@ -46,7 +46,7 @@ from ..coordinator.traces import TraceRecorder
 from ..graph.execution import build_execution_graph
 from ..graph.model import JobGraph
 from ..messages import TaskReport
-from ..task.deployment import TaskDeployment, deployment_of
+from ..task.deployment import TaskDeployment, deployments_of
 from .asked_savepoints import AskedSavepoints, SavepointAnswer
 from .cluster import Cluster
 from .errand_events import MakeBackground
@@ -457,21 +457,18 @@ class JobDriver:
     def _deployments(
         self, tasks: Sequence[TaskId], attempt: Attempt, restore: Manifest | None, **how: bool
     ) -> list[TaskDeployment]:
-        """`how`: as of `deployment_of`."""
-        return [
-            deployment_of(
-                task,
-                self.graph,
-                attempt,
-                self.job_id,
-                self._storage,
-                restore,
-                self.errands.restored,
-                tokens=self.errands.tokens,
-                **how,
-            )
-            for task in tasks
-        ]
+        """`how`: as of `deployments_of`."""
+        return deployments_of(
+            tasks,
+            self.graph,
+            attempt,
+            self.job_id,
+            self._storage,
+            restore,
+            self.errands.restored,
+            tokens=self.errands.tokens,
+            **how,
+        )
 
     def _end(self, status: JobStatus, error: str | None) -> None:
         self._runtime_ms = self._runtime_now_ms()

@@ -30,17 +30,14 @@ def flink_names(
 ) -> dict[str, Any]:
     """`summary`: what `job_metrics` puts together otherwise."""
     figures = job_figures(summary)
+    known = by_operator(reports)
     shared = Counter(operator["name"] for operator in summary["operators"])
     for operator in summary["operators"]:
         name = operator["name"]
         if shared[name] > 1:
             name = f"{name} ({operator['id']})"
-        mine = [
-            report["operators"][operator["id"]]
-            for report in reports.values()
-            if operator["id"] in report.get("operators", {})
-        ]
-        figures |= _of_operator(name, operator, mine)
+        mine = known.get(operator["id"], {})
+        figures |= _of_operator(name, operator, list(mine.values()))
     names = {vertex.id: vertex.name for vertex in job.vertices}
     shared = Counter(names.values())
     for task, report in sorted(reports.items()):
@@ -50,6 +47,17 @@ def flink_names(
         for figure, value in task_figures(report).items():
             figures[f"{task.subtask}.{name}.{figure}"] = value
     return figures
+
+
+def by_operator(
+    reports: Mapping[TaskId, Mapping[str, Any]],
+) -> dict[str, dict[int, dict[str, Any]]]:
+    """What each operator's subtasks report of it, in one pass over all tasks."""
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for task, report in reports.items():
+        for operator, figures in report.get("operators", {}).items():
+            found.setdefault(operator, {})[task.subtask] = figures
+    return found
 
 
 def job_figures(summary: Mapping[str, Any]) -> dict[str, Any]:

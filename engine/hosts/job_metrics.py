@@ -24,11 +24,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...core.ids import TaskId
 from ...operators.user_metrics import merged_distribution
 from ..coordinator.job_state import JobState
 from ..graph.model import JobGraph
-from .flink_names import flink_names
+from .flink_names import by_operator, flink_names
 from .key_figures import key_figures
 
 
@@ -52,6 +51,7 @@ def accumulators_of(state: JobState) -> list[tuple[str, str, Any]]:
 def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any]:
     checkpoints = state.checkpoints
     reports = dict(state.metrics)
+    figures = by_operator(reports)
     sources = {o.operator_id: o.name for vertex in job.vertices for o in vertex.operators}
     names = {vertex.id: vertex.name for vertex in job.vertices}
     return {
@@ -73,7 +73,12 @@ def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any
             **_restored(reports.values()),
         },
         "operators": [
-            _operator(reports.items(), operator.operator_id, sources, vertex.parallelism)
+            _operator(
+                figures.get(operator.operator_id, {}),
+                operator.operator_id,
+                sources,
+                vertex.parallelism,
+            )
             for vertex in job.vertices
             for operator in vertex.operators
         ],
@@ -101,16 +106,11 @@ def _restored(reports: Iterable[dict[str, Any]]) -> dict[str, int]:
 
 
 def _operator(
-    reports: Iterable[tuple[TaskId, dict[str, Any]]],
+    by_subtask: Mapping[int, dict[str, Any]],
     operator_id: str,
     names: Mapping[Any, str],
     parallelism: int,
 ) -> dict[str, Any]:
-    by_subtask = {
-        task.subtask: report["operators"][operator_id]
-        for task, report in reports
-        if operator_id in report.get("operators", {})
-    }
     mine = list(by_subtask.values())
     marks = [m["watermark"] for m in mine]
     known = len(marks) == parallelism and all(mark is not None for mark in marks)
@@ -139,7 +139,7 @@ def _operator(
     }
 
 
-def _gauges(by_subtask: dict[Any, dict[str, Any]]) -> dict[str, dict[int, Any]]:
+def _gauges(by_subtask: Mapping[int, dict[str, Any]]) -> dict[str, dict[int, Any]]:
     """By name and subtask: what gauges say of their subtasks cannot be summed."""
     gauges: dict[str, dict[int, Any]] = {}
     for subtask, figures in sorted(by_subtask.items()):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from ...checkpoint.manifest import Manifest
 from ...checkpoint.storage import CheckpointStorage
 from ...core.config import JobConfig
-from ...core.ids import Attempt, TaskId
+from ...core.ids import Attempt, TaskId, VertexId
 from ...logs.scope import LogScope
 from ..graph.edge_names import edge_names
 from ..graph.model import Channel, ExecutionGraph, JobEdge, JobVertex
@@ -72,8 +72,8 @@ class TaskDeployment:
         )
 
 
-def deployment_of(
-    task: TaskId,
+def deployments_of(
+    tasks: Iterable[TaskId],
     graph: ExecutionGraph,
     attempt: Attempt,
     job_id: str,
@@ -84,31 +84,49 @@ def deployment_of(
     halted: bool = False,
     tokens: Mapping[str, str] | None = None,
     own_share: bool = False,
-) -> TaskDeployment:
-    """Cut one task's part out of the execution graph."""
+) -> list[TaskDeployment]:
+    """Cut the parts of these tasks out of the execution graph, in their order."""
     job = graph.job
-    vertex = job.vertex(task.vertex)
-    edges = tuple(e for e in job.edges if e.source == vertex.id)
-    read = tuple(e for e in job.edges if e.target == vertex.id)
+    vertices = {vertex.id: vertex for vertex in job.vertices}
     names = edge_names(job)
-    return TaskDeployment(
-        task=task,
-        attempt=attempt,
-        job_id=job_id,
-        job_name=job.name,
-        vertex=vertex,
-        edges=edges,
-        input_edges=read,
-        edge_names={e.id: names[e.id] for e in (*edges, *read)},
-        key_groups={e.id: job.vertex(e.target).max_parallelism for e in edges},
-        inputs=tuple(sorted(graph.inputs.get(task, ()), key=lambda c: c.target_index)),
-        outputs=tuple(sorted(graph.outputs.get(task, ()), key=lambda c: c.id)),
-        config=job.config,
-        storage=storage,
-        restore=restore,
-        restore_storage=restore_storage,
-        revoke=revoke,
-        halted=halted,
-        tokens=tokens or {},
-        own_share=own_share,
-    )
+    fed: dict[VertexId, list[JobEdge]] = {}
+    read: dict[VertexId, list[JobEdge]] = {}
+    for edge in job.edges:
+        fed.setdefault(edge.source, []).append(edge)
+        read.setdefault(edge.target, []).append(edge)
+
+    def whole(vertex: JobVertex) -> TaskDeployment:
+        """What all subtasks of a vertex have in common."""
+        edges, input_edges = tuple(fed.get(vertex.id, ())), tuple(read.get(vertex.id, ()))
+        return TaskDeployment(
+            task=TaskId(vertex.id, 0),
+            attempt=attempt,
+            job_id=job_id,
+            job_name=job.name,
+            vertex=vertex,
+            edges=edges,
+            input_edges=input_edges,
+            edge_names={e.id: names[e.id] for e in (*edges, *input_edges)},
+            key_groups={e.id: vertices[e.target].max_parallelism for e in edges},
+            inputs=(),
+            outputs=(),
+            config=job.config,
+            storage=storage,
+            restore=restore,
+            restore_storage=restore_storage,
+            revoke=revoke,
+            halted=halted,
+            tokens=tokens or {},
+            own_share=own_share,
+        )
+
+    common: dict[VertexId, TaskDeployment] = {}
+    found = []
+    for task in tasks:
+        if task.vertex not in common:
+            common[task.vertex] = whole(vertices[task.vertex])
+        inputs = sorted(graph.inputs.get(task, ()), key=lambda c: c.target_index)
+        outputs = sorted(graph.outputs.get(task, ()), key=lambda c: c.id)
+        one = replace(common[task.vertex], task=task, inputs=tuple(inputs), outputs=tuple(outputs))
+        found.append(one)
+    return found
