@@ -140,6 +140,7 @@ def test_a_coordinator_out_of_reach_may_come_back(
         raise ray_host.ray.exceptions.ActorUnavailableError("GOAWAY\nmore", None)
 
     monkeypatch.setattr(ray_host.ray, "get", get)
+    monkeypatch.setattr(ray_host, "AWAY_S", 0.5)
     client = RayJobClient("id", "job", Stand(coordinator))
     with pytest.raises(TransportError, match=r"strom.attach\('id'\)") as caught:
         client.get_job_execution_result()
