@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from strom.checkpoint.names import SHARED
-from strom.checkpoint.storage import open_storage
+from strom.checkpoint.storage import CheckpointStorage, open_storage
 from strom.core.clock import VirtualClock
 from strom.core.ids import TaskId
 from strom.engine.graph.model import JobGraph
@@ -56,11 +56,13 @@ class Coordinator:
         """Since `measured` began."""
         self._graph = graph
         self._workers: list[SteppedBackground] = []
-        self.clock = VirtualClock() if former is None else former.clock
-        self._storage = open_storage(str(folder), JOB) if former is None else former._storage
+        self.clock: VirtualClock = VirtualClock() if former is None else former.clock
+        self._storage: CheckpointStorage = (
+            open_storage(str(folder), JOB) if former is None else former._storage
+        )
         shared = folder / JOB / SHARED
         shared.mkdir(parents=True, exist_ok=True)
-        self.tasks = (
+        self.tasks: AnsweringTasks = (
             AnsweringTasks(graph, self._storage, shared) if former is None else former.tasks
         )
         self._former = former
