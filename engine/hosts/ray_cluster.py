@@ -512,7 +512,7 @@ def end_tasks(coordinator: str) -> None:
 
 def _task_prefix(coordinator: str) -> str:
     """How the names of its tasks' actors begin."""
-    return f"{coordinator}-task-"
+    return f"strom-task-of-{coordinator}-"
 
 
 def _attempt_of(one: tuple[Any, Found]) -> int:
