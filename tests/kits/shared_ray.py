@@ -41,9 +41,7 @@ def _unused(cpus: int) -> bool:
     import ray
 
     actors: list[Any] = ray.util.list_named_actors(all_namespaces=True)
-    others = [
-        actor for actor in actors if not actor["name"].startswith(("strom-job-", "strom-task-"))
-    ]
+    others = [actor for actor in actors if not actor["name"].startswith("strom-job-")]
     return not others and ray.available_resources().get("CPU", 0) == cpus
 
 
