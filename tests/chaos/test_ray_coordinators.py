@@ -72,6 +72,7 @@ def test_the_job_runs_on_whenever_its_coordinator_dies(tmp_path: Path) -> None:
 
 def test_it_dies_while_the_job_starts(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", to_files=True, parallelism=1)
+    job.read_on()
     kill(job)
     job.running(more_checkpoints=1)
     job.finish()
@@ -80,6 +81,7 @@ def test_it_dies_while_the_job_starts(tmp_path: Path) -> None:
 def test_a_savepoint_is_taken_all_the_same(tmp_path: Path) -> None:
     """Whoever waits for it waits for the next coordinator."""
     job = Job(tmp_path / "job", to_files=True, parallelism=1)
+    job.read_on()
     job.running(more_checkpoints=1)
     taken = job.client.trigger_savepoint(str(tmp_path / "savepoints"))
     kill(job)
