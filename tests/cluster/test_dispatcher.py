@@ -43,7 +43,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
 def test_from_its_submission_to_the_archive(world: World) -> None:
     async def test() -> None:
         d = await world.submitted()
-        record, _ = await d.waiting("a1", 30.0, None)
+        record, _ = await d.waiting("a1", 30.0, "")
         assert (record.phase, record.run) == (Phase.RUNNING, 0)
         (coordinator,) = world.made
         assert (coordinator.first_attempt, coordinator.told) == (0, ["detach"])
@@ -73,7 +73,7 @@ def test_from_its_submission_to_the_archive(world: World) -> None:
 def test_a_job_without_a_last_view_is_archived_all_the_same(world: World) -> None:
     async def test() -> None:
         d = await world.submitted()
-        await d.waiting("a1", 30.0, None)
+        await d.waiting("a1", 30.0, "")
         while not world.made:
             await asyncio.sleep(0.001)
         last, _ = outcome(JobStatus.FINISHED)
