@@ -24,8 +24,8 @@ class Room:
         in each call, and the caller's to change. `prefix`: of the names of groups."""
         self._prefix = prefix
         self._jobs = jobs
-        self._has: Mapping[str, float] = {}
-        """What the whole cluster has, by Ray's names."""
+        self._has: Mapping[str, float] | None = None
+        """What the whole cluster has, by Ray's names; None: that is not known yet."""
         self._pool = SlotPool()
         """Groups that no job has; those of others are named in their records."""
         self._named = 0
@@ -34,6 +34,11 @@ class Room:
     def resize(self, has: Mapping[str, float]) -> None:
         """What the whole cluster has now, by Ray's names."""
         self._has = has
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known what the cluster has; until then nothing fits."""
+        return self._has is not None
 
     # --- what fits -------------------------------------------------------------------------------
 
@@ -44,14 +49,18 @@ class Room:
 
     def fits(self, record: JobRecord) -> bool:
         """Whether it may take its slots now, with `slots_for`."""
-        return all(need <= self.free(name) + _ROUNDING for name, need in record.needs.items())
+        return self.is_known and all(
+            need <= self.free(name) + _ROUNDING for name, need in record.needs.items()
+        )
 
     def is_too_large(self, record: JobRecord) -> bool:
         """For the whole cluster, were it empty."""
-        return any(need > self._all(name) + _ROUNDING for name, need in record.needs.items())
+        return self.is_known and any(
+            need > self._all(name) + _ROUNDING for name, need in record.needs.items()
+        )
 
     def _all(self, name: str) -> float:
-        return self._has.get(name, 0.0)
+        return 0.0 if self._has is None else self._has.get(name, 0.0)
 
     def _followers(self) -> Iterable[JobRecord]:
         return (record for record in self._jobs.values() if record.follows is not None)
@@ -65,7 +74,9 @@ class Room:
     # --- why not, in words -----------------------------------------------------------------------
 
     def why_too_large(self, record: JobRecord) -> str | None:
-        """None: it is not larger than the whole cluster."""
+        """None: it is not larger than the whole cluster, as far as that is known."""
+        if not self.is_known:
+            return None
         for name, need in record.needs.items():
             if need > self._all(name) + _ROUNDING:
                 return (

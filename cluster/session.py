@@ -240,9 +240,10 @@ class Session:
     # --- what people ask -------------------------------------------------------------------------
 
     def waits_for(self, job_id: str) -> str | None:
-        """Why a queued job has not started; None: it has, or is about to."""
+        """Why a queued job has not started; None: it has, or is about to, or it is not known yet
+        what the cluster has."""
         record = self._jobs.get(job_id)
-        if record is None or record.phase is not Phase.QUEUED:
+        if record is None or record.phase is not Phase.QUEUED or not self._room.is_known:
             return None
         too_large = self._room.why_too_large(record)
         if too_large is not None:

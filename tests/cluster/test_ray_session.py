@@ -52,6 +52,15 @@ def cluster() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def jobs_end() -> Iterator[None]:
+    """What a test that failed left running would take the slots of those after it."""
+    yield
+    for one in jobs_there().jobs():
+        if one.end_ms is None:
+            attach(one.id).cancel(timedelta(seconds=60))
+
+
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[dispatcher_client.DispatcherClient]:
     client, new = dispatcher_client.start(str(tmp_path / "registry"))
