@@ -13,7 +13,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 import ray
@@ -26,10 +25,12 @@ from chaos_kit import (
     windows_of,
 )
 from leashed_source import Leashed
+from ray_chaos_kit import actor_pid, coordinator_pid
 from shared_ray import ray_of
 from strom import CollectSink, DiscardSink, JobCancelledError, JobFailedError, attach
 from strom.cli.main import app
 from strom.cluster import dispatcher_client
+from strom.cluster.dispatcher import DISPATCHER
 from strom.cluster.savepoints import newest_state
 from strom.cluster.slot_pool import PREFIX
 from strom.connectors.files import ParquetSink
@@ -113,16 +114,6 @@ class Counting:
         assert sorted(found) == window_sums(COUNT)
 
 
-def kill(name: str) -> None:
-    """SIGKILL to the one process of an actor class below this one."""
-    (pid,) = [
-        process.pid
-        for process in psutil.Process().children(recursive=True)
-        if name in " ".join(process.cmdline())
-    ]
-    os.kill(pid, signal.SIGKILL)
-
-
 def answer_of(*words: str, code: int = 0) -> str:
     """What the command says; its exit code must be this."""
     done = CliRunner().invoke(app, list(words))
@@ -183,10 +174,10 @@ def test_a_job_outlives_its_coordinator_and_the_dispatcher(
         thread.daemon = True
         thread.start()
     completed(client, 2)
-    kill("Dispatcher")
+    os.kill(actor_pid(DISPATCHER), signal.SIGKILL)
     assert session.job(job_id)[0].phase == "RUNNING"
     completed(client, 1)
-    kill("JobCoordinator")
+    os.kill(coordinator_pid(job_id), signal.SIGKILL)
     assert client.metrics()["attempt"] == 0
     assert session.job(job_id)[0].run == 0
     completed(client, 2)

@@ -28,6 +28,7 @@ from chaos_kit import (
 from leashed_source import Leashed
 from shared_ray import CPUS
 from strom.connectors.files import ParquetSink
+from strom.engine.hosts.coordinator_answers import coordinator_name
 
 COUNT = 40_000
 INTERVAL_MS = 100
@@ -167,13 +168,18 @@ def failure_of(client: Any) -> str:
 
 def coordinator_pid(job_id: str) -> int:
     """Of the process that a job's coordinator has now."""
+    return actor_pid(coordinator_name(job_id))
+
+
+def actor_pid(name: str) -> int:
+    """Of the process that the actor of this name has now."""
     from ray._private.state import actors
 
     def found() -> int | None:
         for actor in actors().values():
-            if actor["Name"] == f"strom-job-{job_id}" and actor["State"] == "ALIVE":
+            if actor["Name"] == name and actor["State"] == "ALIVE":
                 return int(actor["Pid"])
         return None
 
-    pid: int = until(found, "a coordinator", 30.0)
+    pid: int = until(found, f"a process of {name}", 30.0)
     return pid
