@@ -164,7 +164,7 @@ class Ledger:
     ) -> None:
         """A job that `ends`, with what its coordinator said in the end, if it did. Tried until it
         is done."""
-        more = _last_figures(outcome)
+        more = {} if outcome is None else outcome.figures
         parts = () if outcome is None else outcome.accumulators
         if view is not None:
             record = replace(record, tasks=dict(Counter(task["status"] for task in view["tasks"])))
@@ -238,33 +238,12 @@ def _read(registry: Registry) -> tuple[list[str], list[JobRecord]]:
             time.sleep(RETRY_S)
 
 
-def _last_figures(outcome: JobOutcome | None) -> dict[str, Any]:
-    """What is archived of a job beside its record."""
-    if outcome is None:
-        return {}
-    return {
-        "metrics": outcome.metrics,
-        "net_runtime_ms": outcome.net_runtime_ms,
-        "checkpoints": outcome.checkpoints,
-        "restarts": outcome.restarts,
-    }
-
-
 def _kept_outcome(registry: Registry, job_id: str) -> JobOutcome | None:
     kept, record = registry.ended(job_id), registry.ended_record(job_id)
     if kept is None or record is None:
         return None
-    return JobOutcome(
-        record.job_id,
-        record.name,
-        record.status,
-        record.error,
-        kept.get("net_runtime_ms", 0.0),
-        kept.get("checkpoints", 0),
-        kept.get("restarts", 0),
-        kept.get("metrics", {"state": record.status.value}),
-        registry.accumulators(job_id),
-    )
+    parts = registry.accumulators(job_id)
+    return JobOutcome.kept(job_id, record.name, record.status, record.error, kept, parts)
 
 
 def _last_lines(job_id: str) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from ..checkpoint.whole_files import SLEEP, WholeFiles
 from ..core.errors import CorruptCheckpointError, MissingCheckpointError
 from ..core.failure_text import described
 from ..core.job_status import JobStatus
+from ..engine.hosts.job_outcome import JobOutcome
 from .records import JobRecord
 
 log = logging.getLogger("strom")
@@ -109,24 +110,32 @@ class Registry(WholeFiles):
         """Keep nothing of a job that is not over."""
         self._drop(job_id)
 
-    def last_word(self, job_id: str, run: int) -> tuple[JobStatus, str | None] | None:
-        """What `leave_word` kept of the end of this run: status and error. None: nothing.
+    def last_word(self, record: JobRecord) -> JobOutcome | None:
+        """What `leave_word` kept of the end of this run, without accumulators. None: nothing.
         CorruptCheckpointError for what nobody can read."""
+        job_id = record.job_id
         try:
             found = self._json(self._of_job(job_id, END))
         except MissingCheckpointError:
             return None
         try:
-            return (JobStatus(found["status"]), found["error"]) if found["run"] == run else None
-        except (KeyError, ValueError) as error:
+            if found["run"] != record.run:
+                return None
+            status, figures = JobStatus(found["status"]), dict(found.get("figures", {}))
+            return JobOutcome.kept(job_id, record.name, status, found["error"], figures)
+        except (KeyError, TypeError, ValueError) as error:
             path = self._of_job(job_id, END)
             raise CorruptCheckpointError(f"{path}: no end of a run: {described(error)}") from error
 
-    def put_last_word(self, job_id: str, run: int, status: str, error: str | None) -> None:
+    def put_last_word(self, run: int, outcome: JobOutcome) -> None:
         """Of a job that is not over as far as the session knows."""
-        if self._is_there(self._of_job(job_id, RECORD)):
-            told = {"run": run, "status": status, "error": error}
-            self._put_json(self._of_job(job_id, END), told)
+        end = self._of_job(outcome.job_id, END)
+        if self._is_there(self._of_job(outcome.job_id, RECORD)):
+            told = {"run": run, "status": outcome.status.value, "error": outcome.error}
+            try:
+                self._put_json(end, {**told, "figures": outcome.figures})
+            except (TypeError, ValueError):  # for what users put into metrics
+                self._put_json(end, told)
 
     def submission(self, job_id: str) -> bytes:
         """Of a job that is not over."""
@@ -241,11 +250,12 @@ def _record_in(path: str, found: Any) -> JobRecord:
         raise CorruptCheckpointError(f"{path}: not the record of a job: {why}") from error
 
 
-def leave_word(location: str, job_id: str, run: int, status: str, error: str | None) -> None:
+def leave_word(location: str, run: int, outcome: JobOutcome) -> None:
     """What a coordinator does when its job is over: there may be no dispatcher to be told, and the
     coordinator does not stay. Whoever comes next is not to start that job again. Errors are
     logged."""
     try:
-        Registry(location, write=False).put_last_word(job_id, run, status, error)
+        Registry(location, write=False).put_last_word(run, outcome)
     except Exception as failure:
-        log.warning("job %s: its end is not in the registry: %s", job_id, described(failure))
+        what = described(failure)
+        log.warning("job %s: its end is not in the registry: %s", outcome.job_id, what)

@@ -105,7 +105,7 @@ class Runs:
             if run > 0:
                 await asyncio.to_thread(withdraw, job_id)
             slots = None if record.group is None else KeptSlots(record.group, self._keeper)
-            farewell = partial(leave_word, self._ledger.location, job_id, run)
+            farewell = partial(leave_word, self._ledger.location, run)
             coordinator = make_coordinator(submission, slots, farewell)
             # Before anything can come between: nobody else would say so.
             detached = None if record.attached else coordinator.detach.remote()
@@ -245,12 +245,13 @@ class Runs:
         """By what its coordinator left in the registry."""
         job_id, run = record.job_id, record.run
         try:
-            said = await self._ledger.insist(job_id, lambda known: known.last_word(job_id, run))
+            said = await self._ledger.insist(job_id, lambda known: known.last_word(record))
         except CorruptCheckpointError as error:
             log.warning("job %s: how its run %d ended: %s", job_id, run, error)
             said = None
         if said is None:
             return False
-        status, why = said
-        self._do(self._session.ended(job_id, run, status, why, self._clock.now_ms()))
+        self._last_words.setdefault(job_id, (said, None))
+        now_ms = self._clock.now_ms()
+        self._do(self._session.ended(job_id, run, said.status, said.error, now_ms))
         return True

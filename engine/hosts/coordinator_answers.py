@@ -40,8 +40,8 @@ class Followed:
     term: int = 0
 
 
-Farewell = Callable[[str, str | None], None]
-"""Keeps how a job ended, status and error, where it outlives its coordinator; raises nothing."""
+Farewell = Callable[[JobOutcome], None]
+"""Keeps how a job ended, but no accumulators, where it outlives its coordinator; raises nothing."""
 
 
 def rescaled_job(job: JobGraph, parallelism: int) -> Rescaled:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,40 @@ class JobOutcome:
     restarts: int
     metrics: dict[str, Any]
     accumulators: Sequence[Part] = ()
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What registries keep of it beside whose it is, `status`, `error` and `accumulators`: for
+        JSON, as far as what users put into metrics is."""
+        return {
+            "metrics": self.metrics,
+            "net_runtime_ms": self.net_runtime_ms,
+            "checkpoints": self.checkpoints,
+            "restarts": self.restarts,
+        }
+
+    @classmethod
+    def kept(
+        cls,
+        job_id: str,
+        name: str,
+        status: JobStatus,
+        error: str | None,
+        figures: Mapping[str, Any],
+        accumulators: Sequence[Part] = (),
+    ) -> JobOutcome:
+        """That of which these `figures` were kept, or a part of them."""
+        return cls(
+            job_id,
+            name,
+            status,
+            error,
+            figures.get("net_runtime_ms", 0.0),
+            figures.get("checkpoints", 0),
+            figures.get("restarts", 0),
+            figures.get("metrics", {"state": status.value}),
+            accumulators,
+        )
 
 
 def accumulator_results(parts: Sequence[Part]) -> AccumulatorResults:

@@ -314,8 +314,7 @@ class JobCoordinator:
 
     def _say_farewell(self, outcome: JobOutcome) -> None:
         if self._farewell is not None:
-            said = outcome.status.value, outcome.error
-            saying = threading.Thread(target=self._farewell, args=said, daemon=True)
+            saying = threading.Thread(target=self._farewell, args=(outcome,), daemon=True)
             saying.start()
             saying.join(FAREWELL_S)
 

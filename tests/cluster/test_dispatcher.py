@@ -332,12 +332,17 @@ def test_a_job_that_ended_while_nobody_listened_is_not_started_again(world: Worl
         await phase(d, Phase.RUNNING)
         await d.close()
         world.dispatchers.remove(d)
-        world.made[0].farewell("CANCELED", None)
+        world.made[0].farewell(outcome(JobStatus.CANCELED)[0])
         world.all_left = True
         again = world.dispatcher()
         record = await phase(again, Phase.ENDED)
         assert (record.status, record.run) == (JobStatus.CANCELED, 0)
         assert len(world.made) == 1
+        while (await again.about())["ended"] != 1:
+            await asyncio.sleep(0.001)
+        kept = await again.archived("a1")
+        assert kept is not None
+        assert (kept["checkpoints"], kept["metrics"]) == (3, {"state": "CANCELED"})
 
     run(world, test)
 
@@ -346,7 +351,7 @@ def test_who_is_gone_when_all_was_said_leaves_no_job_to_be_started_again(world: 
     async def test() -> None:
         d = await world.submitted()
         await phase(d, Phase.RUNNING)
-        world.made[0].farewell("FINISHED", None)
+        world.made[0].farewell(outcome(JobStatus.FINISHED)[0])
         world.made[0].ends.set_exception(ActorDiedError())
         assert (await phase(d, Phase.ENDED)).status is JobStatus.FINISHED
         assert len(world.made) == 1

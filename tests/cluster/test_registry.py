@@ -10,8 +10,10 @@ from strom.cluster.records import JobRecord, Phase
 from strom.cluster.registry import Registry, leave_word
 from strom.core.errors import CheckpointError, ConfigurationError, CorruptCheckpointError
 from strom.core.job_status import JobStatus
+from strom.engine.hosts.job_outcome import JobOutcome
 
 RECORD = JobRecord("a1", "one", 2.0, 2, False, 300_000, 17, checkpoints="s3://b/c")
+ENDED = JobOutcome("a1", "one", JobStatus.FAILED, "why", 17.0, 3, 1, {"state": "FAILED"})
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -79,18 +81,21 @@ def test_files_among_its_jobs_are_somebody_elses(tmp_path: Path) -> None:
 def test_how_a_run_ended_is_known_of_that_run(tmp_path: Path) -> None:
     registry = Registry(str(tmp_path))
     registry.submit(RECORD, b"")
-    assert registry.last_word("a1", 1) is None
-    leave_word(str(tmp_path), "a1", 1, "FAILED", "why")
-    assert registry.last_word("a1", 1) == ("FAILED", "why")
-    assert registry.last_word("a1", 2) is None
-    leave_word(str(tmp_path), "b2", 0, "FINISHED", None)  # nobody knows it: nothing is left of it
+    run, next_run = replace(RECORD, run=1), replace(RECORD, run=2)
+    assert registry.last_word(run) is None
+    leave_word(str(tmp_path), 1, ENDED)
+    assert registry.last_word(run) == ENDED
+    assert registry.last_word(next_run) is None
+    leave_word(str(tmp_path), 1, replace(ENDED, metrics={("not", "JSON"): 1}))
+    assert registry.last_word(run) == JobOutcome.kept("a1", "one", ENDED.status, "why", {})
+    leave_word(str(tmp_path), 0, replace(ENDED, job_id="b2"))  # nobody knows it: nothing is left
     assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["a1"]
     for text in ("{", "{}", '{"run": 1, "status": "DONE", "error": null}'):
         (tmp_path / "jobs" / "a1" / "end.json").write_text(text)
         with pytest.raises(CorruptCheckpointError, match=r"jobs/a1/end\.json: no"):
-            registry.last_word("a1", 1)
+            registry.last_word(run)
     registry.archive(replace(RECORD, phase=Phase.ENDED), {})
-    assert registry.last_word("a1", 1) is None
+    assert registry.last_word(run) is None
 
 
 def test_a_record_of_a_later_version_is_read(tmp_path: Path) -> None:
@@ -119,6 +124,6 @@ def test_a_storage_that_fails_for_a_moment_loses_no_last_word(
         return exists(registry, path)
 
     monkeypatch.setattr(Registry, "_exists", failing)
-    leave_word(str(tmp_path), "a1", 0, "FINISHED", None)
+    leave_word(str(tmp_path), 0, ENDED)
     assert next(failures, None) is None
-    assert registry.last_word("a1", 0) == ("FINISHED", None)
+    assert registry.last_word(RECORD) == ENDED

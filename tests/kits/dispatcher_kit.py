@@ -50,7 +50,7 @@ class Coordinator:
         self.followers = 0
         """How many calls have begun to wait for what is new."""
         self.claimed: str | None = None
-        self.farewell: Callable[[str, str | None], None] = lambda status, error: None
+        self.farewell: Callable[[JobOutcome], None] = lambda outcome: None
         self.answer: tuple[str | None, str | None] = ("/s/1", None)
         """To who wants it stopped with a savepoint."""
         self.deaf: set[str] = set()
@@ -128,7 +128,7 @@ class World:
         self,
         submission: Submission,
         slots: KeptSlots | None,
-        farewell: Callable[[str, str | None], None],
+        farewell: Callable[[JobOutcome], None],
     ) -> Coordinator:
         assert submission.payload == b"graph"
         self.made.append(Coordinator(self.failure))
