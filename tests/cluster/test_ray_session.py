@@ -178,7 +178,7 @@ def test_a_job_outlives_its_coordinator_and_the_dispatcher(
     assert session.job(job_id)[0].phase == "RUNNING"
     completed(client, 1)
     os.kill(coordinator_pid(job_id), signal.SIGKILL)
-    assert client.metrics()["attempt"] == 0
+    assert client.metrics()["attempt"] == 0, client.view()["failures"]
     assert session.job(job_id)[0].run == 0
     completed(client, 2)
     coordinator = ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE)
