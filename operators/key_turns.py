@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from ..core.arrays import Int64s
 from ..core.growing import Growing
-from ..state.backend import AccColumn, SlotTable
+from ..state.backend import AccColumn
+from ..state.column_face import SlotTable
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ..core.arrays import Bools, Groups, numpy_of
 from ..core.batch import schema_text, take_table
 from ..core.errors import StateError, TypeMismatchError
 from ..core.value_types import empty_table
-from .backend import KEY_GROUP, BufferState, StateTable
+from .backend import KEY_GROUP, StateTable
 from .buffer_changes import (
     ROW_PREFIX,
     BufferDelta,
@@ -26,6 +26,7 @@ from .buffer_changes import (
     encoded,
     plain_type,
 )
+from .column_face import BufferState
 from .column_migration import fitted
 from .increments import Layer, Since
 from .names import NAMESPACE

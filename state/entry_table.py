@@ -21,8 +21,9 @@ import pyarrow as pa
 from ..core.arrays import Bools, Slots
 from ..core.batch import take_table
 from ..core.errors import StateError
-from .backend import KEY_GROUP, AccColumn, EntryState, StateTable
+from .backend import KEY_GROUP, AccColumn, StateTable
 from .change_bits import Bits, slots_of
+from .column_face import EntryState
 from .column_migration import fitted
 from .increments import (
     EVERY_GROUP,

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.arrays import Slots, numpy_of
-from .backend import AccColumn, SlotTable
+from .backend import AccColumn
+from .column_face import SlotTable
 from .slot_columns import SlotColumns
 from .value_store import Stores
 

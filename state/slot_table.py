@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from ..core.arrays import Bools, Slots
 from ..core.errors import StateError, TypeMismatchError
-from .backend import AccColumn, SlotTable
+from .backend import AccColumn
 from .change_bits import Bits
+from .column_face import SlotTable
 from .column_index import FIRST_SLOTS
 from .key_index import CompositeIndex, Frozen, as_declared
 from .numbered_table import NumberedTable

@@ -18,7 +18,8 @@ import pyarrow as pa
 from ..core.arrays import Bools, Slots, numpy_of
 from ..core.batch import take_pieces
 from ..core.errors import StateError
-from .backend import KEY_GROUP, AccColumn, SlotTable, StateTable, TableState
+from .backend import KEY_GROUP, AccColumn, StateTable
+from .column_face import SlotTable, TableState
 from .column_index import FIRST_SLOTS
 from .column_migration import fitted
 from .increments import Layer, Since

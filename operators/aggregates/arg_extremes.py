@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots
-from ...state.backend import AccColumn, SlotTable
+from ...state.backend import AccColumn
+from ...state.column_face import SlotTable
 from ..columns import Storage, from_numbers, storage, to_numbers
 from ..kernels import moments
 from .base import Accumulator, Source, chosen

@@ -26,7 +26,8 @@ import pyarrow as pa
 from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots
 from ...core.errors import StateError
-from ...state.backend import AccColumn, SlotTable
+from ...state.backend import AccColumn
+from ...state.column_face import SlotTable
 from ...state.value_store import Codes, MakeStores, Values
 from ..columns import Storage, from_numbers, storage
 

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from ...api.aggregates import Aggregate
 from ...core.arrays import Bools, Int64s, Slots, numpy_of
 from ...core.batch import take_column
-from ...state.backend import AccColumn, SlotTable
+from ...state.backend import AccColumn
+from ...state.column_face import SlotTable
 from ...state.hash_columns import validity_of
 from ...state.key_index import as_declared
 from ...state.value_store import MakeStores, ValueStore

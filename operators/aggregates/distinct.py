@@ -11,7 +11,8 @@ import pyarrow as pa
 from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import take_column
-from ...state.backend import AccColumn, SlotTable
+from ...state.backend import AccColumn
+from ...state.column_face import SlotTable
 from ...state.value_sets import ValueSets
 from ...state.value_store import Codes, MakeStores, Values
 from .base import Accumulator, Source, Use, chosen

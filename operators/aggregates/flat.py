@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots, numpy_of
-from ...state.backend import AccColumn, SlotTable
+from ...state.backend import AccColumn
+from ...state.column_face import SlotTable
 from ..columns import NO_NULLS, Storage, from_numbers, to_numbers, validity
 from ..kernels import moments, scatter
 from ..sums import overflow

@@ -17,7 +17,8 @@ import pyarrow as pa
 from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import take_column
-from ...state.backend import AccColumn, SlotTable
+from ...state.backend import AccColumn
+from ...state.column_face import SlotTable
 from ...state.column_index import storage_type
 from ...state.hash_columns import hash_column
 from ...state.key_index import CompositeIndex, as_declared

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots
-from ...state.backend import AccColumn, SlotTable
+from ...state.backend import AccColumn
+from ...state.column_face import SlotTable
 from ...state.widening import REST
 from ..columns import from_numbers, is_whole, whole_numbers
 from ..kernels import scatter, whole_sums

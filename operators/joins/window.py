@@ -27,7 +27,8 @@ from ...core.joined_columns import NO_ROW
 from ...core.preload import preload
 from ...core.value_types import empty_batch, empty_table
 from ...plan.windows import slicing_of
-from ...state.backend import COLUMN_STATE, BufferState
+from ...state.backend import COLUMN_STATE
+from ...state.column_face import BufferState
 from ...state.key_groups import key_groups_of
 from ...state.window_progress import WindowProgress
 from ..base import IN_STATE, Operator, Pause, Steps, Work, plainly

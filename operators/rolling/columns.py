@@ -14,7 +14,8 @@ from ...core.arrays import Slots
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import TypeMismatchError
 from ...plan.rolling import on_numbers
-from ...state.backend import AccColumn, KeyedStateBackend, SlotTable
+from ...state.backend import AccColumn, KeyedStateBackend
+from ...state.column_face import SlotTable
 from ..columns import NO_NULLS, Storage, fit, fit_keys, from_numbers, storage, to_numbers
 from ..kernels import running
 from ..key_expiry import NEVER, KeyExpiry

@@ -15,7 +15,7 @@ import pyarrow as pa
 from ...core.arrays import Bools, Slots
 from ...core.key_kinds import held_keys
 from ...state.away import AwayEntries
-from ...state.backend import EntryState
+from ...state.column_face import EntryState
 from ...state.object_keys import ObjectKeys
 
 COME = 1 << 14

@@ -32,7 +32,8 @@ from ...core.batch import Batch, take_column
 from ...core.key_kinds import held_keys
 from ...core.preload import preload
 from ...state.away import never
-from ...state.backend import COLUMN_STATE, AccColumn, KeyedStateBackend, SlotTable
+from ...state.backend import COLUMN_STATE, AccColumn, KeyedStateBackend
+from ...state.column_face import SlotTable
 from ...state.numbered_table import NumberedTable
 from ...state.object_values import ObjectValues
 from ..aggregates.base import Source

@@ -11,7 +11,8 @@ from ...api.aggregates import Aggregate
 from ...api.specs.windows import BuiltinWindow
 from ...core.arrays import Int64s, Slots
 from ...core.batch import ColumnBatch
-from ...state.backend import AccColumn, SlotTable
+from ...state.backend import AccColumn
+from ...state.column_face import SlotTable
 from ...state.value_store import MakeStores
 from ..aggregates.base import Accumulator, Source, Use
 from ..aggregates.inputs import AggregateInputs

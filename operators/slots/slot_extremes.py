@@ -12,7 +12,7 @@ from ...api.specs.windows import BuiltinWindow, ExtremeWindow
 from ...core.arrays import Int64s, Slots
 from ...core.batch import ColumnBatch
 from ...core.errors import TypeMismatchError
-from ...state.backend import SlotTable
+from ...state.column_face import SlotTable
 from ...state.key_index import as_declared
 from ...state.value_store import ValueStore
 from ..columns import fit, require_order

@@ -16,7 +16,7 @@ from ...api.aggregates import Aggregate
 from ...api.specs.windows import BuiltinWindow, ExtremeWindow, TopNWindow
 from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import take_column
-from ...state.backend import SlotTable
+from ...state.column_face import SlotTable
 from ...state.value_lists import Choose
 from ..aggregates.best_rows import best_rows
 from ..aggregates.listed import ListedValues

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.growing import Growing
-from ...state.backend import SlotTable
+from ...state.column_face import SlotTable
 from ...state.hash_columns import validity_of
 from ...state.stores import SeenFace
 from .stored_values import StoredValues

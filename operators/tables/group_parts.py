@@ -18,7 +18,8 @@ from ...core.arrays import Int64s
 from ...core.batch import ColumnBatch
 from ...core.errors import TypeMismatchError
 from ...core.value_types import empty_batch
-from ...state.backend import AccColumn, KeyedStateBackend, SlotTable
+from ...state.backend import AccColumn, KeyedStateBackend
+from ...state.column_face import SlotTable
 from ...state.value_store import MakeStores
 from ..aggregates.base import Accumulator, Use
 from ..aggregates.inputs import AggregateInputs, same_expression

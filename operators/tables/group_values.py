@@ -15,7 +15,7 @@ import pyarrow as pa
 from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
 from ...core.errors import StateError
-from ...state.backend import SlotTable
+from ...state.column_face import SlotTable
 from ...state.hash_columns import validity_of
 from ...state.stores import CountedFace
 from ..columns import storage

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
-from ...state.backend import SlotTable
+from ...state.column_face import SlotTable
 from ...state.hash_columns import validity_of
 from ...state.key_index import as_declared
 from ...state.stores import KeyedValuesFace

@@ -10,7 +10,8 @@ import pyarrow as pa
 from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, numpy_of
 from ...core.errors import TypeMismatchError
-from ...state.backend import AccColumn, KeyedStateBackend, SlotTable
+from ...state.backend import AccColumn, KeyedStateBackend
+from ...state.column_face import SlotTable
 from ...state.ttl import Lifetime
 from ...state.widening import REST
 from ..columns import (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from ...core.arrays import Bools, Int64s
-from ...state.backend import SlotTable
+from ...state.column_face import SlotTable
 
 
 class StoredValues(ABC):

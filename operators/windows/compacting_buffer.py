@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...core.batch import take_table
-from ...state.backend import BufferState
+from ...state.column_face import BufferState
 from ...state.key_groups import key_groups_of
 
 FIRST_COMPACTION = 4096

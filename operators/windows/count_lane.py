@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ...core.arrays import Int64s, Slots
 from ...core.batch import take_column
-from ...state.backend import SlotTable
+from ...state.column_face import SlotTable
 from ...state.numbered_table import NumberedTable
 from ..aggregates.base import Source
 from ..kernels import counting as kernel

@@ -11,7 +11,8 @@ import pyarrow as pa
 from ...api.specs.windows import BuiltinWindow
 from ...core.arrays import Int64s
 from ...core.batch import ColumnBatch, take_rows
-from ...state.backend import KeyedStateBackend, SlotTable
+from ...state.backend import KeyedStateBackend
+from ...state.column_face import SlotTable
 from ..aggregates.base import Partials, Source, Use
 from ..columns import plain_values
 from ..slots.slot_aggregates import SlotAggregates

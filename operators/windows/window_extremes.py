@@ -19,7 +19,8 @@ from ...api.specs.windows import ExtremeWindow
 from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import ColumnBatch, take_rows
 from ...core.errors import TypeMismatchError
-from ...state.backend import AccColumn, KeyedStateBackend, SlotTable
+from ...state.backend import AccColumn, KeyedStateBackend
+from ...state.column_face import SlotTable
 from ..columns import ranks, require_order, storage, to_numbers
 from ..kernels import scatter
 from .kept_records import KeptRecords

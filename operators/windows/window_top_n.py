@@ -17,7 +17,8 @@ import pyarrow as pa
 from ...api.specs.windows import TopNWindow
 from ...core.arrays import Int64s, Slots
 from ...core.batch import ColumnBatch, take_rows
-from ...state.backend import AccColumn, KeyedStateBackend, SlotTable
+from ...state.backend import AccColumn, KeyedStateBackend
+from ...state.column_face import SlotTable
 from ..aggregates.best_rows import best_rows
 from ..order_words import OrderWords
 from .kept_records import KeptRecords
