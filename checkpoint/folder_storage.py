@@ -63,6 +63,16 @@ class FolderStorage(FileStorage):
         """A file of it. MissingCheckpointError if it is not there."""
         return self._read(posixpath.join(self.folder, name), MissingCheckpointError)
 
+    def names(self) -> tuple[str, ...]:
+        """Of all that is in it, also of what somebody has not finished writing."""
+        return self._names_in(self.folder)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Make a file of it, durable, whole or not at all."""
+        self.write_file(CheckpointId(0), name, data)
+        with self._failing("write", self.folder):
+            self._sync_folder(self.folder)
+
     def publish(self, manifest: Manifest) -> None:
         """As of every storage, and only if its files are here, with their sizes: tasks may have
         written them to a place that has the same name elsewhere."""

@@ -61,7 +61,8 @@ class TaskAccount:
     the trigger of a later checkpoint n is behind `marks[n]` of them. `watermarks`: what sources
     that align told last. `seen`: the highest checkpoint it has heard of, complete or not.
     `completed`: the newest it knows to be complete. `ending`: it was told to end its sources.
-    `published`: what it published since it heard that `told` is complete, the one before that.
+    `published`: what it published behind its part in that checkpoint; all before, the coordinator
+    that completed it has written down (`hosts.result_log`).
     """
 
     task: TaskId
@@ -76,7 +77,6 @@ class TaskAccount:
     seen: CheckpointId = NO_CHECKPOINT
     completed: CheckpointId = NO_CHECKPOINT
     ending: bool = False
-    told: CheckpointId = NO_CHECKPOINT
     published: tuple[ValuePublished, ...] = ()
 
     def given_since(self, checkpoint_id: CheckpointId) -> tuple[SplitsAssigned, ...]:
@@ -88,7 +88,8 @@ class TaskAccount:
 class Ledger:
     """Of one task in one attempt. `begins_with`: the checkpoint that it is restored from.
 
-    Invariant: `_marks` are of checkpoints above `_completed`, and ascend with their ids.
+    Invariant: `_marks` and `_heard` are of checkpoints above `_completed`, and ascend with their
+    ids.
 
     >>> from strom.core.ids import VertexId
     >>> task, attempt, source = TaskId(VertexId(0), 0), Attempt(0), OperatorId("s")
@@ -116,12 +117,12 @@ class Ledger:
         self._given: list[SplitsAssigned] = []
         self._marks: dict[CheckpointId, int] = {}
         self._watermarks: dict[OperatorId, int | None] = {}
-        self._seen = self._completed = self._told = begins_with
+        self._seen = self._completed = begins_with
         self._ending = False
         self._published: list[ValuePublished] = []
-        """Since `_told` is complete; a client may be one checkpoint behind."""
-        self._fresh = 0
-        """So many of them came since `_completed` is."""
+        """Behind the part in `_completed`."""
+        self._heard: dict[CheckpointId, int] = {}
+        """How many of them came before the part in a later checkpoint."""
 
     def on_report(self, report: TaskReport) -> None:
         """The task is about to say this."""
@@ -141,11 +142,14 @@ class Ledger:
                 self._asked[operator] = None
             case WatermarkReported(operator=operator, watermark=watermark):
                 self._watermarks[operator] = watermark
-            case CheckpointAcknowledged(checkpoint_id=n) | CheckpointDeclined(checkpoint_id=n):
+            case CheckpointAcknowledged(checkpoint_id=n):
+                self._see(n)
+                if n > self._completed:
+                    self._heard[n] = len(self._published)
+            case CheckpointDeclined(checkpoint_id=n):
                 self._see(n)
             case ValuePublished():
                 self._published.append(report)
-                self._fresh += 1
 
     def on_mail(self, mail: Mail) -> None:
         """The task is about to be told this."""
@@ -183,14 +187,14 @@ class Ledger:
             self._seen,
             self._completed,
             self._ending,
-            self._told,
             tuple(self._published),
         )
 
     def validate(self) -> None:
         """Assert the invariants."""
-        assert self._told <= self._completed <= self._seen
-        assert 0 <= self._fresh <= len(self._published)
+        assert self._completed <= self._seen
+        assert all(n > self._completed for n in self._heard), (self._heard, self._completed)
+        assert all(0 <= count <= len(self._published) for count in self._heard.values())
         assert list(self._marks.values()) == sorted(self._marks.values())
         assert all(n > self._completed for n in self._marks), (self._marks, self._completed)
         assert all(0 <= count <= len(self._given) for count in self._marks.values())
@@ -202,9 +206,10 @@ class Ledger:
         """Nothing goes back before this checkpoint any more."""
         if n <= self._completed:
             return
-        self._told, self._completed = self._completed, n
-        del self._published[: len(self._published) - self._fresh]
-        self._fresh = 0
+        self._completed = n
+        heard = self._heard.get(n, 0)
+        del self._published[:heard]
+        self._heard = {k: count - heard for k, count in self._heard.items() if k > n}
         gone = self._marks.get(n, 0)
         del self._given[:gone]
         self._marks = {k: count - gone for k, count in self._marks.items() if k > n}

@@ -44,12 +44,10 @@ class FindTasks:
 class TakeOverSources:
     """Make the enumerators of tasks that run: from their states in this checkpoint (0: anew), and
     ask each for what its readers say they have been given since, in the order of then. Then answer
-    on_sources_ready, or on_source_failed, also if one answers otherwise than then. `told`: what was
-    published behind the completion of this checkpoint is published again."""
+    on_sources_ready, or on_source_failed, also if one answers otherwise than then."""
 
     attempt: Attempt
     checkpoint_id: CheckpointId
-    told: CheckpointId
     states: Mapping[OperatorId, bytes]
     given: Mapping[OperatorId, tuple[tuple[int, SplitsAssigned], ...]]
 

@@ -42,8 +42,6 @@ class JobPlan:
     """Of all connections between operators (`graph.edge_names`)."""
     regions: tuple[Region, ...] = ()
     """Which tasks are restarted together."""
-    publishers: tuple[TaskId, ...] = ()
-    """Those with sinks, which may publish values to the job's client."""
 
     @property
     def shared_sources(self) -> frozenset[OperatorId]:
@@ -58,9 +56,6 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
     job = graph.job
     source_vertices = {vertex.id for vertex in job.vertices if vertex.is_source}
     sources = tuple(task for task in graph.tasks if task.vertex in source_vertices)
-    sink_vertices = {
-        vertex.id for vertex in job.vertices if any(o.is_sink for o in vertex.operators)
-    }
     if not sources:
         raise GraphError(f"job '{job.name}' has no source")
     shapes = tuple(
@@ -129,6 +124,5 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         caches=caches,
         labels=labels,
         regions=regions_of(graph),
-        publishers=tuple(task for task in graph.tasks if task.vertex in sink_vertices),
         edge_names=frozenset(edge_names(job).values()).union(*map(chained_names, job.vertices)),
     )

@@ -53,11 +53,9 @@ class TakeOver:
     asked: tuple[Reader, ...]
     given: Given
     watermarks: tuple[tuple[OperatorId, TaskId, int | None], ...]
-    told: CheckpointId
-    """All that was published behind its completion is in `published`, or comes once more behind
-    `newest`."""
     published: tuple[ValuePublished, ...]
-
+    """All that was published behind `newest`, but for tasks that are gone, which begin with it and
+    publish that once more; and maybe some of before."""
     strange: bool
     """The storage has `newest`, and a source has not heard of it: it was given up, and published
     after all, behind an attempt that went back before it. Nobody goes on beside that."""
@@ -108,7 +106,6 @@ def take_over(
             for task, one in alive.items()
             for operator, watermark in one.watermarks.items()
         ),
-        told=_told(plan, found, newest),
         strange=stored == newest
         and any(not _knows(alive[task], newest) for task in plan.sources if task in alive),
         published=tuple(value for one in found.values() for value in one.published),
@@ -129,14 +126,6 @@ def begun(accounts: Iterable[TaskAccount], highest_id: int) -> list[CheckpointId
 
 def _in(alive: Mapping[TaskId, TaskAccount], *stages: Stage) -> frozenset[TaskId]:
     return frozenset(task for task, one in alive.items() if one.stage in stages)
-
-
-def _told(plan: JobPlan, found: Mapping[TaskId, TaskAccount], newest: CheckpointId) -> CheckpointId:
-    """Since when all that was published is known. Of a task that is gone nobody knows what it has
-    published: it begins again with the newest checkpoint, and says only what comes behind that."""
-    if any(task not in found for task in plan.publishers):
-        return newest
-    return CheckpointId(max(one.told for one in found.values()))
 
 
 def _failure(plan: JobPlan, task: TaskId, account: TaskAccount | None) -> Failure:

@@ -20,6 +20,7 @@ from ...core.errors import CheckpointError, FencedError
 from ...core.ids import CheckpointId
 from .claimed import Claimed
 from .restore import shared_files
+from .result_log import ResultLog
 from .tenure import Tenure
 
 log = logging.getLogger("strom")
@@ -32,8 +33,11 @@ ones that are deleted: the listing of an object store may be late."""
 class CheckpointBooks:
     """Of one coordinator. Adds and removes nothing once that is fenced."""
 
-    def __init__(self, storage: CheckpointStorage, tenure: Tenure) -> None:
-        """`tenure`: of `storage`."""
+    def __init__(
+        self, storage: CheckpointStorage, tenure: Tenure, results: ResultLog | None = None
+    ) -> None:
+        """`tenure`: of `storage`. `results`: what is to be written down ahead of publications."""
+        self._results = results
         self._storage = storage
         self._tenure = tenure
         self._lock = threading.Lock()
@@ -90,6 +94,8 @@ class CheckpointBooks:
         with self._lock:
             self._shared.completed(n, manifest.shared)
         try:
+            if self._results is not None:
+                self._results.write(int(n))
             self._storage.publish(replace(manifest, epoch=self._tenure.epochs[0]))
             self._check_tenure(manifest)
         except BaseException:

@@ -1,11 +1,10 @@
 """What a client has been given of a job's published values, by one coordinator after another. Pure.
 
-The values of a coordinator that is gone are gone with it, but for those that its newest complete
-checkpoint has: the next one publishes these again (or those of the one before, too, if the tasks
-ran on and know them). So nothing is missing, and by their keys nothing
-comes twice, if the client has heard of that checkpoint and of all that was published before; else
-nobody knows. Rejected: to keep values until a client has them, which would make checkpoints wait
-for programs.
+Each coordinator has all that was ever published: from those before it, as they have written it down
+(`result_log`), and what is published again under the same keys. So nothing is missing, and by their
+keys nothing comes twice. What remains: a coordinator that goes back behind what was given out (to
+an older checkpoint, as newer ones are not usable, or to the beginning), and results that were
+written down and cannot be read. The client is told so, where it may be concerned.
 """
 
 from __future__ import annotations
@@ -26,6 +25,8 @@ class Delivered:
         """Of the coordinator that is read; None: none yet."""
         self._settled = True
         """Whether it is known that this coordinator goes on where the last one stopped."""
+        self._settled_of = -1
+        """The last one of which that is so; none: below all."""
         self._keys: set[str] = set()
         """Of all values that were given out."""
         self._complete: int | None = None
@@ -42,9 +43,11 @@ class Delivered:
             first = self._first_attempt is None and read.first_attempt == 0
             self._first_attempt, self.position = read.first_attempt, 0
             self._settled = first
+            if first:
+                self._settled_of = 0
         if not self._settled and read.began is not None:
-            self._check(read.began, read.began if read.told is None else read.told)
-            self._settled = True
+            self._check(read, read.began)
+            self._settled, self._settled_of = True, read.first_attempt
         if not self._settled and read.values:
             raise self._unknown("it is not known what its new coordinator began with")
         self.position += len(read.values)
@@ -74,17 +77,17 @@ class Delivered:
             "are to be read while it runs, and soon after it has ended"
         )
 
-    def _check(self, began: int, told: int) -> None:
+    def _check(self, read: Read, began: int) -> None:
         known = self._complete or 0
-        if told <= known <= began and told < began:
-            return  # the tasks ran on
-        if began > known:
+        if read.lost is not None and known < began:
             raise self._unknown(
-                f"it goes on from checkpoint {began}, and what was published until then was heard "
-                f"of only up to {f'checkpoint {known}' if known else 'none'}: some may be missing"
+                f"what was published before is not all there ({read.lost}), and was heard of here "
+                f"only up to {f'checkpoint {known}' if known else 'none'}: some may be missing"
             )
-        if began < known or (began == 0 and self._keys):
-            where = f"checkpoint {began}" if began else "the beginning"
+        later = [n for of, n in read.ways_back if of > self._settled_of]
+        back = min(later, default=known)
+        if back < known or (back == 0 and later and self._keys):
+            where = f"checkpoint {back}" if back else "the beginning"
             raise self._unknown(
                 f"it goes on from {where}, and results of after that are here already: they would "
                 "come again"

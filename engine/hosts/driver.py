@@ -56,6 +56,7 @@ from .job_outcome import JobOutcome
 from .job_view import JobView, view_of
 from .metric_samples import Sample, samples_of
 from .outputs import Outputs
+from .result_log import ResultLog
 from .source_errands import SourceAction
 from .storage_errands import StorageAction
 from .tenure import Tenure
@@ -98,12 +99,14 @@ class JobDriver:
         token: str | None = None,
         takes_over: bool = False,
         before_end: Callable[[JobOutcome], None] = lambda outcome: None,
+        results: ResultLog | None = None,
     ) -> None:
         """`make_background`: the workers that do what may take long. `storage`: where checkpoints
         go, when not where the configuration says. `first_attempt`, `takes_over`: as of `JobMaster`.
         `token`: what the job's sinks know its drivers by; None: nobody has taken over these yet.
         `before_end`: called on the driver's thread when it is settled how the job ends, before
-        anything is removed that it could go on from."""
+        anything is removed that it could go on from. `results`: where what is published is written
+        down for the drivers that come; None: there will be none."""
         self._before_end = before_end
         self.graph = build_execution_graph(graph)
         self.job_id = job_id
@@ -133,7 +136,9 @@ class JobDriver:
             clock,
             tenure,
             Outputs(graph, job_id, self.token, self._storage.home),
+            results,
         )
+        self._results = results
         self._picture = self._master.status()
         """The job after the last event; replaced, never changed. Read from other threads."""
         self._attempts: dict[TaskId, Attempt] = {}
@@ -149,7 +154,6 @@ class JobDriver:
         self._traces = open_traces(graph.config.traces, job_id, graph.name)
         self._recorder = None if self._traces is None else TraceRecorder(self._master.labels)
         self._began_with: int | None = None
-        self._told: int | None = None
         self._held: list[Savepoint] | None = [] if takes_over else None
         """Wanted before it was known whether the job runs; None: it is."""
         self._asked = AskedSavepoints(job_id, graph.config.savepoint_directory)
@@ -284,12 +288,6 @@ class JobDriver:
         return self._began_with
 
     @property
-    def told(self) -> int | None:
-        """What was published behind the completion of this checkpoint is published again; None: as
-        `began_with`."""
-        return self._began_with if self._told is None else self._told
-
-    @property
     def newest_complete(self) -> int | None:
         """The newest checkpoint that is complete, of those taken under this driver."""
         completed = self._picture.history.completed
@@ -390,7 +388,7 @@ class JobDriver:
             self.errands.in_storage(action)
             return ()
         if isinstance(action, TakeOverSources):
-            self._began_with, self._told = int(action.checkpoint_id), int(action.told)
+            self._begin_with(int(action.checkpoint_id), ran_on=True)
         if isinstance(action, SourceAction):
             self.errands.in_sources(action)
             return ()
@@ -400,7 +398,8 @@ class JobDriver:
             case TickAt(time_ms):
                 self._tick_at = time_ms
             case Publish(operator, key, value):
-                self._publish(operator, key, value)
+                if self._results is None or self._results.hear(operator, key, value):
+                    self._publish(operator, key, value)
             case AnswerSavepoint(request, path, error):
                 self._asked.answer(request, path, error)
             case FindTasks():
@@ -432,7 +431,7 @@ class JobDriver:
         attempt = action.attempt
         self._attempts = dict.fromkeys(self.graph.tasks, attempt)
         if self._began_with is None:
-            self._began_with = 0 if action.restore is None else int(action.restore.checkpoint_id)
+            self._begin_with(0 if action.restore is None else int(action.restore.checkpoint_id))
         deployments = self._deployments(
             self.graph.tasks, attempt, action.restore, revoke=action.revoke, halted=action.halted
         )
@@ -441,6 +440,13 @@ class JobDriver:
         except Exception as error:
             return self._event(self._master.on_deploy_failed, attempt, described(error))
         return self._event(self._master.on_deployed, attempt)
+
+    def _begin_with(self, checkpoint: int, ran_on: bool = False) -> None:
+        """Ahead of all that is published, what was published before it."""
+        before = [] if self._results is None else self._results.begin(checkpoint, ran_on)
+        self._began_with = checkpoint
+        for result in before:
+            self._publish(*result)
 
     def _deploy_beside(self, action: DeployTasks) -> Actions:
         attempt = action.attempt

@@ -14,6 +14,7 @@ from ..coordinator.job_master import JobMaster
 from ..graph.model import JobGraph
 from .errand_events import Event, MakeBackground
 from .outputs import Outputs
+from .result_log import ResultLog
 from .source_errands import SourceAction, SourceErrands
 from .storage_errands import StorageAction, StorageErrands
 from .tenure import Tenure
@@ -31,9 +32,13 @@ class Errands:
         clock: Clock,
         tenure: Tenure,
         outputs: Outputs,
+        results: ResultLog | None = None,
     ) -> None:
-        """The events that `take` returns are for `master`. `tenure`: of `storage`."""
-        self._storage = StorageErrands(make_background, master, job, storage, clock, tenure)
+        """The events that `take` returns are for `master`. `tenure`: of `storage`. `results`: as
+        of `JobDriver`."""
+        self._storage = StorageErrands(
+            make_background, master, job, storage, clock, tenure, results
+        )
         self._sources = SourceErrands(make_background, master, job, storage.job_id, outputs)
 
     @property

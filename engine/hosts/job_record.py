@@ -3,6 +3,7 @@
     <root>/.coordinators/<job id>/submission   what the job was begun with (`Begun`), pickled
     <root>/.coordinators/<job id>/term.json    who is its coordinator (`Term`); rewritten by each
     <root>/.coordinators/<job id>/outcome      how it ended, pickled; there until nobody asks more
+    <root>/.coordinators/<job id>/results-...  what it has published to its client (`result_log`)
 
 `root` is that of the job's checkpoints; of a job without a storage of its own a folder of the
 machine, so that it survives the death of the process, and not that of the node. Whoever can write
@@ -20,6 +21,7 @@ import pickle
 import posixpath
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -38,6 +40,7 @@ from ...core.errors import (
 from ...core.ids import CheckpointId
 from .job_outcome import JobOutcome
 from .placed_files import Content
+from .result_files import named
 from .shipped_code import PackedCode
 
 FOLDER: Final = ".coordinators"
@@ -49,6 +52,9 @@ OUTCOME: Final = "outcome"
 
 _FILES: Final = CheckpointId(0)
 """What files of a record are said to be of."""
+
+_READERS: Final = 8
+"""So many files of results are read at once."""
 
 MOST_DEATHS: Final = 10
 """So many coordinators may die within `DEATHS_MS`."""
@@ -74,13 +80,15 @@ class Begun:
 class Term:
     """Of a coordinator. `number`: 0, 1, ...; `attached`: whether the job ends with its program;
     `attempt`: the last that was begun; `since_ms`: when this and the ones before began, the last
-    few; `cancelled`: whether somebody was told that it ends."""
+    few; `cancelled`: whether somebody was told that it ends. `run`: as `Begun.first_attempt`, which
+    tells it from those that the job had before it was begun once more."""
 
     number: int = 0
     attached: bool = True
     attempt: int = 0
     since_ms: Sequence[int] = ()
     cancelled: bool = False
+    run: int = 0
 
     def next(self, now_ms: int) -> Term:
         """That of the one that comes after it."""
@@ -125,29 +133,50 @@ class JobRecord:
     def read(self) -> tuple[Begun, Term]:
         """MissingCheckpointError if the job has none here."""
         begun: Begun = pickle.loads(self._get(SUBMISSION))
+        return begun, self.term()
+
+    def term(self) -> Term:
+        """The newest; the first where there is none."""
         try:
             known: dict[str, Any] = json.loads(self._get(TERM))
-            term = Term(**known)
+            return Term(**known)
         except MissingCheckpointError:
-            term = Term()
+            return Term()
         except (ValueError, TypeError) as error:
             raise CorruptCheckpointError(f"{self._folder.folder}/{TERM}: {error}") from error
-        return begun, term
 
     def write(self, term: Term) -> None:
         self._folder.write_file(_FILES, TERM, json.dumps(asdict(term)).encode())
 
-    def end(self, outcome: JobOutcome) -> None:
-        """The job is over."""
-        self._folder.write_file(_FILES, OUTCOME, pickle.dumps(outcome, protocol=5))
+    def end(self, outcome: JobOutcome, results: int | None = None) -> None:
+        """The job is over, and has published so many results; None: nobody knows."""
+        self._folder.write_file(_FILES, OUTCOME, pickle.dumps((outcome, results), protocol=5))
 
-    def outcome(self) -> JobOutcome | None:
-        """How it ended; None: it has not."""
+    def outcome(self) -> tuple[JobOutcome, int | None] | None:
+        """How it ended, and as of `end` how many results it has published; None: it has not."""
         try:
-            found: JobOutcome = pickle.loads(self._get(OUTCOME))
+            found: tuple[JobOutcome, int | None] = pickle.loads(self._get(OUTCOME))
         except MissingCheckpointError:
             return None
         return found
+
+    # --- as a `ResultFolder` ---------------------------------------------------------------------
+
+    def put_results(self, name: str, data: bytes) -> None:
+        self._folder.put(name, data)
+
+    def all_results(self) -> dict[str, bytes | CorruptCheckpointError]:
+        names = [name for name in self._folder.names() if named(name) is not None]
+        if not names:
+            return {}
+        with ThreadPoolExecutor(min(_READERS, len(names)), "strom-results") as readers:
+            return dict(zip(names, readers.map(self._results, names), strict=True))
+
+    def _results(self, name: str) -> bytes | CorruptCheckpointError:
+        try:
+            return self._get(name)
+        except CorruptCheckpointError as error:
+            return error
 
     def remove(self) -> None:
         """Nobody will ask any more. What cannot be removed stays."""

@@ -20,6 +20,7 @@ from ...core.ids import CheckpointId
 from .checkpoint_books import CheckpointBooks
 from .claimed import Claimed
 from .restore import find_origin, load_foreign, load_latest
+from .result_log import ResultLog
 from .tenure import Tenure
 
 LOOKS: Final = 3
@@ -51,8 +52,11 @@ class Loading:
         config: JobConfig,
         transfers: Transfers,
         why_not: Callable[[Manifest], str | None],
+        results: ResultLog | None = None,
     ) -> None:
-        """`why_not`: why the job must not start from a manifest, if so; from any thread."""
+        """`why_not`: why the job must not start from a manifest, if so; from any thread. `results`:
+        what coordinators before have written down is looked for, too."""
+        self._results = results
         self._storage = storage
         self._tenure = tenure
         self._books = books
@@ -89,6 +93,8 @@ class Loading:
         if running:
             trusted = self._newest_published()
         latest, storage = load_latest(self._storage, None, after, self._transfers, trusted, unknown)
+        if self._results is not None:
+            self._results.find(self._tenure.epochs[0], latest.manifest, bool(latest.rejected))
         if latest.manifest is None and self._restore_from is not None:
             latest, storage = self._load_foreign(self._restore_from, latest)
         if self._claims and storage is not self._storage and latest.manifest is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,10 @@ class Read:
 
     Whatever a job publishes it publishes after a checkpoint is complete, and what it has prepared
     for that is in the checkpoint: a coordinator that begins with one publishes it again, under the
-    same keys. `complete`: the newest complete checkpoint (the one that the coordinator began with,
-    at first); all that was published before is among these values, or was told before. `began`: the
-    checkpoint that the coordinator began with. 0: none; None: that is not settled. `told`: the
-    same, but where a coordinator has come back and the tasks ran on: then an earlier one, and what
-    was published since that is complete is among these values."""
+    same keys. What was published before is among its values, too, as those before it have written
+    it down (`result_log`). `complete`: the newest complete checkpoint (the one that the coordinator
+    began with, at first); all that was published before is among these values, or was told before.
+    `began`: the checkpoint that the coordinator began with. 0: none; None: that is not settled."""
 
     values: list[tuple[str, Any]]
     closed: bool
@@ -29,7 +28,12 @@ class Read:
     """Of the coordinator, which this tells from the job's others."""
     began: int | None = None
     complete: int | None = None
-    told: int | None = None
+    ways_back: tuple[tuple[int, int], ...] = ()
+    """Coordinators (by `first_attempt`) with which the job went back, and to which checkpoint: this
+    one, or those before it. Not where the tasks ran on, or had ended: then nothing comes again."""
+    lost: str | None = None
+    """Why some of what was published before `began` was complete may be missing; None: nothing
+    is."""
 
 
 class PublishedValues:
@@ -41,7 +45,8 @@ class PublishedValues:
         self._values: dict[OperatorId, list[tuple[str, Any]]] = {}
         self._closed = False
         self._began: int | None = None
-        self._told: int | None = None
+        self._ways_back: tuple[tuple[int, int], ...] = ()
+        self._lost: str | None = None
         self._complete: int | None = None
         """Not None if `_began` is not."""
         self._changed = threading.Condition()
@@ -58,14 +63,19 @@ class PublishedValues:
             self._closed = True
             self._changed.notify_all()
 
-    def begin(self, checkpoint: int, told: int | None = None) -> bool:
-        """The first attempt begins with it, 0 for none. `told`: as of `Read`. Whether that is
+    def begin(
+        self,
+        checkpoint: int,
+        ways_back: Iterable[tuple[int, int]] = (),
+        lost: str | None = None,
+    ) -> bool:
+        """The first attempt begins with it, 0 for none. The rest: as of `Read`. Whether that is
         new."""
         with self._changed:
             if self._began is not None:
                 return False
             self._began = self._complete = checkpoint
-            self._told = checkpoint if told is None else told
+            self._ways_back, self._lost = tuple(ways_back), lost
             return True
 
     def complete(self, checkpoint: int) -> bool:
@@ -87,7 +97,8 @@ class PublishedValues:
                 self._first_attempt,
                 self._began,
                 self._complete,
-                self._told,
+                self._ways_back,
+                self._lost,
             )
 
     def operators(self) -> set[OperatorId]:

@@ -36,6 +36,7 @@ from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ...logs.process import close_log, open_log
 from ...logs.scope import LogScope
+from ..exchange.pickling import Parcel
 from ..graph.model import JobGraph
 from ..graph.shipping import unreadable
 from ..task.background import ThreadBackground
@@ -53,6 +54,8 @@ from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
 from .record_keeper import RecordKeeper
 from .reporters import serve_metrics
+from .result_files import END
+from .result_log import ResultLog
 from .sent_files import SentFiles
 from .shipped_code import unpack
 from .slots import KeptSlots
@@ -116,6 +119,10 @@ class JobCoordinator:
         self._log: Any = None
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._published = PublishedValues()
+        self._results: ResultLog | None = None
+        self._count: int | None = None
+        """So many results were published by the job, which was over when this process began; None:
+        nobody knows."""
         self._reports = TaskReports()
         self._outcome: JobOutcome | None = None
         self._savepoints: list[tuple[str, int]] = []
@@ -147,7 +154,8 @@ class JobCoordinator:
             raise JobFailedError(f"job {self._job_id}: {LEFT_NOTHING}")
         begun = replace(begun, token=secrets.token_hex(16))
         graph = _unpickled(begun)
-        self._term = Term(0, self._attached, begun.first_attempt, (SystemClock().now_ms(),))
+        first, now_ms = begun.first_attempt, SystemClock().now_ms()
+        self._term = Term(0, self._attached, first, (now_ms,), run=first)
         written = self._records.begin(begun, self._term)
         await self._begin(begun, graph, takes_over=False)
         await asyncio.wrap_future(written)
@@ -158,10 +166,11 @@ class JobCoordinator:
         if left is None:
             await self._end_without_record()
             return
-        begun, before, outcome = left
+        begun, before, outcome, self._count = left.begun, left.term, left.outcome, left.published
         now_ms = SystemClock().now_ms()
         self._attached = before.attached
         self._term = term = before.next(now_ms)
+        self._published = PublishedValues(begun.first_attempt + term.number)
         # No other may have this number: tasks would hear what both say.
         await asyncio.wrap_future(self._records.write(term))
         log.warning(
@@ -214,7 +223,8 @@ class JobCoordinator:
         secret, name = secrets.token_bytes(32), coordinator_name(self._job_id)
         files = SentFiles.of(self._job_id, graph.config.job_files, begun.contents)
         number = self._term.number
-        self._published = PublishedValues(begun.first_attempt + number)
+        of = begun.first_attempt + number
+        self._published = PublishedValues(of)
         self._cluster = RayCluster(
             graph,
             secret,
@@ -233,6 +243,8 @@ class JobCoordinator:
             await asyncio.to_thread(self._cluster.close)
             await self._end_with(outcome)
             return
+        takes_checkpoints = graph.config.checkpoint.interval is not None
+        self._results = results = self._records.result_log(of, whole=takes_checkpoints)
         self._driver = JobDriver(
             graph,
             self._job_id,
@@ -243,7 +255,8 @@ class JobCoordinator:
             first_attempt=self._term.attempt + takes_over,
             token=begun.token,
             takes_over=takes_over,
-            before_end=self._records.end,
+            before_end=lambda outcome: self._records.end(outcome, results),
+            results=results,
         )
         self._prometheus = serve_metrics(graph.config.metrics, self._driver.samples)
         self._reporter = None
@@ -259,6 +272,10 @@ class JobCoordinator:
     async def _end_with(self, outcome: JobOutcome) -> None:
         """There is no driver: tell who asks."""
         await asyncio.to_thread(self._say_farewell, outcome)
+        left = await self._records.results(self._count)
+        self._published.begin(END, lost=left.lost)
+        for one in left.results:
+            self._published.add(one.operator, one.key, Parcel(one.data))
         self._outcome = outcome
         self._published.close()
         me = ray.get_runtime_context().current_actor
@@ -319,17 +336,15 @@ class JobCoordinator:
             saying.join(FAREWELL_S)
 
     def _publish(self, operator: OperatorId, key: str, value: Any) -> None:
-        driver = self._driver
-        if driver is not None and driver.began_with is not None:  # readers must not know it later
-            self._published.begin(driver.began_with, driver.told)
+        if self._driver is not None:
+            self._note_beginning(self._driver)  # readers must not know it later
         self._published.add(operator, key, value)
         self._news.ring()
 
     def _note_checkpoints(self, driver: JobDriver) -> None:
         """For those who read what is published, and the session. What comes of a checkpoint's
         completion comes with later events."""
-        began, complete = driver.began_with, driver.newest_complete
-        news = began is not None and self._published.begin(began, driver.told)
+        news, complete = self._note_beginning(driver), driver.newest_complete
         if complete is not None and self._published.complete(complete):
             news = True
         saved = driver.newest_savepoint
@@ -338,6 +353,15 @@ class JobCoordinator:
             news = True
         if news:
             self._news.ring()
+
+    def _note_beginning(self, driver: JobDriver) -> bool:
+        """Whether it is news."""
+        began, results = driver.began_with, self._results
+        if began is None:
+            return False
+        if results is None:
+            return self._published.begin(began)
+        return self._published.begin(began, results.ways_back, results.lost)
 
     def _release(self) -> None:
         """Whatever happens here, the job's outcome must become known."""

@@ -7,11 +7,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...core.errors import CheckpointError, CorruptCheckpointError, MissingCheckpointError
 from .job_outcome import JobOutcome
 from .job_record import Begun, JobRecord, Term
+from .result_files import END
+from .result_log import Left as ResultsLeft
+from .result_log import ResultLog, left_by
 
 log = logging.getLogger("strom")
 
@@ -23,7 +28,16 @@ READ_S: Final = 600.0
 
 PAUSE_S: Final = 1.0
 
-Left = tuple[Begun, Term, JobOutcome | None]
+
+@dataclass(frozen=True)
+class Left:
+    """By the coordinator before. `outcome`: how the job ended; None: it has not. `published`: so
+    many results, if it has; None: nobody knows."""
+
+    begun: Begun
+    term: Term
+    outcome: JobOutcome | None
+    published: int | None
 
 
 class RecordKeeper:
@@ -35,6 +49,12 @@ class RecordKeeper:
         self._job_id = job_id
         self._writer = ThreadPoolExecutor(1, f"strom-record-{job_id}")
         self._warned = False
+        self._mine: Term | None = None
+        """That was written last; None: none was."""
+
+    def result_log(self, number: int, whole: bool) -> ResultLog:
+        """As of `ResultLog`."""
+        return ResultLog(self._record, number, whole)
 
     @property
     def of_machine(self) -> bool:
@@ -48,11 +68,49 @@ class RecordKeeper:
 
     def write(self, term: Term) -> Future[None]:
         """Done when it is written, or cannot be."""
+        self._mine = term
         return self._submit(self._record.write, term)
 
-    def end(self, outcome: JobOutcome) -> None:
-        """Returns when it is written, or after `END_S`."""
-        wait([self._submit(self._record.end, outcome)], END_S)
+    def end(self, outcome: JobOutcome, results: ResultLog | None = None) -> None:
+        """Returns when it is written, with what is left to write of `results`, or after `END_S`."""
+        wait([self._submit(lambda ended: self._end(ended, results), outcome)], END_S)
+
+    def _end(self, outcome: JobOutcome, results: ResultLog | None) -> None:
+        """Results that cannot be written are counted all the same: who reads them is told."""
+        if not self._holds():
+            return
+        if results is not None:
+            with suppress(CheckpointError, OSError):
+                results.finish()
+        self._record.end(outcome, None if results is None else results.count)
+
+    def _holds(self) -> bool:
+        """Whether no other has come since: who was taken for dead changes nothing any more."""
+        if self._mine is None:
+            return True
+        try:
+            term = self._record.term()
+        except CheckpointError:
+            return False
+        return (term.run, term.number) <= (self._mine.run, self._mine.number)
+
+    async def results(self, published: int | None) -> ResultsLeft:
+        """What was written down by a job that is over, and has published so many (None: nobody
+        knows)."""
+        if published == 0:
+            return ResultsLeft()
+        return await asyncio.wrap_future(self._writer.submit(self._read_results, published))
+
+    def _read_results(self, published: int | None) -> ResultsLeft:
+        try:
+            found = left_by(self._record.all_results(), END)
+        except (CheckpointError, OSError) as error:
+            return ResultsLeft(lost=str(error))
+        missing = (published or 0) - len(found.results)
+        if found.lost is None and missing > 0:
+            why = f"{missing} of its {published} results were not written down when it ended"
+            return replace(found, lost=why)
+        return found
 
     async def read(self) -> Left | None:
         """What there is, as soon as it can be read; None if there is nothing, or it is of no
@@ -77,13 +135,18 @@ class RecordKeeper:
                 return None
 
     def _read(self) -> Left:
-        return (*self._record.read(), self._record.outcome())
+        outcome, published = self._record.outcome() or (None, None)
+        return Left(*self._record.read(), outcome, published)
 
     async def remove(self) -> None:
         """Nobody will ask any more; takes no longer than `END_S`. The last call."""
-        removed = asyncio.wrap_future(self._writer.submit(self._record.remove))
+        removed = asyncio.wrap_future(self._writer.submit(self._remove))
         await asyncio.wait([removed], timeout=END_S)
         self._writer.shutdown(wait=False)
+
+    def _remove(self) -> None:
+        if self._holds():
+            self._record.remove()
 
     def _submit(self, write: Callable[[Any], None], what: Any) -> Future[None]:
         return self._writer.submit(self._write, write, what)

@@ -34,6 +34,7 @@ from .placed_files import files_at_hand
 from .savepoint_calls import SavepointCalls, refused
 from .schedules import EvenSchedule, Schedule, Stage, Stuck, TakingTurns
 from .shown_job import ShownJob
+from .simulated_client import Desk, SimulatedClient
 from .simulated_staff import Staff, Unit, Worker
 from .simulation_plan import SimulationError, SimulationPlan, SimulationResult, Watch
 
@@ -83,6 +84,7 @@ class Simulation:
         """Checkpoints that dead coordinators completed."""
         self._folders: tuple[str, ...] = ()
         """Where tasks keep copies of what they write for checkpoints; known from `run` on."""
+        self._client = SimulatedClient(graph, plan.seed)
         self._stage = stage = Stage(self._rng, self._clock, self._employ())
         self._even, self._turns = EvenSchedule(stage), TakingTurns(stage)
         self._brisk = BriskSchedule(stage, plan.slow_tasks)
@@ -91,6 +93,7 @@ class Simulation:
         """A coordinator, and a place for its tasks, unless it takes over those of the `former`."""
         cluster = former.cluster if former is not None else self._make_cluster()
         workers: list[Worker] = []
+        desk = self._client.desk()
         self._doomed = False
         """Whether the coordinator dies behind the next publication of a checkpoint."""
         driver = JobDriver(
@@ -98,14 +101,17 @@ class Simulation:
             self._storage.job_id,
             self._clock,
             cluster,
-            self._publish,
+            partial(self._publish, desk),
             partial(self._hire, workers),
             rng=random.Random(self._plan.seed),
             storage=self._storage,
             first_attempt=0 if former is None else former.driver.attempt + 1,
             token=None if former is None else former.driver.token,
             takes_over=former is not None,
+            before_end=desk.end,
+            results=desk.log,
         )
+        desk.driver = driver
         if self._watch is not None:
             self._watch.employed(driver, cluster)
         self._staff = Staff(driver, cluster, workers)
@@ -174,6 +180,7 @@ class Simulation:
                 self._replace_coordinator()
             if self._watch is not None:
                 self._watch.stepped()
+            self._client.step()
         self._result.last_checkpoint = self._staff.driver.checkpoints().latest_completed
         for staff in self._stage.all:
             staff.close()
@@ -185,7 +192,10 @@ class Simulation:
                 f"seed {self._plan.seed}: {self._asked} requests for savepoints were not answered"
             )
         if self._staff.driver.ended:
-            self._result.outcome = self._staff.driver.outcome()
+            self._result.outcome = outcome = self._staff.driver.outcome()
+            wrong = self._client.finished() if outcome.status is JobStatus.FINISHED else None
+            if wrong is not None:
+                raise SimulationError(f"seed {self._plan.seed}: {wrong}")
         return self._result
 
     # --- the schedule ----------------------------------------------------------------------
@@ -323,6 +333,8 @@ class Simulation:
         self._staff.back_at_ms = self._clock.now_ms() + away_ms
         job_id = f"{self._result.job_id}-{len(cut_off)}"
         self._graph, self._storage = another_start(self._graph, self._storage, job_id, self._rng)
+        if self._storage.job_id == job_id:
+            self._client = SimulatedClient(self._graph, self._plan.seed)
         self._replace_staff()
 
     def _note_midway(self) -> bool:
@@ -341,8 +353,9 @@ class Simulation:
         self._result.stopped_midway = self._note_midway()
         return True
 
-    def _publish(self, operator: OperatorId, key: str, value: Any) -> None:
+    def _publish(self, desk: Desk, operator: OperatorId, key: str, value: Any) -> None:
         """Coordinators know what they published themselves; here is what the client has seen."""
+        desk.publish(operator, key, value)
         value = opened(value, "published records")
         seen = self._result.published.setdefault(operator, {})
         known = seen.setdefault(key, value)

@@ -108,7 +108,7 @@ class SourceErrands:
                     partial(self._prepare, states, loaded),
                     lambda _, now: master.on_sources_ready(attempt, now),
                 )
-            case TakeOverSources(_, _, _, states, given):
+            case TakeOverSources(_, _, states, given):
                 self._ask(
                     attempt,
                     partial(self._take_over, states, given, loaded),

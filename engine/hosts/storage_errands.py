@@ -35,6 +35,7 @@ from .errand_events import Event, Heard, MakeBackground, nothing
 from .loading import Found, Loaded, Loading
 from .ordered_work import OrderedWork, Piece
 from .restore import is_hopeless
+from .result_log import ResultLog
 from .tenure import Tenure
 
 log = logging.getLogger("strom")
@@ -61,8 +62,10 @@ class StorageErrands:
         storage: CheckpointStorage,
         clock: Clock,
         tenure: Tenure,
+        results: ResultLog | None = None,
     ) -> None:
-        """The events that `take` returns are for `master`. `tenure`: of `storage`."""
+        """The events that `take` returns are for `master`. `tenure`: of `storage`. `results`: as
+        of `JobDriver`."""
         self._master = master
         self._job_id = storage.job_id
         self._tenure = tenure
@@ -70,8 +73,10 @@ class StorageErrands:
         make = partial(make_background, f"{job.name}-storage")
         self._work = OrderedWork(f"job {storage.job_id}", make, clock)
         transfers = process_pool() if self._work.threads else INLINE
-        self._books = CheckpointBooks(storage, tenure)
-        self._loading = Loading(storage, tenure, self._books, job.config, transfers, master.why_not)
+        self._books = CheckpointBooks(storage, tenure, results)
+        self._loading = Loading(
+            storage, tenure, self._books, job.config, transfers, master.why_not, results
+        )
         self._timeout_ms = round(job.config.checkpoint.timeout.total_seconds() * 1000)
         self._limit_ms = self._timeout_ms // 2
         """Of removals: a checkpoint that waits behind one has time left to be published."""

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import ray
 import strom
-from chaos_kit import until, within
-from ray_chaos_kit import Job, coordinator_pid, ends_with_nothing
+from chaos_kit import as_window_sums, until, window_sums, within
+from ray_chaos_kit import COUNT, Job, coordinator_pid, ends_with_nothing
 from shared_ray import ray_of
 from strom.engine.hosts.ray_connect import NAMESPACE
 
@@ -46,11 +46,13 @@ def attempts(job: Job) -> set[Any]:
 
 def test_the_job_runs_on_whenever_its_coordinator_dies(tmp_path: Path) -> None:
     """At random moments, in the middle of checkpoints, twice within a second, with a task, and
-    while the job comes to its end. Tasks are restarted for none of it but the one that is killed,
-    and the client has all values once."""
+    while the job comes to its end, and when it is over. Tasks are restarted for none of it but the
+    one that is killed; who reads as values come has all of them once, and so has who reads none
+    before the last coordinator of all."""
     rng = random.Random(7)
     job = Job(tmp_path / "job")
     job.read_on()
+    late = job.client.published(job.sink)
     pids = {task["pid"] for task in job.running(more_checkpoints=1)["tasks"]}
     for _ in range(3):
         kill(job)
@@ -65,6 +67,11 @@ def test_the_job_runs_on_whenever_its_coordinator_dies(tmp_path: Path) -> None:
     job.running(more_checkpoints=1)
     (tmp_path / "job" / "release").touch()
     kill(job)
+    assert job.reading is not None
+    within(90.0, "the end", job.reading.result)
+    kill(job)
+    found = within(60.0, "all of it", lambda: [row for rows in late for row in rows])
+    assert as_window_sums(found) == window_sums(COUNT)
     result = job.finish()
     assert result.restarts <= 1
 

@@ -161,15 +161,17 @@ def test_a_job_outlives_its_coordinator_and_the_dispatcher(
     tmp_path: Path, session: dispatcher_client.DispatcherClient, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One whose process dies comes back and goes on with the tasks; after one that is ended for
-    good there is another run. The client goes on with both, whatever it waits for meanwhile."""
-    job = Counting(tmp_path / "job", interval_ms=1_000, collects=True)
+    good there is another run. The client goes on with both, whatever it waits for meanwhile, and
+    has all results; so has who reads none until both are gone."""
+    job = Counting(tmp_path / "job", collects=True)
     client = job.submit()
     job_id = str(client.get_job_id())
-    results, found = list[Any](), list[Any]()
+    results, found, late = list[Any](), list[Any](), list[Any]()
     waits = [
         threading.Thread(target=lambda: results.append(client.get_job_execution_result())),
         threading.Thread(target=lambda: found.extend(job.published())),
     ]
+    comes_late = threading.Thread(target=lambda: late.extend(job.published()), daemon=True)
     for thread in waits:
         thread.daemon = True
         thread.start()
@@ -182,15 +184,16 @@ def test_a_job_outlives_its_coordinator_and_the_dispatcher(
     assert session.job(job_id)[0].run == 0
     completed(client, 2)
     coordinator = ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE)
-    ray.kill(coordinator, no_restart=True)  # just after a checkpoint: the next is a second away
+    ray.kill(coordinator, no_restart=True)
     assert client.metrics()["attempt"] >= 1_000_000
     record, _ = session.job(job_id)
     assert (record.run, record.phase) == (1, "RUNNING")
     until(lambda: client.get_job_status() == "RUNNING", "the second run", 60.0)
     path = client.trigger_savepoint(str(tmp_path / "saved")).result(120)
     assert Path(path, "manifest.json").exists()
+    comes_late.start()
     job.release()
-    for thread in waits:
+    for thread in (*waits, comes_late):
         thread.join(240)
     assert results[0].metrics["state"] == "FINISHED"
     until(lambda: session.archived(job_id), "the account of the job", 60.0)
@@ -198,7 +201,7 @@ def test_a_job_outlives_its_coordinator_and_the_dispatcher(
     assert [one.path for one in record.savepoints] == [path]
     assert newest_state(record) == f"{tmp_path}/job/state/{job_id}"
     job.check()
-    assert as_window_sums(found) == window_sums(COUNT)
+    assert as_window_sums(found) == as_window_sums(late) == window_sums(COUNT)
     said = [line for line in capfd.readouterr().err.splitlines() if "starts it again" in line]
     assert len(said) == 1, said
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from regions_kit import EVERY, FOUR, A, B, Parts
-from scripted_job import K0, S0, TWICE
+from scripted_job import S0, TWICE
 from strom.checkpoint.manifest import Manifest
 from strom.checkpoint.storage import Latest
 from strom.core.ids import TaskId
@@ -234,29 +234,11 @@ VALUE = ValuePublished(A, 3, "k", "1-0", b"x")
 def test_values_that_may_not_have_arrived_are_published_again(left: Left) -> None:
     """At once, also of a task that has failed: whatever becomes of the rest, the next attempt knows
     only those behind the newest checkpoint."""
-    left.change(A, published=(VALUE,), told=3, stage=Stage.OVER, failure=TaskFailed(A, 3, "odd"))
+    left.change(A, published=(VALUE,), stage=Stage.OVER, failure=TaskFailed(A, 3, "odd"))
     master, actions = left.found()
     assert actions.index(act.Publish("k", "1-0", b"x")) > 0
-    assert told_by(actions) == 3
     assert master.on_report(VALUE, 1010) == ()
     assert act.CancelAll(3) in master.on_source_failed(3, "other splits", 1011)
-
-
-@pytest.mark.parametrize(("gone", "told"), [(K0, 4), (S0, 3)])
-def test_what_a_task_that_is_gone_has_published_nobody_knows(
-    left: Left, gone: TaskId, told: int
-) -> None:
-    """Behind checkpoint 3 something may be missing, if it has a sink."""
-    for task in EVERY:
-        left.change(task, told=3)
-    del left.accounts[gone]
-    _, actions = left.found()
-    assert told_by(actions) == told
-
-
-def told_by(actions: Any) -> int:
-    (sources,) = [a for a in actions if isinstance(a, act.TakeOverSources)]
-    return int(sources.told)
 
 
 # --- what tasks know -----------------------------------------------------------------------------
@@ -264,7 +246,7 @@ def told_by(actions: Any) -> int:
 
 def test_a_ledger_sums_up_both_ways() -> None:
     ledger = Ledger(A, 3, begins_with=2)
-    assert ledger.account() == TaskAccount(A, 3, Stage.STARTING, 2, seen=2, completed=2, told=2)
+    assert ledger.account() == TaskAccount(A, 3, Stage.STARTING, 2, seen=2, completed=2)
     ledger.on_report(TaskRunning(A, 3))
     ledger.on_report(SplitsRequested(A, 3, "solo"))
     ledger.on_mail(SplitsAssigned("solo", ()))
@@ -278,13 +260,18 @@ def test_a_ledger_sums_up_both_ways() -> None:
     ledger.on_mail(CheckpointCompleted(2))
     ledger.on_report(ValuePublished(A, 3, "k", "3-0", b"x"))
     ledger.on_report(CheckpointAcknowledged(A, 3, 4, None))  # type: ignore[arg-type]
+    ledger.on_report(ValuePublished(A, 3, "k", "3-1", b"x"))
     ledger.on_mail(EndSources())
     ledger.on_report(TaskDrained(A, 3))
     account = ledger.account()
     ledger.validate()
     assert (account.stage, account.asked, account.given) == (Stage.DRAINED, (), ())
     assert (account.seen, account.completed, account.ending) == (4, 3, True)
-    assert [value.key for value in account.published] == ["3-0"]
+    assert [value.key for value in account.published] == ["3-0", "3-1"]
+    ledger.on_mail(CheckpointCompleted(4))
+    ledger.validate()
+    left = [value.key for value in ledger.account().published]
+    assert left == ["3-1"], "who completed it had heard what came before the part in it"
 
 
 def test_any_ledger_keeps_its_invariants() -> None:
@@ -293,7 +280,7 @@ def test_any_ledger_keeps_its_invariants() -> None:
         ledger, n, number = Ledger(A, 0), 0, 0
         reference: list[tuple[int, int]] = []  # under which trigger each split was given
         for _ in range(40):
-            match rng.randrange(4):
+            match rng.randrange(6):
                 case 0:
                     n += rng.randint(1, 2)
                     ledger.on_mail(TriggerCheckpoint(n, 0))
@@ -301,6 +288,11 @@ def test_any_ledger_keeps_its_invariants() -> None:
                     ledger.on_mail(CheckpointCompleted(rng.randint(0, n)))
                 case 2:
                     ledger.on_mail(CheckpointAborted(rng.randint(0, n)))
+                case 3:
+                    taken = rng.randint(0, n)
+                    ledger.on_report(CheckpointAcknowledged(A, 0, taken, None))  # type: ignore[arg-type]
+                case 4:
+                    ledger.on_report(ValuePublished(A, 0, "k", str(n), b"x"))
                 case _:
                     ledger.on_mail(SplitsAssigned("solo", (number,), number))
                     reference.append((n, number))

@@ -12,7 +12,7 @@ from strom.core.job_status import JobStatus
 from strom.engine.hosts import job_record, record_keeper
 from strom.engine.hosts.job_outcome import JobOutcome
 from strom.engine.hosts.job_record import DEATHS_MS, MOST_DEATHS, Begun, JobRecord, Term
-from strom.engine.hosts.record_keeper import RecordKeeper
+from strom.engine.hosts.record_keeper import Left, RecordKeeper
 
 BEGUN = Begun(b"graph", first_attempt=7, token="t")
 OUTCOME = JobOutcome("a1", "one", JobStatus.FINISHED, None, 17.0, 3, 1, {})
@@ -33,8 +33,12 @@ def test_what_is_written_is_read_until_it_is_removed(
     record.write(term.next(8))
     assert JobRecord(root, "a1").read() == (BEGUN, Term(3, False, 9, [5, 6, 7, 8]))
     assert record.outcome() is None
-    record.end(OUTCOME)
-    assert JobRecord(root, "a1").outcome() == OUTCOME
+    record.end(OUTCOME, 3)
+    assert JobRecord(root, "a1").outcome() == (OUTCOME, 3)
+    record.put_results("results-1-0-2", b"x")
+    assert record.all_results() == {"results-1-0-2": b"x"}
+    record.begin(BEGUN)  # another run of the same job: it may go on from there
+    assert (record.outcome(), set(record.all_results())) == (None, {"results-1-0-2"})
     record.remove()
     record.remove()
     left = [path for path in tmp_path.rglob("*") if path.is_file() or path.name == ".coordinators"]
@@ -78,7 +82,7 @@ def test_a_storage_that_is_away_is_waited_for_and_one_that_is_full_is_said_once(
     keeper = RecordKeeper(Away(str(tmp_path), "a1"), "a1")
 
     async def ask() -> None:
-        assert await keeper.read() == (BEGUN, Term(), None)
+        assert await keeper.read() == Left(BEGUN, Term(), None, None)
         with caplog.at_level(logging.WARNING):
             await asyncio.wrap_future(keeper.begin(BEGUN, Term()))
             keeper.write(Term())

@@ -106,8 +106,8 @@ class Job:
         operators = [o for v in graph.vertices for o in v.operators]
         self.names = {str(o.operator_id): o.name for o in operators}
         self.client = env._submit(graph)
-        sink_id = next(o.operator_id for o in operators if o.spec is spec)
-        self.published = self.client.published(sink_id)
+        self.sink = next(o.operator_id for o in operators if o.spec is spec)
+        self.published = self.client.published(self.sink)
         self.reading: Future[list[Any]] | None = None
 
     def metrics(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class Job:
         until(lambda: self.metrics()["attempt"] > attempt, "the next attempt", 30.0)
 
     def read_on(self) -> None:
-        """From now on values are read as they come, as a client has to whose coordinator dies."""
+        """From now on values are read as they come."""
         pool = ThreadPoolExecutor(1)
         self.reading = pool.submit(self._read)
         pool.shutdown(wait=False)

@@ -1,0 +1,233 @@
+"""What a job has published to its client, written down for the coordinators that come.
+
+Values that sinks publish are in the memory of the job's coordinator, as long as it lives. What a
+checkpoint holds is published again by whoever starts from it; all that was published before, the
+coordinator has heard by the time all tasks have taken part in it (what a task says comes in order).
+So it writes that down first, in the job's record:
+
+    results heard ─▶ written down ─▶ checkpoint n published ─▶ complete; its results are published
+
+    n is there: what was published is written down, or held by n (and by tasks that run on)
+
+A coordinator that goes on from n begins with what was written down up to n, and goes on with what
+is published again, under the same keys. Nobody waits for a client: that has read before, or reads
+from this one all there ever was.
+
+**Which files count.** Each coordinator counts its own results, and writes into each file how many
+of those before it count. A fenced one may still write: what it heard is held by the checkpoint that
+its successor started from, so that it does no harm where it counts, and once the successor has
+written itself it does not. Who published nothing that is started from is passed over. If the newest
+checkpoints are not usable and an older one is gone back to, so is the log, by the checkpoints that
+files are named after: results of after that come again, under other keys. What is missing or torn
+is said to readers that may need it, and nothing else depends on it.
+
+Rejected: to keep results in the sinks' state until the client has them, as Flink does, where a
+client that lags holds up the job; and one file that grows, which object stores have not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from ...checkpoint.manifest import Manifest
+from ...core.errors import CorruptCheckpointError
+from ...core.ids import OperatorId
+from ..exchange.pickling import Parcel
+from .result_files import (
+    END,
+    Coordinator,
+    Result,
+    ResultFile,
+    Share,
+    decode,
+    encode,
+    file_name,
+    named,
+    sealed_result,
+)
+
+Published = tuple[OperatorId, str, Any]
+"""By whom, under which key, what."""
+
+
+class ResultFolder(Protocol):
+    """Where one job's files are, for all of its coordinators. Raises CheckpointError."""
+
+    def put_results(self, name: str, data: bytes) -> None:
+        """Make it durable, whole or not at all."""
+        ...
+
+    def all_results(self) -> Mapping[str, bytes | CorruptCheckpointError]:
+        """Of each file what it holds, or why that cannot be told."""
+        ...
+
+
+@dataclass(frozen=True)
+class Left:
+    """What coordinators before have left: `results`, and who has which share of them. `lost`: why
+    some may be missing; None: nothing is."""
+
+    results: tuple[Result, ...] = ()
+    shares: Mapping[Coordinator, Share] = field(default_factory=dict)
+    lost: str | None = None
+
+
+_NOTHING: Final = Left()
+
+_Files = dict[Coordinator, list[tuple[int, str]]]
+
+
+def left_by(
+    files: Mapping[str, bytes | CorruptCheckpointError], upto: int, epoch: int | None = None
+) -> Left:
+    """What counts for who goes on from checkpoint `upto`, which was published in `epoch` (None: it
+    is not known); END: of a job that is over."""
+    by: _Files = {}
+    for name in files:
+        who, checkpoint = named(name) or (None, 0)
+        if who is not None and checkpoint <= upto and (epoch is None or who.epoch <= epoch):
+            by.setdefault(who, []).append((checkpoint, name))
+    if not by:
+        return _NOTHING
+    try:
+        last = max(by)
+        own, newest = _results(files, sorted(by[last]))
+        shares = {**newest.before, last: Share(len(own), newest.began)}
+        results: list[Result] = []
+        for who, share in sorted(shares.items()):
+            found = own if who == last else _results(files, sorted(by.get(who, [])))[0]
+            if len(found) < share.count:
+                missing = share.count - len(found)
+                raise CorruptCheckpointError(
+                    f"files with {missing} of the {share.count} results that coordinator "
+                    f"{who.epoch}-{who.number} wrote down are missing"
+                )
+            results += found[: share.count]
+    except CorruptCheckpointError as error:
+        return Left(lost=str(error))
+    return Left(tuple(results), shares, newest.lost)
+
+
+def _results(
+    files: Mapping[str, bytes | CorruptCheckpointError], of: list[tuple[int, str]]
+) -> tuple[list[Result], ResultFile]:
+    """Of one coordinator, in order, and its last file. Files may hold again what is in others: a
+    write that hung may have come through."""
+    results: list[Result] = []
+    file = ResultFile(0, {}, ())
+    for _, name in of:
+        data = files[name]
+        if isinstance(data, CorruptCheckpointError):
+            raise data
+        file = decode(name, data)
+        if file.start > len(results):
+            raise CorruptCheckpointError(
+                f"{name} goes on from {file.start} results, of which {len(results)} are there"
+            )
+        results += file.results[len(results) - file.start :]
+    return results, file
+
+
+class ResultLog:
+    """Of one coordinator. `find`, `write` and `finish` are called by workers, which may hang in
+    them while others go on; the rest by the driver's thread."""
+
+    def __init__(self, folder: ResultFolder, number: int, whole: bool = True) -> None:
+        """`number`: as of `Coordinator`. `whole`: also what is published behind the last checkpoint
+        is written down; not worth while for a job that takes none, and publishes at once."""
+        self._whole = whole
+        self._folder = folder
+        self._number = number
+        self._files: Mapping[str, bytes | CorruptCheckpointError] = {}
+        """As `find` found them; none from `begin` on."""
+        self._from: tuple[int, int | None] = 0, None
+        """The job's own checkpoint that was found last, and its epoch."""
+        self._left = _NOTHING
+        self._began: int | None = None
+        """As of `Share`."""
+        self._known: set[tuple[OperatorId, str]] = set()
+        """What coordinators before this have written down."""
+        self._lock = threading.Lock()
+        self._heard: list[Published] = []
+        """Not known to be written down, behind the first `_written`. Under the lock."""
+        self._written = 0
+        """Under the lock."""
+        self._owes = False
+        """Whether there is to be a file even if nothing is heard: others must not be counted by
+        what they write from now on. Under the lock."""
+        self._epoch = 0
+        """Set before anything is heard."""
+
+    @property
+    def lost(self) -> str | None:
+        """Why some of what was published before may be missing; None: nothing is."""
+        return self._left.lost
+
+    @property
+    def ways_back(self) -> list[tuple[int, int]]:
+        """As of `Read`."""
+        shares = {
+            **self._left.shares,
+            Coordinator(self._epoch, self._number): Share(0, self._began),
+        }
+        return [(who.number, s.began) for who, s in sorted(shares.items()) if s.began is not None]
+
+    def find(self, epoch: int, own: Manifest | None, rejected: bool) -> None:
+        """What is there; `begin` says what counts of it. `epoch`: this coordinator's. `own`: the
+        job's own checkpoint that is the newest to start from. `rejected`: newer ones are not
+        usable. Raises CheckpointError."""
+        self._epoch = epoch
+        self._files = self._folder.all_results()
+        self._from = (0, None) if own is None else (int(own.checkpoint_id), own.epoch)
+        with self._lock:
+            self._owes = rejected or bool(self._files)
+
+    def begin(self, checkpoint: int, ran_on: bool = False) -> list[Published]:
+        """The job goes on from this one, 0: from the beginning. `ran_on`: its tasks did, or go on
+        from there. What was published before."""
+        self._began = None if ran_on else checkpoint
+        found, epoch = self._from
+        left = left_by(self._files, checkpoint, epoch if found == checkpoint else None)
+        self._files, self._left = {}, left
+        self._known = {(one.operator, one.key) for one in left.results}
+        return [(one.operator, one.key, Parcel(one.data)) for one in left.results]
+
+    def hear(self, operator: OperatorId, key: str, value: Any) -> bool:
+        """Something is published; whether it was not before."""
+        if (operator, key) in self._known:
+            return False
+        with self._lock:
+            self._heard.append((operator, key, value))
+        return True
+
+    def write(self, checkpoint: int) -> None:
+        """What was heard so far, ahead of the publication of this checkpoint. Raises
+        CheckpointError."""
+        with self._lock:
+            heard, start, owes = list(self._heard), self._written, self._owes
+        if not heard and not owes:
+            return
+        by, left = Coordinator(self._epoch, self._number), self._left
+        results = [sealed_result(*one) for one in heard]
+        data = encode(ResultFile(start, left.shares, results, self._began, left.lost))
+        self._folder.put_results(file_name(by, checkpoint), data)
+        with self._lock:
+            self._owes = False
+            end = start + len(heard)
+            if end > self._written:
+                del self._heard[: end - self._written]
+                self._written = end
+
+    def finish(self) -> None:
+        """The job is over: write down the rest. Raises CheckpointError."""
+        if self._whole:
+            self.write(END)
+
+    @property
+    def count(self) -> int:
+        """How many results there are in all, written down or not."""
+        with self._lock:
+            return len(self._known) + self._written + len(self._heard)
