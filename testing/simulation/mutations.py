@@ -17,6 +17,7 @@ from ...core.errors import StromError
 from ...core.ids import CheckpointId
 from ...engine.coordinator.job_master import JobMaster
 from ...engine.exchange.credits import SenderLedger
+from ...engine.hosts.result_log import ResultLog
 from ...engine.hosts.tenure import Tenure
 from ...engine.task.replay import _Sharing
 from ...engine.task.taking import Taking
@@ -140,6 +141,15 @@ def _uncounted(original: Any) -> Any:
     return _keep
 
 
+def _not_written(original: Any) -> Any:
+    """What was published goes with the coordinator that knew it."""
+
+    def write(self: ResultLog, checkpoint: int) -> None:
+        """Nothing."""
+
+    return write
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "alignment dropped": (BarrierAligner, "__init__", _no_alignment),
     "a credit doubled": (SenderLedger, "on_credit", _credit_doubled),
@@ -153,6 +163,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "a late report counted": (JobMaster, "on_report", _late_counted),
     "a failed commit given up": (SinkOperator, "_tries_later", _given_up),
     "letters not counted": (Letters, "_keep", _uncounted),
+    "results not written down": (ResultLog, "write", _not_written),
 }
 
 
@@ -200,6 +211,10 @@ KNOWN: Final[dict[str, str]] = {
     "letters not counted": (
         "seed=3 job=stateless variant=10 parallelism=1 stop=2 after=1 window=150 savepoints=1 "
         "refused=15 limit=short figures=0"
+    ),
+    "results not written down": (
+        "seed=4 job=stateless variant=9 parallelism=1 batch=1 interval=1 coordinators=2 window=300 "
+        "figures=0"
     ),
 }
 """A case for each that found it, made short."""
