@@ -154,6 +154,9 @@ class JobDriver:
         self._traces = open_traces(graph.config.traces, job_id, graph.name)
         self._recorder = None if self._traces is None else TraceRecorder(self._master.labels)
         self._began_with: int | None = None
+        self._early: list[Action] = []
+        """What tasks of a driver before this published before it was known what the job begins
+        with; empty from then on."""
         self._held: list[Savepoint] | None = [] if takes_over else None
         """Wanted before it was known whether the job runs; None: it is."""
         self._asked = AskedSavepoints(job_id, graph.config.savepoint_directory)
@@ -397,6 +400,8 @@ class JobDriver:
                 self._cluster.send(task, self._attempts[task], mail)
             case TickAt(time_ms):
                 self._tick_at = time_ms
+            case Publish() if self._began_with is None:
+                self._early.append(action)
             case Publish(operator, key, value):
                 if self._results is None or self._results.hear(operator, key, value):
                     self._publish(operator, key, value)
@@ -447,6 +452,9 @@ class JobDriver:
         self._began_with = checkpoint
         for result in before:
             self._publish(*result)
+        early, self._early = self._early, []
+        for action in early:
+            self._carry_out(action)
 
     def _deploy_beside(self, action: DeployTasks) -> Actions:
         attempt = action.attempt
