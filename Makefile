@@ -17,7 +17,7 @@ test: .venv/.installed
 test-browser: .venv/.installed
 	.venv/bin/python -m pytest -m browser tests/dashboard
 
-# The schedules of the simulator, of which `make test` runs 40.
+# The schedules of the simulator, of which `make test` runs 20.
 seeds: .venv/.installed
 	STROM_SEEDS=1000 .venv/bin/python -m pytest -n auto -k test_every_schedule tests/e2e/test_simulator_seeds.py
 

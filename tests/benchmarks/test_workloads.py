@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from drawn_ways import assert_equivalent
 from strom import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
 from strom.benchmarks import references, streams, verify, workloads
 from strom.benchmarks.measure import Setting
 from strom.benchmarks.nexmark.registry import NEXMARK, NEXMARK_ROWS
 from strom.benchmarks.workloads import WORKLOADS
-from strom.testing.equivalence import assert_equivalent
 
 EVENTS = 40_000
 """Four seconds of Nexmark: not a whole window."""

@@ -11,6 +11,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from drawn_ways import assert_files_equivalent
 from strom import Types
 from strom.connectors.files import (
     AvroParquetReaders,
@@ -25,7 +26,6 @@ from strom.connectors.files import (
 )
 from strom.core.batch import ObjectBatch
 from strom.core.errors import ConfigurationError, ConnectorError
-from strom.testing.equivalence import assert_files_equivalent
 
 TEXT = json.dumps(
     {

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from drawn_ways import assert_files_equivalent
 from strom import JobFailedError, StreamExecutionEnvironment, Types
 from strom.connectors.files import (
     BucketAssigner,
@@ -21,7 +22,6 @@ from strom.connectors.files import (
     ParquetColumnarRowInputFormat,
 )
 from strom.core.errors import ConfigurationError, ConnectorError
-from strom.testing.equivalence import assert_files_equivalent
 
 
 def described() -> Any:

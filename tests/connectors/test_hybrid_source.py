@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from amounts import examples
+from drawn_ways import assert_equivalent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import (
@@ -32,7 +33,6 @@ from strom.connectors.files import FileSource
 from strom.connectors.hybrid import HybridSource
 from strom.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
 from strom.core.errors import ConfigurationError, ConnectorError
-from strom.testing.equivalence import assert_equivalent
 from strom.testing.scripted import Pause, ScriptedSource
 
 SCHEMA = pa.schema([("n", pa.int64()), ("k", pa.string())])

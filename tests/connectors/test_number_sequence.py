@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from amounts import examples
+from drawn_ways import assert_equivalent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import WatermarkStrategy
 from strom.connectors.datagen import NumberSequenceSource
 from strom.core.errors import ConfigurationError
-from strom.testing.equivalence import assert_equivalent
 
 LONG = 1 << 63
 

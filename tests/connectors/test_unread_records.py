@@ -10,13 +10,14 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
+from drawn_ways import assert_equivalent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom import ConfigurationError, JobFailedError, StreamExecutionEnvironment, dead_letters
 from strom.connectors.files import CsvSchema, FileSource
 from strom.connectors.files.lenient import numbered, quoted
 from strom.core.errors import ConnectorError
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 TAG = "aside"

@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from amounts import records
 from strom import DataStream, Row, StreamExecutionEnvironment, WatermarkStrategy
 from strom.testing.scripted import ScriptedSource
 
 LANES = 4
-LENGTH = 40
+LENGTH = records(40)
 SLACK_MS = 60
 
 SCHEMA = pa.schema(

@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     SlidingEventTimeWindows,
     approx_count_distinct,
@@ -26,7 +27,7 @@ from strom import (
     stddev,
     variance,
 )
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 from strom.testing.fuzz.hyperloglog import estimate, register_and_rank
 
 SIZE, SLIDE = 100, 50

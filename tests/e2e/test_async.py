@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     AsyncDataStream,
     AsyncFunction,
@@ -17,7 +18,7 @@ from strom import (
     ProcessWindowFunction,
     TumblingEventTimeWindows,
 )
-from strom.testing.equivalence import Ways, assert_equivalent, checkpointed, run_crashing
+from strom.testing.equivalence import Ways, checkpointed, run_crashing
 from strom.testing.probes import CollectProbe
 
 RETRY = AsyncRetryStrategy.fixed_delay(3, 2, lambda results: results == ["again"], None)

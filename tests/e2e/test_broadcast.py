@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
@@ -26,7 +27,7 @@ from strom import (
 )
 from strom.connectors.datagen import DataGenSource
 from strom.core.config import JobConfig
-from strom.testing.equivalence import Ways, assert_equivalent, checkpointed, run_crashing, run_local
+from strom.testing.equivalence import Ways, checkpointed, run_crashing, run_local
 from strom.testing.probes import CollectProbe
 from strom.testing.scripted import Pause, ScriptedSource
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 import strom
 from cached_kit import Calls, collected, doubled, environment, kept_bytes
+from drawn_ways import assert_equivalent
 from strom import (
     ConfigurationError,
     DiscardSink,
@@ -28,7 +29,7 @@ from strom.api.connectors.cached_parts import opened_batch, sealed_batch
 from strom.connectors.datagen import DataGenSource
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.engine.hosts.memory_parts import MemoryParts
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 
 @pytest.fixture

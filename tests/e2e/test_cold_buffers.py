@@ -10,11 +10,12 @@ from typing import Any
 import polars as pl
 import pytest
 from backends import TINY
+from drawn_ways import assert_equivalent
 from strom import SlidingEventTimeWindows, TumblingEventTimeWindows
 from strom.operators.windows import compacting_buffer
 from strom.state.rocks.kept import buffer_freeze
 from strom.state.rocks.kept.row_buffer import ColdBufferState
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 WAYS = Ways(state=TINY, seeds=range(2), mix=4)
 """Checkpoints are files, and so incremental."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from backends import TINY
+from drawn_ways import assert_equivalent
 from strom import (
     DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
@@ -22,7 +23,7 @@ from strom import (
     sum_,
 )
 from strom.state.rocks.entries.entry_table import ColdEntryTable
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 WAYS = Ways(state=TINY, seeds=range(2))
 

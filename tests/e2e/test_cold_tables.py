@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from backends import TINY
+from drawn_ways import assert_equivalent, fewer
 from strom import (
     CumulateEventTimeWindows,
     SlidingEventTimeWindows,
@@ -33,7 +34,6 @@ from strom.state.rocks.tables.slot_table import ColdSlotTable
 from strom.testing.equivalence import (
     WATERMARK_INTERVAL,
     Ways,
-    assert_equivalent,
     checkpointed,
     run_interrupted,
     run_local,
@@ -158,10 +158,11 @@ def check_groups(build: Callable[[Any], Any]) -> None:
     def probe() -> Any:
         return nullcontext(CollectProbe(build))
 
+    ways = fewer(WAYS)
     expected = applied(run_local(build, JobConfig(auto_watermark_interval=WATERMARK_INTERVAL)))
-    assert applied(run_local(build, checkpointed(WAYS, 2))) == expected
-    for seed in WAYS.seeds:
-        output, _ = run_interrupted(probe, WAYS, seed)
+    assert applied(run_local(build, checkpointed(ways, 2))) == expected
+    for seed in ways.seeds:
+        output, _ = run_interrupted(probe, ways, seed)
         assert applied(output) == expected, f"interrupted, seed {seed}"
 
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from backends import TINY
+from drawn_ways import assert_equivalent
 from strom import KeyedProcessFunction
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 BUCKET_MS = 100
 TIMERS = 8

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     CheckpointConfig,
     CommitError,
@@ -23,7 +24,7 @@ from strom import (
 from strom.api.connectors.builtin_sinks import CollectSink
 from strom.core.commit_config import CommitConfig
 from strom.core.job_status import JobStatus
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 
 class ShakyWriter(SinkWriter):

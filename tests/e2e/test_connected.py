@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     CheckpointedFunction,
     CoFlatMapFunction,
@@ -24,7 +25,7 @@ from strom import (
     RuntimeContext,
     TimeDomain,
 )
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 BUCKET_MS = 100
 BIG = OutputTag("big")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from drawn_ways import assert_equivalent
 from strom import OutputTag, ProcessFunction, TumblingEventTimeWindows, Types
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 SIZE = 100
 

@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     DataStream,
     Row,
@@ -26,7 +27,7 @@ from strom import (
     count,
 )
 from strom.connectors.datagen import NexmarkSource
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 from strom.testing.scripted import Pause, ScriptedSource
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     AggregateFunction,
     CountEvictor,
@@ -15,7 +16,7 @@ from strom import (
     TimeEvictor,
     TumblingEventTimeWindows,
 )
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 SIZE, SLIDE, GAP = 100, 50, 35
 

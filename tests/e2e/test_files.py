@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from drawn_ways import assert_equivalent, assert_files_equivalent
 from strom import Source, SplitEnumerator, TumblingEventTimeWindows, WatermarkStrategy, count, sum_
 from strom.connectors.datagen import DataGenSource
 from strom.connectors.files import (
@@ -23,7 +24,7 @@ from strom.connectors.files import (
     ParquetSink,
     RollingPolicy,
 )
-from strom.testing.equivalence import Ways, assert_equivalent, assert_files_equivalent
+from strom.testing.equivalence import Ways
 
 SCHEMA = pa.schema([("n", pa.int64()), ("k", pa.int64()), ("ts", pa.int64())])
 COUNT = 300

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     FilterFunction,
     FlatMapFunction,
@@ -19,7 +20,7 @@ from strom import (
     RuntimeContext,
     ValueStateDescriptor,
 )
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 
 def fold(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     AggregateFunction,
     AggregatingStateDescriptor,
@@ -25,7 +26,6 @@ from strom import (
     TimeDomain,
     ValueStateDescriptor,
 )
-from strom.testing.equivalence import assert_equivalent
 
 BUCKET_MS = 100
 FOREVER = 2**60

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+from drawn_ways import assert_equivalent
 from strom import (
     EventTimeSessionWindows,
     OutputTag,
@@ -30,7 +31,7 @@ from strom import (
     count,
     sum_,
 )
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 from strom.testing.scripted import ScriptedSource
 
 LATE = OutputTag("late")

@@ -11,6 +11,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import records
+from drawn_ways import assert_equivalent
 from strom import (
     CumulateEventTimeWindows,
     Row,
@@ -27,12 +29,12 @@ from strom.checkpoint.storage import open_storage
 from strom.core.config import JobConfig
 from strom.engine.hosts.driver import new_job_id
 from strom.engine.hosts.simulator import Simulation, SimulationPlan
-from strom.testing.equivalence import Ways, assert_equivalent, checkpointed, run_local
+from strom.testing.equivalence import Ways, checkpointed, run_local
 from strom.testing.probes import CollectProbe
 from strom.testing.scripted import ScriptedSource
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("x", pa.float64()), ("ts", pa.int64())])
-LANES, LENGTH = 4, 120
+LANES, LENGTH = 4, records(120)
 SLACK_MS = 40
 STRATEGY = WatermarkStrategy.for_bounded_out_of_orderness(SLACK_MS).with_timestamp_assigner("ts")
 WAYS = Ways(seeds=range(1), batch_size=8)

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     ContinuousEventTimeTrigger,
     CountTrigger,
@@ -25,7 +26,7 @@ from strom import (
     largest,
     sum_,
 )
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 SEEDS = Ways(seeds=range(1))
 PATHS = pytest.mark.parametrize("path", ["columns", "function", "rows"])

@@ -15,6 +15,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import records
+from drawn_ways import assert_equivalent
 from strom import (
     DataStream,
     KeyedProcessFunction,
@@ -29,7 +31,7 @@ from strom import (
 )
 from strom.engine.task.chain import OperatorChain
 from strom.operators.joins import temporal
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 from strom.testing.scripted import ScriptedSource
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("ts", pa.int64())])
@@ -38,7 +40,7 @@ STRATEGY = WatermarkStrategy.for_bounded_out_of_orderness(100).with_timestamp_as
 
 def make_lane(lane: int) -> list[Row]:
     rng = random.Random(lane)
-    early = [(f"k{lane}{i % 23}", rng.randrange(100)) for i in range(90)]
+    early = [(f"k{lane}{i % 23}", rng.randrange(100)) for i in range(records(90))]
     late = [(f"k{lane}{i % 23}", 1000 + i) for i in range(31)]
     return [Row("k", "v", "ts")(k, v, ts) for v, (k, ts) in enumerate([*early, *late])]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     ConfigurationError,
     GraphError,
@@ -15,7 +16,7 @@ from strom import (
     Types,
     count,
 )
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 NAMED = Types.ROW_NAMED(["a", "b", "c"], [Types.STRING(), Types.INT(), Types.DOUBLE()])
 TUPLE = Types.TUPLE([Types.STRING(), Types.INT(), Types.DOUBLE()])

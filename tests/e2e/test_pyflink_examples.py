@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 import strom
+from drawn_ways import assert_equivalent
 from strom.common import Row
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 FOLDER = Path(strom.__file__).parent / "examples" / "pyflink"
 PROGRAMS = sorted(path.stem for path in FOLDER.glob("*.py"))

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+from drawn_ways import assert_equivalent
 from strom import (
     CountTrigger,
     EventTimeSessionWindows,
@@ -24,7 +25,7 @@ from strom import (
     min_,
     sum_,
 )
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 from strom.testing.scripted import ScriptedSource
 
 GAP = 35

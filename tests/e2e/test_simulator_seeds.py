@@ -42,7 +42,7 @@ from strom.testing.probes import CollectProbe
 from strom.testing.scripted import ScriptedSource
 
 CHUNKS = 4
-CHUNK = int(os.environ.get("STROM_SEEDS", "40")) // CHUNKS
+CHUNK = int(os.environ.get("STROM_SEEDS", "20")) // CHUNKS
 """Seeds of one test; chunks may run in several processes."""
 
 MOST_FILES = 8
@@ -227,14 +227,15 @@ def fingerprint(seed: int) -> str:
 
 
 def test_a_seed_repeats_its_run() -> None:
-    prints = [fingerprint(seed) for seed in (1, 2, 3)]
-    assert [fingerprint(seed) for seed in (1, 2, 3)] == prints
+    prints = [fingerprint(seed) for seed in (1, 2)]
+    assert [fingerprint(seed) for seed in (1, 2)] == prints
     assert len({one.split()[0] for one in prints}) > 1
 
 
 def test_a_seed_repeats_its_run_in_another_process() -> None:
     """Where strings hash differently, and so sets of them have another order."""
     program = f"import runpy; print(runpy.run_path({__file__!r})['fingerprint'](2))"
+    here = fingerprint(2)
     for hash_seed in ("1", "2"):
         path = os.pathsep.join(sys.path)  # the kits are on it
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
@@ -245,4 +246,4 @@ def test_a_seed_repeats_its_run_in_another_process() -> None:
             check=True,
             env=environment,
         )
-        assert done.stdout.strip() == fingerprint(2)
+        assert done.stdout.strip() == here

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     ContinuousEventTimeTrigger,
     CumulateEventTimeWindows,
@@ -17,7 +18,7 @@ from strom import (
     max_,
     sum_,
 )
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 SEEDS = Ways(seeds=range(1))
 

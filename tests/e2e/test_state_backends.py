@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from backends import TINY
+from drawn_ways import assert_equivalent
 from strom import (
     AggregateFunction,
     AggregatingStateDescriptor,
@@ -26,7 +27,7 @@ from strom import (
     ValueStateDescriptor,
     sum_,
 )
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 SPILLING = Ways(state=TINY)
 

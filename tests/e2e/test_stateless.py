@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     FilterFunction,
     FlatMapFunction,
@@ -16,7 +17,6 @@ from strom import (
     ProcessFunction,
     RuntimeContext,
 )
-from strom.testing.equivalence import assert_equivalent
 
 ODD = OutputTag("odd")
 LARGE = OutputTag("large")

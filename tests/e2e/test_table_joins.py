@@ -11,9 +11,10 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from drawn_ways import assert_equivalent
 from strom import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
 from strom.core.row_kind import RowKind
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 AT_THE_END = 1 << 61
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     OutputTag,
     Partitioner,
@@ -21,7 +22,7 @@ from strom import (
 from strom.connectors.datagen import DataGenSource
 from strom.core.config import CheckpointConfig
 from strom.engine.hosts.simulator import Simulation, SimulationPlan
-from strom.testing.equivalence import Ways, assert_equivalent, checkpointed
+from strom.testing.equivalence import Ways, checkpointed
 from strom.testing.probes import CollectProbe
 from strom.testing.scripted import Pause, ScriptedSource
 

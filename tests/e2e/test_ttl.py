@@ -11,9 +11,9 @@ from typing import Any
 
 import polars as pl
 import pytest
+from drawn_ways import assert_equivalent
 from reference_ttl import ExpiringModel
 from strom import KeyedProcessFunction, Row, RuntimeContext, StateTtlConfig, count, sum_
-from strom.testing.equivalence import assert_equivalent
 
 from tests.e2e.test_tables import WAYS, assert_tables
 from tests.state.test_ttl_model import call, described

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     EventTimeSessionWindows,
     KeyedProcessFunction,
@@ -32,7 +33,7 @@ from strom import (
     last,
 )
 from strom.api.types.type_info import schema_of
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 from strom.testing.scripted import ScriptedSource
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])

@@ -21,6 +21,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from drawn_ways import assert_equivalent
 from strom import (
     AggregateFunction,
     CountTrigger,
@@ -40,7 +41,7 @@ from strom import (
     min_,
     sum_,
 )
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 
 GAP = 35
 Groups = dict[tuple[Any, int, int], list[Any]]

@@ -20,12 +20,12 @@ import fsspec
 import pytest
 import strom
 from chaos_kit import until
+from drawn_ways import assert_equivalent
 from strom import CheckpointConfig, JobConfig, MapFunction, RuntimeContext
 from strom.connectors.datagen import DataGenSource
 from strom.connectors.files.sink import FileSink
 from strom.core.job_files import DistributedCache, files_root
 from strom.engine.hosts import local
-from strom.testing.equivalence import assert_equivalent
 
 make = strom.StreamExecutionEnvironment.get_execution_environment
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import strom
+from drawn_ways import assert_equivalent
 from strom import Row, Types, WatermarkStrategy, dead_letters
 from strom.api.connectors.base import Emit
 from strom.core.batch import ObjectBatch
 from strom.core.errors import OperatorError, StateError
-from strom.testing.equivalence import Ways, assert_equivalent
+from strom.testing.equivalence import Ways
 from strom.testing.operator_harness import OperatorHarness
 from strom.testing.scripted import ScriptedSource
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from drawn_ways import assert_equivalent
 from strom import ReduceFunction, ReducingStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from strom.api.specs.records import ReduceSpec
 from strom.core.keys import FunctionKey
-from strom.testing.equivalence import assert_equivalent
 from strom.testing.operator_harness import OperatorHarness
 
 KEY = FunctionKey(lambda record: record[0])
