@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amounts import seeds
 from strom import StateTtlConfig
 from strom.checkpoint.databases import inherited
 from strom.checkpoint.handles import SubtaskSnapshot
@@ -250,7 +251,7 @@ def manifest_of(n: CheckpointId, made: SubtaskSnapshot) -> Manifest:
     return Manifest("job", "job", n, 0, (OperatorShape(OPERATOR, "op", 1, MOST),), (made,))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, least=6))
 def test_files_hold_what_memory_would(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,10 +16,11 @@ def examples(most: int) -> int:
     return max(min(most, 10), round(most * SHARE))
 
 
-def met(*places: int) -> bool:
-    """Whether the members at these places of as many lists meet: a third of the product, in which
-    each member of one list still meets each of another; all in `make soak`."""
-    return SHARE >= 1 or sum(places) % 3 == 0
+def met(*places: int, part: int = 3) -> bool:
+    """Whether the members at these places of as many lists meet: a third of the product, or another
+    `part`; of lists that are as long each member of one still meets each of another. All in
+    `make soak`."""
+    return SHARE >= 1 or sum(places) % part == 0
 
 
 def pairs(one: Iterable[Any], other: Iterable[Any]) -> list[tuple[Any, Any]]:

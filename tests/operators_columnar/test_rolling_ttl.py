@@ -9,6 +9,7 @@ import event_streams
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import seeds
 from strom import ColumnBatch, StateTtlConfig, StreamExecutionEnvironment
 from strom.core.batch import ObjectBatch
 from strom.core.errors import StateError, TypeMismatchError
@@ -48,7 +49,7 @@ CASES: dict[str, Any] = {
 def test_as_the_model(case: str, columns: bool) -> None:
     make, fold = CASES[case]
     of_first = case in ("sum", "max") and not columns  # the key is a function
-    for seed in range(20):
+    for seed in seeds(20, least=8):
         rng, now = random.Random(seed), 1000
         stream = make(by_column() if columns else keyed())
         harness = OperatorHarness.of(stream, start_ms=now, config=job_of(seed))
@@ -96,7 +97,7 @@ def test_by_event_time_as_the_model(case: str, columns: bool) -> None:
     make, fold = CASES[case]
     of_first = case in ("sum", "max") and not columns  # the key is a function
     config = StateTtlConfig.new_builder(TTL).use_event_time().build()
-    for seed in range(15):
+    for seed in seeds(15, least=8):
         rng = random.Random(seed)
         stream = make(by_column() if columns else keyed(), config)
         stamps = event_streams.times(rng, 80, TTL)

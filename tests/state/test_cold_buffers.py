@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import seeds
 from strom.checkpoint.layers import flattened
 from strom.core.errors import StateError
 from strom.core.ids import NO_CHECKPOINT, KeyGroupRange
@@ -116,7 +117,7 @@ class Checkpoints:
         return flattened(layers) if layers else [], continued
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, least=4))
 def test_any_order_of_steps_and_freezes(
     database: RowsDatabase, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

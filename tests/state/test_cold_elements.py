@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from amounts import seeds
 from backends import close_all, make_backend
 from strom.core.ids import KeyGroupRange
 from strom.core.key_kinds import held_key
@@ -157,7 +158,7 @@ def cut(tables: list[StateTable], groups: KeyGroupRange) -> list[StateTable]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", seeds(14, least=8))
 @pytest.mark.usefixtures("few")
 def test_lists_and_maps_are_as_in_memory(seed: int) -> None:
     draw = random.Random(seed)

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from amounts import seeds
 from backends import close_all, make_backend
 from strom import StateTtlConfig
 from strom.core.clock import VirtualClock
@@ -211,7 +212,7 @@ def cut(tables: list[StateTable], groups: KeyGroupRange) -> list[StateTable]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(24, least=8))
 def test_what_has_left_memory_expires_as_it_would_in_memory(seed: int) -> None:
     draw = random.Random(seed)
     pair = Pair(draw)

@@ -150,7 +150,7 @@ class Model:
 STEPS = ("append", "append", "mark", "remove", "forget", "keep", "read", "room", "evict")
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20, least=6))
 def test_any_order_of_steps_and_freezes(
     database: RowsDatabase, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +192,7 @@ def check(frozen: Any, plain: Any, random: np.random.Generator) -> None:
     assert all(want is not None and table.data.schema == want.data.schema for table in found)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, least=4))
 def test_layers_make_what_a_whole_snapshot_has(
     database: RowsDatabase, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,7 +209,7 @@ class Model:
 STEPS = ("add", "add", "add", "long", "release", "write", "read", "room", "evict", "compact")
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(24, least=8))
 def test_any_order_of_steps_and_freezes(
     database: RowsDatabase, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,7 +246,7 @@ def check(cold_frozen: ColdFrozenTable, frozen: FrozenTable) -> None:
     assert all(want is not None and table.data.schema == want.data.schema for table in found)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, least=6))
 def test_layers_make_what_a_whole_snapshot_has(
     database: RowsDatabase, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
