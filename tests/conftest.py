@@ -68,6 +68,9 @@ STARTING = ("ray", "spark", "kafka", "postgres", "s3", "browser")
 LINGERING = ("fsspecIO", "asyncio_", "pytest_timeout", "IPythonHistory")
 """Threads that libraries start once per process and keep."""
 
+SHARES_A_CLUSTER: set[Path] = set()
+"""Modules of which a test that is run needs Ray or Spark, whose processes outlive modules."""
+
 PATIENCE_S = 10.0
 """How long what a module started may take to end by itself."""
 
@@ -89,6 +92,12 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What was collected stays to the end: no collection of garbage looks at it again."""
+    clustered = (
+        item.path
+        for item in session.items
+        if any(item.get_closest_marker(name) for name in ("ray", "spark"))
+    )
+    SHARES_A_CLUSTER.update(clustered)
     gc.collect()
     gc.freeze()
 
@@ -118,9 +127,18 @@ def _unit_tests_neither_sleep_nor_start_ray(
 
 
 @pytest.fixture(scope="module", autouse=True)
+def _garbage_is_looked_for_once() -> Iterator[None]:
+    """What a module leaves stays to the end, mostly: what it imported, kernels, caches. Else each
+    later collection would look at it again, and a whole one takes half a second in the end."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
 def _nothing_left_over(request: pytest.FixtureRequest) -> Iterator[None]:
     """The threads and child processes of a module end with it."""
-    if _shares_a_cluster(request):
+    if request.node.path in SHARES_A_CLUSTER:
         yield
         return
     threads = set(threading.enumerate())
@@ -131,12 +149,6 @@ def _nothing_left_over(request: pytest.FixtureRequest) -> Iterator[None]:
         *_still_running(set(psutil.Process().children()) - children),
     ]
     assert not left, f"{request.node.name} leaves behind: {', '.join(left)}"
-
-
-def _shares_a_cluster(request: pytest.FixtureRequest) -> bool:
-    """Whether a test of the module needs Ray or Spark, whose processes outlive modules."""
-    mine = (item for item in request.session.items if item.path == request.node.path)
-    return any(item.get_closest_marker(name) for item in mine for name in ("ray", "spark"))
 
 
 def _still_alive(threads: set[threading.Thread]) -> list[str]:
