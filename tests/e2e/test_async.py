@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from amounts import pairs
 from drawn_ways import assert_equivalent
 from strom import (
     AsyncDataStream,
@@ -61,7 +62,7 @@ def expected(readings: Any) -> list[Any]:
     return [(r.k, r.v, r.ts) for r in readings.all for _ in range(r.v % 3)]
 
 
-@pytest.mark.parametrize("order", WAITS)
+@pytest.mark.parametrize(("order", "kind"), pairs(WAITS, ["rows", "columns"]))
 def test_records_are_asked_and_answered_once(readings: Any, kind: str, order: str) -> None:
     def program(env: Any) -> Any:
         return wait(order, readings.stream(env, kind), Enrich(), 60_000, RETRY, 3)
@@ -128,7 +129,7 @@ class Double:
         return batch.filter(pl.col("v") % 3 != 0).with_columns(pl.col("v") * self.factor)
 
 
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize(("ordered", "kind"), pairs([True, False], ["rows", "columns"]))
 def test_batches(readings: Any, kind: str, ordered: bool) -> None:
     def program(env: Any) -> Any:
         stream = readings.stream(env, kind)

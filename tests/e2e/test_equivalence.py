@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amounts import seeds
+from amounts import records, seeds
 from strom.testing.backends import IN_MEMORY
 from strom.testing.equivalence import Ways, assert_equivalent
 from strom.testing.ways import resumed
@@ -20,7 +20,7 @@ def test_the_default_seeds_of_many_pipelines_are_all_combinations() -> None:
 
 
 def test_keyed_reduce() -> None:
-    words = [f"w{i * i % 17}" for i in range(300)]
+    words = [f"w{i * i % 17}" for i in range(records(300))]
 
     def build(env):
         return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from amounts import pairs
 from drawn_ways import assert_equivalent
 from strom import (
     AggregateFunction,
@@ -69,7 +70,7 @@ def windows_of(rows: list[Any], slide: int) -> dict[Any, list[Any]]:
     return found
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "kind"), pairs(CASES, ["rows", "columns"]))
 def test_evictors_every_way(readings: Any, kind: str, name: str) -> None:
     evictor, left = CASES[name]
 

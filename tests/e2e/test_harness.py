@@ -195,7 +195,7 @@ def test_multisets() -> None:
 def test_every_kind_of_crash_happens(readings: Any) -> None:
     """Over a few seeds: tasks, coordinators, and some of each midway."""
     plan = SimulationPlan(
-        crashes=1, coordinator_crashes=1, crash_window=300, crash_after_checkpoints=2
+        crashes=1, coordinator_crashes=1, crash_window=200, crash_after_checkpoints=2
     )
     crashed = coordinators = midway = 0
     for seed in range(8):

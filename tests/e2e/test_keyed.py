@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from amounts import pairs
 from drawn_ways import assert_equivalent
 from strom import (
     FilterFunction,
@@ -45,7 +46,7 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize(("name", "kind"), pairs(KEYS, ["rows", "columns"]))
 def test_rolling_sum_by_every_kind_of_key(readings: Any, kind: str, name: str) -> None:
     keys, key = KEYS[name]
 

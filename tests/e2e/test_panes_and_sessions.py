@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from amounts import pairs
 from drawn_ways import assert_equivalent
 from strom import (
     ContinuousEventTimeTrigger,
@@ -29,7 +30,7 @@ from strom import (
 from strom.testing.equivalence import Ways
 
 SEEDS = Ways(seeds=range(1))
-PATHS = pytest.mark.parametrize("path", ["columns", "function", "rows"])
+PATHS = ["columns", "function", "rows"]
 
 
 def by_k(record: Any) -> Any:
@@ -56,8 +57,7 @@ def sessions(readings: Any, gap_of: Any) -> list[tuple[str, int, int, list[Any]]
     return found
 
 
-@PATHS
-@pytest.mark.parametrize("purge", [False, True])
+@pytest.mark.parametrize(("path", "purge"), pairs(PATHS, [False, True]))
 def test_counting_in_sliding_windows(readings: Any, path: str, purge: bool) -> None:
     trigger = PurgingTrigger.of(CountTrigger.of(3)) if purge else CountTrigger.of(3)
 
@@ -78,7 +78,7 @@ def test_counting_in_sliding_windows(readings: Any, path: str, purge: bool) -> N
     assert_equivalent(build, expected, SEEDS)
 
 
-@PATHS
+@pytest.mark.parametrize("path", PATHS)
 def test_purging_early_counts_each_record_once(readings: Any, path: str) -> None:
     """How often windows fire depends on when watermarks come; that each record comes out once in
     each of its windows does not."""
@@ -94,8 +94,7 @@ def test_purging_early_counts_each_record_once(readings: Any, path: str) -> None
     assert_equivalent(build, expected, SEEDS)
 
 
-@PATHS
-@pytest.mark.parametrize("by", ["column", "function"])
+@pytest.mark.parametrize(("path", "by"), pairs(PATHS, ["column", "function"]))
 def test_sessions_with_a_gap_per_record(readings: Any, path: str, by: str) -> None:
     gap = 5 + pl.col("v").abs() % 40 if by == "column" else lambda r: 5 + abs(r["v"]) % 40
 
@@ -111,7 +110,7 @@ def test_sessions_with_a_gap_per_record(readings: Any, path: str, by: str) -> No
     assert_equivalent(build, expected, SEEDS)
 
 
-@PATHS
+@pytest.mark.parametrize("path", PATHS)
 def test_sessions_of_lists(readings: Any, path: str) -> None:
     def build(env: Any) -> Any:
         windows = keyed(readings, env, path).window(EventTimeSessionWindows.with_gap(35))
@@ -132,7 +131,7 @@ def test_sessions_of_lists(readings: Any, path: str) -> None:
     assert_equivalent(build, expected, SEEDS)
 
 
-@PATHS
+@pytest.mark.parametrize("path", PATHS)
 def test_top_n_of_sessions(readings: Any, path: str) -> None:
     def build(env: Any) -> Any:
         windows = keyed(readings, env, path).window(EventTimeSessionWindows.with_gap(35))
@@ -147,8 +146,7 @@ def test_top_n_of_sessions(readings: Any, path: str) -> None:
     assert_equivalent(build, expected, SEEDS)
 
 
-@PATHS
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(("path", "dynamic"), pairs(PATHS, [False, True]))
 def test_sessions_by_the_clock_lose_and_repeat_nothing(
     readings: Any, path: str, dynamic: bool
 ) -> None:

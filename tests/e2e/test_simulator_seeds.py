@@ -41,9 +41,10 @@ from strom.testing.equivalence import Ways, checkpointed, compare
 from strom.testing.probes import CollectProbe
 from strom.testing.scripted import ScriptedSource
 
-CHUNKS = 4
-CHUNK = int(os.environ.get("STROM_SEEDS", "20")) // CHUNKS
-"""Seeds of one test; chunks may run in several processes."""
+SEEDS = int(os.environ.get("STROM_SEEDS", "20"))
+CHUNKS = 4 if SEEDS >= 40 else 2
+CHUNK = SEEDS // CHUNKS
+"""Seeds of one test, of which ten say enough; chunks may run in several processes."""
 
 MOST_FILES = 8
 """Shared files per former one that a checkpoint has where state lies in RocksDB."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from amounts import pairs
 from drawn_ways import assert_equivalent
 from strom import (
     ContinuousEventTimeTrigger,
@@ -84,8 +85,7 @@ def test_early_results_lead_to_the_last(readings: Any, path: str) -> None:
     assert_equivalent(build, [(*at, n) for at, n in groups.items()], SEEDS)
 
 
-@pytest.mark.parametrize("path", ["columns", "function", "rows"])
-@pytest.mark.parametrize("overlap", [1, 3])
+@pytest.mark.parametrize(("path", "overlap"), pairs(["columns", "function", "rows"], [1, 3]))
 def test_processing_time_windows_lose_and_repeat_nothing(
     readings: Any, path: str, overlap: int
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from amounts import pairs
 from drawn_ways import assert_equivalent
 from strom import (
     EventTimeSessionWindows,
@@ -139,8 +140,7 @@ PIPELINES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize(("name", "kind"), pairs(PIPELINES, TYPES))
 def test_nested_values_survive(name: str, kind: str) -> None:
     info = TYPES[kind]
     lanes = [[record(info, one) for one in lane] for lane in LANES]

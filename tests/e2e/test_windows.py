@@ -21,6 +21,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from amounts import pairs
 from drawn_ways import assert_equivalent
 from strom import (
     AggregateFunction,
@@ -137,7 +138,7 @@ class Contents(ProcessWindowFunction):
         yield (key, window.start, window.end, tuple(r.v for r in elements))
 
 
-@pytest.mark.parametrize("name", ASSIGNERS)
+@pytest.mark.parametrize(("name", "kind"), pairs(ASSIGNERS, ["rows", "columns"]))
 def test_user_functions(readings: Any, kind: str, name: str) -> None:
     assigner, group = ASSIGNERS[name]
     merging = name == "session"
@@ -193,8 +194,7 @@ def builtins_of(rows: list[Any]) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("path", ["kernels", "rows"])
-@pytest.mark.parametrize("name", ASSIGNERS)
+@pytest.mark.parametrize(("name", "path"), pairs(ASSIGNERS, ["kernels", "rows"]))
 def test_builtin_aggregates_on_columns_and_on_rows(readings: Any, name: str, path: str) -> None:
     assigner, group = ASSIGNERS[name]
 
