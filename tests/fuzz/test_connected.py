@@ -51,14 +51,14 @@ def test_cases_are_of_many_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(parked) > len(run) // 6
 
 
-def failing(seeds: int) -> list[str]:
-    found = []
+def failing(seeds: int) -> str:
+    """What is said of the first that fails."""
     for seed in range(seeds):
         try:
             run_connected(draw_connected(seed))
         except Disagreement as error:
-            found.append(str(error).partition(": ")[0])
-    return found
+            return str(error).partition(": ")[0]
+    return ""
 
 
 def test_elements_that_get_ahead_of_what_was_due_are_noticed(
@@ -70,7 +70,7 @@ def test_elements_that_get_ahead_of_what_was_due_are_noticed(
 
     operator = broadcast.KeyedBroadcastProcessOperator
     monkeypatch.setattr(operator, "_process_elements", wrong)
-    assert failing(20)[0].startswith("seed ")
+    assert failing(20).startswith("seed ")
 
 
 def test_a_lost_broadcast_state_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,12 +81,12 @@ def test_a_lost_broadcast_state_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 
     right = OperatorStateBackend.snapshot
     monkeypatch.setattr(OperatorStateBackend, "snapshot", wrong)
-    assert failing(20)[0].startswith("seed ")
+    assert failing(20).startswith("seed ")
 
 
 def test_timers_that_stay_though_deleted_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Timers, "delete_event", lambda self, timestamp, namespace=None: None)
-    assert failing(20)[0].startswith("seed ")
+    assert failing(20).startswith("seed ")
 
 
 def test_faults_are_of_many_kinds_and_are_reached() -> None:
