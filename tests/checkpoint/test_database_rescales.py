@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from amounts import seeds
 from database_kit import MOST, OPERATOR, Subtasks
 from rocksdict import Options, Rdict
 from strom import (
@@ -212,7 +213,7 @@ def _all_of(tmp_path: Path) -> Iterator[Subtasks]:
 CONFIGS: list[StateConfig] = [spilling(1 << 10), spilling(8 << 10)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, least=2))
 def test_subtasks_have_their_own_key_groups_and_no_others(
     seed: int, all_of: Subtasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amounts import pairs, seeds
 from recovery_kit import STATES, Job, build, expected
 from strom.checkpoint import uploads
 from strom.checkpoint.local_copies import copy_name
@@ -34,7 +35,7 @@ CRASHES = SimulationPlan(seed=3, crash_after_checkpoints=4)
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_restarts_read_nothing_of_the_storage(
     tmp_path: Path, reference: list[Any], state: str, seed: int
 ) -> None:
@@ -91,7 +92,7 @@ def test_copies_may_be_kept_and_not_read(tmp_path: Path, reference: list[Any]) -
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, least=2))
 def test_whatever_crashes_when_it_goes_on_exactly(
     tmp_path: Path, reference: list[Any], state: str, seed: int
 ) -> None:
@@ -150,24 +151,24 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize(
-    ("damage", "share"),
-    [("altered", 1.0), ("truncated", 0.4), ("removed", 0.4), ("removed", 1.0)],
+    ("harm", "state"),
+    pairs([("altered", 1.0), ("truncated", 0.4), ("removed", 0.4), ("removed", 1.0)], STATES),
+    ids=str,
 )
 def test_damaged_copies_are_read_from_the_storage(
     tmp_path: Path,
     reference: list[Any],
     caplog: pytest.LogCaptureFixture,
+    harm: tuple[str, float],
     state: str,
-    damage: str,
-    share: float,
 ) -> None:
+    damage, share = harm
     job = Job(tmp_path, state)
     rng = random.Random(1)
     harmed: set[Path] = set()
 
-    def harm() -> None:
+    def do_harm() -> None:
         for file in sorted(set(job.copies.glob("*/*")) - harmed):
             if rng.random() < share:
                 harmed.add(file)
@@ -177,7 +178,7 @@ def test_damaged_copies_are_read_from_the_storage(
                 file.write_bytes(content)
                 DAMAGE[damage](file)
 
-    job.on_restart(harm)
+    job.on_restart(do_harm)
     with caplog.at_level(logging.WARNING, logger="strom"):
         job.run(CRASHES)
     assert job.results[0].crashed == 4
@@ -248,8 +249,7 @@ def test_a_file_that_is_lost_here_and_damaged_there_is_found_out(tmp_path: Path)
     assert "Checkpoint 1 can, but" in str(outcome.error), "what a sink has published since"
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize(("state", "parallelism"), pairs(STATES, [1, 3]))
 def test_a_rescaled_job_reads_the_copies_of_former_tasks(
     tmp_path: Path, reference: list[Any], state: str, parallelism: int
 ) -> None:

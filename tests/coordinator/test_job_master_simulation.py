@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from amounts import seeds
 from simulated_host import Simulation
 from strom.core.job_status import JobStatus
 
@@ -31,7 +32,7 @@ def run_seed(seed: int, make_graph: Callable[..., Any]) -> Simulation:
     return simulation
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", seeds(4))
 def test_random_jobs_end_well(block: int, graph: Callable[..., Any]) -> None:
     seen: dict[JobStatus, int] = {}
     restarts = saved = stopped = several = 0

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import pairs
 from pauses_kit import GROUPS, RANGES, check_pauses, run
 from strom import StreamExecutionEnvironment
 from strom.api.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -138,8 +139,9 @@ WINDOWS = {
 
 
 @pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("windows", WINDOWS)
-@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
+@pytest.mark.parametrize(
+    ("how", "windows"), pairs(["inner", "left", "right", "full", "semi", "anti"], WINDOWS)
+)
 def test_a_window_join(how: str, windows: str) -> None:
     """Keys on one side only, null keys, windows of one and of several slices; behind the pause
     records that are late, or would be in windows which have fired for some key groups."""

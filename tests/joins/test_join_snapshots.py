@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import pairs, seeds
 from strom import DataStream, StreamExecutionEnvironment
 from strom.api.windows.time_windows import SlidingEventTimeWindows
 from strom.core.batch import ColumnBatch
@@ -153,7 +154,7 @@ def check(stream: DataStream, steps: list[Step], every: int = 5) -> None:
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "full", "semi", "anti"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_a_regular_join_of_changelogs(how: str, seed: int, monkeypatch: Any) -> None:
     """Rows come and are taken back on both sides, and are numbered anew again and again."""
     monkeypatch.setattr(regular, "FIRST_COMPACTION", 20)
@@ -222,8 +223,7 @@ def event_time_steps(seed: int) -> list[Step]:
     return [*steps, moved(watermark=10**6)]
 
 
-@pytest.mark.parametrize("how", ["inner", "full", "semi", "anti"])
-@pytest.mark.parametrize("merged", [4, 2])
+@pytest.mark.parametrize(("how", "merged"), pairs(["inner", "full", "semi", "anti"], [4, 2]))
 def test_an_interval_join(how: str, merged: int, monkeypatch: Any) -> None:
     """Rows expire, and meet partners, while a snapshot waits to be read; chunks are merged."""
     monkeypatch.setattr(chunks, "MERGED", merged)

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import met, pairs
 from pauses_kit import GROUPS as PAUSE_GROUPS
 from pauses_kit import check_pauses
 from strom.api.aggregates import (
@@ -202,9 +203,16 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     assert sum(counts) > 0
 
 
-@pytest.mark.parametrize("lateness", [0, 7, 60])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("seed", "kind", "lateness"),
+    [
+        (seed, kind, lateness)
+        for seed in range(2)
+        for place, kind in enumerate(KINDS)
+        for how, lateness in enumerate([0, 7, 60])
+        if met(seed, place, how, part=2)
+    ],
+)
 def test_sessions_give_what_they_give_in_memory(
     seed: int, kind: str, lateness: int, sent: list[int]
 ) -> None:
@@ -216,8 +224,7 @@ def test_sessions_give_what_they_give_in_memory(
     both.finish()
 
 
-@pytest.mark.parametrize("key", OBJECTS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "key"), pairs(KINDS, OBJECTS))
 def test_sessions_of_objects_give_what_they_give_in_memory(
     kind: str, key: str, sent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,8 +238,7 @@ def test_sessions_of_objects_give_what_they_give_in_memory(
     both.finish()
 
 
-@pytest.mark.parametrize("key", ["whole", "text", "texts"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "key"), pairs(KINDS, ["whole", "text", "texts"]))
 def test_sessions_with_values_give_what_they_give_in_memory(
     kind: str, key: str, sent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import met
 from strom.api.aggregates import (
     approx_count_distinct,
     arg_max,
@@ -148,11 +149,22 @@ def run(spec: WindowSpec, plan: list[Any]) -> list[tuple[Any, ...]]:
     return outputs
 
 
-@pytest.mark.parametrize("plan", [[WHOLE], [WHOLE, THIRDS, HALVES]], ids=["whole", "1-3-2"])
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("window", WINDOWS)
-def test_as_by_a_column(window: str, function: str, plan: list[Any], monkeypatch: Any) -> None:
+PLANS = {"whole": [WHOLE], "1-3-2": [WHOLE, THIRDS, HALVES]}
+
+
+@pytest.mark.parametrize(
+    ("window", "function", "tasks"),
+    [
+        (window, function, tasks)
+        for place, window in enumerate(WINDOWS)
+        for what, function in enumerate(FUNCTIONS)
+        for how, tasks in enumerate(PLANS)
+        if met(place, what, how, part=2)
+    ],
+)
+def test_as_by_a_column(window: str, function: str, tasks: str, monkeypatch: Any) -> None:
     """By a function that makes keys of all types, and by a column that numbers them."""
+    plan = PLANS[tasks]
     monkeypatch.setattr("strom.state.object_keys.FIRST_LIMIT", 3)
     spec = WindowSpec(ColumnKey(("id",)), function=FUNCTIONS[function], **WINDOWS[window])
     expected = run(spec, [WHOLE] * len(plan))

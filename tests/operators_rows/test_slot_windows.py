@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from amounts import examples
+from amounts import examples, pairs
 from backends import TINY
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -314,16 +314,19 @@ def records_of(seed: int, count: int) -> list[Any]:
     return events
 
 
-@pytest.mark.parametrize("always", [True, False], ids=["each", "some"])
+ASSIGNERS = {
+    "tumbling": TumblingEventTimeWindows.of(10),
+    "sliding": SlidingEventTimeWindows.of(12, 6),
+}
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize(
-    "assigner", [TumblingEventTimeWindows.of(10), SlidingEventTimeWindows.of(12, 6)], ids=str
-)
-def test_each_firing_gives_what_the_window_holds(
-    assigner: Any, function: str, always: bool
-) -> None:
+@pytest.mark.parametrize(("windows", "when"), pairs(ASSIGNERS, ["each", "some"]))
+def test_each_firing_gives_what_the_window_holds(windows: str, when: str, function: str) -> None:
     """Batches of one record, of some, and as long as they can be; some with restarts."""
-    spec = WindowSpec(ColumnKey(("k",)), assigner, FUNCTIONS[function], Saying(always))
+    spec = WindowSpec(
+        ColumnKey(("k",)), ASSIGNERS[windows], FUNCTIONS[function], Saying(when == "each")
+    )
     events = records_of(5, 110)
     expected = model(spec, events)
     assert len(expected) > 30

@@ -16,6 +16,7 @@ import event_streams
 import numpy as np
 import pyarrow as pa
 import pytest
+from amounts import seeds
 from strom import (
     ColumnBatch,
     RowKind,
@@ -184,7 +185,7 @@ def test_as_the_model(case: str, changelog: bool) -> None:
         return  # values that are taken back after they were forgotten say nothing
     make, shape = CASES[case]
     forgotten = 0
-    for seed in range(25):
+    for seed in seeds(25, least=8):
         rng, model = random.Random(seed), shape(changelog)
         stream = make(keyed(), by_event(TTL))
         stamps = event_streams.times(rng, 80, TTL)
