@@ -191,7 +191,8 @@ class PostgresServer:
             **self._as_user(),
         )
         if done.returncode:
-            raise PostgresServerError(f"initdb failed: {(done.stdout + done.stderr)[-_SHOWN:]}")
+            said = done.stderr.strip() or f"it ended with {done.returncode}"
+            raise PostgresServerError(f"initdb failed: {said[-_SHOWN:]}\n{done.stdout[-_SHOWN:]}")
 
     def _as_user(self) -> dict[str, Any]:
         """Further arguments of `Popen`."""
