@@ -11,6 +11,7 @@ be names in its job's shared folder.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 import xxhash
@@ -100,6 +101,7 @@ def check_handle_path(path: str, where: str, shared: bool = False) -> str:
     return path
 
 
+@lru_cache(maxsize=4096)
 def safe_name(operator: OperatorId) -> str:
     """A file name part for an operator id: readable, and distinct for distinct ids."""
     readable = _UNSAFE.sub("-", operator).strip("-")[:40] or "operator"

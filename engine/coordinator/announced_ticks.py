@@ -20,8 +20,11 @@ class AnnouncedTicks:
 
     def announce(self, times: Iterable[int | None]) -> Actions:
         """A TickAt for the first of these times (ms), unless it is told already; None: no time."""
-        time_ms = min((time_ms for time_ms in times if time_ms is not None), default=None)
-        if time_ms is None or time_ms == self._announced_ms:
+        first: int | None = None
+        for time_ms in times:
+            if time_ms is not None and (first is None or time_ms < first):
+                first = time_ms
+        if first is None or first == self._announced_ms:
             return ()
-        self._announced_ms = time_ms
-        return (TickAt(time_ms),)
+        self._announced_ms = first
+        return (TickAt(first),)

@@ -225,11 +225,11 @@ class GateLedger:
 
     def total_outstanding(self) -> int:
         """Never above `channels * exclusive + floating`."""
-        return sum(account.outstanding for account in self._accounts)
+        return sum([account.outstanding for account in self._accounts])
 
     def validate(self) -> None:
         assert 0 <= self.free <= self.floating
-        assert self.free + sum(a.floating for a in self._accounts) == self.floating
+        assert self.free + sum([a.floating for a in self._accounts]) == self.floating
         for index, account in enumerate(self._accounts):
             assert 0 <= account.queued <= account.outstanding
             assert account.outstanding == self.exclusive - account.owed + account.floating

@@ -148,7 +148,8 @@ class InProcessEndpoint:
         """As for every endpoint, but it never waits: with one thread, nothing else could happen."""
         moved, self._arrived = self._arrived, False
         for link in self._links.values():
-            moved |= self._open(link)
+            if link.target is None:
+                moved |= self._open(link)
         moved |= self._return_credits()
         for link in self._links.values():
             moved |= self._send(link)
@@ -161,10 +162,10 @@ class InProcessEndpoint:
         """Whether a pump may find something: what came, or what waits to be sent or opened."""
         if self._arrived or self._lost is not None:
             return True
-        return any(
-            link.senders.active or (link.target is None and not link.over)
-            for link in self._links.values()
-        )
+        for link in self._links.values():  # noqa: SIM110 - asked after each step of a neighbour
+            if link.senders.active or (link.target is None and not link.over):
+                return True
+        return False
 
     def _open(self, link: _Link) -> bool:
         """Whether the link came to life just now."""
@@ -257,8 +258,12 @@ class InProcessEndpoint:
         return _opened(_read([control_frame(departure.sender.channel.id, element)])[0])
 
     def next_flush(self) -> float | None:
-        waits = [w for link in self._links.values() if (w := link.senders.due_in()) is not None]
-        return min(waits, default=None)
+        first: float | None = None
+        for link in self._links.values():
+            due = link.senders.due_in()
+            if due is not None and (first is None or due < first):
+                first = due
+        return first
 
     def flush(self) -> None:
         for sender in self._outputs.values():

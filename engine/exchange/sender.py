@@ -237,9 +237,9 @@ class ChannelSender:
 
     def validate(self) -> None:
         self.ledger.validate()
-        closed = [item for item in self._closed if isinstance(item, _Buffer)]
-        assert self._buffers == len(closed)
-        assert self.waiting == sum(b.size for b in closed) + self._open.size
+        sizes = [item.size for item in self._closed if isinstance(item, _Buffer)]
+        assert self._buffers == len(sizes)
+        assert self.waiting == sum(sizes) + self._open.size
         assert self._open.size < self._limit or not self._open.batches
         assert self.empty or self in self._link.active
 
@@ -265,6 +265,8 @@ class SenderLink:
 
     def take(self) -> Departure | None:
         """The next thing any channel may send, the channels taking turns."""
+        if not self.active:
+            return None
         now = self.now()
         for sender in list(self.active):
             departure = sender.take(now)
@@ -278,6 +280,8 @@ class SenderLink:
 
     def due_in(self) -> float | None:
         """Seconds until the first open buffer is due."""
+        if not self.active:
+            return None
         now = self.now()
         waits = [w for s in self.active if (w := s.due_in(now)) is not None]
         return min(waits, default=None)

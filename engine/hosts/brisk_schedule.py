@@ -55,12 +55,12 @@ class BriskSchedule:
         """Who may have something to do: tasks, their writers, workers, and the driver."""
         resting, staff = self._resting, self._stage.staff
         driver = staff.driver
-        ready: list[Any] = [w for w in staff.workers if w.busy and w not in resting]
+        ready: list[Any] = [w for w in staff.workers if w not in resting and w.busy]
         for running in staff.cluster.tasks.values():
             task, writer = running.task, running.background
             if task not in resting or task.has_mail:
                 ready.append(task)
-            if isinstance(writer, SteppedBackground) and writer.busy and writer not in resting:
+            if writer not in resting and isinstance(writer, SteppedBackground) and writer.busy:
                 ready.append(writer)
         if driver not in resting or staff.cluster.reports or driver.errands.answered:
             ready.append(driver)

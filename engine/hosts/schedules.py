@@ -41,6 +41,8 @@ class Stage:
 
     def is_shared(self, now_ms: float = inf) -> bool:
         """Whether one of those that were taken for dead goes on by then, or will."""
+        if not self.cut_off:
+            return False
         return any(not one.driver.ended and one.back_at_ms <= now_ms for one in self.cut_off)
 
     def deadlines(self) -> list[float]:
@@ -104,8 +106,9 @@ class Neighbours:
     def stirred(self, task: Task, staffs: Sequence[Staff]) -> Iterator[Task]:
         """Those that have got something from the task, or may send again. Mail is looked at
         anyway."""
-        for name in self._near(task):
-            for staff in staffs:
+        near = self._near(task)
+        for staff in staffs:
+            for name in near:
                 running = staff.cluster.tasks.get(name)
                 if running is not None and running.endpoint.stirs:
                     yield running.task

@@ -224,12 +224,18 @@ class OperatorChain:
     @property
     def busy(self) -> bool:
         """Whether an operator has work parked, or something waits for it. No input meanwhile."""
-        return any(node.busy for node in self.nodes)
+        for node in self.nodes:  # noqa: SIM110 - asked at each step of each task
+            if node.busy:
+                return True
+        return False
 
     @property
     def available(self) -> bool:
         """Whether every output takes more."""
-        return all(writer.available for writer in self.writers.values())
+        for writer in self.writers.values():  # noqa: SIM110 - the same
+            if not writer.available:
+                return False
+        return True
 
     @property
     def settled(self) -> bool:

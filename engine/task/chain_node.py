@@ -170,7 +170,10 @@ class ChainNode:
         for node in self._behind:
             if node.busy:
                 return False
-        return all(writer.available for writer in self._writers)
+        for writer in self._writers:  # noqa: SIM110 - asked at each step of each task
+            if not writer.available:
+                return False
+        return True
 
     @property
     def settled(self) -> bool:

@@ -163,7 +163,8 @@ class TaskCheckpoints:
         return taken
 
     def _press(self) -> None:
-        wanted = any(one.goes_ahead(self._clock) for one in self._waiting)
+        waiting = self._waiting
+        wanted = bool(waiting) and any(one.goes_ahead(self._clock) for one in waiting)
         if wanted != self._pressed:
             self._pressed = wanted
             self._chain.press(wanted)
@@ -181,8 +182,9 @@ class TaskCheckpoints:
             for barrier in behind:
                 self.trigger(barrier)
         found = self._barriers is not None and self._barriers.look()
-        for taking in [one for one in self._taking.values() if one.holding]:
-            found |= self._look_at_outputs(taking)
+        if self._taking:
+            for taking in [one for one in self._taking.values() if one.holding]:
+                found |= self._look_at_outputs(taking)
         return found
 
     def _on_due(self, now_ms: int) -> None:

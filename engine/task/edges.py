@@ -93,7 +93,10 @@ class EdgeWriter:
     def available(self) -> bool:
         if self.pressed:
             return all(channel.waits_less_than(PRESSED) for channel in self._channels)
-        return all(channel.available for channel in self._channels)
+        for channel in self._channels:  # noqa: SIM110 - asked at each step of each task
+            if not channel.available:
+                return False
+        return True
 
 
 def key_loads(writers: Mapping[int, EdgeWriter]) -> dict[int, dict[str, Any]]:

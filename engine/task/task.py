@@ -73,9 +73,10 @@ class TaskState(Enum):
     FAILED = "failed"
     CANCELED = "canceled"
 
-    @property
-    def over(self) -> bool:
-        return self in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELED)
+    over: bool
+
+    def __init__(self, name: str) -> None:
+        self.over = name in ("finished", "failed", "canceled")
 
 
 class Task:
@@ -224,12 +225,15 @@ class Task:
 
     def next_deadline(self) -> float | None:
         """Seconds until `step` has something to do by itself; None: only input or mail can tell."""
-        alarms = [self._commits.next_due(), None if self._halted else self._wakeups.next_due()]
-        due = min((at for at in alarms if at is not None), default=None)
+        due = self._commits.next_due()
+        alarm = None if self._halted else self._wakeups.next_due()
+        if due is None or (alarm is not None and alarm < due):
+            due = alarm
         flush = self._endpoint.next_flush()
-        timer = None if due is None else (due - self._clock.now_ms()) / 1000.0
-        known = [t for t in (timer, flush) if t is not None]
-        return max(0.0, min(known)) if known else None
+        if due is None:
+            return None if flush is None else max(0.0, flush)
+        timer = (due - self._clock.now_ms()) / 1000.0
+        return max(0.0, timer if flush is None else min(timer, flush))
 
     def abandon(self) -> None:
         """Drop everything without a word, as a crash would. For the simulator and dying hosts."""

@@ -21,6 +21,9 @@ from .running import Ran
 CHUNK: Final = 50
 """Seeds that a process takes at once."""
 
+TIDIED: Final = 20
+"""After so many cases new garbage is collected: to look for it takes as long as half a case."""
+
 THAWED: Final = 500
 """After so many cases all garbage is collected."""
 
@@ -107,8 +110,11 @@ def undisturbed() -> Iterator[None]:
 
 
 def tidied(cases: int) -> None:
-    """So many cases are over. The collector looks at what is new since the last time: all that was
-    there before (modules, graphs that are kept) is not looked at until it is thawed."""
+    """So many cases are over. The collector looks now and then, at what is new since the last time:
+    all that was there before (modules, graphs that are kept) is not looked at until it is thawed.
+    """
+    if cases % TIDIED:
+        return
     if cases % THAWED == 0:
         gc.unfreeze()
     gc.collect()
