@@ -105,6 +105,17 @@ class CheckpointCoordinator:
         return self._pending.storing
 
     @property
+    def stopped_with(self) -> str | None:
+        """Where the savepoint is with which the job was stopped, once it has nothing left to do but
+        to commit."""
+        return self._savepoints.stopped_with
+
+    def repeats(self, savepoint: Savepoint) -> bool:
+        """Whether it is a stop that was done already, as a coordinator may have told nobody before
+        it died."""
+        return self._savepoints.repeats(savepoint)
+
+    @property
     def pending(self) -> tuple[CheckpointId, ...]:
         """Those on their way, ascending."""
         return self._pending.ids
@@ -269,7 +280,10 @@ class CheckpointCoordinator:
         have come to their end. There is an Answer for it some time.
 
         While the job is drained nothing else is taken: windows fire before their time, and if the
-        savepoint fails the job goes back to where they had not."""
+        savepoint fails the job goes back to where they had not. A stop that another coordinator
+        has done is not done again: it is answered once the job has ended."""
+        if self._savepoints.repeated(savepoint):
+            return ()
         if self._turns.mode != "running":
             return (
                 Answer(savepoint.request, error="no savepoint was taken: the job is finishing"),
@@ -349,6 +363,11 @@ class CheckpointCoordinator:
         self._trigger_due(actions, now_ms, after_success=True)
         return tuple(actions)
 
+    def on_stopped_before(self, location: str | None) -> None:
+        """The job begins, or goes on, at its terminal checkpoint, behind the savepoint at
+        `location` that stopped it; None: anywhere else."""
+        self._savepoints.stopped_with = location
+
     def on_store_failed(self, checkpoint_id: CheckpointId, why: str, now_ms: int) -> Actions:
         """The host could not publish the manifest, and nothing of it is visible."""
         pending = self._stored("on_store_failed", checkpoint_id)
@@ -396,14 +415,14 @@ class CheckpointCoordinator:
     ) -> None:
         self._last_id += 1
         checkpoint_id = CheckpointId(self._last_id)
-        stopped = terminal and self._savepoints.stopping is not None
+        stopping = self._savepoints.stopping if terminal else None
         base, depth = self._kept.base()
         pending = PendingCheckpoint(
             checkpoint_id,
             now_ms,
             terminal,
             savepoint=savepoint,
-            stopped=stopped,
+            stopped_with=None if stopping is None else stopping.location,
             base=base,
             depth=depth,
         )
@@ -411,7 +430,7 @@ class CheckpointCoordinator:
         if savepoint is None:
             self._turns.begun(now_ms)
         self._statistics = self._statistics.triggered_one(pending)
-        actions.append(Trigger(checkpoint_id, now_ms, terminal, base, savepoint, stopped))
+        actions.append(Trigger(checkpoint_id, now_ms, terminal, base, savepoint, pending.stopped))
 
     def _store(self) -> list[Action]:
         return [Store(one) for one in self._pending.to_store()]

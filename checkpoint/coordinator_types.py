@@ -15,9 +15,9 @@ from .savepoints import Savepoint
 class PendingCheckpoint:
     """A checkpoint on its way. `told`: the sources have been; `storing` from the last
     acknowledgement on. `savepoint`: what it is taken for, None for one of the job's own.
-    `stopped`: the terminal one behind a savepoint that stopped the job. `base`: what tasks were
-    told to build on, 0 for nothing; `depth`: how many checkpoints the chain of it will have, with
-    this one."""
+    `stopped_with`: of the terminal one behind a savepoint that stopped the job, where that is.
+    `base`: what tasks were told to build on, 0 for nothing; `depth`: how many checkpoints the chain
+    of it will have, with this one."""
 
     checkpoint_id: CheckpointId
     timestamp_ms: int
@@ -26,9 +26,14 @@ class PendingCheckpoint:
     told: bool = False
     storing: bool = False
     savepoint: Savepoint | None = None
-    stopped: bool = False
+    stopped_with: str | None = None
     base: CheckpointId = NO_CHECKPOINT
     depth: int = 1
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the job ends with it though its sources had more."""
+        return self.stopped_with is not None
 
     @property
     def size(self) -> int:

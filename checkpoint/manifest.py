@@ -44,8 +44,9 @@ class OperatorShape:
 class Manifest:
     """A complete checkpoint. `enumerators`: pickled state of each source's enumerator.
     `savepoint`: it belongs to whoever asked for it, not to the job. `stopped`: nothing was to come
-    behind it, though the sources had more: the job ends with it, as with a `terminal` one. `epoch`:
-    in which it was published (`epochs`), 0: nobody knows."""
+    behind it, though the sources had more: the job ends with it, as with a `terminal` one.
+    `stopped_with`: where the savepoint is that it was stopped with, None: nobody wrote it down.
+    `epoch`: in which it was published (`epochs`), 0: nobody knows."""
 
     job_id: str
     job_name: str
@@ -57,6 +58,7 @@ class Manifest:
     terminal: bool = False
     savepoint: bool = False
     stopped: bool = False
+    stopped_with: str | None = None
     epoch: int = 0
 
     def shape(self, operator: OperatorId) -> OperatorShape | None:
@@ -131,6 +133,7 @@ def encode(manifest: Manifest) -> bytes:
         "terminal": manifest.terminal,
         "savepoint": manifest.savepoint,
         "stopped": manifest.stopped,
+        **({} if manifest.stopped_with is None else {"stopped_with": manifest.stopped_with}),
         **({} if manifest.epoch == 0 else {"epoch": manifest.epoch}),
         "operators": [
             {
@@ -193,6 +196,7 @@ def _from_body(body: manifest_json.Reader) -> Manifest:
         terminal=body.flag("terminal"),
         savepoint=body.flag("savepoint", default=False),
         stopped=body.flag("stopped", default=False),
+        stopped_with=body.text("stopped_with") if "stopped_with" in body.value else None,
         epoch=body.integer("epoch") if "epoch" in body.value else 0,
     )
 

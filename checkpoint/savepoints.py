@@ -8,6 +8,9 @@ reason when that will not be.
        |         |         \\-- of a stop: held until the job has finished -> answered
        |         \\-- failed -> answered
        \\-- the job restarts, ends, or is stopped by another -> answered
+
+Who asked for a stop and heard nothing, since the coordinator died, asks the next one. If the job
+ends with the savepoint of then (`Manifest.stopped_with`), that is the answer.
 """
 
 from __future__ import annotations
@@ -54,6 +57,11 @@ class SavepointRequests:
         """In the order in which they came."""
         self.stopping: Savepoint | None = None
         """A stop whose savepoint is stored: the job is to end, and only then it is answered."""
+        self.stopped_with: str | None = None
+        """Where the savepoint is with which the job was stopped, by a coordinator before this one
+        or by this one; None: it is not over by that, and not about to be."""
+        self._repeated: list[Savepoint] = []
+        """Stops that were asked for again and are not answered."""
         self.draining = False
         """Whether the sources have been told to end, for the first of those that wait."""
         self._leftovers: list[str] = []
@@ -100,21 +108,42 @@ class SavepointRequests:
         error = f"the savepoint {savepoint.location} failed: {why}"
         return [DiscardSavepoint(savepoint.location), Answer(savepoint.request, error=error)]
 
+    def repeats(self, savepoint: Savepoint) -> bool:
+        """Whether this is a stop that was done already."""
+        done = self.stopped_with
+        return done is not None and is_repeated(savepoint.stop, savepoint.location, done)
+
+    def repeated(self, savepoint: Savepoint) -> bool:
+        """The same; if so, it will be answered with what becomes of the job."""
+        repeats = self.repeats(savepoint)
+        if repeats:
+            self._repeated.append(savepoint)
+        return repeats
+
     def not_stopped(self, why: str) -> list[Answer]:
         """The job goes on, or ended otherwise, after the savepoint that was to stop it."""
+        again, self._repeated = self._repeated, []
+        answers = [Answer(one.request, error=f"no savepoint was taken: {why}") for one in again]
         savepoint, self.stopping = self.stopping, None
-        return [] if savepoint is None else [Answer(savepoint.request, error=_left(savepoint, why))]
+        if savepoint is not None:
+            answers.append(Answer(savepoint.request, error=_left(savepoint.location, why)))
+        return answers
 
     def stopped(self) -> list[Answer]:
         """The job has finished."""
+        again, self._repeated = self._repeated, []
+        answers = [Answer(one.request, path=self.stopped_with) for one in again]
         savepoint, self.stopping = self.stopping, None
-        return [] if savepoint is None else [Answer(savepoint.request, path=savepoint.location)]
+        if savepoint is not None:
+            self.stopped_with = savepoint.location
+            answers.append(Answer(savepoint.request, path=savepoint.location))
+        return answers
 
     def late(self, savepoint: Savepoint, why: str) -> Answer:
         """It was stored, but the attempt that took it is over."""
         if savepoint.stop is None:
             return Answer(savepoint.request, path=savepoint.location)
-        return Answer(savepoint.request, error=_left(savepoint, why))
+        return Answer(savepoint.request, error=_left(savepoint.location, why))
 
     def sweep(self) -> list[DiscardSavepoint]:
         """Delete once more what was left."""
@@ -122,8 +151,15 @@ class SavepointRequests:
         return [DiscardSavepoint(location) for location in left]
 
 
-def _left(savepoint: Savepoint, why: str) -> str:
-    return (
-        f"the savepoint {savepoint.location} is complete, but the job was not stopped with it: "
-        f"{why}"
-    )
+def is_repeated(stop: Stop | None, location: str, done: str) -> bool:
+    """Whether a stop with a savepoint at `location` wants what was `done`: another number in the
+    same directory is the same wish."""
+    return stop is not None and _directory(location) == _directory(done)
+
+
+def _directory(location: str) -> str:
+    return location.rpartition("/")[0]
+
+
+def _left(location: str, why: str) -> str:
+    return f"the savepoint {location} is complete, but the job was not stopped with it: {why}"

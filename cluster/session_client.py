@@ -28,7 +28,7 @@ from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.ray_connect import NAMESPACE, join_ray
 from ..engine.hosts.ray_host import JobOver, RayJobClient, why_gone
-from ..engine.hosts.savepoint_calls import answer, refused
+from ..engine.hosts.savepoint_calls import answer, answered_by_end, refused
 from .dispatcher_client import DispatcherClient, find
 from .following import AWAY_MS, NOT_STARTED, Attach, Following, GiveUp, Over, Step, Wait
 from .records import JobRecord, Phase
@@ -152,7 +152,7 @@ class SessionJobClient(RayJobClient):
                     self._ask(lambda c: c.state.remote())
             except JobOver:
                 assert self._outcome is not None
-                return None, f"no savepoint was taken: the job is {self._outcome.status.value}"
+                return answered_by_end(self._outcome, directory, stop)
 
     # --- from one coordinator to the next ---------------------------------------------------------
 

@@ -166,6 +166,7 @@ class CheckpointTranslator:
             terminal=checkpoint.terminal,
             savepoint=checkpoint.savepoint is not None,
             stopped=checkpoint.stopped,
+            stopped_with=checkpoint.stopped_with,
         )
 
 

@@ -298,7 +298,7 @@ class JobMaster:
         later, exactly one."""
         self._life.record(f"savepoint {savepoint.request}")
         why = why_no_savepoint(savepoint, self._plan, self._life, self._job.running)
-        if why is not None:
+        if why is not None and not self._checkpoints.repeats(savepoint):
             error = f"no savepoint was taken: {why}"
             return self._answer((AnswerSavepoint(savepoint.request, error=error),))
         actions = self._checkpoints.request_savepoint(savepoint, now_ms)
@@ -363,6 +363,12 @@ class JobMaster:
             metrics=self._job.figures.all(),
             history=self._history.picture,
         )
+
+    @property
+    def stopped_with(self) -> str | None:
+        """Where the savepoint is with which the job was stopped, once it has finished by that."""
+        finished = self._life.status is JobStatus.FINISHED
+        return self._checkpoints.stopped_with if finished else None
 
     def validate(self) -> None:
         """Assert the invariants of the fields. For use between events."""

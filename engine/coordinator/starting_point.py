@@ -89,8 +89,13 @@ class StartingPoint:
         )
         stored = {} if manifest is None else manifest.enumerators
         mine = {o: state for o, state in stored.items() if o in self._plan.names}
-        halted = manifest is not None and manifest.stopped and manifest.job_id == self._plan.job_id
+        halted = manifest is not None and self._stopped_at(manifest)
+        checkpoints.on_stopped_before(manifest.stopped_with if manifest and halted else None)
         return Start(manifest, revoke, mine, halted)
+
+    def _stopped_at(self, manifest: Manifest) -> bool:
+        """Whether the job itself was."""
+        return manifest.stopped and manifest.job_id == self._plan.job_id
 
     def take_over(
         self, latest: Latest, left: TakeOver, checkpoints: CheckpointCoordinator
@@ -107,6 +112,8 @@ class StartingPoint:
         checkpoints.on_left(left.aborted)
         if stored != left.newest:
             return Failure(f"checkpoint {left.newest}, the newest, cannot be read any more")
+        if latest.manifest is not None and self._stopped_at(latest.manifest):
+            checkpoints.on_stopped_before(latest.manifest.stopped_with)
         states = {} if latest.manifest is None else latest.manifest.enumerators
         return {o: state for o, state in states.items() if o in self._plan.names}
 

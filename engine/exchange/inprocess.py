@@ -162,7 +162,7 @@ class InProcessEndpoint:
         """Whether a pump may find something: what came, or what waits to be sent or opened."""
         if self._arrived or self._lost is not None:
             return True
-        for link in self._links.values():  # noqa: SIM110 - asked after each step of a neighbour
+        for link in self._links.values():  # asked after each step of a neighbour
             if link.senders.active or (link.target is None and not link.over):
                 return True
         return False

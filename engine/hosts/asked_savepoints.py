@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...checkpoint.folder_storage import folder_at, savepoint_location
-from ...checkpoint.savepoints import Savepoint, Stop
+from ...checkpoint.savepoints import Savepoint, Stop, is_repeated
 from ...core.errors import ConfigurationError
 
 NO_DIRECTORY: Final = (
@@ -25,7 +25,7 @@ class AskedSavepoints:
         """`default`: the directory where nobody says another."""
         self._job_id = job_id
         self._default = default
-        self._waiting: dict[int, SavepointAnswer] = {}
+        self._waiting: dict[int, tuple[Savepoint, SavepointAnswer]] = {}
         """Requests that are not answered."""
         self._requests = 0
         """Made so far; only grows."""
@@ -50,15 +50,21 @@ class AskedSavepoints:
             answer(None, f"no savepoint was taken: {error}")
             return None
         self._requests += 1
-        self._waiting[self._requests] = answer
-        return Savepoint(self._requests, location, stop)
+        savepoint = Savepoint(self._requests, location, stop)
+        self._waiting[self._requests] = savepoint, answer
+        return savepoint
 
     def answer(self, request: int, path: str | None, error: str | None) -> None:
         """The job master's."""
-        self._waiting.pop(request)(path, error)
+        _, answer = self._waiting.pop(request)
+        answer(path, error)
 
-    def refuse_all(self, why: str) -> None:
-        """The job takes none any more."""
+    def refuse_all(self, why: str, stopped_with: str | None = None) -> None:
+        """The job takes none any more. `stopped_with`: the savepoint that it ended with; who asks
+        for that again hears of it."""
         waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
-            answer(None, f"no savepoint was taken: {why}")
+        for one, answer in waiting.values():
+            if stopped_with is not None and is_repeated(one.stop, one.location, stopped_with):
+                answer(stopped_with, None)
+            else:
+                answer(None, f"no savepoint was taken: {why}")

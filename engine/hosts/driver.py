@@ -258,7 +258,7 @@ class JobDriver:
             self._traces = None
 
     def _refuse_savepoints(self) -> None:
-        self._asked.refuse_all(f"the job is {self.state.value}")
+        self._asked.refuse_all(f"the job is {self.state.value}", self._master.stopped_with)
 
     # --- for anybody, from any thread ------------------------------------------------------
 
@@ -342,6 +342,7 @@ class JobDriver:
             restarts=state.restarts,
             metrics=self.metrics(),
             accumulators=self.accumulators(),
+            stopped_with=self._master.stopped_with,
         )
 
     def _runtime_now_ms(self) -> float:

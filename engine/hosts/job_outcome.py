@@ -15,7 +15,8 @@ from ..exchange.pickling import opened
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """How a job ended. `net_runtime_ms`: from the first moment all tasks ran to the end."""
+    """How a job ended. `net_runtime_ms`: from the first moment all tasks ran to the end.
+    `stopped_with`: where the savepoint is that it was stopped with, None: it ended otherwise."""
 
     job_id: str
     name: str
@@ -26,6 +27,7 @@ class JobOutcome:
     restarts: int
     metrics: dict[str, Any]
     accumulators: Sequence[Part] = ()
+    stopped_with: str | None = None
 
     @property
     def figures(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from .ray_cache import RayCache
 from .ray_connect import NAMESPACE, connect_to_ray, on_own_cluster
 from .ray_coordinator import LINGER_S
 from .requirements import not_installed
-from .savepoint_calls import SavepointCalls, answer, refused
+from .savepoint_calls import SavepointCalls, answer, answered_by_end, refused
 from .shown_job import ShownJob
 from .slots import bundles_of
 
@@ -218,7 +218,10 @@ class RayJobClient(SavepointCalls, ShownJob):
         def take() -> None:
             """Once more, if the coordinator took the question with it."""
             try:
-                told = self._ask(lambda c: c.savepoint.remote(directory, stop))
+                told = self._told(
+                    lambda c: c.savepoint.remote(directory, stop),
+                    lambda end: answered_by_end(end, directory, stop),
+                )
                 answer(promise, self._name, *told)
             except BaseException as error:
                 promise.fail(error)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 
-from ...checkpoint.savepoints import Stop
+from ...checkpoint.savepoints import Stop, is_repeated
 from ...core.answered import CompletableFuture, Promise
 from ...core.checks import check_kind
 from ...core.errors import CheckpointError, ConfigurationError
+from .job_outcome import JobOutcome
 
 
 def absolute(directory: str | None) -> str | None:
@@ -50,6 +51,20 @@ def refused(job: str, why: str) -> Promise[str]:
     promise: Promise[str] = Promise()
     answer(promise, job, None, f"no savepoint was taken: {why}")
     return promise
+
+
+def answered_by_end(
+    outcome: JobOutcome, directory: str | None, stop: Stop | None
+) -> tuple[str | None, str | None]:
+    """What a coordinator would have answered that took the question into the job's end: the path of
+    the savepoint that it ended with, if that is what was wanted, or why there is none. `directory`:
+    None is the job's default, which is not known here."""
+    done = outcome.stopped_with
+    if done is not None:
+        wanted = done if directory is None else f"{directory.rstrip('/')}/any"
+        if is_repeated(stop, wanted, done):
+            return done, None
+    return None, f"no savepoint was taken: the job is {outcome.status.value}"
 
 
 def answer(promise: Promise[str], job: str, path: str | None, error: str | None) -> None:

@@ -77,6 +77,7 @@ class Simulation:
         self._asked = 0
         """Requests for savepoints that are not answered."""
         self._halting = False
+        self._halts_asked = 0
         self._crashes_left = plan.crash_after_checkpoints
         self._seen = 0
         """Completed checkpoints after which somebody could have crashed."""
@@ -181,6 +182,7 @@ class Simulation:
             if self._watch is not None:
                 self._watch.stepped()
             self._client.step()
+        self._ask_again()
         self._result.last_checkpoint = self._staff.driver.checkpoints().latest_completed
         for staff in self._stage.all:
             staff.close()
@@ -254,7 +256,14 @@ class Simulation:
             return
         if self._rng.random() < 0.05:
             self._halting = True
+            self._halts_asked += 1
             self._result.stopped_midway |= self._note_midway()
+            self._ask("halt")
+
+    def _ask_again(self) -> None:
+        """Who asked for a stop and was not told of it asks once more, now that the job is over."""
+        asked = self._halts_asked and self._result.halted_at is None
+        if asked and self._staff.driver.ended:
             self._ask("halt")
 
     def _ask(self, stop: Stop | None) -> None:

@@ -91,17 +91,16 @@ class Invariants:
         self._restarts = 0
         self._stored = 0
         """The newest checkpoint that was ever published, of all simulations of a case."""
-        self._savepoint: str | None = None
-        """Where the newest one is."""
         self.stopped_with: str | None = None
-        """The savepoint with which the job was stopped, whoever was told; None: it was not."""
+        """The savepoint with which the job was stopped, as the checkpoint says that was published
+        last; None: it was not."""
         self.partitions = Partitions(0, 0, 1, LOST)
         self.verified = 0
 
     def begin(self, storage: CheckpointStorage, partitions: Partitions) -> None:
         """Of another simulation. `storage`: as it really is."""
         self._times.clear()
-        self._savepoint = self.stopped_with = None
+        self.stopped_with = None
         self.partitions = partitions
         self._storage = storage
         self._completed = None
@@ -248,10 +247,8 @@ class Invariants:
 
     def stored(self, storage: CheckpointStorage, manifest: Manifest) -> None:
         self._stored = max(self._stored, manifest.checkpoint_id)
-        if isinstance(storage, FolderStorage):
-            self._savepoint = f"memory:/{storage.folder}"
-        elif manifest.stopped:
-            self.stopped_with = self._savepoint
+        if not isinstance(storage, FolderStorage):
+            self.stopped_with = manifest.stopped_with
 
     def committing(self, writer: SinkWriter, committables: Sequence[tuple[str, Any]]) -> None:
         for key, _ in committables:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...checkpoint.barrier_alignment import BarrierAligner
+from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.shared_files import SharedFiles
 from ...core.errors import StromError
 from ...core.ids import CheckpointId
@@ -150,6 +151,15 @@ def _not_written(original: Any) -> Any:
     return write
 
 
+def _not_known(original: Any) -> Any:
+    """Whoever stopped the job with a savepoint has taken that into its grave."""
+
+    def on_stopped_before(self: CheckpointCoordinator, location: str | None) -> None:
+        """Nothing."""
+
+    return on_stopped_before
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "alignment dropped": (BarrierAligner, "__init__", _no_alignment),
     "a credit doubled": (SenderLedger, "on_credit", _credit_doubled),
@@ -164,6 +174,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "a failed commit given up": (SinkOperator, "_tries_later", _given_up),
     "letters not counted": (Letters, "_keep", _uncounted),
     "results not written down": (ResultLog, "write", _not_written),
+    "a stop forgotten": (CheckpointCoordinator, "on_stopped_before", _not_known),
 }
 
 
@@ -179,8 +190,9 @@ KNOWN: Final[dict[str, str]] = {
         "seed=0 job=sessions variant=5 records=2 parallelism=1 batch=5 interval=1 choices=0"
     ),
     "complete though not stored": (
-        "seed=16 job=running variant=6 parallelism=1,2 cramped=1 interval=1 retained=2 stop=3 "
-        "crashes=1 coordinators=1 window=60 failing=5 figures=0 refused=15"
+        "seed=12 job=sliding variant=8 parallelism=2,2 mode=unaligned interval=4 ends=savepoint "
+        "crashes=1 coordinators=1 after=1 window=60 failing=60 slow_tasks=50 cut_offs=1 away=5 "
+        "partitions=3 commits=300 figures=0"
     ),
     "a reference count off by one": (
         "seed=4 job=timers variant=7 parallelism=1 batch=2 interval=1 retained=3 window=60"
@@ -215,6 +227,10 @@ KNOWN: Final[dict[str, str]] = {
     "results not written down": (
         "seed=4 job=stateless variant=9 parallelism=1 batch=1 interval=1 coordinators=2 window=300 "
         "figures=0"
+    ),
+    "a stop forgotten": (
+        "seed=7064 job=sessions variant=8 parallelism=2,3 batch=8 cramped=1 interval=4 at_once=3 "
+        "full_every=1 ends=savepoint crashes=3 coordinators=1"
     ),
 }
 """A case for each that found it, made short."""

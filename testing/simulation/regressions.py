@@ -13,6 +13,10 @@ REGRESSIONS: Final[dict[str, str]] = {
         "retained=2 ends=savepoint crashes=1 coordinators=1 after=1 failing=5 hangs=5 "
         "slow_tasks=20"
     ),
+    "a terminal checkpoint that was published, and given up all the same": (
+        "seed=5 job=timers parallelism=2,1 batch=1 interval=1 retained=2 ends=savepoint "
+        "coordinators=1 after=1 figures=0 sink=staged"
+    ),
     "a removal that waits until it can be told who holds the job": (
         "seed=30338 job=pairs variant=11 parallelism=2,1 batch=8 cramped=1 at_once=3 full_every=4 "
         "crashes=1 coordinators=1 failing=20 slow_work=1 figures=0"

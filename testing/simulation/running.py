@@ -236,7 +236,12 @@ class _Lives:
         for life, parallelism in enumerate(case.parallelism):
             config = replace(config_of(case, parallelism), restore_from=restore_from)
             result = self._live(life, config, storage)
-            stopped_with = result.halted_at or self._invariants.stopped_with
+            stopped_with = result.halted_at
+            if stopped_with != self._invariants.stopped_with:
+                raise Violation(
+                    f"life {life} was stopped with {self._invariants.stopped_with}, and who asked "
+                    f"for it was told of {stopped_with}"
+                )
             if result.outcome is not None and (stopped_with is None or ran.failed):
                 break
             if life == len(case.parallelism) - 1:

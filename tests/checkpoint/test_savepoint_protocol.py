@@ -21,7 +21,7 @@ from strom.checkpoint.coordinator_types import (
 from strom.checkpoint.handles import SubtaskSnapshot
 from strom.checkpoint.savepoints import Answer, DiscardSavepoint, Savepoint, Stop
 from strom.core.config import CheckpointConfig
-from strom.core.ids import TaskId
+from strom.core.ids import CheckpointId, TaskId
 from strom.core.job_status import JobStatus
 
 A, B = TaskId("a", 0), TaskId("b", 0)
@@ -125,6 +125,31 @@ def test_a_stop_is_answered_when_the_job_has_finished() -> None:
     assert acknowledged(c, 2, 30).checkpoint.stopped
     assert c.on_stored(2, 30) == (Complete(2, True),)
     assert c.on_job_end(JobStatus.FINISHED) == (Answer(1, path="/s/1"),)
+
+
+def test_a_stop_is_asked_for_again_when_its_coordinator_died() -> None:
+    c = running()
+    c.request_savepoint(savepoint(1, "halt"), 10)
+    stored(c, 1, 20)
+    assert acknowledged(c, 2, 30).checkpoint.stopped_with == "/s/1"
+    # Nobody was told. The next coordinator begins at that checkpoint, to commit it.
+    other = CheckpointCoordinator([A, B], CheckpointConfig(interval=timedelta(milliseconds=100)))
+    other.on_restored(CheckpointId(2), [CheckpointId(2)], 2)
+    other.on_stopped_before("/s/1")
+    again, elsewhere = savepoint(1, "drain"), Savepoint(2, "/other/2", "halt")
+    assert other.repeats(again)
+    assert not other.repeats(elsewhere)
+    assert not other.repeats(savepoint(3))
+    assert other.request_savepoint(again, 40) == ()
+    assert other.on_job_end(JobStatus.FINISHED) == (Answer(1, path="/s/1"),)
+    assert other.stopped_with == "/s/1"
+    # If the job goes on from elsewhere, or ends otherwise, there is none.
+    for end in (lambda o: o.on_job_end(JobStatus.FAILED), lambda o: o.start(50)):
+        one = CheckpointCoordinator([A, B], CheckpointConfig(interval=None))
+        one.on_stopped_before("/s/1")
+        one.request_savepoint(again, 40)
+        (answer,) = (a for a in end(one) if isinstance(a, Answer))
+        assert (answer.path, answer.request) == (None, 1)
 
 
 def test_a_stop_that_fails_lets_the_job_go_on() -> None:

@@ -289,7 +289,7 @@ class Simulation:
         assert path in self.complete
         self.kept.add(path)
         if savepoint.stop is not None:
-            assert self.stopped_with is None
+            assert self.stopped_with in (None, path), "who asks again is told of the same"
             self.stopped_with = path
 
     def ask(self) -> act.Actions:
