@@ -147,7 +147,8 @@ class BarrierAligner:
         self._given_up: set[CheckpointId] = set()
         """Nor one of these, which are above."""
         self._overtaken = False
-        """Whether a barrier has ever overtaken, so that older ones may come late."""
+        """Whether a barrier may ever have overtaken, here or at its sender, so that older ones may
+        come late."""
         self._state: _Idle | _Aligning | _Recording = _IDLE
         self._history: deque[str] = deque(maxlen=_HISTORY)
 
@@ -172,6 +173,7 @@ class BarrierAligner:
         """`barrier`, of a checkpoint that may overtake, waits in channel `index`."""
         self._record(f"announced {barrier.checkpoint_id} on channel {index}")
         self._check_index(index)
+        self._overtaken |= barrier.overtakes
         before = self._make_way(barrier.checkpoint_id)
         if isinstance(self._state, _Idle) and self._is_open(barrier.checkpoint_id):
             self._state = _Aligning(barrier)
@@ -191,11 +193,12 @@ class BarrierAligner:
 
         Raises IllegalTransitionError for a barrier from a blocked channel, one that was to be
         recorded, or one whose id is not above the last one of the channel (a duplicate, or a
-        channel that is not FIFO), unless a newer one has overtaken it.
+        channel that is not FIFO), unless a newer one may have overtaken it.
         """
         self._record(f"barrier {barrier.checkpoint_id} on channel {index}")
         if not self._check_barrier(index, barrier):
             return ()
+        self._overtaken |= barrier.overtakes
         self._seen[index] = barrier.checkpoint_id
         before = self._make_way(barrier.checkpoint_id)
         match self._state:

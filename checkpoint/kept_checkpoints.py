@@ -72,9 +72,11 @@ class KeptCheckpoints:
         return Discard(n)
 
     def left(self, ids: Iterable[CheckpointId]) -> None:
-        """Of these, which never completed under another coordinator, tasks may still be writing
-        files."""
-        self._leftovers = sorted({*self._leftovers, *ids})
+        """Of these, which never completed under another coordinator and are above all that the
+        storage shows, tasks may still be writing files."""
+        found = set(ids)
+        self._leftovers = sorted({*self._leftovers, *found})
+        self._aborted |= found
 
     def retire(self, needed: Callable[[CheckpointId], bool]) -> list[Discard]:
         """Those that are not retained any more. `needed`: whether one on its way builds on it."""

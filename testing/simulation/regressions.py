@@ -45,4 +45,12 @@ REGRESSIONS: Final[dict[str, str]] = {
         "at_once=3 full_every=1 stop=2 coordinators=1 failing=5 slow_work=1 partitions=3 "
         "figures=0 sink=staged"
     ),
+    "a barrier behind one that has overtaken it at the sender, both given up": (
+        "seed=5247 job=running variant=2 parallelism=1 batch=1 mode=unaligned window=150 "
+        "slow_work=5 partitions=2 figures=0 choices=300"
+    ),
+    "what a coordinator before had begun, of a job that fails before another completes": (
+        "seed=0 job=stateless records=8 parallelism=1 cramped=1 interval=1 incremental=0 "
+        "at_once=2 coordinators=1 window=60 figures=0 refused=30 limit=short"
+    ),
 }

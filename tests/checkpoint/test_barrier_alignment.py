@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -103,6 +104,19 @@ def test_protocol_violations_are_refused_with_history() -> None:
         aligner.on_barrier(2, barrier(3))
     with pytest.raises(ConfigurationError):
         BarrierAligner(0)
+
+
+def test_a_barrier_that_was_overtaken_at_its_sender_comes_late() -> None:
+    """Whoever sent them overtook what waited with the second, when the first was given up."""
+    aligner = BarrierAligner(1)
+    for n in (1, 2):
+        assert aligner.on_abort(n) == ()
+    for n in (2, 1):
+        assert aligner.on_announced(0, replace(barrier(n), overtakes=True)) == ()
+    for n in (2, 1):
+        assert aligner.on_barrier(0, replace(barrier(n), overtakes=True)) == ()
+    with pytest.raises(IllegalTransitionError, match="barrier 2 after barrier 2"):
+        aligner.on_barrier(0, replace(barrier(2), overtakes=True))
 
 
 def run_interleaving(seed: int) -> int:

@@ -220,6 +220,13 @@ DELETE = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
 NEVER = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 
 
+def test_at_the_end_of_the_job_what_a_coordinator_before_had_begun_goes() -> None:
+    c = coordinator(retained=2)
+    c.on_left([3, 4])
+    c.on_restored(2, [1, 2], 2)
+    assert c.on_job_end(JobStatus.CANCELED) == (Discard(3), Discard(4))
+
+
 def test_which_ends_remove_checkpoints() -> None:
     removing = {
         retention: {status for status in ENDS if retention.removes(status)}
