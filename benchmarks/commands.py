@@ -395,13 +395,13 @@ def recording(options: Namespace) -> Iterator[Line]:
 
 def failover(options: Namespace) -> Iterator[Line]:
     """What the death of processes costs a job that runs: a line for each kind."""
-    from .failover import measure_coordinator, measure_node
+    from .failover import measure_coordinator, measure_gcs, measure_node
 
     o = options
-    if o.only != "node":
-        yield measure_coordinator(o.rate, o.kills, o.parallelism)
-    if o.only != "coordinator":
-        yield measure_node(o.rate, o.kills, o.parallelism)
+    kinds = {"coordinator": measure_coordinator, "node": measure_node, "gcs": measure_gcs}
+    for kind, line in kinds.items():
+        if o.only in (None, kind):
+            yield line(o.rate, o.kills, o.parallelism)
 
 
 def regions(options: Namespace) -> Iterator[Line]:

@@ -11,6 +11,10 @@ the files are read: each number must be there once.
 raylet and all processes of one under the job's tasks are killed; then a node is added, and so on.
 `known_s` from a kill until Ray takes the node for dead, which is a setting of Ray's; `output_s`
 from then until records come out again, processes started and state restored.
+
+`gcs`: the control service of a Ray of one node, which keeps what it knows in a Redis, is killed
+and started again `AWAY_S` later. `away_s` from a kill until Ray tells of its nodes again;
+`checkpoints_away` those that completed meanwhile.
 """
 
 from __future__ import annotations
@@ -36,6 +40,13 @@ PAUSE_S = 2.0
 
 NODE_S = 45.0
 """What the death of a node may take, for there to be records until the end."""
+
+
+GCS_S = 15.0
+"""What the death of Ray's control service may take, the same."""
+
+AWAY_S = 5.0
+"""For how long Ray is without its control service."""
 
 
 def measure_coordinator(rate: int, kills: int, parallelism: int) -> dict[str, Any]:
@@ -119,6 +130,68 @@ def measure_node(rate: int, kills: int, parallelism: int) -> dict[str, Any]:
         "lost": count - len(set(found)),
         "doubled": len(found) - len(set(found)),
     }
+
+
+def measure_gcs(rate: int, kills: int, parallelism: int) -> dict[str, Any]:
+    """One line. This process's own Ray, if it has one, ends. RedisServerError without Redis."""
+    import ray
+    from strom.testing.machines.local_nodes import LocalNodes
+    from strom.testing.redis import RedisServer
+
+    ray.shutdown()
+    count = round(rate * (10.0 + kills * GCS_S))
+    away, checkpoints = [], []
+    with (
+        tempfile.TemporaryDirectory(prefix="strom-bench-") as folder,
+        RedisServer() as redis,
+        LocalNodes([parallelism], {}, redis) as nodes,
+    ):
+        root = Path(folder)
+        env = _program(root, rate, count, parallelism)
+        client: Any = env.execute_async("failover")
+        try:
+            _await_running(client)
+            time.sleep(2.0)
+            start = time.time()
+            time.sleep(3.0)
+            first = time.time()
+            for _ in range(kills):
+                before = _completed(client)
+                killed = nodes.kill_control()
+                time.sleep(AWAY_S)
+                checkpoints.append(_completed(client) - before)
+                nodes.start_control()
+                ray.nodes()
+                away.append(time.time() - killed)
+                time.sleep(PAUSE_S)
+            last = time.time()
+            client.get_job_execution_result(timedelta(seconds=START_S + count / rate))
+            view = client.last_view(timedelta(seconds=10))
+        except BaseException:
+            client.cancel()
+            raise
+        notes = Notes.of(root / "notes", 0)
+        found = read_numbers(root / "files")
+    return {
+        "name": "failover",
+        "killed": "gcs",
+        "host": "ray",
+        "rate": rate,
+        "parallelism": parallelism,
+        "kills": kills,
+        "away_s": [round(seconds, 2) for seconds in away],
+        "silence_ms": round(notes.between(first, last)[1] * 1000),
+        "usual_gap_ms": round(notes.between(start, first)[1] * 1000),
+        "checkpoints_away": checkpoints,
+        "restarts": view["restarts"],
+        "lost": count - len(set(found)),
+        "doubled": len(found) - len(set(found)),
+    }
+
+
+def _completed(client: Any) -> int:
+    """Checkpoints of the job so far."""
+    return int(client.metrics()["checkpoints"]["completed"])
 
 
 def _program(root: Path, rate: int, count: int, parallelism: int) -> Any:

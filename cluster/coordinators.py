@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import ray
@@ -19,6 +20,7 @@ from ray.util import list_named_actors, placement_group_table
 
 from ..core.errors import ConfigurationError, TransportError
 from ..core.job_status import JobStatus
+from ..engine.hosts.control_service import on_stderr, patiently
 from ..engine.hosts.coordinator_answers import coordinator_name
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.ray_connect import NAMESPACE
@@ -41,7 +43,7 @@ def job_ids() -> list[str]:
     prefix = coordinator_name("")
     return [
         actor["name"].removeprefix(prefix)
-        for actor in list_named_actors(all_namespaces=True)
+        for actor in patiently(partial(list_named_actors, all_namespaces=True), on_stderr)
         if actor["namespace"] == NAMESPACE and actor["name"].startswith(prefix)
     ]
 

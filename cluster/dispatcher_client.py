@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from ray.exceptions import (
 
 from ..core.checks import check_count
 from ..core.errors import ConfigurationError, StromError, TransportError
+from ..engine.hosts.control_service import on_stderr, patiently
 from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.ray_connect import NAMESPACE, join_ray
 from .dispatcher import DISPATCHER, Dispatcher
@@ -131,9 +133,10 @@ class DispatcherClient:
 def find(patience: float = AWAY_S) -> DispatcherClient | None:
     """That of the cluster which this process is connected to. `patience`: as of the client."""
     try:
-        return DispatcherClient(ray.get_actor(DISPATCHER, namespace=NAMESPACE), patience)
+        actor = patiently(partial(ray.get_actor, DISPATCHER, NAMESPACE), on_stderr)
     except ValueError:
         return None
+    return DispatcherClient(actor, patience)
 
 
 def start(

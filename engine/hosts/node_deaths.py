@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import ray
 
+from .control_service import patiently
+
 log = logging.getLogger("strom")
 
 PROBE_S: Final = 1.0
@@ -21,11 +23,12 @@ PROBE_S: Final = 1.0
 
 def death_of(node_id: str) -> str | None:
     """What has become of a node (Ray's id) of which a process is gone; None: it lives, or does not
-    answer, which may pass: Ray will tell. Blocks for up to `PROBE_S`."""
+    answer, which may pass: Ray will tell. Blocks for up to `PROBE_S`, and while Ray's control
+    service is away."""
     if not node_id:
         return None
     try:
-        nodes: list[dict[str, Any]] = ray.nodes()
+        nodes: list[dict[str, Any]] = patiently(ray.nodes)
     except Exception as error:
         log.debug("Ray does not tell of its nodes: %s", error)
         return None

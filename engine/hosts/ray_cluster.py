@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import ray
@@ -32,6 +32,7 @@ from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from ..messages import Mail, TaskFailed
 from ..task.deployment import TaskDeployment
+from .control_service import patiently
 from .last_words import Whereabouts, how_it_died
 from .mail import sealed
 from .node_deaths import death_of
@@ -378,13 +379,17 @@ class RayCluster:
 
     def _create(self, task: TaskId, node: str) -> Any:
         """It outlives this coordinator: another may find it by its name."""
-        name = f"{_task_prefix(self._name)}{secrets.token_hex(8)}"
-        kept = {"name": name, "namespace": NAMESPACE, "lifetime": "detached"}
-        actor = _actor().options(**kept, **self._slots.options(task)).remote()
+        actor = patiently(lambda: self._made(task))
         self._processes.pop(task, None)
         self._nodes[task] = node
         self._keep(task, actor)
         return actor
+
+    def _made(self, task: TaskId) -> Any:
+        """By a new name each time: what Ray has given up on it may make later, and nobody uses."""
+        name = f"{_task_prefix(self._name)}{secrets.token_hex(8)}"
+        kept = {"name": name, "namespace": NAMESPACE, "lifetime": "detached"}
+        return _actor().options(**kept, **self._slots.options(task)).remote()
 
     def _keep(self, task: TaskId, actor: Any) -> None:
         self._actors[task] = actor
@@ -491,13 +496,13 @@ class RayCluster:
 def tasks_of(coordinator: str) -> list[Any]:
     """The actors of tasks that coordinators of this name have started and that are not dead."""
     prefix = _task_prefix(coordinator)
-    named = ray.util.list_named_actors(all_namespaces=True)
+    named = patiently(lambda: ray.util.list_named_actors(all_namespaces=True))
     names = [one["name"] for one in named if one["namespace"] == NAMESPACE]
     actors = []
     for name in names:
         if name.startswith(prefix):
             with suppress(ValueError):  # it has just died
-                actors.append(ray.get_actor(name, namespace=NAMESPACE))
+                actors.append(patiently(partial(ray.get_actor, name, NAMESPACE)))
     return actors
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -35,6 +36,7 @@ from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from .attachment import Attachment
+from .control_service import on_stderr, patiently, told_if_late
 from .coordinator_answers import coordinator_name
 from .delivered import Delivered
 from .driver import new_job_id
@@ -106,7 +108,7 @@ class RayJobClient(SavepointCalls, ShownJob):
         """The client of a job submitted elsewhere. ConfigurationError if there is no such job."""
         name = coordinator_name(job_id)
         try:
-            coordinator = ray.get_actor(name, namespace=NAMESPACE)
+            coordinator = patiently(partial(ray.get_actor, name, NAMESPACE), on_stderr)
         except ValueError:
             raise ConfigurationError(
                 f"there is no job '{job_id}' on this cluster (no actor '{name}'): it runs on "
@@ -374,7 +376,8 @@ class RayHost:
     def _start(self, graph: JobGraph, job_name: str, job_id: str) -> RayJobClient:
         """The job is tied to this process until that is settled, so that it cannot be lost."""
         submission = submission_of(graph, job_id)
-        coordinator = make_coordinator(submission)
+        with told_if_late(on_stderr):
+            coordinator = make_coordinator(submission)
         attachment = Attachment(job_id, coordinator)
         try:
             ray.get(coordinator.start.remote(submission.begun()))

@@ -25,6 +25,7 @@ from ...core.config import SlotResources
 from ...core.errors import ResourceError
 from ...core.ids import TaskId
 from ..graph.model import JobGraph
+from .control_service import patiently
 from .ray_connect import NAMESPACE
 
 log = logging.getLogger("strom")
@@ -95,7 +96,7 @@ class KeptSlots:
     def wanted(self) -> bool:
         """Whether there is somebody to have it."""
         try:
-            ray.get_actor(self.keeper, namespace=NAMESPACE)
+            patiently(lambda: ray.get_actor(self.keeper, namespace=NAMESPACE))
         except ValueError:
             return False
         return True
@@ -194,7 +195,8 @@ class Slots:
 
     def lost(self, down: Collection[str]) -> list[str]:
         """Of each bundle that is not to be used now where it lay (Ray's id), if that is known."""
-        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]} - set(down)
+        nodes = patiently(ray.nodes)
+        alive = {node["NodeID"] for node in nodes if node["Alive"]} - set(down)
         return [node for node in self._placed().values() if node not in alive]
 
     def nodes(self) -> dict[TaskId, str]:

@@ -22,6 +22,7 @@ import ray
 from ray._private.authentication.authentication_token_setup import enable_token_auth_by_default
 from ray.cluster_utils import Cluster
 from strom.engine.hosts.ray_connect import NAMESPACE
+from strom.testing.redis import RedisServer
 
 QUICK: Final[Mapping[str, int]] = {
     "health_check_initial_delay_ms": 0,
@@ -36,9 +37,16 @@ class LocalNodes:
     """`cpus`: logical ones of each node; the head is the first. Each has a folder for temporary
     files of its own. This process must not be connected to Ray before."""
 
-    def __init__(self, cpus: Sequence[int], settings: Mapping[str, int] = QUICK) -> None:
-        """`settings`: Ray's own."""
+    def __init__(
+        self,
+        cpus: Sequence[int],
+        settings: Mapping[str, int] = QUICK,
+        redis: RedisServer | None = None,
+    ) -> None:
+        """`settings`: Ray's own. `redis`: that runs, and where the head keeps what it knows: its
+        control service may die then (`kill_control`)."""
         self._cpus = cpus
+        self._redis = redis
         self._settings = dict(settings)
         self._before: dict[str, str | None] = {}
         self._folder = ""
@@ -51,11 +59,15 @@ class LocalNodes:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         enable_token_auth_by_default()
         settings = {"RAY_TMPDIR": self._folder, "RAY_USAGE_STATS_ENABLED": "0"}
+        kept = {}
+        if self._redis is not None:
+            settings["RAY_REDIS_ADDRESS"] = self._redis.address
+            kept = {"redis_username": "default", "redis_password": self._redis.password}
         self._before = {name: os.environ.get(name) for name in settings}
         os.environ.update(settings)
         self._cluster = Cluster()
         try:
-            self._started(self._cpus[0], _system_config=self._settings)
+            self._started(self._cpus[0], _system_config=self._settings, **kept)
             for cpus in self._cpus[1:]:
                 self._started(cpus, wait=False)
             self._cluster.wait_for_nodes(240)
@@ -114,6 +126,19 @@ class LocalNodes:
             with suppress(ProcessLookupError):
                 os.kill(victim.pid, signal.SIGKILL)
         return at
+
+    def kill_control(self) -> float:
+        """SIGKILL for Ray's control service (GCS) on the head, and nothing else; when that was
+        (`time.time`). For the cluster to go on, `start_control` before Ray's own patience is over
+        (RAY_gcs_rpc_server_reconnect_timeout_s, a minute)."""
+        assert self._redis is not None, "all that the cluster knows would be gone"
+        at = time.time()
+        self._cluster.head_node.kill_gcs_server()
+        return at
+
+    def start_control(self) -> None:
+        """Once more, at the same address. Returns when it is being started."""
+        self._cluster.head_node.start_gcs_server()
 
     def is_known_dead(self, node: str) -> bool:
         """To Ray."""
