@@ -86,7 +86,7 @@ class Next:
             await one._end_with(outcome)
 
     def make(self) -> Any:
-        self.made.append(JobCoordinator("a1", self.place, None, lambda *of: self.said.append(of)))
+        self.made.append(JobCoordinator("a1", self.place, None, self.said.append))
         return self.made[-1]
 
     def comes(self) -> Any:
@@ -134,12 +134,12 @@ def test_one_that_gives_up_does_so_for_all_that_come(next_one: Next) -> None:
     assert next_one.comes()._outcome.status is JobStatus.FAILED
     next_one.record.write(Term())
     assert next_one.comes()._outcome.status is JobStatus.FAILED
-    assert [status for status, _ in next_one.said] == ["FAILED", "FAILED"]
+    assert [end.status for end in next_one.said] == [JobStatus.FAILED, JobStatus.FAILED]
 
 
 def test_the_end_of_a_run_before_is_not_that_of_this_one(next_one: Next) -> None:
     next_one.record.end(OUTCOME)
     assert next_one.comes()._outcome == OUTCOME
-    assert next_one.said == [("FINISHED", None)]
+    assert next_one.said == [OUTCOME]
     next_one.record.begin(Begun(b""))
     assert next_one.record.outcome() is None
