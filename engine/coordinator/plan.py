@@ -11,6 +11,7 @@ from ...core.errors import GraphError
 from ...core.ids import OperatorId, TaskId
 from ..graph.edge_names import chained_names, edge_names
 from ..graph.model import ExecutionGraph
+from ..graph.rescaling import shape_of
 from .regions import Region, regions_of
 from .watermark_alignment import AlignmentGroup
 
@@ -44,6 +45,8 @@ class JobPlan:
     """Which tasks are restarted together."""
     publishers: tuple[TaskId, ...] = ()
     """Those with sinks, which may publish values to the job's client."""
+    shape: str = ""
+    """As of `graph.rescaling`: the parallelism of all tasks."""
 
     @property
     def shared_sources(self) -> frozenset[OperatorId]:
@@ -131,4 +134,5 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         regions=regions_of(graph),
         publishers=tuple(task for task in graph.tasks if task.vertex in sink_vertices),
         edge_names=frozenset(edge_names(job).values()).union(*map(chained_names, job.vertices)),
+        shape=shape_of(job),
     )

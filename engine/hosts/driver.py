@@ -28,6 +28,7 @@ from ...core.job_status import JobStatus
 from ..coordinator.actions import (
     Action,
     Actions,
+    AnswerRescale,
     AnswerSavepoint,
     CancelAll,
     CancelTasks,
@@ -35,6 +36,9 @@ from ..coordinator.actions import (
     DeployTasks,
     FindTasks,
     JobEnded,
+    KeepGraph,
+    LeaveRoom,
+    MakeRoom,
     Publish,
     Send,
     TakeOverSources,
@@ -42,11 +46,14 @@ from ..coordinator.actions import (
     Warn,
 )
 from ..coordinator.job_master import JobMaster
+from ..coordinator.job_state import JobState
 from ..coordinator.traces import TraceRecorder
 from ..graph.execution import build_execution_graph
-from ..graph.model import JobGraph
+from ..graph.model import ExecutionGraph, JobGraph
+from ..graph.rescaling import Widths, widths_of, with_widths
 from ..messages import TaskReport
 from ..task.deployment import TaskDeployment, deployments_of
+from .asked_rescales import AskedRescales, RescaleAnswer, Wanted
 from .asked_savepoints import AskedSavepoints, SavepointAnswer
 from .cluster import Cluster
 from .errand_events import MakeBackground
@@ -70,6 +77,10 @@ history.addHandler(logging.NullHandler())
 WIND_UP_S: Final = 2.0
 """How long a job that failed or was cancelled waits for what its workers still do (files being
 deleted, enumerators being closed) before it is over."""
+
+Keep = Callable[[Widths, Widths | None], None]
+"""Writes down at which parallelisms the job is from now on, and which it goes back to if it does
+not come up at these; the host calls `on_graph_kept` when that is done."""
 
 FINISH_S: Final = 60.0
 """The same for a job that finished: nobody wanted it to end sooner."""
@@ -98,13 +109,21 @@ class JobDriver:
         token: str | None = None,
         takes_over: bool = False,
         before_end: Callable[[JobOutcome], None] = lambda outcome: None,
+        keep: Keep | None = None,
+        widths: Widths | None = None,
+        former: Widths | None = None,
     ) -> None:
         """`make_background`: the workers that do what may take long. `storage`: where checkpoints
         go, when not where the configuration says. `first_attempt`, `takes_over`: as of `JobMaster`.
         `token`: what the job's sinks know its drivers by; None: nobody has taken over these yet.
         `before_end`: called on the driver's thread when it is settled how the job ends, before
-        anything is removed that it could go on from."""
+        anything is removed that it could go on from. `keep`: None: nobody takes over from this
+        driver. `widths`, `former`: what was kept last; None: the job is as it was planned, and has
+        come up."""
         self._before_end = before_end
+        self._keep = keep
+        self._rescales = AskedRescales(graph)
+        planned, graph = graph, with_widths(graph, widths or {})
         self.graph = build_execution_graph(graph)
         self.job_id = job_id
         self._clock = clock
@@ -121,6 +140,9 @@ class JobDriver:
             allow_unmatched=graph.config.allow_unmatched_state,
             first_attempt=first_attempt,
             takes_over=takes_over,
+            former=None
+            if former is None
+            else build_execution_graph(with_widths(planned, former)),
         )
         self.token = token or uuid.uuid4().hex
         """No other job's."""
@@ -134,7 +156,7 @@ class JobDriver:
             tenure,
             Outputs(graph, job_id, self.token, self._storage.home),
         )
-        self._picture = self._master.status()
+        self._shown = self._master.status(), graph
         """The job after the last event; replaced, never changed. Read from other threads."""
         self._attempts: dict[TaskId, Attempt] = {}
         """In which each task was deployed last."""
@@ -202,6 +224,23 @@ class JobDriver:
         else:
             self._run(self._master.on_savepoint, asked)
 
+    def rescale(self, wanted: Wanted, answer: RescaleAnswer) -> None:
+        """Go on at other parallelisms, as the same job. `answer` is called on this thread."""
+        asked = self._rescales.ask(self.graph.job, wanted, answer)
+        if asked is None:
+            return
+        if self.ended or self._over_at is not None:
+            self._rescales.refuse_all(f"the job is {self.state.value}")
+        else:
+            self._run(self._master.on_rescale, asked.request, asked.graph)
+
+    def on_room(self, request: int, why: str | None) -> None:
+        """`why`: there is none."""
+        self._run(self._master.on_room, request, why)
+
+    def on_graph_kept(self) -> None:
+        self._run(self._master.on_graph_kept)
+
     def take_answer(self) -> bool:
         """Hear the oldest of what the workers got done; whether there was anything."""
         answer = self.errands.take()
@@ -252,8 +291,13 @@ class JobDriver:
 
     def _refuse_savepoints(self) -> None:
         self._asked.refuse_all(f"the job is {self.state.value}")
+        self._rescales.refuse_all(f"the job is {self.state.value}")
 
     # --- for anybody, from any thread ------------------------------------------------------
+
+    @property
+    def _picture(self) -> JobState:
+        return self._shown[0]
 
     @property
     def state(self) -> JobStatus:
@@ -312,17 +356,19 @@ class JobDriver:
 
     def metrics(self) -> dict[str, Any]:
         """The figures of `JobClient.metrics()`."""
-        return summarise(self._picture, self.graph.job, self._runtime_now_ms())
+        state, job = self._shown
+        return summarise(state, job, self._runtime_now_ms())
 
     def view(self) -> JobView:
         """All that is known of the job."""
-        state, now_ms = self._picture, self._clock.now_ms()
+        (state, job), now_ms = self._shown, self._clock.now_ms()
         runtime_ms = self._runtime_now_ms()
-        return view_of(state, self.state.value, self._error, self.graph.job, runtime_ms, now_ms)
+        return view_of(state, self.state.value, self._error, job, runtime_ms, now_ms)
 
     def samples(self) -> list[Sample]:
         """The same, subtask by subtask, for a reporter."""
-        return samples_of(self._picture, self.graph.job, self._runtime_now_ms())
+        state, job = self._shown
+        return samples_of(state, job, self._runtime_now_ms())
 
     def accumulators(self) -> list[Part]:
         """What the tasks of the current attempt said of their accumulators, still sealed."""
@@ -366,7 +412,10 @@ class JobDriver:
     def _event(self, event: Callable[..., Actions], *args: Any) -> Actions:
         now_ms, earlier = self._clock.now_ms(), self._picture
         actions = event(*args, now_ms)
-        self._picture = state = self._master.status()
+        if self._master.graph is not self.graph:
+            self._adopt(self._master.graph)
+        state = self._master.status()
+        self._shown = state, self.graph.job
         if self._recorder is not None and self._traces is not None:
             name = getattr(event, "__name__", "")
             ended = self._recorder.observe(name, args, earlier, state, actions, now_ms)
@@ -384,6 +433,14 @@ class JobDriver:
                 error = state.last_failure if state.status is JobStatus.FAILED else None
                 self._before_end(replace(self.outcome(), error=error))
         return actions
+
+    def _adopt(self, graph: ExecutionGraph) -> None:
+        """The job is this from now on, and none of its tasks runs."""
+        self.graph = graph
+        self.errands.adopt(graph.job)
+        self._cluster.adopt(graph.job)
+        if self._recorder is not None:
+            self._recorder.adopt(self._master.labels)
 
     def _carry_out(self, action: Action) -> Actions:
         if isinstance(action, StorageAction):
@@ -405,6 +462,14 @@ class JobDriver:
                 self._asked.answer(request, path, error)
             case FindTasks():
                 return self._find()
+            case MakeRoom(request, graph):
+                self._cluster.make_room(request, graph.job)
+            case LeaveRoom():
+                self._cluster.adopt(self.graph.job)
+            case KeepGraph(graph, former):
+                return self._keep_graph(graph, former)
+            case AnswerRescale(request, figures, error):
+                self._rescales.answer(request, figures, error)
             case DeployAll():
                 return self._deploy(action)
             case DeployTasks():
@@ -417,6 +482,12 @@ class JobDriver:
                 log.warning("job %s: %s", self.job_id, message)
             case JobEnded(status, error):
                 self._end(status, error)
+        return ()
+
+    def _keep_graph(self, graph: ExecutionGraph, former: ExecutionGraph | None) -> Actions:
+        if self._keep is None:
+            return self._event(self._master.on_graph_kept)
+        self._keep(widths_of(graph.job), None if former is None else widths_of(former.job))
         return ()
 
     def _find(self) -> Actions:

@@ -34,6 +34,7 @@ from .placed_files import files_at_hand
 from .savepoint_calls import SavepointCalls, refused
 from .schedules import EvenSchedule, Schedule, Stage, Stuck, TakingTurns
 from .shown_job import ShownJob
+from .simulated_rescales import SimulatedRescales
 from .simulated_staff import Staff, Unit, Worker
 from .simulation_plan import SimulationError, SimulationPlan, SimulationResult, Watch
 
@@ -73,6 +74,7 @@ class Simulation:
         self._coordinator_steps = self._draw_steps(plan.coordinator_crashes)
         self._savepoint_steps = self._draw_steps(plan.savepoints)
         self._cut_off_steps = self._draw_steps(plan.cut_offs)
+        self._rescales = SimulatedRescales(plan, self._result)
         self._asked = 0
         """Requests for savepoints that are not answered."""
         self._halting = False
@@ -105,6 +107,8 @@ class Simulation:
             first_attempt=0 if former is None else former.driver.attempt + 1,
             token=None if former is None else former.driver.token,
             takes_over=former is not None,
+            keep=self._rescales.keeper(partial(self._hire, workers), lambda: driver),
+            **self._rescales.kept,
         )
         if self._watch is not None:
             self._watch.employed(driver, cluster)
@@ -169,6 +173,8 @@ class Simulation:
             try:
                 self._maybe_crash()
                 self._maybe_save()
+                if self._rescales.maybe_ask(self._staff.driver, self._result.steps):
+                    self._even.disturbed()
                 self._turn()
             except _CoordinatorDied:
                 self._replace_coordinator()
@@ -323,6 +329,8 @@ class Simulation:
         self._staff.back_at_ms = self._clock.now_ms() + away_ms
         job_id = f"{self._result.job_id}-{len(cut_off)}"
         self._graph, self._storage = another_start(self._graph, self._storage, job_id, self._rng)
+        if self._storage.job_id == job_id:
+            self._rescales.forget()
         self._replace_staff()
 
     def _note_midway(self) -> bool:

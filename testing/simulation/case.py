@@ -42,7 +42,7 @@ class Case:
     complete. cramped: buffers that each batch fills. at_once: so many checkpoints may be on their
     way. full_every: one of so many builds on none. crashes, coordinators, after: tasks that crash
     within the first `window` steps of a life, coordinators, and tasks right behind a checkpoint.
-    savepoints: asked for on the way. failing: of a thousand calls of the storage so many fail.
+    savepoints: asked for on the way. live: rescales of the running job that are. failing: of a thousand calls of the storage so many fail.
     cut_offs: coordinators of the last life that are taken for dead with all their tasks, and come
     back up to `away` ms later. partitions: tasks of each life that are cut off from others or from
     the coordinator for a time. commits: of a thousand commits so many begin a time in which all
@@ -88,6 +88,7 @@ class Case:
     refused: int = 0
     limit: Limit = "none"
     choices: int | None = None
+    live: int = 0
 
     def __str__(self) -> str:
         default = Case()

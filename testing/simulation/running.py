@@ -75,6 +75,7 @@ class Ran:
     lives: int = 0
     cut_off: int = 0
     partitions: int = 0
+    rescaled: int = 0
     failed_commits: int = 0
     failed: str | None = None
     """Why the job failed that was to fail."""
@@ -120,6 +121,7 @@ def plan_of(case: Case, life: int, where: str) -> SimulationPlan:
         crash_window=case.window,
         crash_after_checkpoints=case.after,
         savepoints=case.savepoints,
+        rescales=case.live,
         savepoint_directory=where,
         stop_after_checkpoint=None if last or halts else case.stop,
         halt_after_checkpoint=case.stop if halts else None,
@@ -259,6 +261,7 @@ class _Lives:
         used, failing = _disturbed(case, storage, case.seed * 8 + life)
         partitions = Partitions(case.seed * 8 + life, case.partitions, case.window, LOST)
         self._invariants.begin(storage, partitions)
+        self._outside.begin()
         plan = plan_of(case, life, self._where)
         simulation = Simulation(self._graph_of(config), plan, used, self._invariants)
         try:
@@ -275,6 +278,7 @@ class _Lives:
         ran.failed_calls += failing.failed
         ran.cut_off += len(result.cut_off)
         ran.partitions += partitions.made
+        ran.rescaled += result.rescaled
         if result.outcome is not None:
             self._look_at_outcome(f"life {life}", result.outcome, result.cut_off)
             more = failing.left_over or result.hanging or partitions.zombies or result.cut_off
