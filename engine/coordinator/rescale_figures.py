@@ -11,9 +11,9 @@ from ...core.ids import CheckpointId
 @dataclass(frozen=True)
 class RescaleFigures:
     """One that went well. `before`, `after`: the parallelism of each chain, by its name; of those
-    that changed. `checkpoint_id`: where it went on from, 0 if another coordinator did that. `asked`,
-    `stopped`, `running`: when it was wanted, when tasks were told to stop, and when all ran again
-    (ms)."""
+    that changed. `checkpoint_id`: where it went on from, 0 if another coordinator did that.
+    `asked`, `stopped`, `running`: when it was wanted, when tasks were told to stop, and when all
+    ran again (ms)."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]

@@ -19,6 +19,11 @@ def coordinator_name(job_id: str) -> str:
     return f"strom-job-{job_id}"
 
 
+def job_of(coordinator: str) -> str:
+    """The job whose coordinator has this name."""
+    return coordinator.removeprefix(coordinator_name(""))
+
+
 @dataclass(frozen=True)
 class Rescaled:
     """What a job is started from at another parallelism, and what each of its slots takes."""

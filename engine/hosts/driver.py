@@ -140,9 +140,7 @@ class JobDriver:
             allow_unmatched=graph.config.allow_unmatched_state,
             first_attempt=first_attempt,
             takes_over=takes_over,
-            former=None
-            if former is None
-            else build_execution_graph(with_widths(planned, former)),
+            former=None if former is None else build_execution_graph(with_widths(planned, former)),
         )
         self.token = token or uuid.uuid4().hex
         """No other job's."""

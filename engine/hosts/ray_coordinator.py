@@ -36,11 +36,21 @@ from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ...logs.process import close_log, open_log
 from ...logs.scope import LogScope
+from ..coordinator.rescale_figures import RescaleFigures
 from ..graph.model import JobGraph
+from ..graph.rescaling import Widths, with_widths
 from ..graph.shipping import unreadable
 from ..task.background import ThreadBackground
+from .asked_rescales import Wanted
 from .coordinator_answers import Farewell, Followed, Rescaled, coordinator_name, rescaled_job
-from .coordinator_inbox import Answered, Cancel, SavepointWanted, hand_over
+from .coordinator_inbox import (
+    Answered,
+    Cancel,
+    GraphKept,
+    RescaleWanted,
+    SavepointWanted,
+    hand_over,
+)
 from .driver import JobDriver
 from .job_outcome import JobOutcome
 from .job_record import Begun, JobRecord, Term
@@ -213,10 +223,10 @@ class JobCoordinator:
             graph = replace(graph, config=config)
         secret, name = secrets.token_bytes(32), coordinator_name(self._job_id)
         files = SentFiles.of(self._job_id, graph.config.job_files, begun.contents)
-        number = self._term.number
+        number, widths, former = self._term.number, self._term.widths, self._term.former
         self._published = PublishedValues(begun.first_attempt + number)
         self._cluster = RayCluster(
-            graph,
+            with_widths(graph, widths or {}),
             secret,
             loop,
             self._inbox.put,
@@ -227,6 +237,7 @@ class JobCoordinator:
             self._slots,
             term=number,
             note=self._note_attempt,
+            planned=graph,
         )
         if outcome is not None:
             await asyncio.to_thread(self._cluster.take_over)
@@ -244,6 +255,9 @@ class JobCoordinator:
             token=begun.token,
             takes_over=takes_over,
             before_end=self._records.end,
+            keep=self._keep_graph,
+            widths=widths,
+            former=former,
         )
         self._prometheus = serve_metrics(graph.config.metrics, self._driver.samples)
         self._reporter = None
@@ -269,6 +283,11 @@ class JobCoordinator:
     def _note_attempt(self, attempt: Attempt) -> None:
         """Before it begins; on the driver's thread."""
         self._change_term(attempt=max(self._term.attempt, attempt))
+
+    def _keep_graph(self, widths: Widths, former: Widths | None) -> None:
+        """On the driver's thread, which goes on when it is written, or cannot be."""
+        written = self._change_term(widths=widths, former=former)
+        written.add_done_callback(lambda _: self._inbox.put(GraphKept()))
 
     def _change_term(self, **fields: Any) -> Future[None]:
         """Done when it is written, or cannot be. Thread-safe."""
@@ -514,6 +533,21 @@ class JobCoordinator:
             self._refuse_savepoints()
         return await answer
 
+    async def rescale(self, wanted: Wanted) -> tuple[RescaleFigures | None, str | None]:
+        """Go on at other parallelisms, and wait for it: what came of it, or why nothing did."""
+        await self._started.wait()
+        self._touch()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[tuple[RescaleFigures | None, str | None]] = loop.create_future()
+
+        def told(figures: RescaleFigures | None, error: str | None) -> None:
+            loop.call_soon_threadsafe(answer.set_result, (figures, error))
+
+        self._inbox.put(RescaleWanted(wanted, told))
+        if self._outcome is not None:
+            self._refuse_savepoints()
+        return await answer
+
     def _refuse_savepoints(self) -> None:
         """The job is over: nobody takes anything out of the inbox any more."""
         with suppress(queue.Empty):
@@ -521,6 +555,8 @@ class JobCoordinator:
                 event = self._inbox.get_nowait()
                 if isinstance(event, SavepointWanted):
                     event.told(None, f"no savepoint was taken: the job is {self._state.value}")
+                if isinstance(event, RescaleWanted):
+                    event.told(None, f"not rescaled: the job is {self._state.value}")
 
     async def metrics(self) -> dict[str, Any]:
         await self._started.wait()

@@ -26,17 +26,13 @@ class SimulatedRescales:
         self._steps = sorted(rng.randrange(plan.crash_window) for _ in range(plan.rescales))
         self._active = plan.rescales > 0
         self._result = result
-        self._widths: Widths | None = None
-        self._former: Widths | None = None
-
-    @property
-    def kept(self) -> dict[str, Widths | None]:
+        self.widths: Widths | None = None
+        self.former: Widths | None = None
         """What a coordinator begins with that comes now."""
-        return {"widths": self._widths, "former": self._former}
 
     def forget(self) -> None:
         """It is another job from now on."""
-        self._widths = self._former = None
+        self.widths = self.former = None
 
     def keeper(self, hire: Callable[[str], Worker], driver: Callable[[], JobDriver]) -> Keep | None:
         """Of one coordinator: it takes its time, as its other workers do."""
@@ -46,7 +42,7 @@ class SimulatedRescales:
 
         def keep(widths: Widths, former: Widths | None) -> None:
             def write() -> None:
-                self._widths, self._former = widths, former
+                self.widths, self.former = widths, former
 
             worker.submit(write, lambda _, error: driver().on_graph_kept())
 

@@ -13,7 +13,7 @@ import random
 from functools import partial
 from typing import Any
 
-from ...api.jobs.host import JobExecutionResult
+from ...api.jobs.host import JobExecutionResult, RescaleResult
 from ...checkpoint.savepoints import Stop
 from ...checkpoint.storage import CheckpointStorage, open_storage
 from ...core.answered import AnsweredDict, CompletableFuture, JobID
@@ -24,6 +24,7 @@ from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..task.background import SteppedBackground
 from ..task.task import TaskState
+from .asked_rescales import Wanted
 from .brisk_schedule import BriskSchedule
 from .cooperative import CooperativeCluster
 from .cut_offs import another_start
@@ -31,6 +32,7 @@ from .driver import JobDriver, new_job_id
 from .job_outcome import JobOutcome, accumulator_results, result_of
 from .local_folder import LocalFolders, entered
 from .placed_files import files_at_hand
+from .rescale_calls import RescaleCalls, not_rescaled
 from .savepoint_calls import SavepointCalls, refused
 from .schedules import EvenSchedule, Schedule, Stage, Stuck, TakingTurns
 from .shown_job import ShownJob
@@ -108,7 +110,8 @@ class Simulation:
             token=None if former is None else former.driver.token,
             takes_over=former is not None,
             keep=self._rescales.keeper(partial(self._hire, workers), lambda: driver),
-            **self._rescales.kept,
+            widths=self._rescales.widths,
+            former=self._rescales.former,
         )
         if self._watch is not None:
             self._watch.employed(driver, cluster)
@@ -361,7 +364,7 @@ class Simulation:
             )
 
 
-class SimulatedJob(SavepointCalls, ShownJob):
+class SimulatedJob(SavepointCalls, RescaleCalls, ShownJob):
     """The client of a simulated job, which is over before anybody can ask."""
 
     ends_with_program = True
@@ -386,6 +389,9 @@ class SimulatedJob(SavepointCalls, ShownJob):
 
     def _savepoint(self, directory: str | None, stop: Stop | None) -> CompletableFuture[str]:
         return refused(self._outcome.name, f"the job is {self._outcome.status.value}")
+
+    def _rescale(self, wanted: Wanted) -> CompletableFuture[RescaleResult]:
+        return not_rescaled(self._outcome.name, f"the job is {self._outcome.status.value}")
 
     def get_job_execution_result(self, timeout: Any = None) -> JobExecutionResult:
         return result_of(self._outcome)

@@ -62,17 +62,21 @@ class TaskDeployment:
     @property
     def log_scope(self) -> LogScope:
         """Who says what the task's code logs; of a chain of one, its operator."""
-        operators = self.vertex.operators
-        alone = operators[0] if len(operators) == 1 else None
-        return LogScope(
-            self.job_id,
-            self.job_name,
-            self.vertex.name,
-            None if alone is None else alone.name,
-            None if alone is None else str(alone.operator_id),
-            int(self.task.subtask),
-            int(self.attempt),
-        )
+        scope = scope_of(self.job_id, self.job_name, self.vertex, self.task)
+        return replace(scope, attempt=int(self.attempt))
+
+
+def scope_of(job_id: str, job_name: str, vertex: JobVertex, task: TaskId) -> LogScope:
+    """Of a task in any attempt."""
+    alone = vertex.operators[0] if len(vertex.operators) == 1 else None
+    return LogScope(
+        job_id,
+        job_name,
+        vertex.name,
+        None if alone is None else alone.name,
+        None if alone is None else str(alone.operator_id),
+        int(task.subtask),
+    )
 
 
 def deployments_of(
