@@ -16,7 +16,7 @@ from typing import Any
 import ray
 from ray.util.placement_group import PlacementGroup, get_placement_group, placement_group
 
-from .placement import Bundle, give_back, wait_for
+from .placement import Bundle, await_placed, give_back
 
 SlotKey = tuple[str, int]
 """A slot sharing group, and the number of a slot in it: that of the subtasks which it holds."""
@@ -41,19 +41,26 @@ class AddedSlots:
         for key, bundle in wanted.items():
             if key in found:
                 continue
-            name = f"{self._prefix}{key[0]}+{key[1]}"
+            name = self._name(key)
             try:
                 found[key] = get_placement_group(name)
             except ValueError:
                 found[key] = placement_group([bundle], name=name, lifetime="detached")
                 made.append(found[key])
         try:
-            wait_for([found[key].ready() for key in wanted], timeout_s, cancelled)
+            await_placed([found[key] for key in wanted], timeout_s, cancelled)
         except BaseException:
             for group in made:
                 give_back(group)
             raise
         self._groups = found
+
+    def find(self, keys: Collection[SlotKey]) -> None:
+        """Those of these that a coordinator before has made."""
+        for key in keys:
+            with suppress(ValueError):
+                found = get_placement_group(self._name(key))
+                self._groups = {**self._groups, key: found}
 
     def of(self, key: SlotKey) -> PlacementGroup | None:
         return self._groups.get(key)
@@ -62,8 +69,12 @@ class AddedSlots:
         """Give back all but these, also of a coordinator before; what runs there ends. Takes
         seconds."""
         self._groups = {key: group for key, group in self._groups.items() if key in needed}
-        kept = {f"{self._prefix}{group}+{number}" for group, number in needed}
+        kept = {self._name(key) for key in needed}
         _give_back_all([name for name in _named(self._prefix) if name not in kept])
+
+
+    def _name(self, key: SlotKey) -> str:
+        return f"{self._prefix}{key[0]}+{key[1]}"
 
 
 def give_back_added(name: str) -> None:

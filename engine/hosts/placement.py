@@ -16,6 +16,9 @@ from ray.util.placement_group import (
 Bundle = dict[str, float]
 """What one slot takes, by Ray's names."""
 
+PAUSE_S: Final = 0.05
+"""Before Ray is asked again."""
+
 SETTLING_S: Final = 2.0
 """How long the making of slots may take that are to be given back, once there is room."""
 
@@ -41,6 +44,19 @@ def _being_made(group: PlacementGroup) -> bool:
     known: Mapping[str, Any] = placement_group_table(group)
     waits = known.get("stats", {}).get("scheduling_state") in ("NO_RESOURCES", "INFEASIBLE")
     return known.get("state") in ("PENDING", "PREPARED", "RESCHEDULING") and not waits
+
+
+def await_placed(groups: Sequence[PlacementGroup], timeout: float, cancelled: Future[None]) -> None:
+    """Until all have their places. Raises TimeoutError, or that of `cancelled`. (That a group is
+    `ready` Ray finds out by a task in it, which takes a process.)"""
+    deadline = time.monotonic() + timeout
+    left = list(groups)
+    while left := [one for one in left if placement_group_table(one).get("state") != "CREATED"]:
+        if time.monotonic() >= deadline:
+            raise TimeoutError
+        done, _ = wait([cancelled], PAUSE_S)
+        for future in done:
+            future.result()
 
 
 def wait_for(refs: Sequence[Any], timeout: float, cancelled: Future[None]) -> list[Any]:

@@ -25,6 +25,7 @@ from ...core.errors import ResourceError
 from ...core.ids import TaskId
 from ..graph.model import JobGraph
 from .added_slots import AddedSlots, SlotKey
+from .placement import PAUSE_S
 from .placement import Bundle as Bundle
 from .placement import await_made as await_made
 from .placement import give_back as give_back
@@ -38,9 +39,6 @@ SOON_S: Final = 2.0
 
 LATE_S: Final = 120.0
 """How long Ray may take to find out that a node is dead, at most."""
-
-PAUSE_S: Final = 0.05
-"""Before Ray is asked again."""
 
 
 def slots_of(job: JobGraph) -> dict[TaskId, int]:
@@ -126,11 +124,11 @@ class Slots:
         `cancelled`, and Ray's errors; there are none then. Of those that are there Ray places anew
         what lay on a node that died: that is waited for, too, but they stay in any case. `down`:
         nodes (Ray's ids) that are dead, whether Ray knows it or not."""
-        if self._group is None:
-            if self._reserve_group(cancelled):
-                self.trim()
-            self.add_for(self._job, cancelled)
-        else:
+        there = self._group is not None
+        if not there and self._reserve_group(cancelled):
+            self.trim()
+        self.add_for(self._job, cancelled)
+        if there:
             self._await_placed(cancelled, down)
 
     def add_for(self, job: JobGraph, cancelled: Future[None]) -> None:
@@ -244,7 +242,7 @@ class Slots:
         """Use what is there under its name, of the coordinator before this."""
         with suppress(ValueError):
             self._group = get_placement_group(self._name)
-        self.add_for(self._job, Future())
+        self._added.find([key for key in self._keys.values() if key not in self._base])
 
     @property
     def own_name(self) -> str | None:

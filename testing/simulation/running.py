@@ -37,6 +37,12 @@ RESTART: Final = ExponentialDelayRestart(
 TIMEOUT: Final = timedelta(milliseconds=40)
 """Of checkpoints; what hangs takes longer."""
 
+HANG_MS: Final = 100
+
+MORE_TASKS: Final = 3
+"""So many times as long do both take where a rescale may bring more tasks than a case was made
+for."""
+
 COMMITS: Final = CommitConfig(
     retries=1_000, delay=timedelta(milliseconds=2), longest_delay=timedelta(milliseconds=8)
 )
@@ -94,7 +100,7 @@ def config_of(case: Case, parallelism: int) -> JobConfig:
         state=SPILLING[case.seed % len(SPILLING)] if case.backend == "rocksdb" else IN_MEMORY,
         checkpoint=CheckpointConfig(
             interval=timedelta(milliseconds=case.interval),
-            timeout=TIMEOUT,
+            timeout=TIMEOUT * (MORE_TASKS if case.live else 1),
             tolerable_failures=1_000_000,
             retained=case.retained,
             max_concurrent=case.at_once,
@@ -128,6 +134,7 @@ def plan_of(case: Case, life: int, where: str) -> SimulationPlan:
         slow_workers=case.slow_work,
         slow_writers=case.slow_work,
         hangs=case.hangs,
+        hang_ms=HANG_MS * (MORE_TASKS if case.live else 1),
         slow_tasks=case.slow_tasks,
         continues=life > 0,
         brisk=True,
