@@ -72,7 +72,6 @@ class AddedSlots:
         kept = {self._name(key) for key in needed}
         _give_back_all([name for name in _named(self._prefix) if name not in kept])
 
-
     def _name(self, key: SlotKey) -> str:
         return f"{self._prefix}{key[0]}+{key[1]}"
 
