@@ -324,6 +324,11 @@ class RayCluster:
         for actor in actors:
             ray.kill(actor, no_restart=True)
 
+    @property
+    def added(self) -> dict[str, float]:
+        """As of `Slots`."""
+        return self._slots.added
+
     def _announce(self, deployments: Sequence[TaskDeployment]) -> None:
         """On the driver's thread."""
         self._note(deployments[0].attempt)

@@ -19,6 +19,7 @@ import secrets
 import threading
 import time
 import warnings
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -132,6 +133,8 @@ class JobCoordinator:
         """Where each complete one is, and since when (ms); only grows."""
         self._news = LoopSignal()
         """Rung for what is published, for each checkpoint and when the job has ended."""
+        self._added: Mapping[str, float] = {}
+        """What the job's slots take beside those it began with; while it runs."""
         self._attached = True
         self._lease = Lease(SystemClock())
         self._tie_changed = asyncio.Event()
@@ -356,6 +359,10 @@ class JobCoordinator:
         if saved is not None and saved not in self._savepoints[-1:]:
             self._savepoints.append(saved)
             news = True
+        cluster = self._cluster
+        if cluster is not None and driver.state is JobStatus.RUNNING:
+            news |= cluster.added != self._added
+            self._added = cluster.added
         if news:
             self._news.ring()
 
@@ -469,20 +476,25 @@ class JobCoordinator:
             )
         return self._driver
 
-    async def followed(self, timeout: float, known: int | None) -> Followed:
+    async def followed(
+        self, timeout: float, known: int | None, added: Mapping[str, float] | None = None
+    ) -> Followed:
         """For the session, which is no client of the job: nothing depends on whether it was told.
-        Waits for the end, or another savepoint than the first `known` (None: for the end)."""
+        Waits for the end, another savepoint than the first `known` (None: for the end), or until
+        the job has something else than `added` beside what it began with (None: whatever it
+        has)."""
         deadline = time.monotonic() + timeout
         while True:
             news = self._news.ticket()
             left = deadline - time.monotonic()
             outcome = self._outcome
             savepoints = [] if known is None else self._savepoints[known:]
-            if outcome is not None or savepoints or left <= 0:
+            grown = added is not None and self._added != added
+            if outcome is not None or savepoints or grown or left <= 0:
                 break
             await wait_until(news, left)
         view = None if outcome is None else self._last_view()
-        return Followed(savepoints, outcome, view, self._term.number)
+        return Followed(savepoints, outcome, view, self._term.number, self._added)
 
     def _last_view(self) -> JobView | None:
         """That there is none is no reason not to say how the job ended."""

@@ -153,6 +153,12 @@ class Slots:
         """The job is this from now on."""
         self._job, self._keys = job, _keys_of(job)
 
+    @property
+    def added(self) -> dict[str, float]:
+        """What those take that the job has beside the ones it was planned with."""
+        keys = dict.fromkeys(self._keys.values())
+        return total_of([_bundle(self._job, key[0]) for key in keys if key not in self._base])
+
     def trim(self) -> None:
         """Give back what was added and is not needed; takes seconds, and ends what runs there."""
         self._added.trim(self._keys.values())

@@ -109,7 +109,7 @@ class SessionJobs:
 
     def slots(self) -> Slots:
         total = int(ray.cluster_resources().get("CPU", 0))
-        held = sum(record.cpus for record, _ in self._list() if record.holds_slots)
+        held = sum(record.needs["CPU"] for record, _ in self._list() if record.holds_slots)
         return Slots(total, max(0, int(total - held)))
 
     def nodes(self) -> list[Node]:
