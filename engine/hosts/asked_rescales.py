@@ -39,13 +39,14 @@ class AskedRescales:
         """Made so far; only grows."""
 
     def ask(self, now: JobGraph, wanted: Wanted, answer: RescaleAnswer) -> Asked | None:
-        """`now`: what the job is; None: it cannot be, or is that already, as was answered."""
+        """`now`: what the job is; None: it cannot be, or is that already and stays so, as was
+        answered."""
         try:
             made = moved(self._planned, now, wanted)
         except GraphError as error:
             answer(None, f"not rescaled: {error}")
             return None
-        if shape_of(made) == shape_of(now):
+        if shape_of(made) == shape_of(now) and not self._waiting:
             answer(RescaleFigures({}, {}, CheckpointId(0), 0, 0, 0), None)
             return None
         self._requests += 1

@@ -19,7 +19,7 @@ from typing import Any, Final
 from ...api.jobs.accumulator_results import Part
 from ...checkpoint.coordinator_types import CheckpointStatistics
 from ...checkpoint.manifest import Manifest
-from ...checkpoint.savepoints import Savepoint, Stop
+from ...checkpoint.savepoints import Stop
 from ...checkpoint.storage import CheckpointStorage, located, open_storage
 from ...core.clock import Clock
 from ...core.failure_text import described
@@ -123,6 +123,8 @@ class JobDriver:
         self._before_end = before_end
         self._keep = keep
         self._rescales = AskedRescales(graph)
+        self._early: list[tuple[Wanted, RescaleAnswer]] = []
+        """Rescales that are wanted, and that the master does not know of."""
         planned, graph = graph, with_widths(graph, widths or {})
         self.graph = build_execution_graph(graph)
         self.job_id = job_id
@@ -170,8 +172,8 @@ class JobDriver:
         self._recorder = None if self._traces is None else TraceRecorder(self._master.labels)
         self._began_with: int | None = None
         self._told: int | None = None
-        self._held: list[Savepoint] | None = [] if takes_over else None
-        """Wanted before it was known whether the job runs; None: it is."""
+        self._held: list[Callable[[], None]] | None = [] if takes_over else None
+        """What was wanted before it was known whether the job runs; None: it is."""
         self._asked = AskedSavepoints(job_id, graph.config.savepoint_directory)
         self.cancelling = False
         self.ended = False
@@ -217,20 +219,30 @@ class JobDriver:
             return
         if self.ended or self._over_at is not None:
             self._refuse_savepoints()
-        elif self._held is not None:
-            self._held.append(asked)
         else:
-            self._run(self._master.on_savepoint, asked)
+            self._when_known(lambda: self._run(self._master.on_savepoint, asked))
 
     def rescale(self, wanted: Wanted, answer: RescaleAnswer) -> None:
         """Go on at other parallelisms, as the same job. `answer` is called on this thread."""
-        asked = self._rescales.ask(self.graph.job, wanted, answer)
-        if asked is None:
-            return
         if self.ended or self._over_at is not None:
-            self._rescales.refuse_all(f"the job is {self.state.value}")
+            answer(None, f"not rescaled: the job is {self.state.value}")
         else:
+            self._early.append((wanted, answer))
+            self._when_known(self._rescale)
+
+    def _rescale(self) -> None:
+        """The oldest that is wanted."""
+        wanted, answer = self._early.pop(0)
+        asked = self._rescales.ask(self.graph.job, wanted, answer)
+        if asked is not None:
             self._run(self._master.on_rescale, asked.request, asked.graph)
+
+    def _when_known(self, do: Callable[[], None]) -> None:
+        """Now, or as soon as it is known whether the job runs."""
+        if self._held is not None:
+            self._held.append(do)
+        else:
+            do()
 
     def on_room(self, request: int, why: str | None) -> None:
         """`why`: there is none."""
@@ -290,6 +302,9 @@ class JobDriver:
     def _refuse_savepoints(self) -> None:
         self._asked.refuse_all(f"the job is {self.state.value}")
         self._rescales.refuse_all(f"the job is {self.state.value}")
+        while self._early:
+            _, answer = self._early.pop(0)
+            answer(None, f"not rescaled: the job is {self.state.value}")
 
     # --- for anybody, from any thread ------------------------------------------------------
 
@@ -404,8 +419,8 @@ class JobDriver:
             self.ended = True
         if self._held is not None and self.state is not JobStatus.CREATED:
             held, self._held = self._held, None
-            for savepoint in held:
-                self._run(self._master.on_savepoint, savepoint)
+            for do in held:
+                do()
 
     def _event(self, event: Callable[..., Actions], *args: Any) -> Actions:
         now_ms, earlier = self._clock.now_ms(), self._picture

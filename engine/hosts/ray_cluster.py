@@ -162,6 +162,8 @@ class RayCluster:
         self._inbox = inbox
         self._coordinator = coordinator
         self._slots = Slots(planned or job, name, slots, job)
+        self._storage: Any = None
+        """Where checkpoints go, of the last deployment."""
         self._spare: dict[TaskId, Any] = {}
         """Actors of tasks that the job does not have yet. Changed under `_changing`."""
         self._room: int | None = None
@@ -231,6 +233,7 @@ class RayCluster:
         if found:
             self._slots.find()
             self._nodes = self._slots.nodes()
+            threading.Thread(target=self._trim, name="strom-trim", daemon=True).start()
         for task, (actor, _) in found.items():
             self._keep(task, actor)
         return others + [one.account for _, one in found.values() if one.account is not None]
@@ -301,6 +304,8 @@ class RayCluster:
         several, job_id = self._slots.on_several_machines(), job_of(self._name)
         scopes = {t: scope_of(job_id, job.name, job.vertex(t.vertex), t) for t in spare}
         self._wait([self._prepared(t, one, several, scopes[t]) for t, one in spare.items()])
+        parts = {t.vertex: code_pickles.dumps((job.vertex(t.vertex), self._storage)) for t in spare}
+        self._wait([one.warm.remote(parts[t.vertex]) for t, one in spare.items()])
 
     def adopt(self, job: JobGraph) -> None:
         """The job is this from now on, or still."""
@@ -332,6 +337,7 @@ class RayCluster:
     def _announce(self, deployments: Sequence[TaskDeployment]) -> None:
         """On the driver's thread."""
         self._note(deployments[0].attempt)
+        self._storage = deployments[0].storage
         tasks = {d.task for d in deployments}
         self._attempts.update({d.task: d.attempt for d in deployments})
         self._numbers = {of: n for of, n in self._numbers.items() if of[0] not in tasks}

@@ -38,6 +38,7 @@ from ...core.ids import NO_CHECKPOINT, Attempt, TaskId
 from ...core.logging_config import LoggingConfig
 from ...logs.process import JobLog, close_log, flush_logs, open_log
 from ...logs.scope import LogScope, set_process_scope
+from ...operators.registry import build_operator
 from ..accounts import Ledger, TaskAccount
 from ..exchange.encryption import JobCertificate
 from ..exchange.endpoint import Address, Wiring
@@ -278,6 +279,12 @@ class TaskActor:
             self._endpoint.move(site)
         return self._endpoint.address, own_whereabouts()
 
+    async def warm(self, payload: bytes) -> None:
+        """Have imported what tasks of a chain are made of, before there is one; `payload`: that
+        chain and the storage, pickled. What goes wrong here does so again when one is deployed, and
+        is said then."""
+        await asyncio.to_thread(_import_parts, payload)
+
     async def deploy(
         self, payload: bytes, peers: Mapping[TaskId, Address], coordinator: Any, term: int
     ) -> None:
@@ -409,3 +416,10 @@ class TaskActor:
     async def hold(self) -> None:
         """Never returns: the coordinator sees this call fail when the process dies."""
         await asyncio.Event().wait()
+
+
+def _import_parts(payload: bytes) -> None:
+    with suppress(Exception):
+        vertex, _ = cloudpickle.loads(payload)
+        for operator in vertex.operators:
+            build_operator(operator.spec, operator.implementation)

@@ -110,12 +110,12 @@ def draw(
     ends: tuple[End, ...] = ("itself", "itself", "savepoint")
     if storage == "objects":
         ends = ("itself", "savepoint", "checkpoint", "checkpoint")
+    cuts = faults.cut_offs > 0 and storage != "memory" and rng.random() < 0.1
     rescales = random.Random(f"live {seed}")
     live = rescales.randint(1, faults.live) if faults.live and rescales.random() < 0.3 else 0
     widths = tuple(rng.choice(PARALLELISMS) for _ in range(lives))
     if live:  # what is planned for one subtask stays at that
         widths = tuple(max(2, width) for width in widths)
-    cuts = faults.cut_offs > 0 and storage != "memory" and rng.random() < 0.1
     return Case(
         seed=seed,
         parallelism=widths,
