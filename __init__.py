@@ -96,7 +96,8 @@ if TYPE_CHECKING:
         CloseableIterator as CloseableIterator, CollectedResults as CollectedResults
     )
     from .api.jobs.host import (
-        Host as Host, JobClient as JobClient, JobExecutionResult as JobExecutionResult
+        Host as Host, JobClient as JobClient, JobExecutionResult as JobExecutionResult,
+        RescaleResult as RescaleResult
     )
     from .api.jobs.restart_strategies import RestartStrategies as RestartStrategies
     from .api.streams.async_data_stream import AsyncDataStream as AsyncDataStream
@@ -174,10 +175,10 @@ if TYPE_CHECKING:
         as CommitError, ConfigurationError as ConfigurationError, ConnectorError as ConnectorError,
         CorruptCheckpointError as CorruptCheckpointError, GraphError as GraphError,
         IllegalTransitionError as IllegalTransitionError, JobCancelledError as JobCancelledError,
-        JobFailedError as JobFailedError, OperatorError as OperatorError, ResourceError as
-        ResourceError, RetryableCommitError as RetryableCommitError, SerializationError as
-        SerializationError, StateError as StateError, StromError as StromError, TransportError as
-        TransportError, TypeMismatchError as TypeMismatchError
+        JobFailedError as JobFailedError, OperatorError as OperatorError, RescaleError as
+        RescaleError, ResourceError as ResourceError, RetryableCommitError as RetryableCommitError,
+        SerializationError as SerializationError, StateError as StateError, StromError as
+        StromError, TransportError as TransportError, TypeMismatchError as TypeMismatchError
     )
     from .core.job_status import JobStatus as JobStatus
     from .core.metrics_config import MetricsConfig as MetricsConfig
@@ -250,7 +251,7 @@ _PUBLIC = {
         "RuntimeContext TimeDomain TimerService WindowFunction"
     ),
     "api.jobs.collected": "CloseableIterator CollectedResults",
-    "api.jobs.host": "Host JobClient JobExecutionResult",
+    "api.jobs.host": "Host JobClient JobExecutionResult RescaleResult",
     "api.jobs.restart_strategies": "RestartStrategies",
     "api.streams.async_data_stream": "AsyncDataStream",
     "api.streams.connected": "BroadcastConnectedStream BroadcastStream ConnectedStreams",
@@ -297,8 +298,8 @@ _PUBLIC = {
     "core.errors": (
         "AuthenticationError CheckpointError CommitError ConfigurationError ConnectorError "
         "CorruptCheckpointError GraphError IllegalTransitionError JobCancelledError JobFailedError "
-        "OperatorError ResourceError RetryableCommitError SerializationError StateError StromError "
-        "TransportError TypeMismatchError"
+        "OperatorError RescaleError ResourceError RetryableCommitError SerializationError "
+        "StateError StromError TransportError TypeMismatchError"
     ),
     "core.job_status": "JobStatus",
     "core.metrics_config": "MetricsConfig",

@@ -114,6 +114,7 @@ def parser(prog: str = HELP) -> argparse.ArgumentParser:
     _recording(names.add_parser("recording", help="what recording an operator costs"))
     _unaligned(names.add_parser("unaligned", help="checkpoints under full backpressure"))
     _failover(names.add_parser("failover", help="a running job whose processes are killed"))
+    _rescale(names.add_parser("rescale", help="a running job that gets another parallelism"))
     _machines(
         names.add_parser("machines", help="two tasks with a network between, late, encrypted")
     )
@@ -320,6 +321,15 @@ def _failover(command: argparse.ArgumentParser) -> None:
     command.add_argument("--kills", type=int, default=5, help="of each kind")
     command.add_argument("--only", choices=("coordinator", "node", "gcs"), help="what is killed")
     command.add_argument("--parallelism", type=int, default=2)
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+
+
+def _rescale(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.rescale)
+    command.add_argument("--state-mb", type=count, default=100, help="of values in its state")
+    command.add_argument("--rate", type=count, default=20_000, help="records a second")
+    steps = "parallelisms, one after the other"
+    command.add_argument("--steps", type=counts, default=[2, 3, 2], help=steps)
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
 
 

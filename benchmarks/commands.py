@@ -404,6 +404,13 @@ def failover(options: Namespace) -> Iterator[Line]:
             yield line(o.rate, o.kills, o.parallelism)
 
 
+def rescale(options: Namespace) -> Iterator[Line]:
+    """One line: how long no records come out while a running job is rescaled."""
+    from .rescale import measure_rescale
+
+    yield measure_rescale(options.state_mb, options.rate, options.steps)
+
+
 def regions(options: Namespace) -> Iterator[Line]:
     """One line."""
     from .regions import measure_regions

@@ -141,6 +141,12 @@ class AnsweringTasks:
     def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
         self._deployed += deployments
 
+    def make_room(self, request: int, job: JobGraph) -> None:
+        """Nobody asks for it."""
+
+    def adopt(self, job: JobGraph) -> None:
+        """The job stays as it is."""
+
     def cancel_all(self, attempt: Attempt) -> None:
         self._stopping.append((None, attempt))
 

@@ -66,7 +66,7 @@ from .schedule import Schedule
 from .tolerance import Tolerance
 from .turns import Turns
 
-Kind = Literal["periodic", "manual", "terminal"]
+Kind = Literal["periodic", "manual", "rescale", "terminal"]
 
 
 class CheckpointCoordinator:
@@ -97,6 +97,11 @@ class CheckpointCoordinator:
         self._kept = KeptCheckpoints(config.retained, config.full_every)
         self._savepoints = SavepointRequests()
         self._turns = Turns(self._schedule, self._savepoints, self._pending)
+        self._for_rescale = False
+        """Whether the next one of the job's own is the one that a rescale has asked for."""
+        self.asked: CheckpointId | None = None
+        """The last that a rescale has asked for, once it has begun; its failure is not the job's.
+        Changed here only."""
         self._statistics = CheckpointStatistics()
 
     @property
@@ -138,6 +143,16 @@ class CheckpointCoordinator:
         self._turns.run(now_ms)
         self._tolerance.begin()
         return tuple(self._savepoints.not_stopped("its last checkpoint could not be used"))
+
+    def adopt(self, tasks: Iterable[TaskId], labels: Mapping[TaskId, str]) -> None:
+        """The job has other tasks from now on, of which none runs. What they write next builds on
+        nothing that others have written."""
+        self._expect("adopt", self._turns.mode == "stopped", "still running")
+        self._expect("adopt", not self._pending, "a checkpoint is pending")
+        self._tasks = frozenset(tasks)
+        self._lateness.adopt(self._tasks, labels)
+        self._pending.adopt(len(self._tasks))
+        self._kept.begin_anew()
 
     def resume(self, now_ms: int) -> Actions:
         """All tasks run again, after some of them were restarted (`on_job_restart`). If there are
@@ -252,7 +267,9 @@ class CheckpointCoordinator:
         if kind == "terminal":
             return self.trigger_terminal(now_ms)
         self._expect("trigger", self._turns.mode == "running", f"mode is {self._turns.mode}")
-        if kind == "manual":
+        if kind == "rescale":
+            self._for_rescale, self.asked = True, None
+        if kind in ("manual", "rescale"):
             self._turns.want()
         else:
             self._schedule.now(now_ms)
@@ -429,6 +446,8 @@ class CheckpointCoordinator:
         self._pending.add(pending)
         if savepoint is None:
             self._turns.begun(now_ms)
+            if self._for_rescale:
+                self._for_rescale, self.asked = False, checkpoint_id
         self._statistics = self._statistics.triggered_one(pending)
         actions.append(Trigger(checkpoint_id, now_ms, terminal, base, savepoint, pending.stopped))
 
@@ -450,6 +469,9 @@ class CheckpointCoordinator:
         if saving is not None:
             if saving.stop == "drain":
                 actions.append(GoBack(f"the job goes on, as its savepoint failed: {reason}"))
+            return
+        if checkpoint_id == self.asked:
+            self._schedule.over(now_ms)
             return
         self._schedule.failed(now_ms)
         actions += self._tolerance.failed(checkpoint_id, reason)

@@ -60,6 +60,10 @@ class KeptCheckpoints:
         )
         self._completed = sorted({c for c in found if c <= floor} - set(self._leftovers))
 
+    def begin_anew(self) -> None:
+        """The next one builds on none."""
+        self._base, self._depth = NO_CHECKPOINT, 0
+
     def complete(self, checkpoint: PendingCheckpoint) -> None:
         """It has, and is newer than all others."""
         self._base, self._depth = checkpoint.checkpoint_id, checkpoint.depth

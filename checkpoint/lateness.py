@@ -23,6 +23,10 @@ class Lateness:
         self._tasks = tasks
         self._labels = labels
 
+    def adopt(self, tasks: Collection[TaskId], labels: Mapping[TaskId, str]) -> None:
+        """There are other tasks from now on."""
+        self._tasks, self._labels = tasks, labels
+
     def deadline(self, pending: PendingCheckpoint) -> int:
         """When it is to be complete (ms)."""
         return pending.timestamp_ms + self._timeout_ms

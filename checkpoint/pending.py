@@ -32,6 +32,10 @@ class PendingCheckpoints:
         self._tasks = tasks
         self._found: dict[CheckpointId, PendingCheckpoint] = {}
 
+    def adopt(self, tasks: int) -> None:
+        """So many acknowledge each from now on; none is on its way."""
+        self._tasks = tasks
+
     def __bool__(self) -> bool:
         return bool(self._found)
 

@@ -18,23 +18,69 @@ def rescale(
         int,
         typer.Argument(help="Of operators that have none of their own.", min=1, max=32768),
     ],
+    operator: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only of this one, by name or uid, with all that goes with it; of several, if it "
+            "is given several times."
+        ),
+    ] = None,
+    savepoint: Annotated[
+        bool,
+        typer.Option("--savepoint", help="As another job, from a savepoint that stops this one."),
+    ] = False,
     directory: Annotated[
         str | None,
-        typer.Option(help="Where the savepoint's folder is made; else the job's default."),
+        typer.Option(help="Where that is made, else in the job's default; as --savepoint."),
     ] = None,
     address: Address = None,
     as_json: Json = False,
 ) -> None:
-    """Stop JOB with a savepoint and start it again from that at PARALLELISM, under another id.
+    """Have JOB go on at PARALLELISM, as the same job, from a checkpoint that is taken for it.
 
-    For detached jobs of a session. What is refused before the job is stopped leaves it as it was;
-    from then on it is in the savepoint, which is told: `strom run -s` goes on from that where the
-    new job fails."""
+    Its tasks stop and start again; what speaks against that leaves it as it was. With --savepoint
+    it is stopped with one and started again from that under another id: for detached jobs of a
+    session. From then on it is in the savepoint, which is told: `strom run -s` goes on from that
+    where the new job fails."""
     with answers.answering(as_json):
-        from ..engine.hosts.savepoint_calls import absolute
-
-        moved = catalog(address).rescale(job, parallelism, absolute(directory))
+        if savepoint or directory is not None:
+            _move(job, parallelism, operator, directory, address, as_json)
+            return
+        wanted = parallelism if not operator else dict.fromkeys(operator, parallelism)
+        made = catalog(address).rescale_live(job, wanted)
         if as_json:
-            answers.say_json({"job_id": moved.job_id, "savepoint": moved.savepoint, "was": job})
+            answers.say_json(
+                {
+                    "job_id": job,
+                    "before": dict(made.before),
+                    "after": dict(made.after),
+                    "silence_ms": made.silence_ms,
+                }
+            )
+        elif not made.after:
+            answers.say(f"job {job} has that parallelism already")
         else:
-            answers.say(f"job {job} goes on as {moved.job_id}, from {moved.savepoint}")
+            said = ", ".join(
+                f"{name}: {made.before[name]} to {n}" for name, n in made.after.items()
+            )
+            answers.say(f"job {job} goes on after {made.silence_ms} ms; {said}")
+
+
+def _move(
+    job: str,
+    parallelism: int,
+    operator: list[str] | None,
+    directory: str | None,
+    address: str | None,
+    as_json: bool,
+) -> None:
+    """To another job."""
+    from ..engine.hosts.savepoint_calls import absolute
+
+    if operator:
+        raise typer.BadParameter("--operator is for a job that goes on, not for --savepoint")
+    moved = catalog(address).rescale(job, parallelism, absolute(directory))
+    if as_json:
+        answers.say_json({"job_id": moved.job_id, "savepoint": moved.savepoint, "was": job})
+    else:
+        answers.say(f"job {job} goes on as {moved.job_id}, from {moved.savepoint}")

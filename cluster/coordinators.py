@@ -164,12 +164,13 @@ def _slots(view: JobView) -> int:
 
 def _cpus() -> dict[str, float]:
     """What jobs hold, or held a moment ago, by their ids: their slots are named as their
-    coordinators are."""
+    coordinators are, those that were added to them with a plus behind that."""
     prefix = coordinator_name("")
-    return {
-        group["name"].removeprefix(prefix): sum(
-            float(bundle.get("CPU", 0.0)) for bundle in group["bundles"].values()
-        )
-        for group in placement_group_table().values()
-        if group["name"].startswith(prefix)
-    }
+    held: dict[str, float] = {}
+    for group in placement_group_table().values():
+        job_id, plus, _ = group["name"].removeprefix(prefix).partition("+")
+        if not group["name"].startswith(prefix) or (plus and group["state"] == "REMOVED"):
+            continue
+        cpus = sum(float(one.get("CPU", 0.0)) for one in group["bundles"].values())
+        held[job_id] = held.get(job_id, 0.0) + cpus
+    return held

@@ -84,10 +84,20 @@ class JobRecord:
     """The savepoint of that, which it starts from and which is its own."""
     successor: str | None = None
     """Of a job that is over: the one that was to take its place."""
+    added: dict[str, float] = field(default_factory=dict, hash=False)
+    """What its run has beside, since it was rescaled, by Ray's names."""
 
     @property
     def needs(self) -> dict[str, float]:
         """All that its slots take, by Ray's names."""
+        began = self.began_with
+        if not self.holds_slots:
+            return began
+        return began | {name: began.get(name, 0.0) + more for name, more in self.added.items()}
+
+    @property
+    def began_with(self) -> dict[str, float]:
+        """The same of those that a run of it begins with."""
         return {"CPU": self.cpus, **self.others}
 
     @property

@@ -149,7 +149,7 @@ class Room:
             return []
         if record.idle_ms <= 0:
             return [record.group]
-        group = SlotGroup(record.group, record.shape, record.needs)
+        group = SlotGroup(record.group, record.shape, record.began_with)
         self._pool.add(group, now_ms + record.idle_ms)
         return []
 

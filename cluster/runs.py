@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -143,9 +143,12 @@ class Runs:
         """Until the run is over, or its coordinator gone."""
         job_id, run = record.job_id, record.run
         known = term = 0
+        added: Mapping[str, float] = record.added
         while True:
             try:
-                said: Followed = await self._coordinators[job_id].followed.remote(ASK_S, known)
+                said: Followed = await self._coordinators[job_id].followed.remote(
+                    ASK_S, known, added
+                )
             except ActorUnavailableError:
                 await asyncio.sleep(PAUSE_S)
             except ActorDiedError as error:
@@ -161,7 +164,9 @@ class Runs:
                     continue
                 term = said.term
                 known += len(said.savepoints)
+                added = said.added
                 self._do(self._session.saved(job_id, run, said.savepoints))
+                self._do(self._session.rescaled(job_id, run, added, self._clock.now_ms()))
                 if said.outcome is not None:
                     self._last_words[job_id] = said.outcome, said.view
                     status, said_why = JobStatus(said.outcome.status), said.outcome.error

@@ -153,7 +153,7 @@ class Session:
         if record is None:
             return []
         record = self._changed(
-            record, phase=Phase.RUNNING, started_ms=now_ms, status=JobStatus.RUNNING
+            record, phase=Phase.RUNNING, started_ms=now_ms, status=JobStatus.RUNNING, added={}
         )
         actions: list[Action] = [Store(record), Follow(record)]
         return [*actions, Cancel(record)] if record.cancelling else actions
@@ -196,6 +196,15 @@ class Session:
         if changed == record:
             return []
         return [Store(self._changed(record, savepoints=changed.savepoints))]
+
+    def rescaled(
+        self, job_id: str, run: int, added: Mapping[str, float], now_ms: int
+    ) -> list[Action]:
+        """The run has so much beside what it began with."""
+        record = self._of_run(job_id, run, Phase.RUNNING)
+        if record is None or record.added == added:
+            return []
+        return [Store(self._changed(record, added=dict(added))), *self._admit(now_ms)]
 
     def ended(
         self, job_id: str, run: int, status: JobStatus, error: str | None, now_ms: int

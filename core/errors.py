@@ -119,6 +119,11 @@ class CheckpointError(StromError):
     """A checkpoint could not be taken."""
 
 
+class RescaleError(StromError):
+    """A running job could not go on at another parallelism, and is as it was; the message says
+    why."""
+
+
 class CheckpointFormatError(CheckpointError):
     """A stored checkpoint has another format than this strom reads; the message names both."""
 

@@ -63,6 +63,7 @@ class TaskAccount:
     `completed`: the newest it knows to be complete. `ending`: it was told to end its sources.
     `published`: what it published behind its part in that checkpoint; all before, the coordinator
     that completed it has written down (`hosts.result_log`).
+    `shape`: of the job that it is a task of (`graph.rescaling`).
     """
 
     task: TaskId
@@ -78,6 +79,7 @@ class TaskAccount:
     completed: CheckpointId = NO_CHECKPOINT
     ending: bool = False
     published: tuple[ValuePublished, ...] = ()
+    shape: str = ""
 
     def given_since(self, checkpoint_id: CheckpointId) -> tuple[SplitsAssigned, ...]:
         """What it was given behind the trigger of this checkpoint; all, if it has not heard of it:
@@ -86,7 +88,8 @@ class TaskAccount:
 
 
 class Ledger:
-    """Of one task in one attempt. `begins_with`: the checkpoint that it is restored from.
+    """Of one task in one attempt. `begins_with`: the checkpoint that it is restored from. `shape`:
+    as of `TaskAccount`.
 
     Invariant: `_marks` and `_heard` are of checkpoints above `_completed`, and ascend with their
     ids.
@@ -106,8 +109,13 @@ class Ledger:
     """
 
     def __init__(
-        self, task: TaskId, attempt: Attempt, begins_with: CheckpointId = NO_CHECKPOINT
+        self,
+        task: TaskId,
+        attempt: Attempt,
+        begins_with: CheckpointId = NO_CHECKPOINT,
+        shape: str = "",
     ) -> None:
+        self._shape = shape
         self._task = task
         self._attempt = attempt
         self._stage = Stage.STARTING
@@ -188,6 +196,7 @@ class Ledger:
             self._completed,
             self._ending,
             tuple(self._published),
+            self._shape,
         )
 
     def validate(self) -> None:

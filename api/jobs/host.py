@@ -78,6 +78,19 @@ class DetachedJobExecutionResult(JobExecutionResult):
         )
 
 
+@dataclass(frozen=True)
+class RescaleResult(Answered):
+    """What a rescale of a running job came to. `before`, `after`: the parallelism of each chain of
+    operators, by its name; of those that changed, so empty where the job had what was asked for.
+    `checkpoint_id`: where it went on from; None: nothing had to stop. `silence`: how long not all
+    of its tasks ran."""
+
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    checkpoint_id: int | None
+    silence: timedelta
+
+
 @runtime_checkable
 class JobClient(Protocol):
     """A handle on one submitted job. Calls answer with values; those that PyFlink gives futures
@@ -129,6 +142,15 @@ class JobClient(Protocol):
         `advance_to_end_of_event_time`, or `drain`: the watermark goes to the end of all time first,
         so that windows fire and timers go off. The future is done when the job is over; if the
         savepoint fails, the job goes on."""
+        ...
+
+    def rescale(self, parallelism: int | Mapping[str, int]) -> CompletableFuture[RescaleResult]:
+        """Go on at another parallelism, as the same job: of all operators that the program gave
+        none of their own, or of those that are named, by name or uid, with all that is chained to
+        them or connected one to one. Exactly once: the job takes a checkpoint at once, and its
+        tasks go on from that. The future is done when all tasks run again; its `result()` raises
+        RescaleError, with the reason, where the job stayed, or is again, as it was. Nobody gets
+        more subtasks than key groups, and what was planned for one stays at that."""
         ...
 
     def show(self, interval: timedelta = ..., *, wait: bool = True) -> None:

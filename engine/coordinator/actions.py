@@ -21,7 +21,9 @@ from typing import Any
 from ...checkpoint.manifest import Manifest
 from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
 from ...core.job_status import JobStatus
+from ..graph.model import ExecutionGraph
 from ..messages import Mail, SplitsAssigned
+from .rescale_figures import RescaleFigures
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,39 @@ class AnswerSavepoint:
 
 
 @dataclass(frozen=True)
+class MakeRoom:
+    """Have slots for all tasks of this graph, beside those that run; then answer on_room, with why
+    there are none if so."""
+
+    request: int
+    graph: ExecutionGraph
+
+
+@dataclass(frozen=True)
+class LeaveRoom:
+    """What MakeRoom has brought is not needed: the job keeps its graph. It may still be on. No
+    answer."""
+
+
+@dataclass(frozen=True)
+class KeepGraph:
+    """Write down what the job's graph is from now on, and what it goes back to if that does not
+    come up; then answer on_graph_kept. No task runs, unless `former` is None."""
+
+    graph: ExecutionGraph
+    former: ExecutionGraph | None
+
+
+@dataclass(frozen=True)
+class AnswerRescale:
+    """What a request for a rescale is answered with, once: its `figures`, or why there was none."""
+
+    request: int
+    figures: RescaleFigures | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
 class ForgetCheckpoints:
     """`storage.forget()`, after what was asked of the storage before. No answer; a failure is only
     worth a log line."""
@@ -272,6 +307,10 @@ Action = (
     | DisownCheckpoint
     | RemoveSavepoint
     | AnswerSavepoint
+    | MakeRoom
+    | LeaveRoom
+    | KeepGraph
+    | AnswerRescale
     | ForgetCheckpoints
     | TickAt
     | Publish

@@ -53,12 +53,17 @@ class AttemptNumbers:
         self._newest = self.began
         return self.began
 
-    def take_over(self, found: Mapping[TaskId, Attempt]) -> None:
-        """Tasks run, or ran, in these, which a master before this has given."""
+    def take_over(self, found: Mapping[TaskId, Attempt], tasks: Collection[TaskId]) -> None:
+        """Tasks run, or ran, in these, which a master before this has given. `tasks`: those of the
+        job, which may have had others."""
         self._first = self._last = max(self._last, *found.values())
         self.began = Attempt(self._last)
-        self._of = dict(found)
-        self._newest = max(found.values())
+        self._of = {task: attempt for task, attempt in found.items() if task in tasks}
+        self._newest = max(self._of.values(), default=self.began)
+
+    def forget(self) -> None:
+        """The job has other tasks from now on, and none of them has begun."""
+        self._of.clear()
 
     def begin_region(self, tasks: Iterable[TaskId], attempt: Attempt) -> None:
         """These begin again, in one that was given for that."""

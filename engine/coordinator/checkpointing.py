@@ -62,6 +62,10 @@ class CheckpointTranslator:
         self._history = history
         self._pending: dict[CheckpointId, _Triggered] = {}
 
+    def adopt(self, plan: JobPlan) -> None:
+        """The job's from now on; none of its tasks runs."""
+        self._plan = plan
+
     def translate(
         self,
         actions: protocol.Actions,

@@ -56,6 +56,10 @@ class Failover:
         self._history = history
         self.failures = Failures(policy)
 
+    def adopt(self, plan: JobPlan) -> None:
+        """The job's from now on; none of its tasks runs."""
+        self._plan = plan
+
     def on_failure(
         self,
         failure: Failure,

@@ -71,6 +71,10 @@ class Failures:
         self.restart_at_ms = now_ms
         return JobStatus.RESTARTING
 
+    def on_rescale(self, now_ms: int) -> None:
+        """The next attempt begins at once, and nothing failed."""
+        self.restart_at_ms = now_ms
+
     def on_loss(self, cause: str) -> None:
         """A task of the failed attempt turned out to be lost: explains what was only a symptom."""
         if self._last is not None and self._last.symptom:

@@ -150,12 +150,11 @@ class JobHistory:
 
     def __init__(self, tasks: Iterable[TaskId]) -> None:
         self._tasks = tuple(tasks)
-        records: Paged[TaskId, TaskRecord] = Paged(
+        self._records: Paged[TaskId, TaskRecord] = Paged(
             self._tasks, dict.fromkeys(self._tasks, TaskRecord())
         )
-        self._records = records
         """Those of the picture."""
-        self._picture = Picture(tasks=records)
+        self._picture = Picture(tasks=self._records)
         self._going: dict[CheckpointId, dict[TaskId, Part]] = {}
         """Of the checkpoints that are on: what their records hold."""
         self._shared: dict[TaskId, frozenset[str]] = {}
@@ -164,6 +163,14 @@ class JobHistory:
     @property
     def picture(self) -> Picture:
         return self._picture
+
+    def adopt(self, tasks: Iterable[TaskId]) -> None:
+        """The job has other tasks from now on. Of what those before did only their parts of
+        checkpoints are known."""
+        self._tasks = tuple(tasks)
+        self._records = Paged(self._tasks, dict.fromkeys(self._tasks, TaskRecord()))
+        self._shared.clear()
+        self._change(tasks=self._records)
 
     # --- the job and its tasks -------------------------------------------------------------------
 

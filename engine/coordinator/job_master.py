@@ -23,6 +23,8 @@ and losses of tasks may come at any time; those of former attempts are ignored h
     on_trigger                   a user wants a checkpoint now
     on_savepoint                 a user wants a savepoint, after which the job may be to end
     on_cancel                    a user wants the job to stop; in any state, any number of times
+    on_rescale                   a user wants the job to go on at other parallelisms
+    on_room, on_graph_kept       MakeRoom, KeepGraph are done
     on_tick                      the time of the last TickAt came; early and extra calls do no harm
 
 The steps it goes through and what each waits for stand in `lifecycle.py`, what leads from one to
@@ -50,7 +52,7 @@ from .announced_ticks import AnnouncedTicks
 from .failures import Failure
 from .job_state import JobState
 from .lifecycle import Step
-from .plan import make_plan
+from .plan import JobPlan, make_plan
 from .region_restarts import Stage
 from .restart import make_policy
 from .savepoint_rules import why_no_savepoint
@@ -73,17 +75,20 @@ class JobMaster:
         allow_unmatched: bool = False,
         first_attempt: int = 0,
         takes_over: bool = False,
+        former: ExecutionGraph | None = None,
     ) -> None:
         """`resume`: start from the newest checkpoint in the job's storage, if there is one; else
         checkpoints that were there before are neither used nor touched. `allow_unmatched`: state
         of operators that the job lacks may be dropped at a restore. `rng` draws restart jitter.
         `first_attempt`: greater than any of the masters that the job had before. `takes_over`: the
-        job may run, as the last of these has left it (`takeover`)."""
+        job may run, as the last of these has left it (`takeover`). `former`: the graph that the job
+        goes back to if it does not come up with this one (`rescales`)."""
         plan = make_plan(job_id, graph)
-        self._plan = plan
         starting_point = StartingPoint(plan, resume, allow_unmatched)
         policy = make_policy(plan.config.effective_restart, rng)
-        self._job = job = Transitions(plan, starting_point, policy, first_attempt, takes_over)
+        self._job = job = Transitions(
+            plan, graph, starting_point, policy, first_attempt, takes_over, former
+        )
         self._life, self._history = job.life, job.history
         self._checkpoints, self._numbers = job.checkpoints, job.numbers
         self._ticks = AnnouncedTicks()
@@ -239,9 +244,9 @@ class JobMaster:
         if self._job.left is not None:
             self._job.early.append(partial(self.on_task_lost, task, attempt, reason))
             return self._answer()
-        cause = f"task {self._plan.labels[task]} was lost: {reason}"
-        if attempt != self._numbers.of(task):
+        if attempt != self._numbers.of(task) or task not in self._plan.labels:
             return self._answer()
+        cause = f"task {self._plan.labels[task]} was lost: {reason}"
         running = self._job.running
         ending = running is not None and running.restarts.is_ending(task)
         if running is not None and not ending and task not in running.progress.finished:
@@ -298,11 +303,29 @@ class JobMaster:
         later, exactly one."""
         self._life.record(f"savepoint {savepoint.request}")
         why = why_no_savepoint(savepoint, self._plan, self._life, self._job.running)
+        if why is None and self._job.rescales.now is not None:
+            why = "the job is being rescaled: ask again when that is done"
         if why is not None and not self._checkpoints.repeats(savepoint):
             error = f"no savepoint was taken: {why}"
             return self._answer((AnswerSavepoint(savepoint.request, error=error),))
         actions = self._checkpoints.request_savepoint(savepoint, now_ms)
         return self._answer(self._job.carry_out(actions, now_ms))
+
+    def on_rescale(self, request: int, graph: ExecutionGraph, now_ms: int) -> Actions:
+        """Go on as `graph`, which differs from that of now in parallelisms only. An AnswerRescale
+        for it comes now or later, exactly one."""
+        self._life.record(f"rescale {request}")
+        return self._answer(self._job.rescale(request, graph, now_ms))
+
+    def on_room(self, request: int, why: str | None, now_ms: int) -> Actions:
+        """The answer to MakeRoom; `why`: there is none."""
+        self._life.record(f"room for {request}")
+        return self._answer(self._job.on_room(request, why, now_ms))
+
+    def on_graph_kept(self, now_ms: int) -> Actions:
+        """The answer to KeepGraph."""
+        self._life.record("graph kept")
+        return self._answer(self._job.on_graph_kept(now_ms))
 
     def on_cancel(self, now_ms: int) -> Actions:
         """Stop the job. Idempotent, and without effect on a job that is over."""
@@ -324,18 +347,28 @@ class JobMaster:
     # --- events of tasks ---------------------------------------------------------------------
 
     def on_report(self, report: TaskReport, now_ms: int) -> Actions:
-        """A task said something. Ignored if it is not of the current attempt."""
-        if self._life.step is Step.ENDED:
-            return self._answer()
-        if report.attempt != self._numbers.of(report.task):
+        """A task said something. Ignored if it is not of the current attempt, or none that the job
+        has any more."""
+        if self._life.step is Step.ENDED or report.attempt != self._numbers.of(report.task):
             return self._answer()
         if report.task not in self._plan.labels:
-            raise self._life.illegal(f"{report.task} reports but is no task of this job")
+            if all(report.task.vertex != task.vertex for task in self._plan.tasks):
+                raise self._life.illegal(f"{report.task} reports but is no task of this job")
+            return self._answer()
         return self._answer(self._handle(report, now_ms))
 
     def why_not(self, manifest: Manifest) -> str | None:
         """Why the job must not start from a checkpoint, if so. From any thread."""
         return self._job.starting_point.why_not(manifest)
+
+    @property
+    def graph(self) -> ExecutionGraph:
+        """What the job is now."""
+        return self._job.graph
+
+    @property
+    def _plan(self) -> JobPlan:
+        return self._job.plan
 
     @property
     def labels(self) -> Mapping[TaskId, str]:
@@ -362,6 +395,8 @@ class JobMaster:
             last_failure=self._job.failures.last_cause,
             metrics=self._job.figures.all(),
             history=self._history.picture,
+            rescales=self._job.rescales.done,
+            last_rescale=self._job.rescales.last,
         )
 
     @property

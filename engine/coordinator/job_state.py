@@ -10,6 +10,7 @@ from ...checkpoint.coordinator_types import CheckpointStatistics
 from ...core.ids import Attempt, TaskId
 from ...core.job_status import JobStatus
 from .history import Picture
+from .rescale_figures import RescaleFigures
 
 
 @dataclass
@@ -62,3 +63,5 @@ class JobState:
     last_failure: str | None
     metrics: Mapping[TaskId, dict[str, Any]]
     history: Picture = field(default_factory=Picture)
+    rescales: int = 0
+    last_rescale: RescaleFigures | None = None

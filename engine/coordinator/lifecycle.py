@@ -10,12 +10,14 @@
     RUNNING    RUNNING                   TaskFinished of all tasks       ENDED
     STOPPING   RESTARTING, FAILING,      on_all_stopped                  WAITING
                CANCELLING
-    WAITING    the same                  answer to StoreCheckpoint,      LOADING or ENDED
-                                         the restart delay
+    WAITING    the same                  answer to StoreCheckpoint,      LOADING or ENDED,
+                                         the restart delay               or KEEPING
+    KEEPING    RESTARTING                on_graph_kept                   LOADING
     ENDED      FAILED, CANCELED,         nothing
                FINISHED
 
-FINDING and TAKING are for a job whose coordinator has died and that runs (`takeover`). A failure
+FINDING and TAKING are for a job whose coordinator has died and that runs (`takeover`), KEEPING is
+for one that is rescaled while it runs, or returns from that (`rescales`). A failure
 goes from any step before STOPPING to STOPPING (to WAITING where nothing is deployed).
 A checkpoint may be being stored while the job fails: its outcome must be known before the next
 attempt chooses what to restore, hence the wait. A job that is to end waits for it, too, but not for
@@ -44,6 +46,7 @@ class Step(Enum):
     RUNNING = "running"
     STOPPING = "stopping"
     WAITING = "waiting"
+    KEEPING = "keeping"
     ENDED = "ended"
 
 
@@ -56,7 +59,8 @@ STEPS: Final[dict[Step, frozenset[Step]]] = {
     Step.DEPLOYING: frozenset({Step.RUNNING, Step.STOPPING}),
     Step.RUNNING: frozenset({Step.STOPPING, Step.ENDED}),
     Step.STOPPING: frozenset({Step.WAITING}),
-    Step.WAITING: frozenset({Step.LOADING, Step.ENDED}),
+    Step.WAITING: frozenset({Step.LOADING, Step.KEEPING, Step.ENDED}),
+    Step.KEEPING: frozenset({Step.LOADING, Step.WAITING}),
     Step.ENDED: frozenset(),
 }
 """From each step, the steps that may follow."""
@@ -71,6 +75,7 @@ STATUSES: Final[dict[Step, frozenset[JobStatus]]] = {
     Step.RUNNING: frozenset({JobStatus.RUNNING}),
     Step.STOPPING: frozenset({JobStatus.RESTARTING, JobStatus.FAILING, JobStatus.CANCELLING}),
     Step.WAITING: frozenset({JobStatus.RESTARTING, JobStatus.FAILING, JobStatus.CANCELLING}),
+    Step.KEEPING: frozenset({JobStatus.RESTARTING}),
     Step.ENDED: frozenset({JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED}),
 }
 """In each step, the statuses a job may have."""

@@ -11,6 +11,7 @@ from ...core.errors import GraphError
 from ...core.ids import OperatorId, TaskId
 from ..graph.edge_names import chained_names, edge_names
 from ..graph.model import ExecutionGraph
+from ..graph.rescaling import shape_of
 from .regions import Region, regions_of
 from .watermark_alignment import AlignmentGroup
 
@@ -42,6 +43,8 @@ class JobPlan:
     """Of all connections between operators (`graph.edge_names`)."""
     regions: tuple[Region, ...] = ()
     """Which tasks are restarted together."""
+    shape: str = ""
+    """As of `graph.rescaling`: the parallelism of all tasks."""
 
     @property
     def shared_sources(self) -> frozenset[OperatorId]:
@@ -125,4 +128,5 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         labels=labels,
         regions=regions_of(graph),
         edge_names=frozenset(edge_names(job).values()).union(*map(chained_names, job.vertices)),
+        shape=shape_of(job),
     )

@@ -53,6 +53,10 @@ class StartingPoint:
         self._told: set[CheckpointId] = set()
         """Unusable checkpoints that have been told of; only grows."""
 
+    def adopt(self, plan: JobPlan) -> None:
+        """The job's from now on; none of its tasks runs."""
+        self._plan = plan
+
     def admit(self, latest: Latest, first: bool) -> Latest:
         """What the job may use of the storage's answer. `first`: no attempt has begun yet."""
         if not self._resume and first and self.floor < latest.highest_id:

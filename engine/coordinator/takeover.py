@@ -10,7 +10,8 @@ The tasks stop for none of it. What only the coordinator before knew is made ane
 that were on nothing is left (they are aborted, and their numbers not used again); that the newest
 complete one is complete is said once more; and the enumerators are asked again, from their states
 in that one on, for what readers say that they have been given since. A task that is not there, or
-not running, has failed: that is a failure of its region, as ever.
+not running, has failed: that is a failure of its region, as ever. Tasks of another shape than the
+job's, of a rescale that was on, are no tasks of it: then nobody goes on.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ def take_over(
 ) -> TakeOver | None:
     """`accounts`: of all that were found, whatever state they are in. `manifest`: the newest valid
     checkpoint that the job can go back to. `highest_id`: as of `Latest`. None: no task goes on."""
-    found = {one.task: one for one in accounts if one.task in plan.labels}
+    known = tuple(accounts)
+    if any(one.shape not in ("", plan.shape) for one in known):
+        return None
+    found = {one.task: one for one in known if one.task in plan.labels}
     alive = {task: one for task, one in found.items() if one.stage.goes_on}
     if not alive:
         return None

@@ -14,6 +14,10 @@ class TaskFigures:
     """The last figures of each task of the current attempt, or the last one."""
 
     def __init__(self, tasks: Iterable[TaskId]) -> None:
+        self.adopt(tasks)
+
+    def adopt(self, tasks: Iterable[TaskId]) -> None:
+        """The job has these tasks from now on, and none of them has told anything."""
         self._none: Paged[TaskId, dict[str, Any]] = Paged(tasks)
         self._of = self._none
 

@@ -66,6 +66,10 @@ class TraceRecorder:
         self._attempt: Span | None = None
         """A start or recovery that goes on."""
 
+    def adopt(self, labels: Mapping[TaskId, str]) -> None:
+        """There are other tasks from now on."""
+        self._labels = labels
+
     def observe(
         self,
         event: str,
@@ -109,9 +113,12 @@ class TraceRecorder:
         if span is None:
             return
         if isinstance(report, CheckpointDeclined):
-            span.attributes["declined.by"] = self._labels[report.task]
+            span.attributes["declined.by"] = self._label(report.task)
         elif len(span.children) < MOST_TASKS:
             span.children.append(self._task(report, now_ms))
+
+    def _label(self, task: TaskId) -> str:
+        return self._labels.get(task, str(task))
 
     def _task(self, report: CheckpointAcknowledged, now_ms: int) -> Span:
         phases = (
@@ -121,7 +128,7 @@ class TraceRecorder:
         )
         at = now_ms - sum(took for _, took in phases)
         told = {"task.subtask": int(report.task.subtask), "checkpoint.bytes": report.snapshot.size}
-        span = Span(self._labels[report.task], at, now_ms, told)
+        span = Span(self._label(report.task), at, now_ms, told)
         for name, took in phases:
             span.children.append(Span(name, at, at + took))
             at += took

@@ -6,14 +6,17 @@ A part of the job master, which says what is heard when; here stands what follow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.storage import Latest
 from ...core.job_status import JobStatus
 from ..accounts import TaskAccount
+from ..graph.model import ExecutionGraph
 from .actions import (
     Actions,
+    AnswerRescale,
     CancelAll,
     CloseSources,
     DeployAll,
@@ -30,8 +33,9 @@ from .failover import Failover, RestartRegion
 from .failures import Failure
 from .history import JobHistory
 from .lifecycle import Lifecycle, Step
-from .plan import JobPlan
+from .plan import JobPlan, make_plan
 from .regions import Region
+from .rescales import Rescales, why_no_rescale
 from .restart import RestartPolicy
 from .running_attempt import Outcome, RunningAttempt
 from .starting_point import Start, StartingPoint
@@ -45,13 +49,16 @@ class Transitions:
     def __init__(
         self,
         plan: JobPlan,
+        graph: ExecutionGraph,
         starting_point: StartingPoint,
         policy: RestartPolicy,
         first_attempt: int,
         takes_over: bool,
+        former: ExecutionGraph | None,
     ) -> None:
-        """`first_attempt`, `takes_over`: as of JobMaster."""
-        self._plan = plan
+        """`plan`: of `graph`. `first_attempt`, `takes_over`, `former`: as of JobMaster."""
+        self.plan, self.graph = plan, graph
+        self.rescales = Rescales(graph, former)
         self.life = Lifecycle(plan.job_name)
         self.starting_point = starting_point
         self.checkpoints = CheckpointCoordinator(
@@ -96,6 +103,9 @@ class Transitions:
             self._move(JobStatus.RUNNING, now_ms)
             self.life.go(Step.RUNNING)
             self.failures.on_stable(now_ms)
+            outcome = replace(
+                outcome, actions=(*outcome.actions, *self.rescales.on_running(now_ms))
+            )
         if outcome.whole:
             self.failures.on_stable(now_ms)
         if outcome.failure is not None:
@@ -104,11 +114,55 @@ class Transitions:
             return (*outcome.actions, *self._go_back(outcome.go_back, now_ms))
         if progress.all_finished:
             return (*outcome.actions, *self.end(JobStatus.FINISHED, now_ms))
-        return outcome.actions
+        return (*outcome.actions, *self._rescale_on(now_ms))
 
     def load(self) -> Actions:
         self.life.go(Step.LOADING)
         return (LoadLatest(self.starting_point.floor, self.takes_over),)
+
+    # --- at another parallelism --------------------------------------------------------------
+
+    def rescale(self, request: int, graph: ExecutionGraph, now_ms: int) -> Actions:
+        """Somebody wants the job to be this."""
+        why = why_no_rescale(self.life, self.running, self.checkpoints, self.rescales)
+        if why is not None:
+            return (AnswerRescale(request, error=f"not rescaled: {why}"),)
+        return self.rescales.begin(request, self.graph, graph, now_ms)
+
+    def on_room(self, request: int, why: str | None, now_ms: int) -> Actions:
+        """There is room for it, or there is none."""
+        one = self.rescales.now
+        if one is None or one.request != request:
+            return ()
+        others = why_no_rescale(self.life, self.running, self.checkpoints, Rescales(self.graph))
+        if not self.rescales.on_room(request, why or others):
+            return self.rescales.drop(why or others or "there is no room for it")
+        return self.carry_out(self.checkpoints.trigger(now_ms, "rescale"), now_ms)
+
+    def _rescale_on(self, now_ms: int) -> Actions:
+        """What the last event means for a rescale whose checkpoint is on."""
+        assert self.running is not None
+        why = self.rescales.on_checkpoints(self.checkpoints, self.running, now_ms)
+        if why is not None:
+            return self.rescales.drop(why)
+        if not self.rescales.stops:
+            return ()
+        self.failures.on_rescale(now_ms)
+        return self.stop(JobStatus.RESTARTING, now_ms)
+
+    def on_graph_kept(self, now_ms: int) -> Actions:
+        """The job has another graph from now on."""
+        if self.life.step is not Step.KEEPING:
+            return ()
+        self.graph, told = self.rescales.on_kept()
+        self.plan = plan = make_plan(self.plan.job_id, self.graph)
+        for part in (self.starting_point, self.translator, self.failover):
+            part.adopt(plan)
+        self.checkpoints.adopt(plan.tasks, plan.labels)
+        self.history.adopt(plan.tasks)
+        self.figures.adopt(plan.tasks)
+        self.numbers.forget()
+        return (*told, *self.load())
 
     # --- tasks that run already --------------------------------------------------------------
 
@@ -122,10 +176,11 @@ class Transitions:
         """What they say."""
         latest, self._found = self._found, None
         assert latest is not None, "nobody was looked for"
-        left = take_over(self._plan, accounts, latest.manifest, latest.highest_id)
+        left = take_over(self.plan, accounts, latest.manifest, latest.highest_id)
         if left is None and not accounts:
             return self.begin(latest, now_ms)
-        self.numbers.take_over({one.task: one.attempt for one in accounts})
+        found = {one.task: one.attempt for one in accounts}
+        self.numbers.take_over(found, self.plan.labels.keys())
         if left is None or left.strange:
             self.checkpoints.on_left(begun(accounts, latest.highest_id))
             why = "its coordinator died while its tasks were being started or stopped"
@@ -147,7 +202,7 @@ class Transitions:
         self.left = None
         self.running = RunningAttempt(
             self.numbers.began,
-            self._plan,
+            self.plan,
             self.checkpoints,
             self.translator,
             self.history,
@@ -158,9 +213,10 @@ class Transitions:
         self._move(JobStatus.RUNNING, now_ms)
         self.life.go(Step.RUNNING)
         self.failures.on_stable(now_ms)
+        came = self.rescales.on_running(now_ms)
         going = self.after(self.running.take_over(left, now_ms), now_ms)
         failed = [self.fail(failure, now_ms) for failure in left.failures]
-        return tuple(action for part in (going, *failed) for action in part)
+        return tuple(action for part in (came, going, *failed) for action in part)
 
     # --- from one attempt to the next --------------------------------------------------------
 
@@ -173,7 +229,7 @@ class Transitions:
                 return self.prepare(start)
 
     def prepare(self, start: Start) -> Actions:
-        attempt = self.numbers.begin(self._plan.tasks)
+        attempt = self.numbers.begin(self.plan.tasks)
         self.start = start
         self.figures.clear()
         self.life.go(Step.PREPARING)
@@ -188,7 +244,7 @@ class Transitions:
         self.start = None
         self.running = RunningAttempt(
             attempt,
-            self._plan,
+            self.plan,
             self.checkpoints,
             self.translator,
             self.history,
@@ -202,8 +258,12 @@ class Transitions:
     def fail(self, failure: Failure, now_ms: int, region: Region | None = None) -> Actions:
         """The attempt failed, or a part of it, which is its `region` or the task's; only the first
         cause counts."""
-        if self.life.step in (Step.STOPPING, Step.WAITING, Step.ENDED):
+        if self.life.step in (Step.STOPPING, Step.WAITING, Step.KEEPING, Step.ENDED):
             return ()
+        if self.rescales.returns(self.life.step, failure.cause):
+            self.failures.on_rescale(now_ms)
+            why = f"the job goes back to its former parallelism: {failure.cause}"
+            return (Warn(why), *self.stop(JobStatus.RESTARTING, now_ms))
         next_ = self.failover.on_failure(failure, region, self.running, self.life.step, now_ms)
         if not isinstance(next_, RestartRegion):
             return self.stop(next_, now_ms)
@@ -219,14 +279,18 @@ class Transitions:
         """Stop the attempt, if one is deployed, on the way to what `status` leads to."""
         self._move(status, now_ms)
         self._give_up_ms = now_ms + self._patience_ms
+        dropped: Actions = ()
+        rescale = self.rescales.now
+        if rescale is not None and (rescale.stage.runs or status is not JobStatus.RESTARTING):
+            dropped = self.rescales.drop(f"the job is {status.value}")
         cancel: Actions = ()
         if self.life.deployed:
             self.history.on_stopping(now_ms)
             self.life.go(Step.STOPPING)
             cancel = (CancelAll(self.numbers.last),)
-        elif self.life.step in (Step.NEW, Step.LOADING, Step.PREPARING):
+        elif self.life.step in (Step.NEW, Step.LOADING, Step.PREPARING, Step.KEEPING):
             self.life.go(Step.WAITING)
-        return (*cancel, *self._leave_attempt(now_ms), *self.proceed(now_ms))
+        return (*dropped, *cancel, *self._leave_attempt(now_ms), *self.proceed(now_ms))
 
     def proceed(self, now_ms: int) -> Actions:
         """Leave WAITING, if nothing is left to wait for."""
@@ -235,7 +299,11 @@ class Transitions:
         storing = self.checkpoints.storing
         match self.life.status:
             case JobStatus.RESTARTING if not storing and now_ms >= self.failures.restart_at_ms:
-                return self.load()
+                kept = self.rescales.keep()
+                if not kept:
+                    return self.load()
+                self.life.go(Step.KEEPING)
+                return kept
             case JobStatus.FAILING if not storing or now_ms >= self._give_up_ms:
                 return self.end(JobStatus.FAILED, now_ms)
             case JobStatus.CANCELLING if not storing or now_ms >= self._give_up_ms:
@@ -250,7 +318,8 @@ class Transitions:
     def end(self, status: JobStatus, now_ms: int) -> Actions:
         self._move(status, now_ms)
         self.life.go(Step.ENDED)
-        left = [*self._leave_attempt(now_ms)]
+        left = [*self.rescales.drop(f"the job is {status.value}")]
+        left += self._leave_attempt(now_ms)
         left += self.carry_out(self.checkpoints.on_job_end(status), now_ms)
         for n in self.checkpoints.pending:
             left.append(Warn(f"the job ends while checkpoint {n} is being published"))
@@ -265,6 +334,8 @@ class Transitions:
         self.start = self.left = self.running = None
         self.early.clear()
         match self.life.status:
+            case JobStatus.RESTARTING if self.rescales.now is not None:
+                why = "the job is being rescaled: ask again when it runs"
             case JobStatus.RESTARTING | JobStatus.FAILING:
                 why = f"the job failed: {self.failures.last_cause}"
             case status:
@@ -295,7 +366,8 @@ class Transitions:
         """Assert the invariants of the fields. For use between events."""
         self.life.validate()
         self.checkpoints.validate()
-        self.numbers.validate(self._plan.tasks)
+        self.numbers.validate(self.plan.tasks)
+        self.rescales.validate(self.life.step)
         assert (self.start is not None) == (self.life.step is Step.PREPARING)
         assert (self._found is not None) == (self.life.step is Step.FINDING)
         assert (self.left is not None) == (self.life.step is Step.TAKING)

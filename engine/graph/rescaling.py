@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ...core.errors import GraphError
-from .model import JobGraph
+from ...core.ids import VertexId
+from .execution import build_execution_graph
+from .model import Forward, JobGraph, JobVertex
+
+Widths = Mapping[str, int]
+"""The parallelism of each vertex, by its id as text."""
 
 
 def rescaled(job: JobGraph, parallelism: int) -> JobGraph:
@@ -15,34 +21,141 @@ def rescaled(job: JobGraph, parallelism: int) -> JobGraph:
     before = job.config.parallelism
     if parallelism == before:
         raise GraphError(f"job '{job.name}' has the parallelism {before} already")
+    return _spread(job, job, parallelism)
+
+
+def moved(planned: JobGraph, now: JobGraph, wanted: int | Mapping[str, int]) -> JobGraph:
+    """The job that runs as `now` at another parallelism. `planned`: as its program made it.
+    `wanted`: of all vertices without one of their own, or by the name or uid of an operator; with
+    an operator go those that are chained to it, and those that it is connected to one to one.
+    GraphError as of `rescaled`, and for a name that no operator or several have."""
+    if isinstance(wanted, int):
+        return _spread(planned, now, wanted)
+    if not wanted:
+        raise GraphError("a rescale names at least one operator")
+    groups, given = _groups(planned), dict[VertexId, tuple[str, int]]()
+    for name, parallelism in wanted.items():
+        for vertex in groups[_named(planned, name).id]:
+            first, before = given.setdefault(vertex, (name, parallelism))
+            if before != parallelism:
+                raise GraphError(
+                    f"'{first}' and '{name}' are connected one to one, and have one parallelism: "
+                    f"not {before} and {parallelism}"
+                )
+    widths = {vertex: parallelism for vertex, (_, parallelism) in given.items()}
+    _check(planned, widths)
+    return _with(planned, now, widths)
+
+
+def widths_of(job: JobGraph) -> dict[str, int]:
+    """What `with_widths` makes the same of."""
+    return {str(vertex.id): vertex.parallelism for vertex in job.vertices}
+
+
+def with_widths(planned: JobGraph, widths: Widths) -> JobGraph:
+    """The job as it was planned, at the parallelisms that it has come to. What they do not name
+    stays."""
+    known = {v.id: widths[str(v.id)] for v in planned.vertices if str(v.id) in widths}
+    return _with(planned, planned, known)
+
+
+def shape_of(job: JobGraph) -> str:
+    """Tells graphs of one job apart: tasks of different shapes cannot run together.
+
+    >>> from strom.core.config import JobConfig
+    >>> one = JobVertex(VertexId(0), "one", (), 2, 128)
+    >>> shape_of(JobGraph("job", (one, replace(one, parallelism=3)), (), JobConfig()))
+    '2,3'
+    """
+    return ",".join(str(vertex.parallelism) for vertex in job.vertices)
+
+
+def _spread(planned: JobGraph, now: JobGraph, parallelism: int) -> JobGraph:
+    """To all vertices that were planned at the job's own parallelism."""
     if parallelism < 1:
         raise GraphError(f"a parallelism is at least 1, is {parallelism}")
-    if before == 1:
+    before = planned.config.parallelism
+    if before == 1 and parallelism > 1:
         raise GraphError(
-            f"job '{job.name}' was planned for the parallelism 1, and its plan may rely on it: "
+            f"job '{planned.name}' was planned for the parallelism 1, and its plan may rely on it: "
             "stop it with a savepoint, and run its program from that at another parallelism"
         )
-    moved = [vertex for vertex in job.vertices if vertex.parallelism == before]
-    if not moved:
+    found = [vertex.id for vertex in planned.vertices if vertex.parallelism == before]
+    if not found:
         raise GraphError(
-            f"no operator of job '{job.name}' has the job's parallelism {before}: each was given "
-            "one of its own by the program"
+            f"no operator of job '{planned.name}' has the job's parallelism {before}: each was "
+            "given one of its own by the program"
         )
-    for vertex in moved:
+    widths = dict.fromkeys(found, parallelism)
+    _check(planned, widths)
+    return _with(planned, now, widths)
+
+
+def _check(planned: JobGraph, widths: Mapping[VertexId, int]) -> None:
+    for vertex in planned.vertices:
+        parallelism = widths.get(vertex.id, vertex.parallelism)
+        if parallelism < 1:
+            raise GraphError(f"'{vertex.name}': a parallelism is at least 1, is {parallelism}")
         if parallelism > vertex.max_parallelism:
             raise GraphError(
                 f"'{vertex.name}' has {vertex.max_parallelism} key groups (max_parallelism): it "
                 f"cannot have the parallelism {parallelism}"
             )
-    return replace(
-        job,
-        vertices=tuple(
-            replace(v, parallelism=parallelism) if v.parallelism == before else v
-            for v in job.vertices
-        ),
-        config=replace(
-            job.config,
-            parallelism=parallelism,
-            max_parallelism=max(job.config.max_parallelism, parallelism),
-        ),
+        if vertex.parallelism == 1 < parallelism:
+            raise GraphError(
+                f"'{vertex.name}' was planned for the parallelism 1, and its plan may rely on it: "
+                "stop the job with a savepoint, and run its program from that at another"
+            )
+
+
+def _with(planned: JobGraph, now: JobGraph, widths: Mapping[VertexId, int]) -> JobGraph:
+    """The job has the parallelism that all have that were planned to have the job's; while they
+    differ, the one it had."""
+    vertices = tuple(replace(v, parallelism=widths.get(v.id, v.parallelism)) for v in now.vertices)
+    own = {
+        new.parallelism
+        for old, new in zip(planned.vertices, vertices, strict=True)
+        if old.parallelism == planned.config.parallelism
+    }
+    parallelism = own.pop() if len(own) == 1 else now.config.parallelism
+    config = replace(
+        now.config,
+        parallelism=parallelism,
+        max_parallelism=max(now.config.max_parallelism, parallelism),
     )
+    made = replace(now, vertices=vertices, config=config)
+    build_execution_graph(made)  # raises where both sides of an edge need one parallelism
+    return made
+
+
+def _named(job: JobGraph, name: str) -> JobVertex:
+    found = [v for v in job.vertices if name == v.name or any(_is(o, name) for o in v.operators)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(f"'{o.name}'" for v in job.vertices for o in v.operators)
+    if not found:
+        raise GraphError(f"job '{job.name}' has no operator '{name}': it has {names}")
+    raise GraphError(
+        f"job '{job.name}' has several operators '{name}' that are not chained: name one by its uid"
+    )
+
+
+def _is(operator: object, name: str) -> bool:
+    known = (getattr(operator, attribute) for attribute in ("uid", "name", "operator_id"))
+    return name in [str(one) for one in known if one is not None]
+
+
+def _groups(job: JobGraph) -> dict[VertexId, frozenset[VertexId]]:
+    """Of each vertex those that have its parallelism, as forward edges connect them."""
+    group = {vertex.id: frozenset({vertex.id}) for vertex in job.vertices}
+    for edge in job.edges:
+        if isinstance(edge.partitioner, Forward):
+            joined = group[edge.source] | group[edge.target]
+            group.update(_each(joined, joined))
+    return group
+
+
+def _each(
+    vertices: Iterable[VertexId], group: frozenset[VertexId]
+) -> dict[VertexId, frozenset[VertexId]]:
+    return dict.fromkeys(vertices, group)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ...core.ids import Attempt, TaskId
 from ..accounts import TaskAccount
+from ..graph.model import JobGraph
 from ..messages import Mail
 from ..task.deployment import TaskDeployment
 
@@ -26,6 +27,16 @@ class Cluster(Protocol):
     def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
         """Begin to start tasks beside others that run. Raises what went wrong at once, or the host
         calls `on_deploy_failed` later."""
+        ...
+
+    def make_room(self, request: int, job: JobGraph) -> None:
+        """Begin to have all that the tasks of this graph need, beside those that run; the host
+        calls `on_room` with the request."""
+        ...
+
+    def adopt(self, job: JobGraph) -> None:
+        """The job is this from now on, or still: what tasks of others needed is let go of, and none
+        of these runs."""
         ...
 
     def cancel_all(self, attempt: Attempt) -> None:

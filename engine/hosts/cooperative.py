@@ -21,7 +21,7 @@ from ...core.ids import NO_CHECKPOINT, Attempt, TaskId, VertexId
 from ..accounts import Ledger, TaskAccount
 from ..exchange.endpoint import Wiring
 from ..exchange.inprocess import InProcessEndpoint, InProcessNetwork
-from ..graph.model import JobVertex
+from ..graph.model import JobGraph, JobVertex
 from ..messages import CancelTask, Mail, TaskFailed, TaskReport
 from ..task.background import Background
 from ..task.deployment import TaskDeployment
@@ -103,6 +103,8 @@ class CooperativeCluster:
         self._stopping_some: deque[tuple[tuple[TaskId, ...], Attempt]] = deque()
         """Tasks that are being stopped while others go on; none once all of them are."""
         self._functions = FreshFunctions()
+        self._rooms: deque[int] = deque()
+        """Requests for room that are not answered; there is always some."""
         self._ledgers: dict[TaskId, Ledger] = {}
         """Of the newest attempt of each task."""
 
@@ -111,6 +113,7 @@ class CooperativeCluster:
     def take_over(self) -> list[TaskAccount]:
         """What the driver before has not heard is not heard any more but through these."""
         self.reports.clear()
+        self._rooms.clear()
         self._stopping = None
         self._stopping_some.clear()
         return [self._ledgers[task].account() for task in self.tasks]
@@ -130,7 +133,7 @@ class CooperativeCluster:
     def _start(self, d: TaskDeployment, endpoint: InProcessEndpoint) -> None:
         background = self._make_background(d.label)
         restored = NO_CHECKPOINT if d.restore is None else d.restore.checkpoint_id
-        ledger = self._ledgers[d.task] = Ledger(d.task, d.attempt, restored)
+        ledger = self._ledgers[d.task] = Ledger(d.task, d.attempt, restored, d.shape)
 
         def report(said: TaskReport) -> None:
             ledger.on_report(said)
@@ -147,6 +150,12 @@ class CooperativeCluster:
             self.reports.append(TaskFailed(d.task, d.attempt, text))
         else:
             self.tasks[d.task] = RunningTask(task, endpoint, background)
+
+    def make_room(self, request: int, job: JobGraph) -> None:
+        self._rooms.append(request)
+
+    def adopt(self, job: JobGraph) -> None:
+        """Tasks take no room here."""
 
     def cancel_all(self, attempt: Attempt) -> None:
         for running in self.tasks.values():
@@ -181,6 +190,9 @@ class CooperativeCluster:
             attempt, self._stopping = self._stopping, None
             self._drop_all()
             driver.on_all_stopped(attempt)
+            return True
+        if self._rooms:
+            driver.on_room(self._rooms.popleft(), None)
             return True
         for tasks, attempt in self._stopping_some:
             left = [self.tasks[task] for task in tasks if task in self.tasks]

@@ -3,8 +3,8 @@ no need of its class."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from ...core import code_pickles
 from ..graph.model import JobGraph
@@ -17,6 +17,11 @@ from .slots import Bundle, bundles_of
 def coordinator_name(job_id: str) -> str:
     """The actor's name in the namespace `strom`."""
     return f"strom-job-{job_id}"
+
+
+def job_of(coordinator: str) -> str:
+    """The job whose coordinator has this name."""
+    return coordinator.removeprefix(coordinator_name(""))
 
 
 @dataclass(frozen=True)
@@ -32,12 +37,14 @@ class Rescaled:
 class Followed:
     """What a session is told: the last savepoints, with the time (ms) since when they are complete;
     of a job that is over also how it ended, and its last view, if there is one. `term`: of the
-    coordinator that tells it, whose first savepoint is the first that is counted."""
+    coordinator that tells it, whose first savepoint is the first that is counted. `added`: what the
+    job's slots take beside those that it began with, by Ray's names."""
 
     savepoints: list[tuple[str, int]]
     outcome: JobOutcome | None = None
     view: JobView | None = None
     term: int = 0
+    added: Mapping[str, float] = field(default_factory=dict)
 
 
 Farewell = Callable[[JobOutcome], None]

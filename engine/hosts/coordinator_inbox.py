@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...checkpoint.savepoints import Stop
+from .asked_rescales import RescaleAnswer, Wanted
 from .asked_savepoints import SavepointAnswer
 from .driver import JobDriver
-from .ray_cluster import AllStopped, NotDeployed, TaskLost, TasksStopped
+from .ray_cluster import AllStopped, NotDeployed, RoomMade, TaskLost, TasksStopped
 
 
 class Cancel:
@@ -26,6 +27,19 @@ class SavepointWanted:
     stop: Stop | None
     successor: str | None
     told: SavepointAnswer
+
+
+@dataclass(frozen=True)
+class RescaleWanted:
+    """Somebody wants the job at other parallelisms; `told` is called once, with what comes of
+    it."""
+
+    wanted: Wanted
+    told: RescaleAnswer
+
+
+class GraphKept:
+    """What the job is from now on is written down."""
 
 
 class Answered:
@@ -43,6 +57,12 @@ def hand_over(event: Any, driver: JobDriver) -> None:
             driver.on_tasks_stopped(tasks, attempt)
         case NotDeployed(attempt, reason):
             driver.on_deploy_failed(attempt, reason)
+        case RoomMade(request, why):
+            driver.on_room(request, why)
+        case RescaleWanted(wanted, told):
+            driver.rescale(wanted, told)
+        case GraphKept():
+            driver.on_graph_kept()
         case Answered():
             driver.take_answer()
         case Cancel():

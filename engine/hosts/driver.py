@@ -19,7 +19,7 @@ from typing import Any, Final
 from ...api.jobs.accumulator_results import Part
 from ...checkpoint.coordinator_types import CheckpointStatistics
 from ...checkpoint.manifest import Manifest
-from ...checkpoint.savepoints import Savepoint, Stop
+from ...checkpoint.savepoints import Stop
 from ...checkpoint.storage import CheckpointStorage, located, open_storage
 from ...core.clock import Clock
 from ...core.failure_text import described
@@ -28,6 +28,7 @@ from ...core.job_status import JobStatus
 from ..coordinator.actions import (
     Action,
     Actions,
+    AnswerRescale,
     AnswerSavepoint,
     CancelAll,
     CancelTasks,
@@ -35,6 +36,9 @@ from ..coordinator.actions import (
     DeployTasks,
     FindTasks,
     JobEnded,
+    KeepGraph,
+    LeaveRoom,
+    MakeRoom,
     Publish,
     Send,
     TakeOverSources,
@@ -42,11 +46,14 @@ from ..coordinator.actions import (
     Warn,
 )
 from ..coordinator.job_master import JobMaster
+from ..coordinator.job_state import JobState
 from ..coordinator.traces import TraceRecorder
 from ..graph.execution import build_execution_graph
-from ..graph.model import JobGraph
+from ..graph.model import ExecutionGraph, JobGraph
+from ..graph.rescaling import Widths, widths_of, with_widths
 from ..messages import TaskReport
 from ..task.deployment import TaskDeployment, deployments_of
+from .asked_rescales import AskedRescales, RescaleAnswer, Wanted
 from .asked_savepoints import AskedSavepoints, SavepointAnswer
 from .cluster import Cluster
 from .errand_events import MakeBackground
@@ -71,6 +78,10 @@ history.addHandler(logging.NullHandler())
 WIND_UP_S: Final = 2.0
 """How long a job that failed or was cancelled waits for what its workers still do (files being
 deleted, enumerators being closed) before it is over."""
+
+Keep = Callable[[Widths, Widths | None], None]
+"""Writes down at which parallelisms the job is from now on, and which it goes back to if it does
+not come up at these; the host calls `on_graph_kept` when that is done."""
 
 FINISH_S: Final = 60.0
 """The same for a job that finished: nobody wanted it to end sooner."""
@@ -100,14 +111,24 @@ class JobDriver:
         takes_over: bool = False,
         before_end: Callable[[JobOutcome], None] = lambda outcome: None,
         results: ResultLog | None = None,
+        keep: Keep | None = None,
+        widths: Widths | None = None,
+        former: Widths | None = None,
     ) -> None:
         """`make_background`: the workers that do what may take long. `storage`: where checkpoints
         go, when not where the configuration says. `first_attempt`, `takes_over`: as of `JobMaster`.
         `token`: what the job's sinks know its drivers by; None: nobody has taken over these yet.
         `before_end`: called on the driver's thread when it is settled how the job ends, before
         anything is removed that it could go on from. `results`: where what is published is written
-        down for the drivers that come; None: there will be none."""
+        down for the drivers that come; None: there will be none. `keep`: None: nobody takes over
+        from this driver. `widths`, `former`: what was kept last; None: the job is as it was
+        planned, and has come up."""
         self._before_end = before_end
+        self._keep = keep
+        self._rescales = AskedRescales(graph)
+        self._unheard: list[tuple[Wanted, RescaleAnswer]] = []
+        """Rescales that are wanted, and that the master does not know of."""
+        planned, graph = graph, with_widths(graph, widths or {})
         self.graph = build_execution_graph(graph)
         self.job_id = job_id
         self._clock = clock
@@ -124,6 +145,7 @@ class JobDriver:
             allow_unmatched=graph.config.allow_unmatched_state,
             first_attempt=first_attempt,
             takes_over=takes_over,
+            former=None if former is None else build_execution_graph(with_widths(planned, former)),
         )
         self.token = token or uuid.uuid4().hex
         """No other job's."""
@@ -139,7 +161,7 @@ class JobDriver:
             results,
         )
         self._results = results
-        self._picture = self._master.status()
+        self._shown = self._master.status(), graph
         """The job after the last event; replaced, never changed. Read from other threads."""
         self._attempts: dict[TaskId, Attempt] = {}
         """In which each task was deployed last."""
@@ -157,8 +179,8 @@ class JobDriver:
         self._early: list[Action] = []
         """What tasks of a driver before this published before it was known what the job begins
         with; empty from then on."""
-        self._held: list[Savepoint] | None = [] if takes_over else None
-        """Wanted before it was known whether the job runs; None: it is."""
+        self._held: list[Callable[[], None]] | None = [] if takes_over else None
+        """What was wanted before it was known whether the job runs; None: it is."""
         self._asked = AskedSavepoints(job_id, graph.config.savepoint_directory)
         self.cancelling = False
         self.ended = False
@@ -204,10 +226,37 @@ class JobDriver:
             return
         if self.ended or self._over_at is not None:
             self._refuse_savepoints()
-        elif self._held is not None:
-            self._held.append(asked)
         else:
-            self._run(self._master.on_savepoint, asked)
+            self._when_known(lambda: self._run(self._master.on_savepoint, asked))
+
+    def rescale(self, wanted: Wanted, answer: RescaleAnswer) -> None:
+        """Go on at other parallelisms, as the same job. `answer` is called on this thread."""
+        if self.ended or self._over_at is not None:
+            answer(None, f"not rescaled: the job is {self.state.value}")
+        else:
+            self._unheard.append((wanted, answer))
+            self._when_known(self._rescale)
+
+    def _rescale(self) -> None:
+        """The oldest that is wanted."""
+        wanted, answer = self._unheard.pop(0)
+        asked = self._rescales.ask(self.graph.job, wanted, answer)
+        if asked is not None:
+            self._run(self._master.on_rescale, asked.request, asked.graph)
+
+    def _when_known(self, do: Callable[[], None]) -> None:
+        """Now, or as soon as it is known whether the job runs."""
+        if self._held is not None:
+            self._held.append(do)
+        else:
+            do()
+
+    def on_room(self, request: int, why: str | None) -> None:
+        """`why`: there is none."""
+        self._run(self._master.on_room, request, why)
+
+    def on_graph_kept(self) -> None:
+        self._run(self._master.on_graph_kept)
 
     def take_answer(self) -> bool:
         """Hear the oldest of what the workers got done; whether there was anything."""
@@ -259,8 +308,16 @@ class JobDriver:
 
     def _refuse_savepoints(self) -> None:
         self._asked.refuse_all(f"the job is {self.state.value}", self._master.stopped_with)
+        self._rescales.refuse_all(f"the job is {self.state.value}")
+        while self._unheard:
+            _, answer = self._unheard.pop(0)
+            answer(None, f"not rescaled: the job is {self.state.value}")
 
     # --- for anybody, from any thread ------------------------------------------------------
+
+    @property
+    def _picture(self) -> JobState:
+        return self._shown[0]
 
     @property
     def state(self) -> JobStatus:
@@ -313,17 +370,19 @@ class JobDriver:
 
     def metrics(self) -> dict[str, Any]:
         """The figures of `JobClient.metrics()`."""
-        return summarise(self._picture, self.graph.job, self._runtime_now_ms())
+        state, job = self._shown
+        return summarise(state, job, self._runtime_now_ms())
 
     def view(self) -> JobView:
         """All that is known of the job."""
-        state, now_ms = self._picture, self._clock.now_ms()
+        (state, job), now_ms = self._shown, self._clock.now_ms()
         runtime_ms = self._runtime_now_ms()
-        return view_of(state, self.state.value, self._error, self.graph.job, runtime_ms, now_ms)
+        return view_of(state, self.state.value, self._error, job, runtime_ms, now_ms)
 
     def samples(self) -> list[Sample]:
         """The same, subtask by subtask, for a reporter."""
-        return samples_of(self._picture, self.graph.job, self._runtime_now_ms())
+        state, job = self._shown
+        return samples_of(state, job, self._runtime_now_ms())
 
     def accumulators(self) -> list[Part]:
         """What the tasks of the current attempt said of their accumulators, still sealed."""
@@ -362,13 +421,16 @@ class JobDriver:
             self.ended = True
         if self._held is not None and self.state is not JobStatus.CREATED:
             held, self._held = self._held, None
-            for savepoint in held:
-                self._run(self._master.on_savepoint, savepoint)
+            for do in held:
+                do()
 
     def _event(self, event: Callable[..., Actions], *args: Any) -> Actions:
         now_ms, earlier = self._clock.now_ms(), self._picture
         actions = event(*args, now_ms)
-        self._picture = state = self._master.status()
+        if self._master.graph is not self.graph:
+            self._adopt(self._master.graph)
+        state = self._master.status()
+        self._shown = state, self.graph.job
         if self._recorder is not None and self._traces is not None:
             name = getattr(event, "__name__", "")
             ended = self._recorder.observe(name, args, earlier, state, actions, now_ms)
@@ -386,6 +448,14 @@ class JobDriver:
                 error = state.last_failure if state.status is JobStatus.FAILED else None
                 self._before_end(replace(self.outcome(), error=error))
         return actions
+
+    def _adopt(self, graph: ExecutionGraph) -> None:
+        """The job is this from now on, and none of its tasks runs."""
+        self.graph = graph
+        self.errands.adopt(graph.job)
+        self._cluster.adopt(graph.job)
+        if self._recorder is not None:
+            self._recorder.adopt(self._master.labels)
 
     def _carry_out(self, action: Action) -> Actions:
         if isinstance(action, StorageAction):
@@ -410,6 +480,14 @@ class JobDriver:
                 self._asked.answer(request, path, error)
             case FindTasks():
                 return self._find()
+            case MakeRoom(request, graph):
+                self._cluster.make_room(request, graph.job)
+            case LeaveRoom():
+                self._cluster.adopt(self.graph.job)
+            case KeepGraph(graph, former):
+                return self._keep_graph(graph, former)
+            case AnswerRescale(request, figures, error):
+                self._rescales.answer(request, figures, error)
             case DeployAll():
                 return self._deploy(action)
             case DeployTasks():
@@ -422,6 +500,12 @@ class JobDriver:
                 log.warning("job %s: %s", self.job_id, message)
             case JobEnded(status, error):
                 self._end(status, error)
+        return ()
+
+    def _keep_graph(self, graph: ExecutionGraph, former: ExecutionGraph | None) -> Actions:
+        if self._keep is None:
+            return self._event(self._master.on_graph_kept)
+        self._keep(widths_of(graph.job), None if former is None else widths_of(former.job))
         return ()
 
     def _find(self) -> Actions:

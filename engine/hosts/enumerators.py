@@ -35,6 +35,14 @@ class Enumerators:
         """`remembered`: those of which single readers may begin again; what is given to these is
         known until no restart goes back before it."""
         self._job_id = job_id
+        self._made: dict[OperatorId, SplitEnumerator] = {}
+        """Those of the current attempt; empty between `close` and `prepare`."""
+        self._numbers: Counter[OperatorId] = Counter()
+        """How often each has given something away."""
+        self.adopt(job, remembered)
+
+    def adopt(self, job: JobGraph, remembered: Collection[OperatorId]) -> None:
+        """The job is this from now on, which has the same sources; all were closed."""
         self._given: dict[OperatorId, Given] = {operator: Given() for operator in remembered}
         self._sources = {
             operator.operator_id: (operator.name, vertex.parallelism, operator.spec)
@@ -42,10 +50,6 @@ class Enumerators:
             for operator in vertex.operators
             if isinstance(operator.spec, SourceSpec)
         }
-        self._made: dict[OperatorId, SplitEnumerator] = {}
-        """Those of the current attempt; empty between `close` and `prepare`."""
-        self._numbers: Counter[OperatorId] = Counter()
-        """How often each has given something away."""
 
     def prepare(self, states: Mapping[OperatorId, bytes]) -> None:
         """Make all, from their stored states where there are any. What could be made before one

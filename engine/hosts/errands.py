@@ -95,6 +95,10 @@ class Errands:
         """Begin this behind what was begun there before."""
         self._sources.begin(action, self._storage.loaded)
 
+    def adopt(self, job: JobGraph) -> None:
+        """The job is this from now on, and none of its tasks runs."""
+        self._sources.adopt(job)
+
     def last(self, status: str) -> None:
         """The job is over, and nothing more will be asked."""
         self._storage.last()

@@ -1,6 +1,7 @@
 """The figures of a running job as one plain dict: what `JobClient.metrics()` returns.
 
-    state, attempt, restarts, runtime_ms, last_failure
+    state, attempt, restarts, runtime_ms, last_failure, rescales
+    last_rescale  None, or before, after (parallelisms by chain), checkpoint_id, silence_ms
     checkpoints   completed, failed, in_progress, last_id, last_duration_ms, last_size,
                   restored_from, and what the tasks of the attempt read: restored_bytes,
                   restored_local_bytes of copies on their machines
@@ -26,6 +27,7 @@ from typing import Any
 
 from ...operators.user_metrics import merged_distribution
 from ..coordinator.job_state import JobState
+from ..coordinator.rescale_figures import RescaleFigures
 from ..graph.model import JobGraph
 from .flink_names import by_operator, flink_names
 from .key_figures import key_figures
@@ -60,6 +62,8 @@ def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any
         "restarts": state.restarts,
         "runtime_ms": runtime_ms,
         "last_failure": state.last_failure,
+        "rescales": state.rescales,
+        "last_rescale": _rescale(state.last_rescale),
         "checkpoints": {
             "completed": checkpoints.completed,
             "failed": checkpoints.failed,
@@ -95,6 +99,17 @@ def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any
             }
             for task, report in sorted(reports.items())
         ],
+    }
+
+
+def _rescale(figures: RescaleFigures | None) -> dict[str, Any] | None:
+    if figures is None:
+        return None
+    return {
+        "before": dict(figures.before),
+        "after": dict(figures.after),
+        "checkpoint_id": figures.checkpoint_id,
+        "silence_ms": figures.silence_ms,
     }
 
 

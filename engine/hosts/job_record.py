@@ -81,7 +81,9 @@ class Term:
     """Of a coordinator. `number`: 0, 1, ...; `attached`: whether the job ends with its program;
     `attempt`: the last that was begun; `since_ms`: when this and the ones before began, the last
     few; `cancelled`: whether somebody was told that it ends. `run`: as `Begun.first_attempt`, which
-    tells it from those that the job had before it was begun once more."""
+    tells it from those that the job had before it was begun once more. `widths`: the parallelisms
+    to which the job was rescaled; None: those it began with. `former`: what it goes back to if it
+    does not come up at these; None: it has (`coordinator.rescales`)."""
 
     number: int = 0
     attached: bool = True
@@ -89,6 +91,8 @@ class Term:
     since_ms: Sequence[int] = ()
     cancelled: bool = False
     run: int = 0
+    widths: Mapping[str, int] | None = None
+    former: Mapping[str, int] | None = None
 
     def next(self, now_ms: int) -> Term:
         """That of the one that comes after it."""

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from ...api.jobs.host import JobExecutionResult
+from ...api.jobs.host import JobExecutionResult, RescaleResult
 from ...checkpoint.savepoints import Stop
 from ...core.answered import AnsweredDict, CompletableFuture, JobID, Promise
 from ...core.clock import SystemClock
@@ -32,6 +32,7 @@ from ...logs.scope import LogScope, bind
 from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..task.background import ThreadBackground
+from .asked_rescales import Wanted
 from .cooperative import CooperativeCluster
 from .driver import JobDriver, new_job_id
 from .job_folder import JobFolder
@@ -44,6 +45,7 @@ from .local_folder import folders_of
 from .placed_files import place
 from .published import PublishedValues
 from .reporters import serve_metrics
+from .rescale_calls import RescaleCalls, answer_rescale
 from .savepoint_calls import SavepointCalls, absolute, answer
 from .shipped_code import importable, put_behind_path, put_on_path
 from .shown_job import ShownJob
@@ -59,7 +61,7 @@ class _Interrupted(BaseException):
     """Raised inside a user function that does not return after a cancel."""
 
 
-class LocalJob(SavepointCalls, ShownJob):
+class LocalJob(SavepointCalls, RescaleCalls, ShownJob):
     """A running job; also its client."""
 
     ends_with_program = True
@@ -83,6 +85,8 @@ class LocalJob(SavepointCalls, ShownJob):
         """What the job's thread is to do between two rounds."""
         self._promises: WeakSet[Promise[str]] = WeakSet()
         """Of savepoints; those that are not kept are broken when the job is over."""
+        self._rescales: WeakSet[Promise[RescaleResult]] = WeakSet()
+        """The same of rescales."""
         self._published = PublishedValues()
         self._graph = graph
         self._log_scope = LogScope(self.job_id, graph.name)
@@ -242,8 +246,21 @@ class LocalJob(SavepointCalls, ShownJob):
             self._break_promises()
         return promise
 
+    def _rescale(self, wanted: Wanted) -> CompletableFuture[RescaleResult]:
+        promise: Promise[RescaleResult] = Promise()
+        self._rescales.add(promise)
+        told = partial(answer_rescale, promise, self._graph.name)
+        self._calls.append(lambda: self._driver.rescale(wanted, told))
+        self._wake.set()
+        if self._over.is_set() or self._abandoned:
+            self._break_promises()
+        return promise
+
     def _break_promises(self) -> None:
         state = self.get_job_status().value
+        for rescale in list(self._rescales):
+            why = f"not rescaled: the job is {state}"
+            answer_rescale(rescale, self._graph.name, None, why)
         for promise in list(self._promises):
             answer(promise, self._graph.name, None, f"no savepoint was taken: the job is {state}")
 

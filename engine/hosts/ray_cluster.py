@@ -26,13 +26,16 @@ from ...core.config import JobConfig
 from ...core.errors import JobCancelledError, ResourceError, SerializationError, StromError
 from ...core.failure_text import described
 from ...core.ids import Attempt, TaskId
+from ...logs.scope import LogScope
 from ..accounts import TaskAccount
 from ..exchange.encryption import issue
 from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from ..messages import Mail, TaskFailed
-from ..task.deployment import TaskDeployment
+from ..task.deployment import TaskDeployment, scope_of
+from .added_slots import give_back_added
 from .control_service import patiently
+from .coordinator_answers import job_of
 from .last_words import Whereabouts, how_it_died
 from .mail import sealed
 from .node_deaths import death_of
@@ -91,7 +94,15 @@ class NotDeployed:
     reason: str
 
 
-ClusterEvent = TaskLost | AllStopped | TasksStopped | NotDeployed | TaskFailed
+@dataclass(frozen=True)
+class RoomMade:
+    """What was asked for with `make_room` is there; or why not."""
+
+    request: int
+    why: str | None
+
+
+ClusterEvent = TaskLost | AllStopped | TasksStopped | NotDeployed | RoomMade | TaskFailed
 
 
 @dataclass(frozen=True)
@@ -133,11 +144,12 @@ class RayCluster:
         slots: KeptSlots | None = None,
         term: int = 0,
         note: Callable[[Attempt], None] = lambda attempt: None,
+        planned: JobGraph | None = None,
     ) -> None:
         """`name`: of the coordinator, and of its slots unless there are `slots` that stay. `code`:
         what the tasks import from. `files`: what they have beside them. `term`: greater than that
         of all coordinators that the job had before. `note`: told of each attempt before it
-        begins."""
+        begins. `planned`: as of `Slots`; None: it is the job still."""
         self._note = note
         self._name = name
         self._term = term
@@ -150,7 +162,15 @@ class RayCluster:
         self._loop = loop
         self._inbox = inbox
         self._coordinator = coordinator
-        self._slots = Slots(job, name, slots)
+        self._slots = Slots(planned or job, name, slots, job)
+        self._storage: Any = None
+        """Where checkpoints go, of the last deployment."""
+        self._spare: dict[TaskId, Any] = {}
+        """Actors of tasks that the job does not have yet. Changed under `_changing`."""
+        self._room: int | None = None
+        """The request for room that is on, or whose room may be used."""
+        self._rooms = threading.Lock()
+        """Held while slots are added, or given back."""
         self._actors: dict[TaskId, Any] = {}
         self._processes: dict[TaskId, Whereabouts] = {}
         """Where the tasks run or, until they are started anew, ran."""
@@ -192,11 +212,16 @@ class RayCluster:
         not answer, or has nothing to do, is ended."""
         self._looked = True
         found: dict[TaskId, tuple[Any, Found]] = {}
+        others: list[TaskAccount] = []
         for actor, answer in self._ask_all(tasks_of(self._name)):
             if answer is None or answer.task is None or answer.address is None:
                 ray.kill(actor, no_restart=True)
                 continue
             one, task = (actor, answer), answer.task
+            if not has_task(self._job, task):  # of a graph that the job has no more, or not yet
+                others += [] if answer.account is None else [answer.account]
+                ray.kill(actor, no_restart=True)
+                continue
             if task in found:  # a process that was to be ended when the coordinator died
                 former, one = sorted((found[task], one), key=_attempt_of)
                 ray.kill(former[0], no_restart=True)
@@ -209,9 +234,10 @@ class RayCluster:
         if found:
             self._slots.find()
             self._nodes = self._slots.nodes()
+            threading.Thread(target=self._trim, name="strom-trim", daemon=True).start()
         for task, (actor, _) in found.items():
             self._keep(task, actor)
-        return [answer.account for _, answer in found.values() if answer.account is not None]
+        return others + [one.account for _, one in found.values() if one.account is not None]
 
     def _ask_all(self, actors: Sequence[Any]) -> list[tuple[Any, Found | None]]:
         asked = [actor.take_over.remote(self._coordinator, self._term).future() for actor in actors]
@@ -248,9 +274,71 @@ class RayCluster:
 
         threading.Thread(target=start, name=f"strom-deploy-{attempt}", daemon=True).start()
 
+    def make_room(self, request: int, job: JobGraph) -> None:
+        """On a thread of its own. With the slots come the processes of the tasks that are new, so
+        that nobody waits for them once the others have stopped."""
+        self._room = request
+
+        def make() -> None:
+            why = None
+            try:
+                with self._rooms:
+                    if self._room == request:
+                        self._slots.add_for(job, self._cancelled)
+                self._warm_up(request, job)
+            except Exception as error:
+                why = described(error)
+            with self._rooms:
+                if self._room != request:
+                    self._slots.trim()
+            self._inbox(RoomMade(request, why))
+
+        threading.Thread(target=make, name=f"strom-room-{request}", daemon=True).start()
+
+    def _warm_up(self, request: int, job: JobGraph) -> None:
+        """The processes of new tasks start before anything stops."""
+        with self._changing:
+            wanted = not self._closed and self._room == request
+            new = [task for task in tasks_in(job) if task not in self._actors]
+            spare = {task: self._spawn(task) for task in new} if wanted else {}
+            self._spare.update(spare)
+        several, job_id = self._slots.on_several_machines(), job_of(self._name)
+        scopes = {t: scope_of(job_id, job.name, job.vertex(t.vertex), t) for t in spare}
+        self._wait([self._prepared(t, one, several, scopes[t]) for t, one in spare.items()])
+        parts = {t.vertex: code_pickles.dumps((job.vertex(t.vertex), self._storage)) for t in spare}
+        self._wait([one.warm.remote(parts[t.vertex]) for t, one in spare.items()])
+
+    def adopt(self, job: JobGraph) -> None:
+        """The job is this from now on, or still."""
+        self._job, self._room = job, None
+        self._slots.adopt(job)
+        for task, actor in list(self._actors.items()):
+            if not has_task(job, task) and self._drop(task, actor):
+                ray.kill(actor, no_restart=True)
+        self._end_spare(lambda task: not has_task(job, task))
+        threading.Thread(target=self._trim, name="strom-trim", daemon=True).start()
+
+    def _trim(self) -> None:
+        with self._rooms:
+            if not self._closed and self._room is None:
+                self._slots.trim()
+
+    def _end_spare(self, needless: Callable[[TaskId], bool]) -> None:
+        with self._changing:
+            gone = [task for task in self._spare if needless(task)]
+            actors = [self._spare.pop(task) for task in gone]
+        for actor in actors:
+            ray.kill(actor, no_restart=True)
+
+    @property
+    def added(self) -> dict[str, float]:
+        """As of `Slots`."""
+        return self._slots.added
+
     def _announce(self, deployments: Sequence[TaskDeployment]) -> None:
         """On the driver's thread."""
         self._note(deployments[0].attempt)
+        self._storage = deployments[0].storage
         tasks = {d.task for d in deployments}
         self._attempts.update({d.task: d.attempt for d in deployments})
         self._numbers = {of: n for of, n in self._numbers.items() if of[0] not in tasks}
@@ -288,21 +376,25 @@ class RayCluster:
             }
             self._starting.update(actor._actor_id.hex() for actor in actors.values())
         prepared = [
-            actors[d.task].prepare.remote(
-                d.task,
-                self._config.exchange,
-                self._admittance,
-                several,
-                self._code,
-                self._files,
-                (self._config.logging, replace(d.log_scope, attempt=None)),
-                Tie(self._coordinator, self._term, self._slots.own_name),
-            )
+            self._prepared(d.task, actors[d.task], several, replace(d.log_scope, attempt=None))
             for d in deployments
         ]
         return [
             _Begun(d, actors[d.task], one) for d, one in zip(deployments, prepared, strict=True)
         ]
+
+    def _prepared(self, task: TaskId, actor: Any, several: bool, scope: LogScope) -> Any:
+        """The call that opens its endpoint, and makes its program's code importable."""
+        return actor.prepare.remote(
+            task,
+            self._config.exchange,
+            self._admittance,
+            several,
+            self._code,
+            self._files,
+            (self._config.logging, scope),
+            Tie(self._coordinator, self._term, self._slots.own_name, self._name),
+        )
 
     def _is_wanted(self, d: TaskDeployment) -> bool:
         abandoned = self._abandoned.get(d.task, Attempt(-1))
@@ -378,15 +470,16 @@ class RayCluster:
         return f"task {name}, subtask {task.subtask}, could not start: {self._death(task, error)}"
 
     def _create(self, task: TaskId, node: str) -> Any:
-        """It outlives this coordinator: another may find it by its name."""
-        actor = patiently(lambda: self._made(task))
+        """Or one that is there for it already."""
+        actor = self._spare.pop(task, None) or patiently(lambda: self._spawn(task))
         self._processes.pop(task, None)
         self._nodes[task] = node
         self._keep(task, actor)
         return actor
 
-    def _made(self, task: TaskId) -> Any:
-        """By a new name each time: what Ray has given up on it may make later, and nobody uses."""
+    def _spawn(self, task: TaskId) -> Any:
+        """It outlives this coordinator: another may find it by its name. By a new name each time:
+        what Ray has given up on it may make later, and nobody uses."""
         name = f"{_task_prefix(self._name)}{secrets.token_hex(8)}"
         kept = {"name": name, "namespace": NAMESPACE, "lifetime": "detached"}
         return _actor().options(**kept, **self._slots.options(task)).remote()
@@ -478,19 +571,22 @@ class RayCluster:
 
     def close(self) -> None:
         """Kill all actors and free the slots, also those that another coordinator has left."""
+        self.on_cancelled()
         if not self._looked:
             with suppress(ray.exceptions.RayError):  # they end by themselves, behind this process
                 self.take_over()
         with self._changing:
             self._closed = True
             actors, self._actors = self._actors, {}
+        self._end_spare(lambda task: True)
         files, self._files = self._files, None
         if files is not None or self._config.checkpoint.keeps_copies:
             leaving = [actor.leave.remote() for actor in actors.values()]
             wait([ref.future() for ref in leaving], LEAVE_S)  # what is left, the next job removes
         for actor in actors.values():
             ray.kill(actor, no_restart=True)
-        self._slots.release()
+        with self._rooms:
+            self._slots.release()
 
 
 def tasks_of(coordinator: str) -> list[Any]:
@@ -511,8 +607,19 @@ def end_tasks(coordinator: str) -> None:
     more."""
     for actor in tasks_of(coordinator):
         ray.kill(actor, no_restart=True)
+    give_back_added(coordinator)
     with suppress(ValueError):
         give_back(get_placement_group(coordinator))
+
+
+def tasks_in(job: JobGraph) -> list[TaskId]:
+    """Those of all its vertices."""
+    return [TaskId(v.id, i) for v in job.vertices for i in range(v.parallelism)]
+
+
+def has_task(job: JobGraph, task: TaskId) -> bool:
+    """Whether it is one of the job's."""
+    return any(v.id == task.vertex and task.subtask < v.parallelism for v in job.vertices)
 
 
 def _task_prefix(coordinator: str) -> str:

@@ -19,6 +19,7 @@ import secrets
 import threading
 import time
 import warnings
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -36,12 +37,22 @@ from ...core.ids import Attempt, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ...logs.process import close_log, open_log
 from ...logs.scope import LogScope
+from ..coordinator.rescale_figures import RescaleFigures
 from ..exchange.pickling import Parcel
 from ..graph.model import JobGraph
+from ..graph.rescaling import Widths, with_widths
 from ..graph.shipping import unreadable
 from ..task.background import ThreadBackground
+from .asked_rescales import Wanted
 from .coordinator_answers import Farewell, Followed, Rescaled, coordinator_name, rescaled_job
-from .coordinator_inbox import Answered, Cancel, SavepointWanted, hand_over
+from .coordinator_inbox import (
+    Answered,
+    Cancel,
+    GraphKept,
+    RescaleWanted,
+    SavepointWanted,
+    hand_over,
+)
 from .driver import JobDriver
 from .job_outcome import JobOutcome
 from .job_record import Begun, JobRecord, Term
@@ -129,6 +140,8 @@ class JobCoordinator:
         """Where each complete one is, and since when (ms); only grows."""
         self._news = LoopSignal()
         """Rung for what is published, for each checkpoint and when the job has ended."""
+        self._added: Mapping[str, float] = {}
+        """What the job's slots take beside those it began with; while it runs."""
         self._attached = True
         self._lease = Lease(SystemClock())
         self._tie_changed = asyncio.Event()
@@ -222,11 +235,11 @@ class JobCoordinator:
             graph = replace(graph, config=config)
         secret, name = secrets.token_bytes(32), coordinator_name(self._job_id)
         files = SentFiles.of(self._job_id, graph.config.job_files, begun.contents)
-        number = self._term.number
+        number, widths, former = self._term.number, self._term.widths, self._term.former
         of = begun.first_attempt + number
         self._published = PublishedValues(of)
         self._cluster = RayCluster(
-            graph,
+            with_widths(graph, widths or {}),
             secret,
             loop,
             self._inbox.put,
@@ -237,6 +250,7 @@ class JobCoordinator:
             self._slots,
             term=number,
             note=self._note_attempt,
+            planned=graph,
         )
         if outcome is not None:
             await asyncio.to_thread(self._cluster.take_over)
@@ -257,6 +271,9 @@ class JobCoordinator:
             takes_over=takes_over,
             before_end=lambda outcome: self._records.end(outcome, results),
             results=results,
+            keep=self._keep_graph,
+            widths=widths,
+            former=former,
         )
         self._prometheus = serve_metrics(graph.config.metrics, self._driver.samples)
         self._reporter = None
@@ -286,6 +303,11 @@ class JobCoordinator:
     def _note_attempt(self, attempt: Attempt) -> None:
         """Before it begins; on the driver's thread."""
         self._change_term(attempt=max(self._term.attempt, attempt))
+
+    def _keep_graph(self, widths: Widths, former: Widths | None) -> None:
+        """On the driver's thread, which goes on when it is written, or cannot be."""
+        written = self._change_term(widths=widths, former=former)
+        written.add_done_callback(lambda _: self._inbox.put(GraphKept()))
 
     def _change_term(self, **fields: Any) -> Future[None]:
         """Done when it is written, or cannot be. Thread-safe."""
@@ -351,6 +373,10 @@ class JobCoordinator:
         if saved is not None and saved not in self._savepoints[-1:]:
             self._savepoints.append(saved)
             news = True
+        cluster = self._cluster
+        if cluster is not None and driver.state is JobStatus.RUNNING:
+            news |= cluster.added != self._added
+            self._added = cluster.added
         if news:
             self._news.ring()
 
@@ -473,20 +499,25 @@ class JobCoordinator:
             )
         return self._driver
 
-    async def followed(self, timeout: float, known: int | None) -> Followed:
+    async def followed(
+        self, timeout: float, known: int | None, added: Mapping[str, float] | None = None
+    ) -> Followed:
         """For the session, which is no client of the job: nothing depends on whether it was told.
-        Waits for the end, or another savepoint than the first `known` (None: for the end)."""
+        Waits for the end, another savepoint than the first `known` (None: for the end), or until
+        the job has something else than `added` beside what it began with (None: whatever it
+        has)."""
         deadline = time.monotonic() + timeout
         while True:
             news = self._news.ticket()
             left = deadline - time.monotonic()
             outcome = self._outcome
             savepoints = [] if known is None else self._savepoints[known:]
-            if outcome is not None or savepoints or left <= 0:
+            grown = added is not None and self._added != added
+            if outcome is not None or savepoints or grown or left <= 0:
                 break
             await wait_until(news, left)
         view = None if outcome is None else self._last_view()
-        return Followed(savepoints, outcome, view, self._term.number)
+        return Followed(savepoints, outcome, view, self._term.number, self._added)
 
     def _last_view(self) -> JobView | None:
         """That there is none is no reason not to say how the job ended."""
@@ -537,6 +568,21 @@ class JobCoordinator:
             self._refuse_savepoints()
         return await answer
 
+    async def rescale(self, wanted: Wanted) -> tuple[RescaleFigures | None, str | None]:
+        """Go on at other parallelisms, and wait for it: what came of it, or why nothing did."""
+        await self._started.wait()
+        self._touch()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[tuple[RescaleFigures | None, str | None]] = loop.create_future()
+
+        def told(figures: RescaleFigures | None, error: str | None) -> None:
+            loop.call_soon_threadsafe(answer.set_result, (figures, error))
+
+        self._inbox.put(RescaleWanted(wanted, told))
+        if self._outcome is not None:
+            self._refuse_savepoints()
+        return await answer
+
     def _refuse_savepoints(self) -> None:
         """The job is over: nobody takes anything out of the inbox any more."""
         with suppress(queue.Empty):
@@ -544,6 +590,8 @@ class JobCoordinator:
                 event = self._inbox.get_nowait()
                 if isinstance(event, SavepointWanted):
                     event.told(None, f"no savepoint was taken: the job is {self._state.value}")
+                if isinstance(event, RescaleWanted):
+                    event.told(None, f"not rescaled: the job is {self._state.value}")
 
     async def metrics(self) -> dict[str, Any]:
         await self._started.wait()

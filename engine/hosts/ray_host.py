@@ -18,7 +18,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from ...api.jobs.accumulator_results import Part
-from ...api.jobs.host import JobExecutionResult
+from ...api.jobs.host import JobExecutionResult, RescaleResult
 from ...checkpoint.savepoints import Stop
 from ...core.answered import AnsweredDict, CompletableFuture, JobID, Promise
 from ...core.errors import (
@@ -35,6 +35,7 @@ from ...core.texts import printable
 from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
+from .asked_rescales import Wanted
 from .attachment import Attachment
 from .control_service import on_stderr, patiently, told_if_late
 from .coordinator_answers import coordinator_name
@@ -49,6 +50,7 @@ from .ray_cache import RayCache
 from .ray_connect import NAMESPACE, connect_to_ray, on_own_cluster
 from .ray_coordinator import LINGER_S
 from .requirements import not_installed
+from .rescale_calls import RescaleCalls, answer_rescale, not_rescaled
 from .savepoint_calls import SavepointCalls, answer, answered_by_end, refused
 from .shown_job import ShownJob
 from .slots import bundles_of
@@ -81,7 +83,7 @@ class JobOver(Exception):
     """There is no coordinator to ask, and the client knows how the job ended."""
 
 
-class RayJobClient(SavepointCalls, ShownJob):
+class RayJobClient(SavepointCalls, RescaleCalls, ShownJob):
     """Follows one job through its coordinator; works from any process of the cluster. Needs the
     coordinator no more once it knows how the job ended."""
 
@@ -229,6 +231,27 @@ class RayJobClient(SavepointCalls, ShownJob):
                 promise.fail(error)
 
         threading.Thread(target=take, name="strom-savepoint", daemon=True).start()
+        return promise
+
+    def _rescale(self, wanted: Wanted) -> CompletableFuture[RescaleResult]:
+        """Asked once more if the coordinator took the question with it: what is so already is
+        answered at once."""
+        promise: Promise[RescaleResult] = Promise()
+
+        def ask() -> None:
+            try:
+                told = self._ask(lambda c: c.rescale.remote(wanted))
+                answer_rescale(promise, self._name, *told)
+            except JobOver:
+                assert self._outcome is not None
+                why = f"not rescaled: the job is {self._outcome.status.value}"
+                answer_rescale(promise, self._name, None, why)
+            except BaseException as error:
+                promise.fail(error)
+
+        if self._outcome is not None:
+            return not_rescaled(self._name, f"the job is {self._outcome.status.value}")
+        threading.Thread(target=ask, name="strom-rescale", daemon=True).start()
         return promise
 
     # --- asking ----------------------------------------------------------------------------------

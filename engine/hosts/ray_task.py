@@ -38,6 +38,7 @@ from ...core.ids import NO_CHECKPOINT, Attempt, TaskId
 from ...core.logging_config import LoggingConfig
 from ...logs.process import JobLog, close_log, flush_logs, open_log
 from ...logs.scope import LogScope, set_process_scope
+from ...operators.registry import build_operator
 from ..accounts import Ledger, TaskAccount
 from ..exchange.encryption import JobCertificate
 from ..exchange.endpoint import Address, Wiring
@@ -48,6 +49,7 @@ from ..messages import CancelTask, Mail, TaskFailed, TaskReport
 from ..task.background import ThreadBackground
 from ..task.deployment import TaskDeployment
 from ..task.task import Task
+from .added_slots import give_back_added
 from .job_folder import JobFolder
 from .last_words import Whereabouts, confess_exits, own_whereabouts
 from .lean import keep_freed_memory, postpone_pandas, settle
@@ -105,7 +107,7 @@ class TaskRunner:
         """Of the reports in this term; all are made on the task's thread."""
         restored = deployment.restore
         begins_with = NO_CHECKPOINT if restored is None else restored.checkpoint_id
-        self._ledger = Ledger(deployment.task, deployment.attempt, begins_with)
+        self._ledger = Ledger(deployment.task, deployment.attempt, begins_with, deployment.shape)
         self._speaking = threading.Lock()
         """Held while a message is sent or taken, and noted."""
         self._task: Task | None = None
@@ -189,11 +191,12 @@ class TaskRunner:
 @dataclass(frozen=True)
 class Tie:
     """What a task's process hangs on. `slots`: the name of those that end with the job; None: they
-    stay."""
+    stay. `name`: of the coordinator, and what those are called after that were added."""
 
     coordinator: Any
     term: int
     slots: str | None
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -238,6 +241,7 @@ class TaskActor:
         self._admittance: Admittance | None = None
         self._slots: str | None = None
         """The name of the slots that end with the job; None: they stay."""
+        self._coordinator_name = ""
         self._following: asyncio.Task[None] | None = None
         with suppress(RuntimeError):  # there is no loop where this is no actor
             asyncio.get_running_loop().call_later(UNUSED_S, self._end_unless_used)
@@ -259,7 +263,7 @@ class TaskActor:
         `tie` is not the newest."""
         if tie is not None:
             self._hear(tie.coordinator, tie.term)
-            self._slots = tie.slots
+            self._slots, self._coordinator_name = tie.slots, tie.name
         self._task, self._admittance = task, admittance
         site = site_of(config.bind_host, get_node_ip_address(), several)
         async with self._preparing:
@@ -274,6 +278,12 @@ class TaskActor:
                 self._endpoint = SocketEndpoint(task, config, secret, clock, site, certificate)
             self._endpoint.move(site)
         return self._endpoint.address, own_whereabouts()
+
+    async def warm(self, payload: bytes) -> None:
+        """Have imported what tasks of a chain are made of, before there is one; `payload`: that
+        chain and the storage, pickled. What goes wrong here does so again when one is deployed, and
+        is said then."""
+        await asyncio.to_thread(_import_parts, payload)
 
     async def deploy(
         self, payload: bytes, peers: Mapping[TaskId, Address], coordinator: Any, term: int
@@ -351,6 +361,8 @@ class TaskActor:
     def _end(self) -> None:
         """Whoever comes first takes the slots, and with them all that is in them."""
         with suppress(Exception):
+            if self._coordinator_name:
+                give_back_added(self._coordinator_name)
             if self._slots is not None:
                 remove_placement_group(get_placement_group(self._slots))
                 time.sleep(ORPHAN_S)
@@ -404,3 +416,10 @@ class TaskActor:
     async def hold(self) -> None:
         """Never returns: the coordinator sees this call fail when the process dies."""
         await asyncio.Event().wait()
+
+
+def _import_parts(payload: bytes) -> None:
+    with suppress(Exception):
+        vertex, _ = cloudpickle.loads(payload)
+        for operator in vertex.operators:
+            build_operator(operator.spec, operator.implementation)

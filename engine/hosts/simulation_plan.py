@@ -35,12 +35,13 @@ class SimulationPlan:
     go back before it has one of its own. `cut_offs`: this often the coordinator and its tasks are
     taken for dead, each from a random step of the same window on, and go on all the same, while
     others start on the same storage: as the same job, or as another one that is restored from it.
-    Those that were taken for dead do nothing for up to `away` ms first.
-    `slow_writers`: the same delay of what tasks write.
-    `hangs`: of a thousand pieces of work (of workers and writers) so many take `hang_ms` to begin.
-    `slow_tasks`: so many of a hundred tasks are seldom given a step. `brisk`: who had nothing to do
-    is left out until it may have heard of something, and time passes once all are: fewer steps, and
-    other schedules. `choices`: so many are drawn; from then on all take turns.
+    Those that were taken for dead do nothing for up to `away` ms first. `rescales`: so often the
+    job is asked to go on at another parallelism of 1 to 3, of all operators or one, each time when
+    it runs, from a random step of the same window on. `slow_writers`: the same delay of what tasks
+    write. `hangs`: of a thousand pieces of work (of workers and writers) so many take `hang_ms` to
+    begin. `slow_tasks`: so many of a hundred tasks are seldom given a step. `brisk`: who had
+    nothing to do is left out until it may have heard of something, and time passes once all are:
+    fewer steps, and other schedules. `choices`: so many are drawn; from then on all take turns.
     """
 
     seed: int = 0
@@ -61,6 +62,7 @@ class SimulationPlan:
     continues: bool = False
     cut_offs: int = 0
     away: int = 0
+    rescales: int = 0
     brisk: bool = False
     choices: int | None = None
     max_steps: int = 1_000_000
@@ -90,6 +92,9 @@ class SimulationResult:
     refused: list[str] = field(default_factory=list)
     halted_at: str | None = None
     cut_off: list[JobOutcome] = field(default_factory=list)
+    rescaled: int = 0
+    """So often somebody was told that it was; `not_rescaled`: why it was not, the other times."""
+    not_rescaled: list[str] = field(default_factory=list)
     hanging: bool = False
     """Whether the storage still hung when the job was over, so that files may be left."""
 

@@ -13,7 +13,7 @@ import random
 from functools import partial
 from typing import Any
 
-from ...api.jobs.host import JobExecutionResult
+from ...api.jobs.host import JobExecutionResult, RescaleResult
 from ...checkpoint.savepoints import Stop
 from ...checkpoint.storage import CheckpointStorage, open_storage
 from ...core.answered import AnsweredDict, CompletableFuture, JobID
@@ -24,6 +24,7 @@ from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..task.background import SteppedBackground
 from ..task.task import TaskState
+from .asked_rescales import Wanted
 from .brisk_schedule import BriskSchedule
 from .cooperative import CooperativeCluster
 from .cut_offs import another_start
@@ -31,10 +32,12 @@ from .driver import JobDriver, new_job_id
 from .job_outcome import JobOutcome, accumulator_results, result_of
 from .local_folder import LocalFolders, entered
 from .placed_files import files_at_hand
+from .rescale_calls import RescaleCalls, not_rescaled
 from .savepoint_calls import SavepointCalls, refused
 from .schedules import EvenSchedule, Schedule, Stage, Stuck, TakingTurns
 from .shown_job import ShownJob
 from .simulated_client import Desk, SimulatedClient
+from .simulated_rescales import SimulatedRescales
 from .simulated_staff import Staff, Unit, Worker
 from .simulation_plan import SimulationError, SimulationPlan, SimulationResult, Watch
 
@@ -74,6 +77,7 @@ class Simulation:
         self._coordinator_steps = self._draw_steps(plan.coordinator_crashes)
         self._savepoint_steps = self._draw_steps(plan.savepoints)
         self._cut_off_steps = self._draw_steps(plan.cut_offs)
+        self._rescales = SimulatedRescales(plan, self._result)
         self._asked = 0
         """Requests for savepoints that are not answered."""
         self._halting = False
@@ -111,6 +115,9 @@ class Simulation:
             takes_over=former is not None,
             before_end=desk.end,
             results=desk.log,
+            keep=self._rescales.keeper(partial(self._hire, workers), lambda: driver),
+            widths=self._rescales.widths,
+            former=self._rescales.former,
         )
         desk.driver = driver
         if self._watch is not None:
@@ -176,6 +183,8 @@ class Simulation:
             try:
                 self._maybe_crash()
                 self._maybe_save()
+                if self._rescales.maybe_ask(self._staff.driver, self._result.steps):
+                    self._even.disturbed()
                 self._turn()
             except _CoordinatorDied:
                 self._replace_coordinator()
@@ -344,6 +353,7 @@ class Simulation:
         self._graph, self._storage = another_start(self._graph, self._storage, job_id, self._rng)
         if self._storage.job_id == job_id:
             self._client = SimulatedClient(self._graph, self._plan.seed)
+            self._rescales.forget()
         self._replace_staff()
 
     def _note_midway(self) -> bool:
@@ -375,7 +385,7 @@ class Simulation:
             )
 
 
-class SimulatedJob(SavepointCalls, ShownJob):
+class SimulatedJob(SavepointCalls, RescaleCalls, ShownJob):
     """The client of a simulated job, which is over before anybody can ask."""
 
     ends_with_program = True
@@ -400,6 +410,9 @@ class SimulatedJob(SavepointCalls, ShownJob):
 
     def _savepoint(self, directory: str | None, stop: Stop | None) -> CompletableFuture[str]:
         return refused(self._outcome.name, f"the job is {self._outcome.status.value}")
+
+    def _rescale(self, wanted: Wanted) -> CompletableFuture[RescaleResult]:
+        return not_rescaled(self._outcome.name, f"the job is {self._outcome.status.value}")
 
     def get_job_execution_result(self, timeout: Any = None) -> JobExecutionResult:
         return result_of(self._outcome)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +17,6 @@ from ray.util.placement_group import (
     get_placement_group,
     placement_group,
     placement_group_table,
-    remove_placement_group,
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -25,22 +24,22 @@ from ...core.config import SlotResources
 from ...core.errors import ResourceError
 from ...core.ids import TaskId
 from ..graph.model import JobGraph
+from .added_slots import AddedSlots, SlotKey
 from .control_service import patiently
+from .placement import PAUSE_S
+from .placement import Bundle as Bundle
+from .placement import await_made as await_made
+from .placement import give_back as give_back
+from .placement import wait_for as wait_for
 from .ray_connect import NAMESPACE
 
 log = logging.getLogger("strom")
-
-SETTLING_S: Final = 2.0
-"""How long the making of slots may take that are to be given back, once there is room."""
 
 SOON_S: Final = 2.0
 """What is waited for no longer than that, nobody has to be told of."""
 
 LATE_S: Final = 120.0
 """How long Ray may take to find out that a node is dead, at most."""
-
-PAUSE_S: Final = 0.05
-"""Before Ray is asked again."""
 
 
 def slots_of(job: JobGraph) -> dict[TaskId, int]:
@@ -61,20 +60,11 @@ def slots_of(job: JobGraph) -> dict[TaskId, int]:
     }
 
 
-Bundle = dict[str, float]
-"""What one slot takes, by Ray's names."""
-
-
 def bundles_of(job: JobGraph) -> list[Bundle]:
     """What each slot takes, in their order."""
     groups = {v.id: v.slot_sharing_group for v in job.vertices}
     group_of = {slot: groups[task.vertex] for task, slot in slots_of(job).items()}
-    config = job.config
-    plain = SlotResources(None, config.slot_memory, config.slot_others)
-    return [
-        config.slot_resources.get(group_of[slot], plain).bundle(config.slot_cpus)
-        for slot in range(len(group_of))
-    ]
+    return [_bundle(job, group_of[slot]) for slot in range(len(group_of))]
 
 
 def total_of(bundles: Sequence[Bundle]) -> dict[str, float]:
@@ -102,52 +92,82 @@ class KeptSlots:
         return True
 
 
-def give_back(group: PlacementGroup) -> None:
-    """Remove slots, whether they are there, are being made, or wait for room."""
-    await_made(group)
-    remove_placement_group(group)
-
-
-def await_made(group: PlacementGroup) -> None:
-    """Wait, up to `SETTLING_S`, until Ray is not making these slots, before they are removed or
-    their coordinator is killed: what Ray (2.60) removes between the two phases of its making is
-    gone by its account, and its resources stay taken for as long as the cluster lives. Slots that
-    wait for room are not waited for; that Ray begins to make them in that very moment cannot be
-    seen from here."""
-    deadline = time.monotonic() + SETTLING_S
-    while _being_made(group) and time.monotonic() < deadline:
-        time.sleep(0.005)
-
-
-def _being_made(group: PlacementGroup) -> bool:
-    known: Mapping[str, Any] = placement_group_table(group)
-    waits = known.get("stats", {}).get("scheduling_state") in ("NO_RESOURCES", "INFEASIBLE")
-    return known.get("state") in ("PENDING", "PREPARED", "RESCHEDULING") and not waits
-
-
 class Slots:
-    """A placement group with one bundle per slot. It outlives its coordinator, and has a name, so
-    that it is found by the next, by the tasks if there is none (`ray_task`), and by whoever kills
-    the coordinator while it makes the group (`launch.withdraw`)."""
+    """A placement group with one bundle per slot that the job was planned with. It outlives its
+    coordinator, and has a name, so that it is found by the next, by the tasks if there is none
+    (`ray_task`), and by whoever kills the coordinator while it makes the group (`launch.withdraw`).
+    Beside it those that the job was given since (`added_slots`)."""
 
-    def __init__(self, job: JobGraph, name: str, kept: KeptSlots | None = None) -> None:
-        """`kept`: the group that is used, and stays; None: one that ends with the job."""
+    def __init__(
+        self,
+        planned: JobGraph,
+        name: str,
+        kept: KeptSlots | None = None,
+        job: JobGraph | None = None,
+    ) -> None:
+        """`kept`: the group that is used, and stays; None: one that ends with the job. `job`: what
+        the one that was planned so has become; None: nothing else."""
         self._name = name if kept is None else kept.name
         self._kept = kept
-        self._slots = slots_of(job)
-        self._bundles = bundles_of(job)
-        self._timeout = job.config.slot_request_timeout
+        slots = slots_of(planned)
+        self._base = {key: slots[task] for task, key in _keys_of(planned).items()}
+        """Which bundle of the group each slot is that the job was planned with."""
+        self._bundles = bundles_of(planned)
+        self._timeout = planned.config.slot_request_timeout
         self._group: PlacementGroup | None = None
+        self._added = AddedSlots(name)
+        self._job = job or planned
+        self._keys = _keys_of(self._job)
+        """The slot of each task."""
 
     def reserve(self, cancelled: Future[None], down: Collection[str] = ()) -> None:
         """Wait for the bundles; ResourceError says what the cluster lacks. Raises that of
         `cancelled`, and Ray's errors; there are none then. Of those that are there Ray places anew
         what lay on a node that died: that is waited for, too, but they stay in any case. `down`:
         nodes (Ray's ids) that are dead, whether Ray knows it or not."""
-        if self._group is not None:
+        there = self._group is not None
+        if not there and self._reserve_group(cancelled):
+            self.trim()
+        self.add_for(self._job, cancelled)
+        if there:
             self._await_placed(cancelled, down)
+
+    def add_for(self, job: JobGraph, cancelled: Future[None]) -> None:
+        """Have what this graph needs beside what there is. Raises as `reserve`; there are none more
+        than before then."""
+        wanted = {
+            key: _bundle(job, key[0]) for key in _keys_of(job).values() if key not in self._base
+        }
+        if not wanted:
             return
-        group = self._found() or placement_group(
+        try:
+            self._added.make(wanted, self._timeout.total_seconds(), cancelled)
+        except TimeoutError:
+            have, free = ray.cluster_resources(), ray.available_resources()
+            bundles = [one for key, one in wanted.items() if self._added.of(key) is None]
+            raise ResourceError(
+                f"beside what it has {lacking(bundles, have, free)} (waited for {self._timeout}): "
+                "ask for a lower parallelism, or add nodes"
+            ) from None
+
+    def adopt(self, job: JobGraph) -> None:
+        """The job is this from now on."""
+        self._job, self._keys = job, _keys_of(job)
+
+    @property
+    def added(self) -> dict[str, float]:
+        """What those take that the job has beside the ones it was planned with."""
+        keys = dict.fromkeys(self._keys.values())
+        return total_of([_bundle(self._job, key[0]) for key in keys if key not in self._base])
+
+    def trim(self) -> None:
+        """Give back what was added and is not needed; takes seconds, and ends what runs there."""
+        self._added.trim(self._keys.values())
+
+    def _reserve_group(self, cancelled: Future[None]) -> bool:
+        """Whether somebody has had it before."""
+        found = self._found()
+        group = found or placement_group(
             self._bundles,
             strategy="PACK",
             name=self._name,
@@ -166,6 +186,7 @@ class Slots:
             give_back(group)
             raise
         self._group = group
+        return found is not None
 
     def _await_placed(self, cancelled: Future[None], down: Collection[str]) -> None:
         """The time that Ray takes to find out about `down` does not count."""
@@ -202,11 +223,22 @@ class Slots:
     def nodes(self) -> dict[TaskId, str]:
         """Where each task's slot is, by Ray's ids; empty ones where that is being decided."""
         placed = self._placed()
-        return {task: placed[slot] for task, slot in self._slots.items()}
+        return {task: placed[key] for task, key in self._keys.items()}
 
-    def _placed(self) -> dict[int, str]:
-        placed = placement_group_table(self._group).get("bundles_to_node_id", {})
-        return {slot: placed.get(slot, "") for slot in range(len(self._bundles))}
+    def _placed(self) -> dict[SlotKey, str]:
+        """Of the slots that are used."""
+        base = placement_group_table(self._group).get("bundles_to_node_id", {})
+        return {
+            key: base.get(self._base[key], "") if key in self._base else self._node_of(key)
+            for key in dict.fromkeys(self._keys.values())
+        }
+
+    def _node_of(self, key: SlotKey) -> str:
+        group = self._added.of(key)
+        if group is None:
+            return ""
+        placed: Mapping[int, str] = placement_group_table(group).get("bundles_to_node_id", {})
+        return placed.get(0, "")
 
     def _found(self) -> PlacementGroup | None:
         """What another job, or the coordinator before this, has left, if it is there."""
@@ -218,6 +250,7 @@ class Slots:
         """Use what is there under its name, of the coordinator before this."""
         with suppress(ValueError):
             self._group = get_placement_group(self._name)
+        self._added.find([key for key in self._keys.values() if key not in self._base])
 
     @property
     def own_name(self) -> str | None:
@@ -225,12 +258,18 @@ class Slots:
         return self._name if self._kept is None else None
 
     def options(self, task: TaskId) -> dict[str, Any]:
-        """Actor options that put the task into its slot. All tasks of a slot share its CPUs."""
+        """Actor options that put the task into its slot, which there is. All tasks of a slot share
+        its CPUs."""
+        key = self._group_of(task), task.subtask
+        added = self._added.of(key)
         strategy = PlacementGroupSchedulingStrategy(
-            placement_group=self._group,
-            placement_group_bundle_index=self._slots[task],
+            placement_group=self._group if added is None else added,
+            placement_group_bundle_index=self._base[key] if added is None else 0,
         )
         return {"num_cpus": 0, "max_restarts": 0, "scheduling_strategy": strategy}
+
+    def _group_of(self, task: TaskId) -> str:
+        return self._job.vertex(task.vertex).slot_sharing_group
 
     def on_several_machines(self) -> bool:
         """Whether they lie on machines of different addresses. While Ray has not placed all of
@@ -243,10 +282,26 @@ class Slots:
     def release(self) -> None:
         """Also of those that a coordinator before this has asked for, and this one did not need."""
         group, self._group = self._group, None
+        self._added.trim(())
         if group is None and self._kept is None:
             group = self._found()
         if group is not None and (self._kept is None or not self._kept.wanted()):
             give_back(group)
+
+
+def _keys_of(job: JobGraph) -> dict[TaskId, SlotKey]:
+    return {
+        TaskId(v.id, i): (v.slot_sharing_group, i)
+        for v in job.vertices
+        for i in range(v.parallelism)
+    }
+
+
+def _bundle(job: JobGraph, group: str) -> Bundle:
+    """What a slot of this sharing group takes."""
+    config = job.config
+    plain = SlotResources(None, config.slot_memory, config.slot_others)
+    return config.slot_resources.get(group, plain).bundle(config.slot_cpus)
 
 
 def lacking(
@@ -266,19 +321,3 @@ def lacking(
 
 def _amounts(resources: Mapping[str, float]) -> str:
     return ", ".join(f"{amount} {name}" for name, amount in sorted(resources.items()))
-
-
-def wait_for(refs: Sequence[Any], timeout: float, cancelled: Future[None]) -> list[Any]:
-    """The results, waited for on the driver's thread. Raises TimeoutError, or the first error, that
-    of `cancelled` among them. (`ray.get` objects to being called in an actor that has an event
-    loop, also beside the loop.)"""
-    deadline = time.monotonic() + timeout
-    futures: list[Future[Any]] = [ref.future() for ref in refs]
-    waiting = {cancelled, *futures}
-    while len(waiting) > 1:
-        done, waiting = wait(waiting, deadline - time.monotonic(), return_when=FIRST_COMPLETED)
-        if not done:
-            raise TimeoutError
-        for future in done:
-            future.result()
-    return [future.result() for future in futures]

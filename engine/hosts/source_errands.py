@@ -129,6 +129,10 @@ class SourceErrands:
             case CloseSources():
                 self._begin(enumerators.close, self._closed)
 
+    def adopt(self, job: JobGraph) -> None:
+        """The job is this from now on; its enumerators are being closed."""
+        self._begin(partial(self._enumerators.adopt, job, self._master.shared_sources), _ignored)
+
     def release_outputs(self, status: str) -> None:
         """The job is over."""
         self._begin(partial(self.outputs.release, status), _ignored)

@@ -12,6 +12,7 @@ from ...core.ids import Attempt, TaskId, VertexId
 from ...logs.scope import LogScope
 from ..graph.edge_names import edge_names
 from ..graph.model import Channel, ExecutionGraph, JobEdge, JobVertex
+from ..graph.rescaling import shape_of
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class TaskDeployment:
     only commits what that holds, and ends. `tokens`: what shows that the coordinator has taken over
     what sinks write to, if it has. `own_share`: only some subtasks of its operators begin again,
     each with what it had itself at `restore`. `local_folders`: where the job keeps copies of what
-    tasks write on this machine, said by the host; none: nowhere.
+    tasks write on this machine, said by the host; none: nowhere. `shape`: of the job
+    (`graph.rescaling`).
     """
 
     task: TaskId
@@ -50,6 +52,7 @@ class TaskDeployment:
     tokens: Mapping[str, str] = field(default_factory=dict)
     own_share: bool = False
     local_folders: tuple[str, ...] = ()
+    shape: str = ""
 
     @property
     def label(self) -> str:
@@ -59,17 +62,21 @@ class TaskDeployment:
     @property
     def log_scope(self) -> LogScope:
         """Who says what the task's code logs; of a chain of one, its operator."""
-        operators = self.vertex.operators
-        alone = operators[0] if len(operators) == 1 else None
-        return LogScope(
-            self.job_id,
-            self.job_name,
-            self.vertex.name,
-            None if alone is None else alone.name,
-            None if alone is None else str(alone.operator_id),
-            int(self.task.subtask),
-            int(self.attempt),
-        )
+        scope = scope_of(self.job_id, self.job_name, self.vertex, self.task)
+        return replace(scope, attempt=int(self.attempt))
+
+
+def scope_of(job_id: str, job_name: str, vertex: JobVertex, task: TaskId) -> LogScope:
+    """Of a task in any attempt."""
+    alone = vertex.operators[0] if len(vertex.operators) == 1 else None
+    return LogScope(
+        job_id,
+        job_name,
+        vertex.name,
+        None if alone is None else alone.name,
+        None if alone is None else str(alone.operator_id),
+        int(task.subtask),
+    )
 
 
 def deployments_of(
@@ -88,7 +95,7 @@ def deployments_of(
     """Cut the parts of these tasks out of the execution graph, in their order."""
     job = graph.job
     vertices = {vertex.id: vertex for vertex in job.vertices}
-    names = edge_names(job)
+    names, shape = edge_names(job), shape_of(job)
     fed: dict[VertexId, list[JobEdge]] = {}
     read: dict[VertexId, list[JobEdge]] = {}
     for edge in job.edges:
@@ -118,6 +125,7 @@ def deployments_of(
             halted=halted,
             tokens=tokens or {},
             own_share=own_share,
+            shape=shape,
         )
 
     common: dict[VertexId, TaskDeployment] = {}

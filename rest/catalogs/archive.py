@@ -14,7 +14,16 @@ from ...core.errors import ConfigurationError
 from ...engine.hosts.job_view import JobView
 from ...logs.records import Entry
 from .caches import KeptViews, SharedAnswers
-from .catalog import JobSummary, Moved, Node, NoSuchJob, Refused, Slots, Unavailable
+from .catalog import (
+    JobSummary,
+    Moved,
+    Node,
+    NoSuchJob,
+    Refused,
+    Rescaled,
+    Slots,
+    Unavailable,
+)
 from .kept_jobs import KeptJobs, summary_of_record
 
 LOOK_S: Final = 5.0
@@ -77,6 +86,9 @@ class Archive:
         self._refuse(job_id)
 
     def rescale(self, job_id: str, parallelism: int, directory: str | None) -> Moved:
+        self._refuse(job_id)
+
+    def rescale_live(self, job_id: str, parallelism: int | Mapping[str, int]) -> Rescaled:
         self._refuse(job_id)
 
     def _refuse(self, job_id: str) -> NoReturn:

@@ -78,6 +78,16 @@ class Moved:
     savepoint: str
 
 
+@dataclass(frozen=True)
+class Rescaled:
+    """A job that goes on at other parallelisms, as the same job: of each chain that changed, by its
+    name. `silence_ms`: how long not all of its tasks ran."""
+
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    silence_ms: int
+
+
 class JobCatalog(Protocol):
     """Called from several threads at once. Calls answer within seconds or raise Unavailable, but
     for savepoints; those of jobs raise NoSuchJob."""
@@ -125,6 +135,11 @@ class JobCatalog(Protocol):
         """Stop the job with a savepoint and start it again from that at another parallelism; do not
         wait until it runs. Refused if that cannot be, and then it goes on; but for one that cannot
         be started again, of which the text tells the savepoint. `directory`: as of `savepoint`."""
+        ...
+
+    def rescale_live(self, job_id: str, parallelism: int | Mapping[str, int]) -> Rescaled:
+        """Have it go on at another parallelism, of all operators or of these, as the same job, and
+        wait until it does. Refused if it does not: then it is as it was."""
         ...
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, Protocol
 
@@ -26,6 +26,7 @@ from .catalog import (
     Node,
     NoSuchJob,
     Refused,
+    Rescaled,
     Slots,
     Unavailable,
     summary_of,
@@ -57,6 +58,8 @@ class Viewed(Protocol):
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool = False, savepoint_directory: str | None = None
     ) -> Any: ...
+
+    def rescale(self, parallelism: int | Mapping[str, int]) -> Any: ...
 
 
 class OneJob:
@@ -150,6 +153,15 @@ class OneJob:
     def rescale(self, job_id: str, parallelism: int, directory: str | None) -> Moved:
         self.view(job_id)
         raise Refused(NO_SESSION)
+
+    def rescale_live(self, job_id: str, parallelism: int | Mapping[str, int]) -> Rescaled:
+        self.view(job_id)
+        try:
+            made = self._client.rescale(parallelism).result(SAVEPOINT_S)
+        except StromError as error:
+            raise Refused(str(error)) from None
+        self._views.forget(job_id)
+        return Rescaled(made.before, made.after, round(made.silence.total_seconds() * 1000))
 
     def _view(self) -> JobView:
         if self._last is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeVar
@@ -43,6 +43,7 @@ from .catalog import (
     task_counts,
     view_without_run,
 )
+from .catalog import Rescaled as LiveRescaled
 from .kept_jobs import KeptJobs, summary_of_record
 
 MOST_ENDED: Final = 1000
@@ -108,7 +109,7 @@ class SessionJobs:
 
     def slots(self) -> Slots:
         total = int(ray.cluster_resources().get("CPU", 0))
-        held = sum(record.cpus for record, _ in self._list() if record.holds_slots)
+        held = sum(record.needs["CPU"] for record, _ in self._list() if record.holds_slots)
         return Slots(total, max(0, int(total - held)))
 
     def nodes(self) -> list[Node]:
@@ -166,6 +167,23 @@ class SessionJobs:
         savepoint = self._moved(new, pickle.dumps(submission), directory)
         self._changed(job_id)
         return Moved(new.job_id, savepoint)
+
+    def rescale_live(self, job_id: str, parallelism: int | Mapping[str, int]) -> LiveRescaled:
+        record, _ = self._found(job_id)
+        if record.phase is not Phase.RUNNING:
+            raise Refused(f"job '{job_id}' does not run: only a job that runs is rescaled")
+        call = self._coordinator(record).rescale.remote(parallelism)
+        try:
+            figures, error = ray.get(call)
+        except RayError as gone:
+            raise Refused(
+                f"job '{job_id}': its coordinator is gone ({gone}); whether it was rescaled "
+                "`strom info` tells"
+            ) from None
+        self._changed(job_id)
+        if error is not None:
+            raise Refused(f"job '{job_id}' was {error}")
+        return LiveRescaled(figures.before, figures.after, figures.silence_ms)
 
     def _moved(self, new: JobRecord, submission: bytes, directory: str | None) -> str:
         """Once the dispatcher has the savepoint, which may take its time; the dispatcher may die

@@ -58,6 +58,7 @@ Done = TypedDict(
     {
         "location": NotRequired[str],
         "jobid": NotRequired[str],
+        "silence-ms": NotRequired[int],
         "failure-cause": NotRequired[FailureCause],
     },
 )
@@ -114,12 +115,17 @@ def rescale_job(
     directory: Annotated[
         str | None, Query(alias="targetDirectory", max_length=4096, min_length=1)
     ] = None,
+    mode: Annotated[Literal["savepoint", "live"], Query()] = "savepoint",
 ) -> Triggered:
     """Stop the job with a savepoint and start it again at another parallelism, under another id,
-    which is told under the id of the request."""
+    which is told under the id of the request; or, `live`, have it go on at that as the same job."""
     catalog.job(job)
+    if mode == "live" and directory is not None:
+        raise HTTPException(400, "a live rescale takes no savepoint: leave targetDirectory out")
 
     def work() -> dict[str, Any]:
+        if mode == "live":
+            return {"jobid": job, "silence-ms": catalog.rescale_live(job, parallelism).silence_ms}
         moved = catalog.rescale(job, parallelism, directory)
         return {"jobid": moved.job_id, "location": moved.savepoint}
 

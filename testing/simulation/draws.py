@@ -22,7 +22,8 @@ class Faults:
 
     crashes: tasks, at any step. coordinators: coordinators, and all tasks with them. after: tasks
     right behind a completed checkpoint. savepoints: asked for meanwhile. rescales: so often the job
-    is stopped, and goes on at another parallelism from a checkpoint or savepoint. storage: whether
+    is stopped, and goes on at another parallelism from a checkpoint or savepoint. live: so often it
+    is rescaled while it runs. storage: whether
     calls of the checkpoint storage fail. hangs: whether some take longer than checkpoints may.
     slow: whether some tasks and writers are slow. rocksdb: whether state is in RocksDB now and
     then. cut_offs: coordinators that are taken for dead, with all their tasks, and go on while
@@ -36,6 +37,7 @@ class Faults:
     after: int = 1
     savepoints: int = 1
     rescales: int = 1
+    live: int = 2
     storage: bool = True
     hangs: bool = True
     slow: bool = True
@@ -109,9 +111,14 @@ def draw(
     if storage == "objects":
         ends = ("itself", "savepoint", "checkpoint", "checkpoint")
     cuts = faults.cut_offs > 0 and storage != "memory" and rng.random() < 0.1
+    rescales = random.Random(f"live {seed}")
+    live = rescales.randint(1, faults.live) if faults.live and rescales.random() < 0.3 else 0
+    widths = tuple(rng.choice(PARALLELISMS) for _ in range(lives))
+    if live:  # what is planned for one subtask stays at that
+        widths = tuple(max(2, width) for width in widths)
     return Case(
         seed=seed,
-        parallelism=tuple(rng.choice(PARALLELISMS) for _ in range(lives)),
+        parallelism=widths,
         batch=rng.choice((1, 2, 3, 5, 8)),
         cramped=rng.random() < 0.5,
         mode=mode,
@@ -138,4 +145,5 @@ def draw(
         partitions=rng.randint(0, faults.partitions) if rng.random() < 0.2 else 0,
         figures=rng.random() < 0.25,
         commits=rng.choice((100, 300)) if faults.commits and rng.random() < 0.15 else 0,
+        live=live,
     )

@@ -37,6 +37,12 @@ RESTART: Final = ExponentialDelayRestart(
 TIMEOUT: Final = timedelta(milliseconds=40)
 """Of checkpoints; what hangs takes longer."""
 
+HANG_MS: Final = 100
+
+MORE_TASKS: Final = 3
+"""So many times as long do both take where a rescale may bring more tasks than a case was made
+for."""
+
 COMMITS: Final = CommitConfig(
     retries=1_000, delay=timedelta(milliseconds=2), longest_delay=timedelta(milliseconds=8)
 )
@@ -75,6 +81,7 @@ class Ran:
     lives: int = 0
     cut_off: int = 0
     partitions: int = 0
+    rescaled: int = 0
     failed_commits: int = 0
     failed: str | None = None
     """Why the job failed that was to fail."""
@@ -93,7 +100,7 @@ def config_of(case: Case, parallelism: int) -> JobConfig:
         state=SPILLING[case.seed % len(SPILLING)] if case.backend == "rocksdb" else IN_MEMORY,
         checkpoint=CheckpointConfig(
             interval=timedelta(milliseconds=case.interval),
-            timeout=TIMEOUT,
+            timeout=TIMEOUT * (MORE_TASKS if case.live else 1),
             tolerable_failures=1_000_000,
             retained=case.retained,
             max_concurrent=case.at_once,
@@ -120,12 +127,14 @@ def plan_of(case: Case, life: int, where: str) -> SimulationPlan:
         crash_window=case.window,
         crash_after_checkpoints=case.after,
         savepoints=case.savepoints,
+        rescales=case.live,
         savepoint_directory=where,
         stop_after_checkpoint=None if last or halts else case.stop,
         halt_after_checkpoint=case.stop if halts else None,
         slow_workers=case.slow_work,
         slow_writers=case.slow_work,
         hangs=case.hangs,
+        hang_ms=HANG_MS * (MORE_TASKS if case.live else 1),
         slow_tasks=case.slow_tasks,
         continues=life > 0,
         brisk=True,
@@ -264,6 +273,7 @@ class _Lives:
         used, failing = _disturbed(case, storage, case.seed * 8 + life)
         partitions = Partitions(case.seed * 8 + life, case.partitions, case.window, LOST)
         self._invariants.begin(storage, partitions)
+        self._outside.begin()
         plan = plan_of(case, life, self._where)
         simulation = Simulation(self._graph_of(config), plan, used, self._invariants)
         try:
@@ -280,6 +290,7 @@ class _Lives:
         ran.failed_calls += failing.failed
         ran.cut_off += len(result.cut_off)
         ran.partitions += partitions.made
+        ran.rescaled += result.rescaled
         if result.outcome is not None:
             self._look_at_outcome(f"life {life}", result.outcome, result.cut_off)
             more = failing.left_over or result.hanging or partitions.zombies or result.cut_off

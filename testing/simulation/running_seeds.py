@@ -43,6 +43,7 @@ class Totals:
     failed_calls: int = 0
     cut_off: int = 0
     partitions: int = 0
+    rescaled: int = 0
     failed_commits: int = 0
     put_aside_too_many: int = 0
     seconds: float = 0.0
@@ -66,6 +67,7 @@ class Totals:
         self.failed_calls += ran.failed_calls
         self.cut_off += ran.cut_off
         self.partitions += ran.partitions
+        self.rescaled += ran.rescaled
         self.failed_commits += ran.failed_commits
         self.put_aside_too_many += ran.failed is not None
 
@@ -88,6 +90,7 @@ class Totals:
             "storage_calls_failed": self.failed_calls,
             "coordinators_cut_off": self.cut_off,
             "tasks_cut_off": self.partitions,
+            "rescaled_while_running": self.rescaled,
             "commits_failed": self.failed_commits,
             "failed_by_dead_letters": self.put_aside_too_many,
             "failed": [{"replay": case, "error": why} for case, why in self.violations],

@@ -61,6 +61,10 @@ class Outside:
         self.failed = 0
         """Commits."""
 
+    def begin(self) -> None:
+        """Another life begins, whose clock does, too."""
+        self._until = 0
+
     def commit(
         self, now_ms: int, committables: Sequence[Any], publish: Callable[[Sequence[Any]], None]
     ) -> None:

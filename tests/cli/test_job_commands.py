@@ -78,10 +78,22 @@ def test_plans_of_jobs(jobs: PlayedJobs, monkeypatch: pytest.MonkeyPatch) -> Non
     assert made == {"kind": "rows", "name": "kernel", "why_not": "it is Python", "remarks": ["odd"]}
 
 
+def test_rescaling_a_job_that_goes_on(jobs: PlayedJobs) -> None:
+    assert said("rescale", JOB, "3") == f"job {JOB} goes on after 340 ms; Map: 2 to 3\n"
+    found = json.loads(said("rescale", JOB, "4", "--operator", "a", "--operator", "b", "--json"))
+    assert found == {"job_id": JOB, "before": {"Map": 2}, "after": {"Map": 3}, "silence_ms": 340}
+    assert "already" in said("rescale", JOB, "2")
+    assert jobs.asked[-2] == ("rescale_live", JOB, {"a": 4, "b": 4})
+    assert said("rescale", JOB, "101", code=2) == "strom: it has 100 key groups\n"
+    assert "not for --savepoint" in said(
+        "rescale", JOB, "3", "--operator", "a", "--savepoint", code=2
+    )
+
+
 def test_rescaling(jobs: PlayedJobs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     moved = json.loads(said("rescale", JOB, "3", "--directory", "s3://b/s", "--json"))
     assert moved["was"] == JOB
-    assert moved["job_id"] in said("rescale", JOB, "3")
+    assert moved["job_id"] in said("rescale", JOB, "3", "--savepoint")
     monkeypatch.chdir(tmp_path)
     said("rescale", JOB, "3", "--directory", "sp")
     assert [one for one in jobs.asked if one[0] == "rescale"] == [
@@ -94,5 +106,5 @@ def test_rescaling(jobs: PlayedJobs, monkeypatch: pytest.MonkeyPatch, tmp_path: 
         raise Refused("not now")
 
     monkeypatch.setattr(jobs, "rescale", no)
-    assert said("rescale", JOB, "3", code=2) == "strom: not now\n"
+    assert said("rescale", JOB, "3", "--savepoint", code=2) == "strom: not now\n"
     assert said("rescale", JOB, "0", code=2)

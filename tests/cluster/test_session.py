@@ -165,6 +165,23 @@ def test_cancelling() -> None:
         s.cancel("a", 4)
 
 
+def test_what_a_running_job_has_got_since_nobody_else_is_given() -> None:
+    s = session(4)
+    s.submit(record("a", cpus=2), 0)
+    s.started("a", 0, 1)
+    (store,) = s.rescaled("a", 0, {"CPU": 1.0}, 2)
+    assert (store.record.needs, store.record.began_with) == ({"CPU": 3.0}, {"CPU": 2})
+    assert s.rescaled("a", 0, {"CPU": 1.0}, 3) == []
+    assert s.submit(record("b", cpus=2, submitted_ms=1), 4) == []
+    assert "job a (a) has 3" in str(s.waits_for("b"))
+    actions = s.rescaled("a", 0, {}, 5)
+    assert ("Start", "b") in kinds(actions)
+    s.rescaled("a", 0, {"CPU": 1.0}, 6)
+    s.lost("a", 0, "killed", 7)
+    s.started("a", 1, 8)
+    assert s.job("a").needs == {"CPU": 2}, "the next run begins as the first did"
+
+
 def test_who_waits_for_an_attached_job_must_be_heard_of() -> None:
     s = session(1)
     s.submit(record("a"), 0)

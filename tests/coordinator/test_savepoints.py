@@ -185,7 +185,7 @@ def test_a_stream_that_is_cached_is_not_taken_for_whole(
 ) -> None:
     execution = graph(TWICE)
     plain = Job(execution)
-    plain.master._master._plan = replace(plain.master._master._plan, caches=("kept",))
+    plain.master._master._job.plan = replace(plain.master._master._plan, caches=("kept",))
     plain.run()
     (answer,) = ask(plain, "drain")
     assert "'kept' keeps a stream that would be taken for whole" in answer.error

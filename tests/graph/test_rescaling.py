@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from chaos_kit import config, environment
 from strom import DiscardSink
+from strom.connectors.datagen import DataGenSource
 from strom.core.errors import GraphError
 from strom.engine.graph.execution import build_execution_graph
 from strom.engine.graph.model import JobGraph
-from strom.engine.graph.rescaling import rescaled
+from strom.engine.graph.rescaling import moved, rescaled, shape_of, widths_of, with_widths
 
 
 def graph(parallelism: int, own: int | None = None) -> JobGraph:
@@ -47,3 +50,59 @@ def test_what_has_the_jobs_parallelism_gets_another() -> None:
 def test_what_cannot_be(before: int, own: int | None, wanted: int, why: str) -> None:
     with pytest.raises(GraphError, match=why):
         rescaled(graph(before, own), wanted)
+
+
+def widths(job: JobGraph) -> list[int]:
+    return [vertex.parallelism for vertex in job.vertices]
+
+
+def chains(parallelism: int = 2) -> JobGraph:
+    """Numbers, a forward edge to a chain of its own, and a keyed function."""
+    env = environment(config(parallelism=parallelism, max_parallelism=16))
+    numbers = env.from_source(DataGenSource(lambda start, n: [start], 10), source_name="numbers")
+    doubled = numbers.map(lambda n: 2 * n).name("doubled").uid("twice").start_new_chain()
+    keyed = doubled.key_by(lambda n: n).map(lambda n: n).name("keyed")
+    keyed.sink_to(DiscardSink())
+    made: JobGraph = env.get_job_graph("chains")
+    return made
+
+
+def test_a_running_job_is_moved_by_names_and_what_is_connected_goes_along() -> None:
+    planned = chains()
+    assert widths(planned) == [2, 2, 2]
+    one = moved(planned, planned, {"keyed": 3})
+    assert widths(one) == [2, 2, 3]
+    assert one.config.parallelism == 2, "while they differ, what it was"
+    for name in ("twice", "doubled", "numbers"):
+        assert widths(moved(planned, one, {name: 4})) == [4, 4, 3], name
+    all_of_them = moved(planned, one, 5)
+    assert (widths(all_of_them), all_of_them.config.parallelism) == ([5, 5, 5], 5)
+    assert widths(moved(planned, moved(planned, all_of_them, 1), 2)) == [2, 2, 2], "and back"
+    assert with_widths(planned, widths_of(one)) == one
+    assert shape_of(one) == "2,2,3"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        ({"keyed": 17}, "16 key groups"),
+        ({"keyed": 0}, "at least 1"),
+        ({"nix": 2}, "no operator 'nix': it has 'numbers', 'doubled', 'keyed'"),
+        ({"numbers": 2, "twice": 3}, "one parallelism: not 2 and 3"),
+        ({}, "at least one"),
+        (0, "at least 1"),
+        (17, "16 key groups"),
+    ],
+)
+def test_where_a_running_job_cannot_go(wanted: Any, why: str) -> None:
+    with pytest.raises(GraphError, match=why):
+        moved(chains(), chains(), wanted)
+
+
+def test_what_was_planned_for_one_subtask_stays_at_that() -> None:
+    planned = graph(2)
+    assert widths(moved(planned, planned, 3)) == [1, 3]
+    with pytest.raises(GraphError, match="planned for the parallelism 1"):
+        moved(planned, planned, {planned.vertices[0].name: 2})
+    with pytest.raises(GraphError, match="planned for the parallelism 1"):
+        moved(chains(1), chains(1), 2)

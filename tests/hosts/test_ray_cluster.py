@@ -108,6 +108,7 @@ class World:
                 attempt=Attempt(attempt),
                 log_scope=LogScope("a1", "two"),
                 outputs=(),
+                storage=None,
             )
             for subtask in range(2)
         ]

@@ -11,8 +11,14 @@ from chaos_kit import config, environment
 from ray.exceptions import RaySystemError
 from strom import DiscardSink
 from strom.core.errors import JobCancelledError
+from strom.engine.hosts import added_slots
 from strom.engine.hosts import slots as module
 from strom.engine.hosts.slots import KeptSlots, Slots
+
+
+@pytest.fixture(autouse=True)
+def nothing_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(added_slots, "_named", lambda prefix: [])
 
 
 def no_group(name: str) -> Any:

@@ -430,6 +430,9 @@ class PlayedCluster:
         self.played[MOVED] = PlayedJob(MOVED, job.name, job.vertices, began_ms=self.now_ms)
         return Moved(MOVED, "s3://shop/savepoints/savepoint-5b0d1a-2")
 
+    def rescale_live(self, job_id: str, parallelism: Any) -> Any:
+        raise Refused("these jobs are played")
+
     def _found(self, job_id: str) -> PlayedJob:
         if job_id not in self.played:
             raise NoSuchJob(f"there is no job '{job_id}'")

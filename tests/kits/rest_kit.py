@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from starlette.testclient import TestClient
@@ -16,6 +16,7 @@ from strom.rest.catalogs.catalog import (
     Node,
     NoSuchJob,
     Refused,
+    Rescaled,
     Slots,
     summary_of,
 )
@@ -267,6 +268,14 @@ class PlayedJobs:
         if parallelism > 100:
             raise Refused("it has 100 key groups")
         return Moved("00000000000000aa", "s3://savepoint-7")
+
+    def rescale_live(self, job_id: str, parallelism: int | Mapping[str, int]) -> Rescaled:
+        self.asked.append(("rescale_live", job_id, parallelism))
+        if parallelism == 101:
+            raise Refused("it has 100 key groups")
+        if parallelism == 2:
+            return Rescaled({}, {}, 0)
+        return Rescaled({"Map": 2}, {"Map": 3}, 340)
 
 
 def client_of(catalog: Any, access: Access | None = None, **options: Any) -> TestClient:

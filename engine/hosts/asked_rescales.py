@@ -1,0 +1,64 @@
+"""Rescales that somebody waits for: what is wanted of the job, and who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ...core.errors import GraphError
+from ...core.ids import CheckpointId
+from ..coordinator.rescale_figures import RescaleFigures
+from ..graph.execution import build_execution_graph
+from ..graph.model import ExecutionGraph, JobGraph
+from ..graph.rescaling import moved, shape_of
+
+RescaleAnswer = Callable[[RescaleFigures | None, str | None], None]
+"""Called once, with what came of it or the reason why nothing did."""
+
+Wanted = int | Mapping[str, int]
+"""As of `graph.rescaling.moved`."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the job is to become."""
+
+    request: int
+    graph: ExecutionGraph
+
+
+class AskedRescales:
+    """Of one job. Used from the driver's thread, on which answers are given."""
+
+    def __init__(self, planned: JobGraph) -> None:
+        """`planned`: as its program made it."""
+        self._planned = planned
+        self._waiting: dict[int, RescaleAnswer] = {}
+        """Requests that are not answered."""
+        self._requests = 0
+        """Made so far; only grows."""
+
+    def ask(self, now: JobGraph, wanted: Wanted, answer: RescaleAnswer) -> Asked | None:
+        """`now`: what the job is; None: it cannot be, or is that already and stays so, as was
+        answered."""
+        try:
+            made = moved(self._planned, now, wanted)
+        except GraphError as error:
+            answer(None, f"not rescaled: {error}")
+            return None
+        if shape_of(made) == shape_of(now) and not self._waiting:
+            answer(RescaleFigures({}, {}, CheckpointId(0), 0, 0, 0), None)
+            return None
+        self._requests += 1
+        self._waiting[self._requests] = answer
+        return Asked(self._requests, build_execution_graph(made))
+
+    def answer(self, request: int, figures: RescaleFigures | None, error: str | None) -> None:
+        """The job master's."""
+        self._waiting.pop(request)(figures, error)
+
+    def refuse_all(self, why: str) -> None:
+        """The job is over."""
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            answer(None, f"not rescaled: {why}")

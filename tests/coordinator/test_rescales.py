@@ -1,0 +1,316 @@
+"""A job that goes on at another parallelism while it runs: what it waits for, and what goes wrong
+at each step. Times are ms."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from scripted_job import TASKS, TWICE, Job, of
+from strom.checkpoint.handles import SubtaskSnapshot
+from strom.checkpoint.manifest import Manifest
+from strom.checkpoint.savepoints import Savepoint
+from strom.checkpoint.storage import Latest
+from strom.core.ids import ChannelId, TaskId
+from strom.core.job_status import JobStatus
+from strom.engine.accounts import Stage, TaskAccount
+from strom.engine.coordinator import actions as act
+from strom.engine.coordinator.job_master import JobMaster
+from strom.engine.graph.model import Channel, ExecutionGraph
+from strom.engine.graph.rescaling import shape_of
+from strom.engine.messages import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    TaskFailed,
+    TaskRunning,
+)
+
+Graphs = Callable[..., ExecutionGraph]
+
+
+def at(graph: ExecutionGraph, parallelism: int) -> ExecutionGraph:
+    """The same job at another parallelism."""
+    vertices = tuple(replace(v, parallelism=parallelism) for v in graph.job.vertices)
+    tasks = tuple(TaskId(v.id, i) for v in vertices for i in range(parallelism))
+    pairs = [(a, b) for a in tasks for b in tasks if a.vertex == "source" and b.vertex == "sink"]
+    channels = tuple(
+        Channel(ChannelId(i), 0, a, b, b.subtask, a.subtask) for i, (a, b) in enumerate(pairs)
+    )
+    return replace(graph, job=replace(graph.job, vertices=vertices), tasks=tasks, channels=channels)
+
+
+class Rescaling:
+    """A job of two subtasks each that is asked to have three."""
+
+    def __init__(self, graph: Graphs, **options: Any) -> None:
+        self.before = graph(TWICE, interval_ms=None, **options)
+        self.after = at(self.before, 3)
+        self.job = Job(self.before)
+        self.master: Any = self.job.master
+        self.job.run()
+
+    def ask(self, now: int = 10) -> Any:
+        return self.master.on_rescale(1, self.after, now)
+
+    def room(self, now: int = 11, why: str | None = None) -> Any:
+        return self.master.on_room(1, why, now)
+
+    def complete(self, now: int = 20) -> Any:
+        """Its checkpoint, which is the first."""
+        self.manifest: Manifest = self.job.store(1, now)
+        return self.master.on_stored(1, now)
+
+    def stopped(self, now: int = 25, attempt: int = 0) -> Any:
+        return self.master.on_all_stopped(attempt, now)
+
+    def load(self, now: int) -> Any:
+        return self.master.on_loaded(Latest(self.manifest, (), (1, 1)), now)
+
+    def starting(self) -> Any:
+        """All up to the deployment of the three."""
+        self.ask()
+        self.room()
+        self.complete()
+        self.stopped()
+        assert act.LoadLatest() in self.master.on_graph_kept(30)
+        actions = self.load(40)
+        self.master.validate()
+        return actions
+
+    def run(self, graph: ExecutionGraph, attempt: int, now: int) -> list[Any]:
+        said = [self.master.on_report(TaskRunning(t, attempt), now) for t in graph.tasks]
+        self.master.validate()
+        return [action for actions in said for action in actions]
+
+
+@pytest.fixture
+def rescaling(graph: Graphs) -> Rescaling:
+    return Rescaling(graph)
+
+
+def error_of(actions: Any) -> str:
+    (answer,) = of(act.AnswerRescale, actions)
+    assert answer.figures is None
+    return str(answer.error)
+
+
+def test_it_goes_on_from_a_checkpoint_of_its_own_and_counts_as_no_restart(
+    rescaling: Rescaling,
+) -> None:
+    r = rescaling
+    assert of(act.MakeRoom, r.ask()) == [act.MakeRoom(1, r.after)]
+    triggered = of(act.Send, r.room())
+    assert {one.mail.checkpoint_id for one in triggered} == {1}
+    assert of(act.CancelAll, r.complete(20)) == [act.CancelAll(0)]
+    assert r.master.status().status is JobStatus.RESTARTING
+    assert of(act.KeepGraph, r.stopped(25)) == [act.KeepGraph(r.after, r.before)]
+    assert r.master.graph is r.before, "not before it is written down"
+    assert act.LoadLatest() in r.master.on_graph_kept(30)
+    assert r.master.graph is r.after
+    (deployed,) = of(act.DeployAll, r.load(40))
+    assert (deployed.attempt, deployed.restore) == (1, r.manifest)
+    actions = r.run(r.after, 1, 75)
+    assert of(act.KeepGraph, tuple(actions)) == [act.KeepGraph(r.after, None)]
+    (answer,) = of(act.AnswerRescale, tuple(actions))
+    assert answer.figures.before == {"Numbers": 2, "Collect": 2}
+    assert answer.figures.after == {"Numbers": 3, "Collect": 3}
+    assert (answer.figures.checkpoint_id, answer.figures.silence_ms) == (1, 55)
+    state = r.master.status()
+    assert (state.status, state.restarts, state.rescales) == (JobStatus.RUNNING, 0, 1)
+    assert (state.running_tasks, state.total_tasks) == (6, 6)
+
+
+def test_the_next_checkpoint_is_of_the_new_tasks_and_builds_on_none(rescaling: Rescaling) -> None:
+    r = rescaling
+    r.starting()
+    r.run(r.after, 1, 75)
+    triggered = of(act.Send, r.master.on_trigger(100))
+    assert {one.task for one in triggered} == {TaskId("source", n) for n in range(3)}
+    assert {(one.mail.checkpoint_id, one.mail.base) for one in triggered} == {(2, 0)}
+    reports = [CheckpointAcknowledged(t, 1, 2, SubtaskSnapshot(t)) for t in r.after.tasks]
+    actions = [a for report in reports for a in r.master.on_report(report, 110)]
+    (stored,) = of(act.StoreCheckpoint, tuple(actions))
+    assert [one.parallelism for one in stored.manifest.operators] == [3, 3]
+    assert len(stored.manifest.subtasks) == 6
+
+
+def test_what_tasks_say_that_are_no_more_is_not_heard(rescaling: Rescaling) -> None:
+    r = rescaling
+    r.after = at(r.before, 1)
+    r.starting()
+    gone = TaskId("sink", 1)
+    assert r.master.on_report(TaskFailed(gone, 0, "late"), 50) == ()
+    assert r.master.on_report(TaskFailed(gone, 1, "odd"), 50) == ()
+    assert r.master.on_task_lost(gone, 1, "killed", 51) == ()
+    r.run(r.after, 1, 60)
+    assert r.master.status().total_tasks == 2
+
+
+def test_without_room_nothing_happens(rescaling: Rescaling) -> None:
+    rescaling.ask()
+    actions = rescaling.room(why="no CPUs")
+    assert error_of(actions) == "not rescaled: no CPUs"
+    assert act.LeaveRoom() in actions
+    assert rescaling.master.status().status is JobStatus.RUNNING
+
+
+def test_a_checkpoint_that_fails_leaves_the_job_as_it_was(rescaling: Rescaling) -> None:
+    """Nor does it count: none may fail here (tolerable_failures is 0)."""
+    r = rescaling
+    r.ask()
+    r.room()
+    actions = r.master.on_report(CheckpointDeclined(TASKS[0], 0, 1, "no disk"), 20)
+    assert error_of(actions) == "not rescaled: checkpoint 1: no disk"
+    assert r.master.status().status is JobStatus.RUNNING
+    assert r.master.status().running_tasks == 4
+    r.ask(30)
+    assert of(act.Send, r.room(31)), "another one is begun"
+
+
+@pytest.mark.parametrize("step", ["room", "checkpoint"])
+def test_a_task_that_fails_meanwhile_ends_it(rescaling: Rescaling, step: str) -> None:
+    r = rescaling
+    r.ask()
+    if step == "checkpoint":
+        r.room()
+    actions = r.master.on_report(TaskFailed(TASKS[0], 0, "bug"), 20)
+    assert error_of(actions) == "not rescaled: the job is RESTARTING"
+    assert r.master.status().restarts == 1
+    assert of(act.KeepGraph, r.stopped()) == []
+    r.master.validate()
+
+
+@pytest.mark.parametrize("failure", ["deploy", "sources", "task", "lost", "load"])
+def test_what_keeps_the_new_tasks_from_running_takes_the_job_back(
+    rescaling: Rescaling, failure: str
+) -> None:
+    """To its former parallelism, from the same checkpoint, and without a restart being counted."""
+    r = rescaling
+    if failure in ("sources", "load"):
+        r.ask()
+        r.room()
+        r.complete()
+        r.stopped()
+        r.master.on_graph_kept(30)
+        r.job.fail_make = True
+        actions = r.load(40) if failure == "sources" else r.master.on_load_failed("no disk", 40)
+        r.job.fail_make = False
+    else:
+        r.starting()
+        new = TaskId("sink", 2)
+        match failure:
+            case "deploy":
+                actions = r.master.on_deploy_failed(1, "no slots", 50)
+            case "task":
+                actions = r.master.on_report(TaskFailed(new, 1, "bug", recoverable=False), 50)
+            case _:
+                actions = r.master.on_task_lost(new, 1, "killed", 50)
+        assert act.CancelAll(1) in actions
+        actions = r.stopped(55, attempt=1)
+    assert of(act.KeepGraph, actions) == [act.KeepGraph(r.before, None)]
+    actions = r.master.on_graph_kept(60)
+    assert "the job is as it was" in error_of(actions)
+    (deployed,) = of(act.DeployAll, r.load(70))
+    assert deployed.restore == r.manifest
+    r.run(r.before, deployed.attempt, 80)
+    state = r.master.status()
+    assert (state.status, state.restarts, state.rescales) == (JobStatus.RUNNING, 0, 0)
+    assert r.master.graph is r.before
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_a_job_may_be_cancelled_at_every_step(rescaling: Rescaling, step: int) -> None:
+    r = rescaling
+    r.ask()
+    steps: list[Callable[[], Any]] = [
+        r.room,
+        r.complete,
+        r.stopped,
+        lambda: r.master.on_graph_kept(30),
+    ]
+    for one in steps[:step]:
+        one()
+    actions = r.master.on_cancel(100)
+    assert "CANCELLING" in error_of(actions)
+    if act.CancelAll(0) in actions or step == 2:
+        actions = r.stopped(110)
+    assert act.JobEnded(JobStatus.CANCELED) in actions
+    assert r.master.on_graph_kept(120) == ()
+    r.master.validate()
+
+
+def test_what_speaks_against_it(rescaling: Rescaling) -> None:
+    r = rescaling
+    r.ask()
+    other = r.master.on_rescale(2, r.after, 12)
+    assert "being rescaled already" in error_of(other)
+    (refused,) = r.master.on_savepoint(Savepoint(3, "/s"), 13)
+    assert "being rescaled" in refused.error
+    r.master.on_room(2, None, 14)
+    r.room(why="none")
+    r.master.on_savepoint(Savepoint(4, "/s", "halt"), 15)
+    assert "stopped with a savepoint" in error_of(r.ask(16))
+    r.master.on_cancel(20)
+    assert "CANCELLING, and not running" in error_of(r.ask(21))
+
+
+# --- coordinators that die ------------------------------------------------------------------------
+
+
+def another(graph: ExecutionGraph, former: ExecutionGraph | None, accounts: Any) -> Any:
+    """What comes after one that died: the master, and what it asks for first."""
+    master = JobMaster(
+        "job", graph, random.Random(0), first_attempt=5, takes_over=True, former=former
+    )
+    master.start(1000)
+    states = {"source": b"s"}
+    manifest = Manifest("job", "demo", 1, 5, (), (), states, terminal=False)
+    master.on_loaded(Latest(manifest, (), (1, 1)), 1001)
+    actions = master.on_tasks_found(accounts, 1002)
+    master.validate()
+    return master, actions
+
+
+def accounts_of(graph: ExecutionGraph, stage: Stage = Stage.RUNNING) -> list[TaskAccount]:
+    shape = shape_of(graph.job)
+    return [
+        TaskAccount(task, 4, stage, began_with=1, seen=1, completed=1, shape=shape)
+        for task in graph.tasks
+    ]
+
+
+@pytest.mark.parametrize(("ran", "runs"), [(2, 3), (3, 2), (3, 1)])
+def test_tasks_of_another_graph_do_not_go_on(graph: Graphs, ran: int, runs: int) -> None:
+    """Whichever of the two the next coordinator has found written down."""
+    left, now = at(graph(TWICE), ran), at(graph(TWICE), runs)
+    master, actions = another(now, None, accounts_of(left))
+    (cancel,) = of(act.CancelAll, actions)
+    assert not of(act.TakeOverSources, actions)
+    assert act.LoadLatest() in master.on_all_stopped(cancel.attempt, 1010)
+    master.validate()
+
+
+def test_the_next_coordinator_goes_on_with_a_rescale(graph: Graphs) -> None:
+    """All new tasks run: it says so, and that the former graph is not needed any more."""
+    before, after = graph(TWICE), at(graph(TWICE), 3)
+    master, actions = another(after, before, accounts_of(after))
+    assert of(act.TakeOverSources, actions)
+    actions = master.on_sources_ready(4, 1003)
+    assert of(act.KeepGraph, actions) == [act.KeepGraph(after, None)]
+    assert (master.status().status, master.status().rescales) == (JobStatus.RUNNING, 1)
+
+
+def test_the_next_coordinator_may_go_back_as_well(graph: Graphs) -> None:
+    """No task was there, and there is no room for them."""
+    before, after = graph(TWICE), at(graph(TWICE), 3)
+    master, actions = another(after, before, [])
+    (prepare,) = of(act.PrepareSources, actions)
+    (deployed,) = of(act.DeployAll, master.on_sources_ready(prepare.attempt, 1003))
+    master.on_deploy_failed(deployed.attempt, "no slots", 1004)
+    actions = master.on_all_stopped(deployed.attempt, 1005)
+    assert of(act.KeepGraph, actions) == [act.KeepGraph(before, None)]
+    assert act.LoadLatest() in master.on_graph_kept(1006)
+    assert master.status().restarts == 0
