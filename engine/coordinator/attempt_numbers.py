@@ -14,9 +14,11 @@ from ...core.ids import Attempt, TaskId
 class AttemptNumbers:
     """Of one job master. Invariant: no task has a number greater than the last one given."""
 
-    def __init__(self, first: int) -> None:
-        """`first`: greater than any of the masters that the job had before."""
+    def __init__(self, first: int, takes_over: bool = False) -> None:
+        """`first`: greater than any of the masters that the job had before. `takes_over`: tasks may
+        run in the last one that these have given."""
         self._first = first
+        self._takes_over = takes_over
         self._last = first - 1
         """The last one given; one less than the first before that; only grows."""
         self.began = Attempt(self._last)
@@ -38,8 +40,9 @@ class AttemptNumbers:
 
     @property
     def newest(self) -> Attempt:
-        """The same for people, for whom the job is in its first from the beginning."""
-        return Attempt(max(self._first, self._last))
+        """The same for people, for whom the job is in its first from the beginning, and in that of
+        the tasks that it may have until it is known whether they run."""
+        return self.last if self._takes_over else Attempt(max(self._first, self._last))
 
     def next(self) -> Attempt:
         """Another one."""

@@ -66,7 +66,7 @@ class Transitions:
         )
         self.history = JobHistory(plan.tasks)
         self.translator = CheckpointTranslator(plan, self.history)
-        self.numbers = AttemptNumbers(first_attempt)
+        self.numbers = AttemptNumbers(first_attempt, takes_over)
         self.figures = TaskFigures(plan.tasks)
         self.failover = Failover(
             plan,

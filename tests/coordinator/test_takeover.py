@@ -12,10 +12,11 @@ from regions_kit import EVERY, FOUR, A, B, Parts
 from scripted_job import S0, TWICE
 from strom.checkpoint.manifest import Manifest
 from strom.checkpoint.storage import Latest
-from strom.core.ids import TaskId
+from strom.core.ids import Attempt, TaskId
 from strom.core.job_status import JobStatus
 from strom.engine.accounts import Ledger, Stage, TaskAccount
 from strom.engine.coordinator import actions as act
+from strom.engine.coordinator.attempt_numbers import AttemptNumbers
 from strom.engine.coordinator.job_master import JobMaster
 from strom.engine.graph.model import ExecutionGraph
 from strom.engine.messages import (
@@ -314,3 +315,12 @@ def test_what_was_given_up_and_published_after_all_is_begun_from(left: Left) -> 
         master.status().last_failure
     )
     assert act.LoadLatest(0) in [*master.on_all_stopped(3, 1010), *master.on_tick(1100)]
+
+
+def test_people_are_told_of_the_attempt_of_the_tasks_also_before_these_are_found() -> None:
+    numbers = AttemptNumbers(3, takes_over=True)
+    assert (numbers.newest, AttemptNumbers(3).newest) == (2, 3)
+    numbers.take_over({S0: Attempt(2)}, [S0])
+    assert numbers.newest == 2
+    numbers.begin([S0])
+    assert numbers.newest == 3
