@@ -113,6 +113,7 @@ ENDLESS = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("way", "host"),
     [

@@ -65,6 +65,7 @@ def killed(client: Any, *indices: int) -> None:
     assert figures["restored_bytes"] == figures["restored_local_bytes"] > 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("state", [StateConfig(), spilling(8)], ids=["memory", "rocksdb"])
 def test_killed_processes_start_again_from_copies(tmp_path: Path, state: StateConfig) -> None:
     """New processes find on their machine what the dead ones have left, one of each kind in turn

@@ -154,6 +154,7 @@ def rows(folder: Path) -> list[int]:
     return [n for line in lines for n in json.loads(line).values()]
 
 
+@pytest.mark.soak
 def test_a_program_that_is_stopped_for_a_while_keeps_its_job(tmp_path: Path) -> None:
     before = job_ids()
     with program(tmp_path, "stream.sink_to(strom.DiscardSink())\nenv.execute()") as it:
@@ -238,6 +239,7 @@ def test_an_interrupt_during_the_submission_leaves_no_job(
     assert running(before) == []
 
 
+@pytest.mark.soak
 def test_a_program_killed_during_the_submission_leaves_no_job(tmp_path: Path) -> None:
     before = job_ids()
     with program(tmp_path, "stream.sink_to(strom.DiscardSink())\nenv.execute()") as it:

@@ -56,6 +56,7 @@ def published(folder: Path) -> list[tuple[int, int]]:
     return sorted((row["n"], row["half"]) for row in rows)
 
 
+@pytest.mark.soak
 def test_each_row_once_whatever_is_killed(tmp_path: Path) -> None:
     feed = Feed(tmp_path / "in")
     feed.more(2)

@@ -55,6 +55,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_pictures(
     visit: Callable[..., Visit],

@@ -102,6 +102,7 @@ class Contents(ProcessWindowFunction):
         yield (key, context.window().start, tuple(r.v for r in elements))
 
 
+@pytest.mark.soak
 def test_windows_on_columns_and_on_rows(readings: Any) -> None:
     assigner = SlidingEventTimeWindows.of(100, 50)
 
@@ -131,6 +132,7 @@ def test_windows_on_columns_and_on_rows(readings: Any) -> None:
     assert_equivalent(build, expected, RAY)
 
 
+@pytest.mark.soak
 def test_shuffles_and_a_union(readings: Any) -> None:
     """A chain of exchanges with different parallelisms on its ends."""
 

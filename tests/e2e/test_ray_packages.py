@@ -50,6 +50,7 @@ print(told(lambda: env.execute("without its packages")))
 """
 
 
+@pytest.mark.soak
 def test_tasks_have_the_packages_of_their_job(tmp_path: Path) -> None:
     """Installed from a folder, without a network. Ray copies the virtual environment of its own
     Python for that: a small one, so that it does not take long."""

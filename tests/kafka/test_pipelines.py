@@ -207,6 +207,7 @@ def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cannot list topics at the Kafka cluster '127.0.0.1:1'" in said
 
 
+@pytest.mark.soak
 def test_a_leader_that_goes_and_one_that_hangs(own_broker: Callable[..., Broker]) -> None:
     """Its replica leads, and the source reads on from there; a follower's pause goes unseen."""
     broker = own_broker(brokers=2)

@@ -119,6 +119,7 @@ def slow_until(mark: Path, count: int) -> Callable[[pa.RecordBatch], pa.RecordBa
     return call
 
 
+@pytest.mark.soak
 def test_a_job_is_stopped_and_restored_at_another_parallelism(
     broker: SinkBroker, tmp_path: Path
 ) -> None:

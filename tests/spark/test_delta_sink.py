@@ -109,6 +109,7 @@ def test_a_commit_that_is_repeated_is_left_out_by_delta(sql: Any, tmp_path: Path
     assert ids(sql, tmp_path / "t") == list(range(5, 10))
 
 
+@pytest.mark.soak
 def test_what_an_older_checkpoint_is_followed_by_is_written_though_its_number_was_used(
     sql: Any, tmp_path: Path
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_rescale_may_part_the_checkpoints_of_a_subtask(sql: Any, tmp_path: Pat
     assert ids(sql, tmp_path / "t") == [*expected, *range(200, 210)]
 
 
+@pytest.mark.soak
 def test_what_lost_checkpoints_added_is_taken_back_once(sql: Any, tmp_path: Path) -> None:
     sink = SparkDeltaSink(tmp_path / "t")
     assert sink.revocable

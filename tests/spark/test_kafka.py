@@ -439,6 +439,7 @@ def test_from_kafka_to_kafka_on_ray(kafka: Any, tmp_path: Any) -> None:
     assert len(found) == 800
 
 
+@pytest.mark.soak
 def test_a_broker_that_dies_and_comes_back_is_waited_for(until: Any, kafka: Any) -> None:
     kafka.create_topic("patience")
     produce(kafka, "patience", range(10))

@@ -55,6 +55,7 @@ class Job:
         self.writer.commit(self.prepared(checkpoint, number))
 
 
+@pytest.mark.soak
 def test_a_delta_tables_work_is_taken_over_and_taken_back(gateway: Any, tmp_path: Path) -> None:
     import ray
 

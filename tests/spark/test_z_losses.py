@@ -145,6 +145,7 @@ class Copy:
         return None
 
 
+@pytest.mark.soak
 def test_all_that_uses_spark_survives_its_loss(
     gateway: Any, kafka: Any, until: Any, input_folder: Path, tmp_path: Path
 ) -> None:
