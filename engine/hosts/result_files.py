@@ -1,6 +1,6 @@
 """The format of what coordinators write down of a job's collected results (`result_log`). Pure.
 
-    results-<epoch>-<coordinator>-<checkpoint>     the last one's: `end`
+    results-<epoch>-<coordinator>-<checkpoint>-<count>     the last one's checkpoint: `end`
 
     magic | length of the index, 8 bytes | index, JSON | values, one behind the other | checksum
 
@@ -30,7 +30,7 @@ PREFIX: Final = "results-"
 END: Final = 1 << 62
 """Greater than any checkpoint's number."""
 
-_NAME: Final = re.compile(r"results-(\d+)-(\d+)-(\d+|end)")
+_NAME: Final = re.compile(r"results-(\d+)-(\d+)-(\d+|end)-(\d+)")
 
 _DIGITS: Final = 16
 
@@ -76,19 +76,30 @@ class ResultFile:
     lost: str | None = None
 
 
-def file_name(by: Coordinator, checkpoint: int) -> str:
-    """`checkpoint`: the one that is published behind this; `END`: none is."""
-    last = "end" if checkpoint == END else str(checkpoint)
-    return f"{PREFIX}{by.epoch}-{by.number}-{last}"
+@dataclass(frozen=True, order=True)
+class Place:
+    """Of a file among those of its coordinator. `checkpoint`: the one that is published behind it;
+    `END`: none is. `count`: how many results the coordinator has written down with it: where the
+    publication is tried again there may be several of one checkpoint, and none replaces another
+    that holds anything else."""
+
+    checkpoint: int
+    count: int
 
 
-def named(name: str) -> tuple[Coordinator, int] | None:
-    """Who wrote a file, and its checkpoint; None: it is no such file."""
+def file_name(by: Coordinator, place: Place) -> str:
+    last = "end" if place.checkpoint == END else str(place.checkpoint)
+    return f"{PREFIX}{by.epoch}-{by.number}-{last}-{place.count}"
+
+
+def named(name: str) -> tuple[Coordinator, Place] | None:
+    """Who wrote a file, and its place; None: it is no such file."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    epoch, number, last = found.groups()
-    return Coordinator(int(epoch), int(number)), END if last == "end" else int(last)
+    epoch, number, last, count = found.groups()
+    checkpoint = END if last == "end" else int(last)
+    return Coordinator(int(epoch), int(number)), Place(checkpoint, int(count))
 
 
 def sealed_result(operator: OperatorId, key: str, value: Any) -> Result:

@@ -33,12 +33,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from ...checkpoint.manifest import Manifest
-from ...core.errors import CorruptCheckpointError
+from ...core.errors import CheckpointError, CorruptCheckpointError
 from ...core.ids import OperatorId
 from ..exchange.pickling import Parcel
 from .result_files import (
     END,
     Coordinator,
+    Place,
     Result,
     ResultFile,
     Share,
@@ -77,7 +78,12 @@ class Left:
 
 _NOTHING: Final = Left()
 
-_Files = dict[Coordinator, list[tuple[int, str]]]
+_NOWHERE: Final = Place(0, 0)
+
+MOST_AT_ONCE: Final = 16
+"""A checkpoint is not published behind so many later ones."""
+
+_Files = dict[Coordinator, list[tuple[Place, str]]]
 
 
 def left_by(
@@ -87,9 +93,9 @@ def left_by(
     is not known); END: of a job that is over."""
     by: _Files = {}
     for name in files:
-        who, checkpoint = named(name) or (None, 0)
-        if who is not None and checkpoint <= upto and (epoch is None or who.epoch <= epoch):
-            by.setdefault(who, []).append((checkpoint, name))
+        who, place = named(name) or (None, _NOWHERE)
+        if who is not None and place.checkpoint <= upto and (epoch is None or who.epoch <= epoch):
+            by.setdefault(who, []).append((place, name))
     if not by:
         return _NOTHING
     try:
@@ -112,7 +118,7 @@ def left_by(
 
 
 def _results(
-    files: Mapping[str, bytes | CorruptCheckpointError], of: list[tuple[int, str]]
+    files: Mapping[str, bytes | CorruptCheckpointError], of: list[tuple[Place, str]]
 ) -> tuple[list[Result], ResultFile]:
     """Of one coordinator, in order, and its last file. Files may hold again what is in others: a
     write that hung may have come through."""
@@ -152,9 +158,13 @@ class ResultLog:
         """What coordinators before this have written down."""
         self._lock = threading.Lock()
         self._heard: list[Published] = []
-        """Not known to be written down, behind the first `_written`. Under the lock."""
-        self._written = 0
-        """Under the lock."""
+        """Behind the first `_base`. Under the lock."""
+        self._base = 0
+        """All before are in files of each checkpoint that may still come. Under the lock."""
+        self._done: list[Place] = []
+        """Files that are there, the last `MOST_AT_ONCE`; ascending. Under the lock."""
+        self._full = False
+        """Whether there were more. Under the lock."""
         self._owes = False
         """Whether there is to be a file even if nothing is heard: others must not be counted by
         what they write from now on. Under the lock."""
@@ -204,22 +214,34 @@ class ResultLog:
         return True
 
     def write(self, checkpoint: int) -> None:
-        """What was heard so far, ahead of the publication of this checkpoint. Raises
+        """What was heard so far and is in no file of this checkpoint or one before, ahead of its
+        publication: of those that are on at once a later one may come first. Raises
         CheckpointError."""
         with self._lock:
-            heard, start, owes = list(self._heard), self._written, self._owes
+            before = [place.count for place in self._done if place.checkpoint <= checkpoint]
+            if self._full and not before:
+                raise CheckpointError(
+                    f"checkpoint {checkpoint} comes too late: {MOST_AT_ONCE} behind it were "
+                    "published, or tried to be"
+                )
+            start, owes = max(before, default=0), self._owes
+            heard = self._heard[start - self._base :]
         if not heard and not owes:
             return
         by, left = Coordinator(self._epoch, self._number), self._left
         results = [sealed_result(*one) for one in heard]
         data = encode(ResultFile(start, left.shares, results, self._began, left.lost))
-        self._folder.put_results(file_name(by, checkpoint), data)
+        end = start + len(heard)
+        self._folder.put_results(file_name(by, Place(checkpoint, end)), data)
         with self._lock:
             self._owes = False
-            end = start + len(heard)
-            if end > self._written:
-                del self._heard[: end - self._written]
-                self._written = end
+            self._done = sorted({*self._done, Place(checkpoint, end)})
+            if len(self._done) > MOST_AT_ONCE:
+                self._full = True
+                del self._done[:-MOST_AT_ONCE]
+                base = max(self._base, min(place.count for place in self._done))
+                del self._heard[: base - self._base]
+                self._base = base
 
     def finish(self) -> None:
         """The job is over: write down the rest. Raises CheckpointError."""
@@ -230,4 +252,4 @@ class ResultLog:
     def count(self) -> int:
         """How many results there are in all, written down or not."""
         with self._lock:
-            return len(self._known) + self._written + len(self._heard)
+            return len(self._known) + self._base + len(self._heard)

@@ -35,10 +35,10 @@ def test_what_is_written_is_read_until_it_is_removed(
     assert record.outcome() is None
     record.end(OUTCOME, 3)
     assert JobRecord(root, "a1").outcome() == (OUTCOME, 3)
-    record.put_results("results-1-0-2", b"x")
-    assert record.all_results() == {"results-1-0-2": b"x"}
+    record.put_results("results-1-0-2-1", b"x")
+    assert record.all_results() == {"results-1-0-2-1": b"x"}
     record.begin(BEGUN)  # another run of the same job: it may go on from there
-    assert (record.outcome(), set(record.all_results())) == (None, {"results-1-0-2"})
+    assert (record.outcome(), set(record.all_results())) == (None, {"results-1-0-2-1"})
     record.remove()
     record.remove()
     left = [path for path in tmp_path.rglob("*") if path.is_file() or path.name == ".coordinators"]

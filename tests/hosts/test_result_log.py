@@ -21,6 +21,7 @@ from strom.engine.hosts.record_keeper import RecordKeeper
 from strom.engine.hosts.result_files import (
     END,
     Coordinator,
+    Place,
     Result,
     ResultFile,
     Share,
@@ -29,7 +30,7 @@ from strom.engine.hosts.result_files import (
     file_name,
     named,
 )
-from strom.engine.hosts.result_log import ResultLog, left_by
+from strom.engine.hosts.result_log import MOST_AT_ONCE, ResultLog, left_by
 
 SINK = OperatorId("sink")
 OUTCOME = JobOutcome("a1", "one", JobStatus.FINISHED, None, 17.0, 3, 1, {})
@@ -88,8 +89,8 @@ def test_a_file_is_read_as_it_was_written() -> None:
             file, results=list(file.results)
         )
     for who, n in ((Coordinator(3, 1_000_002), 17), (Coordinator(1, 0), END)):
-        assert named(file_name(who, n)) == (who, n)
-    assert named("results-1-0-2.0af3.tmp") is None
+        assert named(file_name(who, Place(n, 5))) == (who, Place(n, 5))
+    assert named("results-1-0-2-5.0af3.tmp") is None
     assert named("term.json") is None
 
 
@@ -116,7 +117,7 @@ def test_the_next_one_has_all_that_its_checkpoint_does_not(folder: Folder) -> No
     hear(first, "c")
     first.write(5)
     hear(first, "held by 5")
-    assert sorted(folder.files) == ["results-1-0-3", "results-1-0-5"]
+    assert sorted(folder.files) == ["results-1-0-3-2", "results-1-0-5-3"]
     second, before = next_log(folder, 2, 1, manifest(5, 1))
     assert before == [[1, "plain"], {"closed"}, "c"]
     assert second.ways_back == [(0, 0), (1, 5)]
@@ -139,9 +140,32 @@ def test_what_was_written_for_a_checkpoint_that_never_was_is_written_again(folde
     hung = encode(ResultFile(0, {}, [Result(SINK, "key of a", pickle.dumps("a"))], 0))
     hear(log, "c")
     log.write(3)
-    for files in (folder.files, {**folder.files, "results-1-0-1": hung}):
+    for files in (folder.files, {**folder.files, "results-1-0-1-1": hung}):
         found = left_by(files, 3, 1)
         assert [pickle.loads(one.data) for one in found.results] == ["a", "b", "c"]
+
+
+def test_the_later_of_two_checkpoints_may_be_published_first(folder: Folder) -> None:
+    """Whoever goes on from either has all; and a publication that is tried again takes nothing
+    away."""
+    log, _ = next_log(folder, 1, 0, None)
+    hear(log, "a")
+    log.write(2)
+    hear(log, "b")
+    log.write(1)
+    hear(log, "c")
+    log.write(1)
+    log.write(2)
+    for n in (1, 2, END):
+        found = left_by(folder.files, n, 1)
+        assert [pickle.loads(one.data) for one in found.results] == ["a", "b", "c"]
+    for n in range(3, 3 + MOST_AT_ONCE):
+        hear(log, str(n))
+        log.write(n)
+    with pytest.raises(CheckpointError, match="checkpoint 1 comes too late"):
+        log.write(1)
+    log.write(END)
+    assert len(left_by(folder.files, END).results) == log.count == 3 + MOST_AT_ONCE
 
 
 def test_a_fenced_one_adds_nothing_to_what_its_successor_has_written(folder: Folder) -> None:
@@ -203,9 +227,9 @@ def test_tasks_know_the_checkpoint_that_lay_in_memory(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("harm", "why"),
     [
-        ("torn", "results-1-0-2 is torn"),
-        ("unreadable", "results-1-0-2: the file is missing"),
-        ("gone", "results-1-0-3 goes on from 2 results, of which 1 are there"),
+        ("torn", "results-1-0-2-2 is torn"),
+        ("unreadable", "results-1-0-2-2: the file is missing"),
+        ("gone", "results-1-0-3-3 goes on from 2 results, of which 1 are there"),
         ("the last is gone", "files with 1 of the 3 results that coordinator 1-0 wrote down are"),
     ],
 )
@@ -220,12 +244,12 @@ def test_what_is_lost_is_said_to_all_that_come(folder: Folder, harm: str, why: s
         second, _ = next_log(folder, 2, 1, start)
         second.write(4)
         start = manifest(4, 2)
-        del folder.files["results-1-0-3"]
+        del folder.files["results-1-0-3-3"]
     elif harm == "gone":
-        del folder.files["results-1-0-2"]
+        del folder.files["results-1-0-2-2"]
     else:
-        missing = CorruptCheckpointError("results-1-0-2: the file is missing")
-        folder.files["results-1-0-2"] = b"xx" if harm == "torn" else missing
+        missing = CorruptCheckpointError("results-1-0-2-2: the file is missing")
+        folder.files["results-1-0-2-2"] = b"xx" if harm == "torn" else missing
     third, before = next_log(folder, 3, 2, start)
     assert before == []
     assert third.lost is not None
@@ -283,11 +307,11 @@ def test_who_was_taken_for_dead_neither_ends_the_job_nor_removes_its_record(
     async def ask() -> None:
         await asyncio.wrap_future(old.begin(Begun(b""), Term()))
         await asyncio.wrap_future(new.write(Term(1)))
-        record.put_results("results-2-1-4", b"")
+        record.put_results("results-2-1-4-1", b"")
         old.end(OUTCOME)
         await old.remove()
         assert record.outcome() is None
-        assert set(record.all_results()) == {"results-2-1-4"}
+        assert set(record.all_results()) == {"results-2-1-4-1"}
         new.end(OUTCOME)
         assert record.outcome() == (OUTCOME, None)
         await new.remove()
