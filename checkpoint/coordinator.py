@@ -195,9 +195,9 @@ class CheckpointCoordinator:
         return tuple(actions)
 
     def on_job_end(self, status: JobStatus) -> Actions:
-        """The job is over with `status`, and none of its tasks runs. What could not be restored
-        from is kept: somebody may want to look at it; but nothing is if checkpoints do not outlive
-        such an end."""
+        """The job is over with `status`, and none of its tasks runs. What was complete and could
+        not be restored from is kept: somebody may want to look at it; but nothing is if checkpoints
+        do not outlive such an end."""
         finished = status is JobStatus.FINISHED
         answers = self._savepoints.stopped() if finished else ()
         actions = (*answers, *self.on_job_restart(f"the job is {status.value}"))
@@ -225,8 +225,10 @@ class CheckpointCoordinator:
         """The job starts (again) from `checkpoint_id`, None: from the beginning.
 
         stored: what the storage holds of this job. Newer ones were found to be unusable and go with
-        the next completion, and so do older ones that are `torn`: a coordinator may have died that
-        was to remove them. The other older ones are kept as long as retention allows.
+        the next completion, and so do those that are `torn`, newer or older, which nobody can ever
+        restore from: a coordinator may have died that was to complete or to remove them. If nothing
+        completes any more, these go at the end of the job. The other older ones are kept as long as
+        retention allows.
         `highest_id`: no checkpoint gets an id up to this.
         """
         self._expect("on_restored", self._turns.mode == "stopped", "still running")

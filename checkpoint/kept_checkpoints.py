@@ -33,7 +33,8 @@ class KeptCheckpoints:
         self._leftovers: list[CheckpointId] = []
         """Aborted or rejected ones, to be discarded (again) when the next one completes."""
         self._aborted: set[CheckpointId] = set()
-        """Those of `_leftovers` of which no manifest was ever published."""
+        """Those of `_leftovers` that nobody can ever restore from: without a manifest, or with one
+        that does not count."""
         self._base = NO_CHECKPOINT
         """The newest that completed, of this job and since this coordinator began."""
         self._depth = 0
@@ -53,8 +54,11 @@ class KeptCheckpoints:
         self, floor: CheckpointId, found: set[CheckpointId], torn: set[CheckpointId]
     ) -> None:
         """The job starts from `floor`, 0 for nothing; of `found` the newer ones are unusable, and
-        those that are `torn`. Tasks know of nothing that came before."""
+        those that are `torn`, newer or not, for everybody and for ever. Tasks know of nothing that
+        came before."""
         self._depth = 0
+        torn = (found & torn) - {floor}  # that may be another job's, with the number of one here
+        self._aborted |= torn
         self._leftovers = sorted(
             {c for c in found if c > floor or c in torn} | set(self._leftovers)
         )

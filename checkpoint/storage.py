@@ -66,6 +66,12 @@ class Latest:
         """The highest id used by any checkpoint, complete or not; 0 if there is none."""
         return max(self.ids, default=0)
 
+    @property
+    def never_usable(self) -> tuple[CheckpointId, ...]:
+        """Those that nobody can ever restore from, whatever is mended: `torn` ones, and newer ones
+        without a manifest."""
+        return (*self.torn, *(one.checkpoint_id for one in self.rejected if one.unpublished))
+
 
 class CheckpointStorage(ABC):
     """The checkpoints of one job."""

@@ -89,7 +89,7 @@ class StartingPoint:
             None if manifest is None else manifest.checkpoint_id,
             [c for c in latest.ids if c > self.floor],
             latest.highest_id,
-            latest.torn,
+            latest.never_usable,
         )
         stored = {} if manifest is None else manifest.enumerators
         mine = {o: state for o, state in stored.items() if o in self._plan.names}
@@ -111,7 +111,7 @@ class StartingPoint:
             left.newest or None,
             [c for c in latest.ids if c > self.floor],
             left.seen,
-            latest.torn,
+            latest.never_usable,
         )
         checkpoints.on_left(left.aborted)
         if stored != left.newest:

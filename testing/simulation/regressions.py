@@ -53,4 +53,8 @@ REGRESSIONS: Final[dict[str, str]] = {
         "seed=0 job=stateless records=8 parallelism=1 cramped=1 interval=1 incremental=0 "
         "at_once=2 coordinators=1 window=60 figures=0 refused=30 limit=short"
     ),
+    "what is left of one that never completed, of a job that goes on and fails": (
+        "seed=5 job=regions variant=7 parallelism=2,1 cramped=1 interval=4 crashes=1 slow_work=5 "
+        "figures=0 refused=10 limit=short live=1"
+    ),
 }

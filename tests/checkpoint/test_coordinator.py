@@ -227,6 +227,15 @@ def test_at_the_end_of_the_job_what_a_coordinator_before_had_begun_goes() -> Non
     assert c.on_job_end(JobStatus.CANCELED) == (Discard(3), Discard(4))
 
 
+def test_at_the_end_of_the_job_what_never_completed_goes_and_what_is_damaged_stays() -> None:
+    c = coordinator(retained=3)
+    # 4 is damaged, 9 not this job's; nor is 3 that it starts from, and there was one here, too.
+    c.on_restored(3, [1, 2, 3, 4, 5], 5, torn=[1, 3, 5, 9])
+    c.start(0)
+    assert c.on_job_end(JobStatus.FAILED) == (Discard(1), Discard(5))
+    c.validate()
+
+
 def test_which_ends_remove_checkpoints() -> None:
     removing = {
         retention: {status for status in ENDS if retention.removes(status)}

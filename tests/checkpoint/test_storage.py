@@ -177,6 +177,7 @@ def test_damage_is_named_and_the_one_before_is_used(
     assert latest.manifest == one
     assert [r.checkpoint_id for r in latest.rejected] == [2]
     assert latest.highest_id == 2
+    assert (latest.never_usable == (2,)) == (reason == r"manifest\.json: the file is missing")
     with pytest.raises(CorruptCheckpointError, match=reason):
         local.verify(local.load(2))
     assert latest.rejected[0].reason
@@ -199,6 +200,10 @@ def test_torn_publish_leaves_a_checkpoint_that_nobody_sees(
     latest = local.latest_valid()
     assert latest.manifest == one
     assert latest.highest_id == 2
+    assert latest.never_usable == (2,)
+    write_checkpoint(local, 3)
+    assert local.latest_valid().never_usable == local.latest_valid().torn == (2,)
+    local.delete(3)
     local.delete(2)
     assert local.list() == (1,)
 
