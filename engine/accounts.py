@@ -14,6 +14,7 @@ from enum import Enum
 
 from ..core.ids import NO_CHECKPOINT, Attempt, CheckpointId, OperatorId, TaskId
 from .messages import (
+    CancelTask,
     CheckpointAborted,
     CheckpointAcknowledged,
     CheckpointCompleted,
@@ -36,12 +37,13 @@ from .messages import (
 
 
 class Stage(Enum):
-    """How far a task has told that it is."""
+    """How far a task has told that it is, or STOPPING: it was told to stop, and may still run."""
 
     STARTING = "starting"
     RUNNING = "running"
     DRAINED = "drained"
     FINISHED = "finished"
+    STOPPING = "stopping"
     OVER = "over"
     """It failed, or was cancelled."""
 
@@ -136,9 +138,9 @@ class Ledger:
         """The task is about to say this."""
         match report:
             case TaskRunning():
-                self._stage = Stage.RUNNING
+                self._come_to(Stage.RUNNING)
             case TaskDrained():
-                self._stage = Stage.DRAINED
+                self._come_to(Stage.DRAINED)
             case TaskFinished():
                 self._stage = Stage.FINISHED
             case TaskFailed():
@@ -179,6 +181,8 @@ class Ledger:
                 self._on_completed(n)
             case EndSources():
                 self._ending = True
+            case CancelTask() if self._stage not in (Stage.FINISHED, Stage.OVER):
+                self._stage = Stage.STOPPING
 
     def account(self) -> TaskAccount:
         """At this moment."""
@@ -207,6 +211,11 @@ class Ledger:
         assert list(self._marks.values()) == sorted(self._marks.values())
         assert all(n > self._completed for n in self._marks), (self._marks, self._completed)
         assert all(0 <= count <= len(self._given) for count in self._marks.values())
+
+    def _come_to(self, stage: Stage) -> None:
+        """Nobody goes on who was told to stop, however far it comes until it hears that."""
+        if self._stage is not Stage.STOPPING:
+            self._stage = stage
 
     def _see(self, n: CheckpointId) -> None:
         self._seen = max(self._seen, n)

@@ -158,16 +158,21 @@ class CooperativeCluster:
         """Tasks take no room here."""
 
     def cancel_all(self, attempt: Attempt) -> None:
-        for running in self.tasks.values():
-            running.task.post(CancelTask())
+        for task in self.tasks:
+            self._cancel(task)
         self._stopping = attempt
         self._stopping_some.clear()
 
     def cancel_tasks(self, tasks: Sequence[TaskId], attempt: Attempt) -> None:
         for task in tasks:
             if task in self.tasks:
-                self.tasks[task].task.post(CancelTask())
+                self._cancel(task)
         self._stopping_some.append((tuple(tasks), attempt))
+
+    def _cancel(self, task: TaskId) -> None:
+        cancel = CancelTask()
+        self._ledgers[task].on_mail(cancel)
+        self.tasks[task].task.post(cancel)
 
     def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:
         running = self.tasks.get(task)

@@ -57,4 +57,8 @@ REGRESSIONS: Final[dict[str, str]] = {
         "seed=5 job=regions variant=7 parallelism=2,1 cramped=1 interval=4 crashes=1 slow_work=5 "
         "figures=0 refused=10 limit=short live=1"
     ),
+    "a coordinator that takes over tasks which the one before has told to stop": (
+        "seed=497 job=regions records=2 parallelism=1 batch=1 crashes=3 coordinators=1 window=60 "
+        "hangs=5 slow_work=10 figures=0 choices=100"
+    ),
 }

@@ -21,6 +21,7 @@ from strom.engine.coordinator.job_master import JobMaster
 from strom.engine.graph.model import ExecutionGraph
 from strom.engine.messages import (
     AlignWatermarks,
+    CancelTask,
     CheckpointAborted,
     CheckpointAcknowledged,
     CheckpointCompleted,
@@ -28,6 +29,7 @@ from strom.engine.messages import (
     NoMoreSplits,
     SplitsAssigned,
     SplitsRequested,
+    TaskCancelled,
     TaskDrained,
     TaskFailed,
     TaskFinished,
@@ -126,6 +128,7 @@ def test_what_is_said_before_the_enumerators_are_there_is_heard_then(left: Left)
             {"stage": Stage.OVER, "failure": TaskFailed(A, 3, "ValueError: odd")},
             "ValueError: odd",
         ),
+        ({"stage": Stage.STOPPING}, "was being stopped when the job's coordinator died"),
     ],
 )
 def test_a_task_that_does_not_run_has_failed(
@@ -273,6 +276,25 @@ def test_a_ledger_sums_up_both_ways() -> None:
     ledger.validate()
     left = [value.key for value in ledger.account().published]
     assert left == ["3-1"], "who completed it had heard what came before the part in it"
+
+
+def test_whoever_was_told_to_stop_does_not_go_on() -> None:
+    """However far it comes before it hears that; who has finished, or failed, stays so."""
+    stages = []
+    for said in ((), (TaskRunning(A, 3),), (TaskRunning(A, 3), TaskDrained(A, 3))):
+        ledger = Ledger(A, 3)
+        ledger.on_mail(CancelTask())
+        for report in said:
+            ledger.on_report(report)
+        stages.append(ledger.account().stage)
+        ledger.on_report(TaskCancelled(A, 3))
+        assert ledger.account().stage is Stage.OVER
+    assert stages == [Stage.STOPPING] * 3
+    for last, stage in ((TaskFinished(A, 3), Stage.FINISHED), (TaskFailed(A, 3, ""), Stage.OVER)):
+        ledger = Ledger(A, 3)
+        ledger.on_report(last)
+        ledger.on_mail(CancelTask())
+        assert ledger.account().stage is stage
 
 
 def test_any_ledger_keeps_its_invariants() -> None:
