@@ -22,9 +22,9 @@ from ..core.errors import ConfigurationError, TransportError
 from ..core.job_status import JobStatus
 from ..engine.hosts.control_service import on_stderr, patiently
 from ..engine.hosts.coordinator_answers import coordinator_name
+from ..engine.hosts.coordinator_life import LINGER_S
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.ray_connect import NAMESPACE
-from ..engine.hosts.ray_coordinator import LINGER_S
 from .records import JobRecord, Phase
 
 ANSWER_S: Final = 5.0

@@ -39,6 +39,7 @@ from .asked_rescales import Wanted
 from .attachment import Attachment
 from .control_service import on_stderr, patiently, told_if_late
 from .coordinator_answers import coordinator_name
+from .coordinator_life import LINGER_S
 from .delivered import Delivered
 from .driver import new_job_id
 from .job_outcome import JobOutcome, accumulator_results, result_of
@@ -48,7 +49,6 @@ from .launch import make_coordinator, submission_of, withdraw
 from .published import Read
 from .ray_cache import RayCache
 from .ray_connect import NAMESPACE, connect_to_ray, on_own_cluster
-from .ray_coordinator import LINGER_S
 from .requirements import not_installed
 from .rescale_calls import RescaleCalls, answer_rescale, not_rescaled
 from .savepoint_calls import SavepointCalls, answer, answered_by_end, refused

@@ -10,8 +10,9 @@ import pytest
 from strom.core.errors import JobFailedError, TransportError
 from strom.core.job_status import JobStatus
 from strom.engine.hosts import ray_host
+from strom.engine.hosts.coordinator_life import LINGER_S, TOLD_S
 from strom.engine.hosts.job_outcome import JobOutcome
-from strom.engine.hosts.ray_coordinator import LINGER_S, TOLD_S, JobCoordinator
+from strom.engine.hosts.ray_coordinator import JobCoordinator
 from strom.engine.hosts.ray_host import RayJobClient
 
 FAILED = JobOutcome("id", "job", JobStatus.FAILED, "boom", 1.0, 0, 0, {"state": "FAILED"})

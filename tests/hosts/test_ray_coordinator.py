@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from strom.core.ids import OperatorId
 from strom.core.job_status import JobStatus
-from strom.engine.hosts import ray_coordinator
+from strom.engine.hosts import coordinator_life
 from strom.engine.hosts.coordinator_inbox import Cancel
 from strom.engine.hosts.job_outcome import JobOutcome
 from strom.engine.hosts.job_record import MOST_DEATHS, Begun, JobRecord, Term
@@ -45,7 +45,7 @@ def test_what_cannot_be_released_keeps_no_end_from_being_told(
         setattr(coordinator, f"_{name}", part(name))
     coordinator._log = None
     if what == "log":
-        monkeypatch.setattr(ray_coordinator, "close_log", broken)
+        monkeypatch.setattr(coordinator_life, "close_log", broken)
         with pytest.raises(OSError, match="full"):
             coordinator._run()
     else:
@@ -73,8 +73,8 @@ class Next:
         fake = SimpleNamespace(
             is_initialized=lambda: False, get_runtime_context=lambda: here, kill=print
         )
-        monkeypatch.setattr(ray_coordinator, "ray", fake)
-        monkeypatch.setattr(ray_coordinator, "_unpickled", lambda begun: None)
+        monkeypatch.setattr(coordinator_life, "ray", fake)
+        monkeypatch.setattr(coordinator_life, "_unpickled", lambda begun: None)
         monkeypatch.setattr(JobCoordinator, "_begin", self._begin)
 
     @staticmethod
