@@ -11,8 +11,8 @@ from typing import Any
 from ...checkpoint.savepoints import Stop
 from .asked_rescales import RescaleAnswer, Wanted
 from .asked_savepoints import SavepointAnswer
+from .cluster_events import AllStopped, NotDeployed, RoomMade, TaskLost, TasksStopped
 from .driver import JobDriver
-from .ray_cluster import AllStopped, NotDeployed, RoomMade, TaskLost, TasksStopped
 
 
 class Cancel:

@@ -53,9 +53,10 @@ from .driver import JobDriver
 from .job_outcome import JobOutcome
 from .job_record import Begun, JobRecord, Term
 from .lease import Lease
+from .left_tasks import end_tasks
 from .loop_signal import LoopSignal, wait_until
 from .published import PublishedValues
-from .ray_cluster import RayCluster, end_tasks
+from .ray_cluster import RayCluster
 from .ray_metrics import RayReporter
 from .ray_task import use_one_thread
 from .record_keeper import RecordKeeper

@@ -15,11 +15,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import ray
-from ray.util.placement_group import get_placement_group
 
 from ...core import code_pickles
 from ...core.config import JobConfig
@@ -33,10 +32,11 @@ from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from ..messages import Mail, TaskFailed
 from ..task.deployment import TaskDeployment, scope_of
-from .added_slots import give_back_added
+from .cluster_events import AllStopped, ClusterEvent, NotDeployed, RoomMade, TaskLost, TasksStopped
 from .control_service import patiently
 from .coordinator_answers import job_of
 from .last_words import Whereabouts, how_it_died
+from .left_tasks import ask_all, attempt_of, task_prefix, tasks_of
 from .mail import sealed
 from .node_deaths import death_of
 from .ray_connect import NAMESPACE
@@ -45,7 +45,7 @@ from .requirements import not_installed
 from .resequencer import Numbering
 from .sent_files import SentFiles
 from .shipped_code import PackedCode
-from .slots import KeptSlots, Slots, give_back, wait_for
+from .slots import KeptSlots, Slots, wait_for
 
 log = logging.getLogger("strom")
 
@@ -55,54 +55,8 @@ START_TIMEOUT_S = 120.0
 INSTALL_S = 600.0
 """How much longer, if Ray has to install packages first: as long as Ray itself gives that."""
 
-ANSWER_S = 10.0
-"""How long the processes that another coordinator has left may take to answer, all together."""
-
 LEAVE_S = 5.0
 """How long the processes of a job that is over may take to remove its files."""
-
-
-@dataclass(frozen=True)
-class TaskLost:
-    """A task's process died."""
-
-    task: TaskId
-    attempt: Attempt
-    reason: str
-
-
-@dataclass(frozen=True)
-class AllStopped:
-    """No task of the attempt, or a former one, runs any more."""
-
-    attempt: Attempt
-
-
-@dataclass(frozen=True)
-class TasksStopped:
-    """None of these runs any more."""
-
-    tasks: tuple[TaskId, ...]
-    attempt: Attempt
-
-
-@dataclass(frozen=True)
-class NotDeployed:
-    """Tasks could not be started beside others."""
-
-    attempt: Attempt
-    reason: str
-
-
-@dataclass(frozen=True)
-class RoomMade:
-    """What was asked for with `make_room` is there; or why not."""
-
-    request: int
-    why: str | None
-
-
-ClusterEvent = TaskLost | AllStopped | TasksStopped | NotDeployed | RoomMade | TaskFailed
 
 
 @dataclass(frozen=True)
@@ -213,7 +167,7 @@ class RayCluster:
         self._looked = True
         found: dict[TaskId, tuple[Any, Found]] = {}
         others: list[TaskAccount] = []
-        for actor, answer in self._ask_all(tasks_of(self._name)):
+        for actor, answer in ask_all(tasks_of(self._name), self._coordinator, self._term):
             if answer is None or answer.task is None or answer.address is None:
                 ray.kill(actor, no_restart=True)
                 continue
@@ -223,7 +177,7 @@ class RayCluster:
                 ray.kill(actor, no_restart=True)
                 continue
             if task in found:  # a process that was to be ended when the coordinator died
-                former, one = sorted((found[task], one), key=_attempt_of)
+                former, one = sorted((found[task], one), key=attempt_of)
                 ray.kill(former[0], no_restart=True)
             found[task] = one
         for task, (_, answer) in found.items():
@@ -238,14 +192,6 @@ class RayCluster:
         for task, (actor, _) in found.items():
             self._keep(task, actor)
         return others + [one.account for _, one in found.values() if one.account is not None]
-
-    def _ask_all(self, actors: Sequence[Any]) -> list[tuple[Any, Found | None]]:
-        asked = [actor.take_over.remote(self._coordinator, self._term).future() for actor in actors]
-        wait(asked, ANSWER_S)
-        return [
-            (actor, answer.result() if answer.done() and answer.exception() is None else None)
-            for actor, answer in zip(actors, asked, strict=True)
-        ]
 
     # --- what the driver asks for ----------------------------------------------------------
 
@@ -480,7 +426,7 @@ class RayCluster:
     def _spawn(self, task: TaskId) -> Any:
         """It outlives this coordinator: another may find it by its name. By a new name each time:
         what Ray has given up on it may make later, and nobody uses."""
-        name = f"{_task_prefix(self._name)}{secrets.token_hex(8)}"
+        name = f"{task_prefix(self._name)}{secrets.token_hex(8)}"
         kept = {"name": name, "namespace": NAMESPACE, "lifetime": "detached"}
         return _actor().options(**kept, **self._slots.options(task)).remote()
 
@@ -589,29 +535,6 @@ class RayCluster:
             self._slots.release()
 
 
-def tasks_of(coordinator: str) -> list[Any]:
-    """The actors of tasks that coordinators of this name have started and that are not dead."""
-    prefix = _task_prefix(coordinator)
-    named = patiently(lambda: ray.util.list_named_actors(all_namespaces=True))
-    names = [one["name"] for one in named if one["namespace"] == NAMESPACE]
-    actors = []
-    for name in names:
-        if name.startswith(prefix):
-            with suppress(ValueError):  # it has just died
-                actors.append(patiently(partial(ray.get_actor, name, NAMESPACE)))
-    return actors
-
-
-def end_tasks(coordinator: str) -> None:
-    """End those tasks, and with them their slots, unless these stay: nobody knows their job any
-    more."""
-    for actor in tasks_of(coordinator):
-        ray.kill(actor, no_restart=True)
-    give_back_added(coordinator)
-    with suppress(ValueError):
-        give_back(get_placement_group(coordinator))
-
-
 def tasks_in(job: JobGraph) -> list[TaskId]:
     """Those of all its vertices."""
     return [TaskId(v.id, i) for v in job.vertices for i in range(v.parallelism)]
@@ -620,16 +543,6 @@ def tasks_in(job: JobGraph) -> list[TaskId]:
 def has_task(job: JobGraph, task: TaskId) -> bool:
     """Whether it is one of the job's."""
     return any(v.id == task.vertex and task.subtask < v.parallelism for v in job.vertices)
-
-
-def _task_prefix(coordinator: str) -> str:
-    """How the names of its tasks' actors begin."""
-    return f"strom-task-of-{coordinator}-"
-
-
-def _attempt_of(one: tuple[Any, Found]) -> int:
-    account = one[1].account
-    return -1 if account is None else account.attempt
 
 
 def _as_future(ref: Any) -> asyncio.Future[Any]:

@@ -18,7 +18,7 @@ from strom.core.job_status import JobStatus
 from strom.engine.hosts.coordinator_inbox import Cancel
 from strom.engine.hosts.lease import Lease
 from strom.engine.hosts.loop_signal import LoopSignal, wait_until
-from strom.engine.hosts.ray_cluster import wait_for
+from strom.engine.hosts.placement import wait_for
 from strom.engine.hosts.ray_coordinator import JobCoordinator
 
 

@@ -16,8 +16,9 @@ from strom import DiscardSink
 from strom.core.errors import FencedError, ResourceError
 from strom.core.ids import Attempt, TaskId
 from strom.engine.hosts import ray_cluster, ray_task
+from strom.engine.hosts.cluster_events import TaskLost
 from strom.engine.hosts.last_words import Whereabouts
-from strom.engine.hosts.ray_cluster import RayCluster, TaskLost
+from strom.engine.hosts.ray_cluster import RayCluster
 from strom.logs.scope import LogScope
 
 
@@ -177,7 +178,7 @@ def test_a_job_that_ends_before_it_knows_what_runs_ends_that(
     killed: list[Any] = []
     monkeypatch.setattr(ray_cluster.ray, "kill", lambda actor, no_restart: killed.append(actor))
     monkeypatch.setattr(ray_cluster, "tasks_of", lambda name: ["one"])
-    monkeypatch.setattr(RayCluster, "_ask_all", lambda self, actors: [(a, None) for a in actors])
+    monkeypatch.setattr(ray_cluster, "ask_all", lambda actors, *_: [(a, None) for a in actors])
     slots: Any = SimpleNamespace(release=lambda: killed.append("slots"))
     for term in range(2):
         cluster = RayCluster(

@@ -1,0 +1,66 @@
+"""The task actors that coordinators of a job have started: found by their names, asked what they
+are, ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import wait
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import ray
+from ray.util.placement_group import get_placement_group
+
+from .added_slots import give_back_added
+from .control_service import patiently
+from .placement import give_back
+from .ray_connect import NAMESPACE
+from .ray_task import Found
+
+ANSWER_S: Final = 30.0
+"""How long they may take to answer, all together. They work meanwhile: it is worth to wait."""
+
+
+def task_prefix(coordinator: str) -> str:
+    """How the names of its tasks' actors begin."""
+    return f"strom-task-of-{coordinator}-"
+
+
+def tasks_of(coordinator: str) -> list[Any]:
+    """The actors of tasks that coordinators of this name have started and that are not dead."""
+    prefix = task_prefix(coordinator)
+    named = patiently(lambda: ray.util.list_named_actors(all_namespaces=True))
+    names = [one["name"] for one in named if one["namespace"] == NAMESPACE]
+    actors = []
+    for name in names:
+        if name.startswith(prefix):
+            with suppress(ValueError):  # it has just died
+                actors.append(patiently(partial(ray.get_actor, name, NAMESPACE)))
+    return actors
+
+
+def end_tasks(coordinator: str) -> None:
+    """End those tasks, and with them their slots, unless these stay: nobody knows their job any
+    more."""
+    for actor in tasks_of(coordinator):
+        ray.kill(actor, no_restart=True)
+    give_back_added(coordinator)
+    with suppress(ValueError):
+        give_back(get_placement_group(coordinator))
+
+
+def ask_all(actors: Sequence[Any], coordinator: Any, term: int) -> list[tuple[Any, Found | None]]:
+    """What each says, which from now on hears this coordinator; None: it does not answer."""
+    asked = [actor.take_over.remote(coordinator, term).future() for actor in actors]
+    wait(asked, ANSWER_S)
+    return [
+        (actor, answer.result() if answer.done() and answer.exception() is None else None)
+        for actor, answer in zip(actors, asked, strict=True)
+    ]
+
+
+def attempt_of(one: tuple[Any, Found]) -> int:
+    """In which it is, or was; below all if it never was."""
+    account = one[1].account
+    return -1 if account is None else account.attempt
