@@ -331,7 +331,8 @@ def test_jobs_that_no_dispatcher_knows_of(tmp_path: Path) -> None:
     known = json.loads(answer_of("checkpoints", job_id, "--json"))
     assert known["latest_savepoint"]["path"] == taken
     assert known["completed"] >= 1
-    assert "only a session" in answer_of("rescale", job_id, "1", code=2)
+    assert "only a session" in answer_of("rescale", job_id, "1", "--savepoint", code=2)
+    assert "2 to 1" in answer_of("rescale", job_id, "1")
     assert "this cluster has no job 'nix'" in answer_of("cancel", "nix", code=2)
 
     dispatcher_client.start(
@@ -345,7 +346,7 @@ def test_jobs_that_no_dispatcher_knows_of(tmp_path: Path) -> None:
         alive = {one.id for one in SessionJobs().jobs() if one.end_ms is None}
         assert alive == {other_id, job_id}
         assert SessionJobs().view(job_id)["name"] == "job"
-        assert "only a session" in answer_of("rescale", job_id, "1", code=2)
+        assert "only a session" in answer_of("rescale", job_id, "1", "--savepoint", code=2)
     finally:
         dispatcher_client.stop()
 
