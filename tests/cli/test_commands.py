@@ -87,7 +87,7 @@ def test_without_a_cluster(
 def nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster without dispatcher and jobs."""
 
-    def none(name: str, **options: Any) -> Any:
+    def none(name: str, namespace: str | None = None) -> Any:
         raise ValueError(f"no actor '{name}'")
 
     for module in (ray_connect, session_client, dispatcher_client):

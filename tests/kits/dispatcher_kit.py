@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -73,7 +73,9 @@ class Coordinator:
     async def _detach(self) -> None:
         self.told.append("detach")
 
-    async def _followed(self, timeout: float, known: int) -> Followed:
+    async def _followed(
+        self, timeout: float, known: int, added: Mapping[str, float] | None = None
+    ) -> Followed:
         if self.savepoints[known:]:
             return Followed(self.savepoints[known:], term=self.term)
         self.followers += 1
