@@ -414,6 +414,7 @@ def test_programs_are_brought_with_what_their_jobs_need(
     names = [group["name"] for group in table if group["name"].startswith(PREFIX)]
     assert sum(first.job_id in name for name in names) == 1
     assert not any(second.job_id in name for name in names), "it has the slots of the first"
+    until(lambda: session.about()["ended"] == 2, "the account of both")
     dispatcher_client.stop()
 
     def left() -> list[str]:
