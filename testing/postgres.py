@@ -70,7 +70,7 @@ class PostgresServer:
         self._bin = binaries()
         self._settings = {**SETTINGS, **(settings or {})}
         self._user = _unprivileged()
-        self._folder = Path(tempfile.mkdtemp(prefix="strom-postgres-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="strom-postgres-", dir=_place(self._user)))
         self._process: subprocess.Popen[bytes] | None = None
         self.port = _free_port()
 
@@ -252,6 +252,24 @@ def _unprivileged() -> pwd.struct_passwd | None:
             return pwd.getpwnam(name)
     raise PostgresServerError(
         "PostgreSQL does not run as root, and there is no user 'postgres' or 'nobody' to run it as"
+    )
+
+
+def _place(user: pwd.struct_passwd | None) -> str | None:
+    """Where the server's folder is made: below the first folder for temporary files that `user`
+    may enter, which those made by `mktemp -d` are not. None: the usual one, as ourselves. Raises
+    PostgresServerError."""
+    if user is None:
+        return None
+    tried = [tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"]
+    for place in tried:
+        if os.path.isdir(place) and all(
+            folder.stat().st_mode & 0o001 for folder in (Path(place), *Path(place).parents)
+        ):
+            return place
+    raise PostgresServerError(
+        f"PostgreSQL would run as '{user.pw_name}', who may enter none of {', '.join(tried)}: "
+        "set TMPDIR to a folder that all users may enter"
     )
 
 

@@ -14,7 +14,7 @@ from strom.testing.postgres import PostgresServer
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def server() -> Iterator[PostgresServer]:
     with PostgresServer() as server:
         yield server
