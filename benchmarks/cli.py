@@ -114,6 +114,7 @@ def parser(prog: str = HELP) -> argparse.ArgumentParser:
     _recording(names.add_parser("recording", help="what recording an operator costs"))
     _unaligned(names.add_parser("unaligned", help="checkpoints under full backpressure"))
     _failover(names.add_parser("failover", help="a running job whose processes are killed"))
+    _start(names.add_parser("start", help="how long a job takes to start on Ray"))
     _rescale(names.add_parser("rescale", help="a running job that gets another parallelism"))
     _machines(
         names.add_parser("machines", help="two tasks with a network between, late, encrypted")
@@ -321,6 +322,15 @@ def _failover(command: argparse.ArgumentParser) -> None:
     command.add_argument("--kills", type=int, default=5, help="of each kind")
     command.add_argument("--only", choices=("coordinator", "node", "gcs"), help="what is killed")
     command.add_argument("--parallelism", type=int, default=2)
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+
+
+def _start(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.start)
+    command.add_argument("--rounds", type=count, default=5, help="of each way")
+    command.add_argument("--parallelism", type=count, default=2)
+    kept = "task processes that a session keeps ready"
+    command.add_argument("--ready", type=count, default=4, help=kept)
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
 
 

@@ -404,6 +404,13 @@ def failover(options: Namespace) -> Iterator[Line]:
             yield line(o.rate, o.kills, o.parallelism)
 
 
+def start(options: Namespace) -> Iterator[Line]:
+    """A line for each way that a job may start on a cluster that runs."""
+    from .start import measure_start
+
+    yield from measure_start(options.rounds, options.parallelism, options.ready)
+
+
 def rescale(options: Namespace) -> Iterator[Line]:
     """One line: how long no records come out while a running job is rescaled."""
     from .rescale import measure_rescale

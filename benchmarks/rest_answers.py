@@ -91,14 +91,14 @@ def session(ended: int, running: int) -> Iterator[tuple[str, list[str]]]:
     # A dispatcher that is stopped may be within a write.
     with tempfile.TemporaryDirectory(prefix="strom-bench-", ignore_cleanup_errors=True) as folder:
         registry = str(Path(folder, "registry"))
-        dispatcher_client.start(registry)
+        dispatcher_client.start(registry, ready=0)
         try:
             first = started(str(Path(folder, "checkpoints")), RATE)
             first.get_job_execution_result()
             multiply(registry, str(first.get_job_id()), ended)
             # The next dispatcher reads them all, as after any restart.
             dispatcher_client.stop()
-            dispatcher_client.start(registry)
+            dispatcher_client.start(registry, ready=0)
             url = session_server.start(Serving(port=0))["rest"]
             for _ in range(running):
                 clients.append(started(str(Path(folder, "checkpoints"))))

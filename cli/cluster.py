@@ -45,6 +45,14 @@ def start(
             min=1,
         ),
     ] = None,
+    ready_tasks: Annotated[
+        int | None,
+        typer.Option(
+            help="How many task processes are kept ready on each node, so that jobs start sooner; "
+            "each takes some 150 MB. Never more than the node has CPUs. Else 4.",
+            min=0,
+        ),
+    ] = None,
     rest: Annotated[bool, typer.Option(help="Serve the REST API, on this machine.")] = True,
     rest_host: RestHost = "127.0.0.1",
     rest_port: RestPort = None,
@@ -65,7 +73,7 @@ def start(
             serving = serving_of(
                 rest_host, rest_port, rest_tokens, rest_token_file, rest_name, rest_programs
             )
-        client, new = dispatcher_client.start(place, address, retained_jobs)
+        client, new = dispatcher_client.start(place, address, retained_jobs, ready_tasks)
         known = client.about() | {"new": new}
         if serving is not None:
             from ..rest.servers import session_server

@@ -17,6 +17,7 @@ import ray
 from ..core.clock import SystemClock
 from ..core.errors import ConfigurationError, JobCancelledError, JobFailedError
 from ..engine.hosts.job_outcome import JobOutcome
+from ..engine.hosts.ready_tasks import ReadyTasks
 from .actions import Action, Cancel, Find, Follow, Release, Settle, Start, Stop, Store
 from .agenda import Agenda
 from .ledger import RETAINED_JOBS, Ledger
@@ -44,9 +45,10 @@ MOST_UNWANTED: Final = 1_000
 class Dispatcher:
     """Made into a Ray actor by `dispatcher_client.start`. All methods are coroutines."""
 
-    def __init__(self, registry: str, retained: int = RETAINED_JOBS) -> None:
+    def __init__(self, registry: str, retained: int = RETAINED_JOBS, ready: int = 0) -> None:
         """`registry`: an fsspec URL or path that outlives this process. `retained`: how many jobs
-        that are over it keeps."""
+        that are over it keeps. `ready`: how many task processes on each node, as of
+        `ReadyTasks`."""
         self._clock = SystemClock()
         self._slots = prefix_of(registry)
         """What the names of the session's slots begin with."""
@@ -58,9 +60,11 @@ class Dispatcher:
         """Jobs that are about to take the place of others, and not in the session yet."""
         self._unwanted: dict[str, None] = {}
         """Jobs that were cancelled and are not known: their submission may be on its way."""
+        self._ready = ready
         self._began_ms = self._clock.now_ms()
         self._do(self._session.recover(self._ledger.left, self._began_ms, self._slots_left()))
         self._agenda.spawn(self._watch())
+        self._agenda.spawn(self._keep_ready())
         self._agenda.spawn(self._ledger.recall())
         self._agenda.spawn(self._ledger.remove_old())
 
@@ -209,6 +213,7 @@ class Dispatcher:
         return {
             "registry": self._ledger.location,
             "retained_jobs": self._ledger.retained,
+            "ready_tasks": self._ready,
             "since_ms": self._began_ms,
             "queued": sum(job.phase is Phase.QUEUED for job in jobs),
             "running": sum(job.phase is not Phase.QUEUED for job in jobs),
@@ -279,3 +284,20 @@ class Dispatcher:
             except Exception:
                 log.exception("what the cluster has could not be found out")
             await asyncio.sleep(TICK_S)
+
+    async def _keep_ready(self) -> None:
+        if not self._ready:
+            return
+        me = ray.get_runtime_context().current_actor
+        ready = ReadyTasks(me, self._ready)
+        while True:
+            try:
+                await asyncio.to_thread(ready.tend)
+            except Exception:
+                log.exception("task processes could not be made ready")
+            await asyncio.sleep(TICK_S)
+
+    async def hold(self) -> None:
+        """Never returns: task processes that are kept ready see this call fail when there is no
+        dispatcher any more."""
+        await asyncio.Event().wait()

@@ -22,6 +22,7 @@ from ..core.errors import ConfigurationError, StromError, TransportError
 from ..engine.hosts.control_service import on_stderr, patiently
 from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.ray_connect import NAMESPACE, join_ray
+from ..engine.hosts.ready_tasks import end_ready
 from .dispatcher import DISPATCHER, Dispatcher
 from .ledger import RETAINED_JOBS
 from .records import JobRecord
@@ -35,6 +36,9 @@ CLOSE_S: Final = 10.0
 """How long a dispatcher that is stopped may still write."""
 
 PAUSE_S: Final = 0.2
+
+READY_TASKS: Final = 4
+"""Task processes that a new dispatcher keeps ready on each node, if nobody says how many."""
 
 LONG: Final = frozenset({"submit", "waiting", "next_run"})
 """Calls that may take long: a storage is written, or something is waited for."""
@@ -140,15 +144,22 @@ def find(patience: float = AWAY_S) -> DispatcherClient | None:
 
 
 def start(
-    registry: str, address: str | None = None, retained: int | None = None
+    registry: str,
+    address: str | None = None,
+    retained: int | None = None,
+    ready: int | None = None,
 ) -> tuple[DispatcherClient, bool]:
     """The dispatcher of the Ray cluster at `address` (as of `join_ray`), and whether it is new.
     `registry`: an fsspec URL or path that all nodes reach. `retained`: how many jobs that are over
-    it keeps, at least one; None: as many as it does, a new one `RETAINED_JOBS`. ConfigurationError
-    if there is one with another registry, or that keeps another number, or nobody understands this
-    registry; CheckpointError if it cannot be used here; ResourceError without a cluster."""
+    it keeps, at least one; None: as many as it does, a new one `RETAINED_JOBS`. `ready`: how many
+    task processes it keeps ready on each node; None: as many as it does, a new one `READY_TASKS`.
+    ConfigurationError if there is one with another registry, or that keeps other numbers, or nobody
+    understands this registry; CheckpointError if it cannot be used here; ResourceError without a
+    cluster."""
     if retained is not None:
         check_count("retained", retained, 1)
+    if ready is not None:
+        check_count("ready", ready, 0)
     join_ray(address)
     place = registry if "://" in registry else str(Path(registry).absolute())
     Registry(place)
@@ -163,7 +174,8 @@ def start(
             max_restarts=-1,
             get_if_exists=True,
         )
-        client = DispatcherClient(actor.remote(place, retained or RETAINED_JOBS))
+        kept = READY_TASKS if ready is None else ready
+        client = DispatcherClient(actor.remote(place, retained or RETAINED_JOBS, kept))
     try:
         about = client.about()
     except TransportError as error:
@@ -177,6 +189,11 @@ def start(
         raise ConfigurationError(
             f"the cluster's dispatcher keeps {about['retained_jobs']} jobs that are over, and not "
             f"{retained}: `strom cluster stop` first"
+        )
+    if ready not in (None, about["ready_tasks"]):
+        raise ConfigurationError(
+            f"the cluster's dispatcher keeps {about['ready_tasks']} task processes ready on each "
+            f"node, and not {ready}: `strom cluster stop` first"
         )
     return client, new
 
@@ -192,4 +209,5 @@ def stop(address: str | None = None) -> bool:
     with suppress(RayError):  # it may be dead, or unable to write; what it wrote then counts
         ray.get(actor.close.remote(), timeout=CLOSE_S)
     ray.kill(actor, no_restart=True)
+    end_ready()
     return True

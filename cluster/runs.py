@@ -170,6 +170,8 @@ class Runs:
                 if said.outcome is not None:
                     self._last_words[job_id] = said.outcome, said.view
                     status, said_why = JobStatus(said.outcome.status), said.outcome.error
+                    with suppress(RayError):  # it is gone, and gives back no slots
+                        await self._coordinators[job_id].end_is_heard.remote()
                     now_ms = self._clock.now_ms()
                     self._do(self._session.ended(job_id, run, status, said_why, now_ms))
                     return

@@ -153,6 +153,8 @@ class CoordinatorLife:
         self._asked = time.monotonic()
         self._told = False
         """Whether some client knows the outcome."""
+        self._heard_by_session = False
+        """Whether a session may know that the job is over, and have lent its slots again."""
         self._read: set[OperatorId] = set()
         """Operators of which some client has all values there will ever be."""
 
@@ -177,7 +179,7 @@ class CoordinatorLife:
             return
         begun, before, outcome, self._count = left.begun, left.term, left.outcome, left.published
         now_ms = SystemClock().now_ms()
-        self._attached = before.attached
+        self._attached, self._heard_by_session = before.attached, outcome is not None
         self._term = term = before.next(now_ms)
         self._published = PublishedValues(begun.first_attempt + term.number)
         # No other may have this number: tasks would hear what both say.
@@ -409,6 +411,9 @@ class CoordinatorLife:
             if ended and left <= 0:
                 break
             await wait_until(news, left if ended else None)
+        if self._cluster is not None and not self._heard_by_session:
+            with suppress(Exception):
+                await asyncio.to_thread(self._cluster.release_left)
         await self._records.remove()
         ray.kill(me, no_restart=True)
 

@@ -17,6 +17,7 @@ from .control_service import patiently
 from .placement import give_back
 from .ray_connect import NAMESPACE
 from .ray_task import Found
+from .ready_tasks import taken_by
 
 ANSWER_S: Final = 30.0
 """How long they may take to answer, all together. They work meanwhile: it is worth to wait."""
@@ -28,7 +29,8 @@ def task_prefix(coordinator: str) -> str:
 
 
 def tasks_of(coordinator: str) -> list[Any]:
-    """The actors of tasks that coordinators of this name have started and that are not dead."""
+    """The actors of tasks that coordinators of this name have started, or taken, and that are not
+    dead."""
     prefix = task_prefix(coordinator)
     named = patiently(lambda: ray.util.list_named_actors(all_namespaces=True))
     names = [one["name"] for one in named if one["namespace"] == NAMESPACE]
@@ -37,7 +39,7 @@ def tasks_of(coordinator: str) -> list[Any]:
         if name.startswith(prefix):
             with suppress(ValueError):  # it has just died
                 actors.append(patiently(partial(ray.get_actor, name, NAMESPACE)))
-    return actors
+    return [*actors, *taken_by(coordinator)]
 
 
 def end_tasks(coordinator: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
 from typing import Any, Final
 
 from ray.util.placement_group import (
@@ -13,11 +14,15 @@ from ray.util.placement_group import (
     remove_placement_group,
 )
 
+from .control_service import patiently
+
 Bundle = dict[str, float]
 """What one slot takes, by Ray's names."""
 
+FIRST_PAUSE_S: Final = 0.002
+
 PAUSE_S: Final = 0.05
-"""Before Ray is asked again."""
+"""Before Ray is asked again; the first pauses are shorter."""
 
 SETTLING_S: Final = 2.0
 """How long the making of slots may take that are to be given back, once there is room."""
@@ -48,15 +53,21 @@ def _being_made(group: PlacementGroup) -> bool:
 
 def await_placed(groups: Sequence[PlacementGroup], timeout: float, cancelled: Future[None]) -> None:
     """Until all have their places. Raises TimeoutError, or that of `cancelled`. (That a group is
-    `ready` Ray finds out by a task in it, which takes a process.)"""
+    `ready` Ray finds out by a task in it, which takes a process: half a second of each start.)"""
     deadline = time.monotonic() + timeout
-    left = list(groups)
-    while left := [one for one in left if placement_group_table(one).get("state") != "CREATED"]:
+    left, pause_s = list(groups), FIRST_PAUSE_S
+    while left := [one for one in left if not _is_placed(one)]:
         if time.monotonic() >= deadline:
             raise TimeoutError
-        done, _ = wait([cancelled], PAUSE_S)
+        done, _ = wait([cancelled], pause_s)
         for future in done:
             future.result()
+        pause_s = min(2 * pause_s, PAUSE_S)
+
+
+def _is_placed(group: PlacementGroup) -> bool:
+    known: Mapping[str, Any] = patiently(partial(placement_group_table, group))
+    return known.get("state") == "CREATED"
 
 
 def wait_for(refs: Sequence[Any], timeout: float, cancelled: Future[None]) -> list[Any]:

@@ -39,13 +39,15 @@ from .last_words import Whereabouts, how_it_died
 from .left_tasks import ask_all, attempt_of, task_prefix, tasks_of
 from .mail import sealed
 from .node_deaths import death_of
+from .placement import wait_for
 from .ray_connect import NAMESPACE
 from .ray_task import Admittance, Found, TaskActor, Tie
+from .ready_tasks import Taker, fits
 from .requirements import not_installed
 from .resequencer import Numbering
 from .sent_files import SentFiles
 from .shipped_code import PackedCode
-from .slots import KeptSlots, Slots, wait_for
+from .slots import KeptSlots, Slots
 
 log = logging.getLogger("strom")
 
@@ -147,6 +149,9 @@ class RayCluster:
         self._abandoned: dict[TaskId, Attempt] = {}
         """Up to which each task is to start no more."""
         self._closed = False
+        self._may_take = slots is not None
+        """Whether its tasks may have processes that a session keeps ready: what those print goes
+        where the session's does."""
         self._changing = threading.Lock()
         """Held while actors are made, or it is settled that none are any more."""
         self._cancelled: Future[None] = Future()
@@ -313,11 +318,12 @@ class RayCluster:
         """Begin to start what is missing."""
         # One that dies meanwhile leaves `_actors`: whoever calls it is told of that by Ray.
         several, nodes = self._slots.on_several_machines(), self._slots.nodes()
+        taker = Taker(self._name) if self._may_take else None
         with self._changing:
             if self._closed or any(not self._is_wanted(d) for d in deployments):
                 raise _Superseded
             actors: dict[TaskId, Any] = {
-                d.task: self._actors.get(d.task) or self._create(d.task, nodes[d.task])
+                d.task: self._actors.get(d.task) or self._create(d.task, nodes[d.task], taker)
                 for d in deployments
             }
             self._starting.update(actor._actor_id.hex() for actor in actors.values())
@@ -415,9 +421,12 @@ class RayCluster:
         name = self._job.vertex(task.vertex).name
         return f"task {name}, subtask {task.subtask}, could not start: {self._death(task, error)}"
 
-    def _create(self, task: TaskId, node: str) -> Any:
-        """Or one that is there for it already."""
-        actor = self._spare.pop(task, None) or patiently(lambda: self._spawn(task))
+    def _create(self, task: TaskId, node: str, taker: Taker | None) -> Any:
+        """Or one that is there for it already, or for whoever takes it."""
+        actor = self._spare.pop(task, None)
+        if actor is None and taker is not None and fits(self._slots.bundle(task)):
+            actor = taker.take(node)
+        actor = actor or patiently(lambda: self._spawn(task))
         self._processes.pop(task, None)
         self._nodes[task] = node
         self._keep(task, actor)
@@ -533,6 +542,11 @@ class RayCluster:
             ray.kill(actor, no_restart=True)
         with self._rooms:
             self._slots.release()
+
+    def release_left(self) -> None:
+        """As of `Slots`; after `close`."""
+        with self._rooms:
+            self._slots.release_left()
 
 
 def tasks_in(job: JobGraph) -> list[TaskId]:

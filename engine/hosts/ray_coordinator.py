@@ -114,6 +114,10 @@ class JobCoordinator(CoordinatorLife):
         view = None if outcome is None else self._last_view()
         return Followed(savepoints, outcome, view, self._term.number, self._added)
 
+    async def end_is_heard(self) -> None:
+        """The session knows that the job is over, and lends its slots to others from now on."""
+        self._heard_by_session = True
+
     def _last_view(self) -> JobView | None:
         """That there is none is no reason not to say how the job ended."""
         try:

@@ -13,9 +13,11 @@ it the job's slots.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import pickle
+import pkgutil
 import signal
 import threading
 import time
@@ -30,6 +32,7 @@ import ray
 from ray.util import get_node_ip_address
 from ray.util.placement_group import get_placement_group, remove_placement_group
 
+from ... import operators, state
 from ...core.clock import SystemClock
 from ...core.config import ExchangeConfig
 from ...core.errors import FencedError
@@ -243,8 +246,23 @@ class TaskActor:
         """The name of the slots that end with the job; None: they stay."""
         self._coordinator_name = ""
         self._following: asyncio.Task[None] | None = None
+        self._standing_by: asyncio.Task[None] | None = None
+        """Follows the keeper of a process that has no job yet."""
         with suppress(RuntimeError):  # there is no loop where this is no actor
             asyncio.get_running_loop().call_later(UNUSED_S, self._end_unless_used)
+
+    async def stand_by(self, keeper: Any) -> None:
+        """There is no job for this process yet: import what tasks are made of meanwhile. It ends
+        when the keeper is dead for good, unless it has a job then. `keeper`: has a method
+        `hold`, which never returns."""
+        if self._following is None:
+            self._standing_by = asyncio.get_running_loop().create_task(self._end_with(keeper))
+        await asyncio.to_thread(_import_operators)
+
+    async def _end_with(self, keeper: Any) -> None:
+        await _until_dead(keeper)
+        if self._following is None:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     async def prepare(
         self,
@@ -338,13 +356,7 @@ class TaskActor:
     async def _follow(self, coordinator: Any) -> None:
         """Until the coordinator is dead for good. That of a job that has ended ends this process
         before it."""
-        while True:
-            try:
-                await coordinator.hold.remote()
-            except ray.exceptions.ActorDiedError:
-                break
-            except ray.exceptions.RayError:
-                await asyncio.sleep(REST_S)
+        await _until_dead(coordinator)
         log.warning("the job's coordinator is gone for good: this task ends")
         runner = self._runner
         if runner is not None:
@@ -355,7 +367,7 @@ class TaskActor:
 
     def _end_unless_used(self) -> None:
         """Its coordinator died for good before it could say anything."""
-        if self._following is None:
+        if self._following is None and self._standing_by is None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _end(self) -> None:
@@ -416,6 +428,26 @@ class TaskActor:
     async def hold(self) -> None:
         """Never returns: the coordinator sees this call fail when the process dies."""
         await asyncio.Event().wait()
+
+
+async def _until_dead(actor: Any) -> None:
+    """For good: a process that Ray starts again is waited for."""
+    while True:
+        try:
+            await actor.hold.remote()
+        except ray.exceptions.ActorDiedError:
+            return
+        except ray.exceptions.RayError:
+            await asyncio.sleep(REST_S)
+
+
+def _import_operators() -> None:
+    """All that any task may be made of, and take it out of the collector's way."""
+    for package in (operators, state):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            with suppress(ImportError):  # a library that is not everywhere
+                importlib.import_module(module.name)
+    settle()
 
 
 def _import_parts(payload: bytes) -> None:

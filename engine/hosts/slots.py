@@ -26,11 +26,10 @@ from ...core.ids import TaskId
 from ..graph.model import JobGraph
 from .added_slots import AddedSlots, SlotKey
 from .control_service import patiently
-from .placement import PAUSE_S
+from .placement import PAUSE_S, await_placed
 from .placement import Bundle as Bundle
 from .placement import await_made as await_made
 from .placement import give_back as give_back
-from .placement import wait_for as wait_for
 from .ray_connect import NAMESPACE
 
 log = logging.getLogger("strom")
@@ -174,7 +173,7 @@ class Slots:
             lifetime="detached",
         )
         try:
-            wait_for([group.ready()], self._timeout.total_seconds(), cancelled)
+            await_placed([group], self._timeout.total_seconds(), cancelled)
         except TimeoutError:
             give_back(group)
             have, free = ray.cluster_resources(), ray.available_resources()
@@ -268,6 +267,10 @@ class Slots:
         )
         return {"num_cpus": 0, "max_restarts": 0, "scheduling_strategy": strategy}
 
+    def bundle(self, task: TaskId) -> Bundle:
+        """What the slot of the task takes."""
+        return _bundle(self._job, self._group_of(task))
+
     def _group_of(self, task: TaskId) -> str:
         return self._job.vertex(task.vertex).slot_sharing_group
 
@@ -286,6 +289,15 @@ class Slots:
         if group is None and self._kept is None:
             group = self._found()
         if group is not None and (self._kept is None or not self._kept.wanted()):
+            give_back(group)
+
+    def release_left(self) -> None:
+        """Those that stayed for a keeper that went before it heard of the job's end, and so never
+        lent them to anybody."""
+        if self._kept is None or self._kept.wanted():
+            return
+        group = self._found()
+        if group is not None:
             give_back(group)
 
 

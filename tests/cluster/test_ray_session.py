@@ -13,7 +13,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import ray
 from chaos_kit import (
@@ -26,25 +25,22 @@ from chaos_kit import (
 )
 from leashed_source import Leashed
 from ray_chaos_kit import actor_pid, coordinator_pid
+from session_kit import COUNT, Counting, answer_of, completed
 from shared_ray import ray_of
-from strom import CollectSink, DiscardSink, JobCancelledError, JobFailedError, attach
-from strom.cli.main import app
+from strom import DiscardSink, JobCancelledError, JobFailedError, attach
 from strom.cluster import dispatcher_client
 from strom.cluster.dispatcher import DISPATCHER
 from strom.cluster.savepoints import newest_state
 from strom.cluster.slot_pool import PREFIX
-from strom.connectors.files import ParquetSink
 from strom.core.errors import ConfigurationError, TransportError
 from strom.engine.hosts.coordinator_answers import coordinator_name
 from strom.engine.hosts.ray_connect import NAMESPACE
 from strom.rest.catalogs.session_jobs import SessionJobs, jobs_there
-from typer.testing import CliRunner
 from wheels_kit import make_wheel
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 CPUS = 4
-COUNT = 4_000
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,67 +60,10 @@ def jobs_end() -> Iterator[None]:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[dispatcher_client.DispatcherClient]:
-    client, new = dispatcher_client.start(str(tmp_path / "registry"))
+    client, new = dispatcher_client.start(str(tmp_path / "registry"), ready=0)
     assert new
     yield client
     dispatcher_client.stop()
-
-
-class Counting:
-    """A job of `parallelism` slots that sums windows into files, exactly once, until released."""
-
-    def __init__(
-        self,
-        folder: Path,
-        parallelism: int = 2,
-        count: int = COUNT,
-        collects: bool = False,
-        **settings: Any,
-    ) -> None:
-        folder.mkdir()
-        self.folder = folder
-        settings.setdefault("interval_ms", 200)
-        made = config(folder / "state", parallelism=parallelism, batch_size=20, **settings)
-        env = environment(made, "ray")
-        stream = windows_of(env, Leashed(folder / "release", count))
-        stream.sink_to(ParquetSink(folder / "out"))
-        if collects:
-            stream.sink_to(CollectSink()).name("collected")
-        self.graph = env.get_job_graph(folder.name)
-        self.env = env
-
-    def submit(self) -> Any:
-        self.client = self.env._submit(self.graph)
-        return self.client
-
-    def published(self) -> Iterator[Any]:
-        """What the client is given of the same records."""
-        operators = (o for v in self.graph.vertices for o in v.operators)
-        sink = next(o.operator_id for o in operators if o.name == "collected")
-        for rows in self.client.published(sink):
-            yield from rows
-
-    def release(self) -> None:
-        (self.folder / "release").touch()
-
-    def check(self) -> None:
-        files = glob.glob(f"{self.folder}/out/**/*.parquet", recursive=True)
-        rows = [row for file in files for row in pq.read_table(file).to_pylist()]
-        found = [(r["key"], r["window_start"], r["n"], r["total"]) for r in rows]
-        assert sorted(found) == window_sums(COUNT)
-
-
-def answer_of(*words: str, code: int = 0) -> str:
-    """What the command says; its exit code must be this."""
-    done = CliRunner().invoke(app, list(words))
-    assert done.exit_code == code, done.output
-    return done.output
-
-
-def completed(client: Any, more: int) -> None:
-    """Wait until so many more checkpoints are complete."""
-    wanted = client.metrics()["checkpoints"]["completed"] + more
-    until(lambda: client.metrics()["checkpoints"]["completed"] >= wanted, "checkpoints", 60.0)
 
 
 def test_jobs_wait_for_each_other_in_their_order(
@@ -227,7 +166,7 @@ def test_the_next_dispatcher_takes_up_what_the_last_one_left(
     assert dispatcher_client.stop()
     running.release()
     client.get_job_execution_result()
-    again, new = dispatcher_client.start(registry)
+    again, new = dispatcher_client.start(registry, ready=0)
     assert new
     job_id = str(client.get_job_id())
     until(lambda: again.job(job_id)[0].phase == "ENDED", "the end of the first", 60.0)
@@ -237,7 +176,7 @@ def test_the_next_dispatcher_takes_up_what_the_last_one_left(
     until(lambda: again.job(other)[0].status == "CANCELED", "its end", 60.0)
     running.check()
     assert dispatcher_client.stop()
-    third, _ = dispatcher_client.start(registry, retained=7)
+    third, _ = dispatcher_client.start(registry, retained=7, ready=0)
     assert third.about()["retained_jobs"] == 7
     until(lambda: len(third.jobs()) == 2, "the history")
     assert [record.job_id for record, _ in third.jobs()] == [other, job_id]
@@ -335,9 +274,8 @@ def test_jobs_that_no_dispatcher_knows_of(tmp_path: Path) -> None:
     assert "2 to 1" in answer_of("rescale", job_id, "1")
     assert "this cluster has no job 'nix'" in answer_of("cancel", "nix", code=2)
 
-    dispatcher_client.start(
-        str(tmp_path / "registry")
-    )  # a session takes in what was there before it
+    # A session takes in what was there before it.
+    dispatcher_client.start(str(tmp_path / "registry"), ready=0)
     try:
         other = Counting(tmp_path / "other")
         other_id = str(other.submit().get_job_id())

@@ -34,7 +34,7 @@ def cluster() -> Iterator[None]:
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Path]:
     """The file with its tokens."""
-    dispatcher_client.start(str(tmp_path / "registry"))
+    dispatcher_client.start(str(tmp_path / "registry"), ready=0)
     file = tmp_path / "tokens.json"
     tokens_in(file)
     session_server.start(Serving(port=0, tokens=str(file)))

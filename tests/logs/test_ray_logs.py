@@ -35,7 +35,7 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[dispatcher_client.DispatcherClient]:
-    client, _ = dispatcher_client.start(str(tmp_path / "registry"))
+    client, _ = dispatcher_client.start(str(tmp_path / "registry"), ready=0)
     yield client
     dispatcher_client.stop()
 

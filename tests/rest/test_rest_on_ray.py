@@ -52,7 +52,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Serving:
 
 @pytest.fixture(scope="module")
 def url(registry: Path, serving: Serving) -> Iterator[str]:
-    dispatcher_client.start(str(registry))
+    dispatcher_client.start(str(registry), ready=0)
     yield str(session_server.start(serving)["rest"]) + "/v1"
     session_server.stop()
     dispatcher_client.stop()

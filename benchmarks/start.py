@@ -1,0 +1,174 @@
+"""How long a job takes to start on a Ray cluster that runs, and where the time goes.
+
+    records -> by key -> a note of when the first came -> nothing
+
+A job is executed `rounds` times in each of three ways: by itself (`alone`), in a session that keeps
+no task processes ready (`session`), and in one that does (`ready`), which is waited for. Of each,
+medians of seconds since `execute`: until the program goes on (`submitted_s`), the job's coordinator
+runs (`coordinator_s`), all tasks run (`running_s`), and a record has come through the exchange
+(`first_record_s`). `restarted_s`: from when a task's process is killed to the first record of the
+next attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from strom import (
+    CheckpointConfig,
+    DiscardSink,
+    FixedDelayRestart,
+    JobConfig,
+    JobStatus,
+    KeyedProcessFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+)
+from strom.connectors.datagen import DataGenSource
+
+from .restore import opened
+from .streams import KEY_VALUE
+
+WAYS: Final = ("alone", "session", "ready")
+LONGEST_S: Final = 120.0
+LOOK_S: Final = 0.005
+RATE: Final = 1_000
+
+
+class Noted(KeyedProcessFunction):
+    """Leaves a file that says when the first record came to this attempt of a subtask."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        attempt = runtime_context.get_attempt_number()
+        subtask = runtime_context.get_index_of_this_subtask()
+        self._path = Path(self._folder, f"{attempt}-{subtask}-{os.getpid()}")
+        self._first = True
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        if self._first:
+            self._first = False
+            made = self._path.with_name(f".{self._path.name}")
+            made.write_text(repr(time.time()))
+            made.rename(self._path)
+        yield value
+
+
+def measure_start(rounds: int, parallelism: int, ready: int) -> Iterator[dict[str, Any]]:
+    """A line for each way. `ready`: processes on the node, in the last."""
+    with opened("ray") as host:
+        with tempfile.TemporaryDirectory(prefix="strom-bench-") as folder:
+            _started(host, folder, parallelism, LONGEST_S)  # which starts Ray
+        for way in WAYS:
+            with _session(way, ready) as wait, tempfile.TemporaryDirectory() as folder:
+                runs = []
+                for number in range(rounds):
+                    wait()
+                    place = Path(folder, str(number))
+                    place.mkdir()
+                    runs.append(_started(host, str(place), parallelism, LONGEST_S))
+            yield {
+                "name": "start",
+                "way": way,
+                "host": "ray",
+                "parallelism": parallelism,
+                "tasks": 2 * parallelism,
+                "rounds": rounds,
+                **{key: round(statistics.median(one[key] for one in runs), 2) for key in runs[0]},
+                "first_record_runs_s": [round(one["first_record_s"], 2) for one in runs],
+            }
+
+
+@contextmanager
+def _session(way: str, ready: int) -> Iterator[Any]:
+    """What waits until the next job may start."""
+    if way == "alone":
+        yield lambda: time.sleep(1.0)
+        return
+    from strom.cluster import dispatcher_client
+    from strom.engine.hosts.ready_tasks import count_ready
+
+    kept = ready if way == "ready" else 0
+    with tempfile.TemporaryDirectory(prefix="strom-", ignore_cleanup_errors=True) as registry:
+        dispatcher_client.start(registry, ready=kept)
+
+        def wait() -> None:
+            deadline = time.monotonic() + LONGEST_S
+            while count_ready() < kept and time.monotonic() < deadline:
+                time.sleep(0.1)
+            time.sleep(1.0)
+
+        try:
+            yield wait
+        finally:
+            dispatcher_client.stop()
+
+
+def _started(host: Any, folder: str, parallelism: int, longest_s: float) -> dict[str, float]:
+    config = JobConfig(
+        parallelism=parallelism,
+        slot_cpus=0.1,
+        checkpoint=CheckpointConfig(timedelta(milliseconds=200), f"{folder}/checkpoints"),
+        restart=FixedDelayRestart(10, timedelta(0)),
+    )
+    env = StreamExecutionEnvironment.get_execution_environment(config, host)
+    notes = Path(folder, "notes")
+    notes.mkdir()
+    source = DataGenSource(_records, splits=parallelism, schema=KEY_VALUE, rate=RATE)
+    noted = env.from_source(source, source_name="keys").key_by("k").process(Noted(str(notes)))
+    noted.sink_to(DiscardSink())
+    began = time.time()
+    client: Any = env.execute_async("benchmark start")
+    submitted = time.time()
+    try:
+        first = _first_note(notes, 0, longest_s)
+        while client.get_job_status() is not JobStatus.RUNNING:
+            time.sleep(LOOK_S)
+        view = client.view()
+        running = view["since"][JobStatus.RUNNING] / 1000
+        while not client.metrics()["checkpoints"]["completed"]:
+            time.sleep(LOOK_S)
+        pid = next(int(path.name.rpartition("-")[2]) for path in notes.iterdir())
+        os.kill(pid, signal.SIGKILL)
+        killed = time.time()
+        again = _first_note(notes, 1, longest_s)
+    finally:
+        client.cancel()
+    return {
+        "submitted_s": submitted - began,
+        "coordinator_s": view["since"][JobStatus.CREATED] / 1000 - began,
+        "running_s": running - began,
+        "first_record_s": first - began,
+        "restarted_s": again - killed,
+    }
+
+
+def _first_note(notes: Path, attempt: int, longest_s: float) -> float:
+    """When the first record of this attempt came."""
+    deadline = time.monotonic() + longest_s
+    while True:
+        found = [float(path.read_text()) for path in notes.glob(f"{attempt}-*")]
+        if found:
+            return min(found)
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no record of attempt {attempt} within {longest_s:g} s")
+        time.sleep(LOOK_S)
+
+
+def _records(start: int, count: int) -> Any:
+    import numpy as np
+    import pyarrow as pa
+
+    numbers = np.arange(start, start + count)
+    return pa.RecordBatch.from_arrays([pa.array(numbers), pa.array(numbers)], schema=KEY_VALUE)
