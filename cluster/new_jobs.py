@@ -8,10 +8,10 @@ from typing import Any
 
 from ..core.clock import SystemClock
 from ..engine.graph.model import JobGraph
+from ..engine.graph.slots import Bundle, bundles_of, total_of
 from ..engine.hosts.coordinator_answers import Rescaled
 from ..engine.hosts.driver import new_job_id
 from ..engine.hosts.launch import Submission
-from ..engine.hosts.slots import Bundle, bundles_of, total_of
 from .records import JobRecord
 from .slot_pool import shape_of
 
@@ -26,7 +26,7 @@ def record_of(graph: JobGraph, name: str, submission: Submission) -> JobRecord:
         patience_ms=round(config.slot_request_timeout.total_seconds() * 1000),
         submitted_ms=SystemClock().now_ms(),
         checkpoints=config.checkpoint.storage,
-        shape=shape_of(bundles),
+        shape=shape_of(bundles, config.spread_slots),
         idle_ms=round(config.slot_idle_timeout.total_seconds() * 1000),
         **_taken(bundles),
     )
@@ -44,7 +44,7 @@ def rescaled(
         patience_ms=old.patience_ms,
         submitted_ms=SystemClock().now_ms(),
         checkpoints=old.checkpoints,
-        shape=old.shape and shape_of(made.bundles),
+        shape=old.shape and shape_of(made.bundles, made.spread),
         idle_ms=old.idle_ms,
         follows=old.job_id,
         **_taken(made.bundles),

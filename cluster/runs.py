@@ -47,6 +47,9 @@ PAUSE_S: Final = 1.0
 STOPPING_S: Final = 60.0
 """How long a job may take to end that refuses to be stopped, and may have been asked before."""
 
+HEARD_S: Final = 5.0
+"""How long a coordinator may take to note that its end is known."""
+
 ASK_S: Final = 30.0
 """How long a coordinator may keep the question whether the job is over."""
 
@@ -170,8 +173,9 @@ class Runs:
                 if said.outcome is not None:
                     self._last_words[job_id] = said.outcome, said.view
                     status, said_why = JobStatus(said.outcome.status), said.outcome.error
-                    with suppress(RayError):  # it is gone, and gives back no slots
-                        await self._coordinators[job_id].end_is_heard.remote()
+                    with suppress(RayError, TimeoutError):  # it is gone, and gives back no slots
+                        heard = self._coordinators[job_id].end_is_heard.remote()
+                        await asyncio.wait_for(heard, HEARD_S)
                     now_ms = self._clock.now_ms()
                     self._do(self._session.ended(job_id, run, status, said_why, now_ms))
                     return

@@ -32,10 +32,12 @@ class SlotGroup:
     takes: Mapping[str, float]
 
 
-def shape_of(bundles: list[dict[str, Any]]) -> str:
-    """The same for the same bundles in the same order."""
+def shape_of(bundles: list[dict[str, Any]], spread: bool = False) -> str:
+    """The same for the same bundles in the same order, and on as many machines as there are
+    (`spread`), or on as few."""
     told = [sorted((name, float(amount)) for name, amount in one.items()) for one in bundles]
-    return blake2b(repr(told).encode(), digest_size=8).hexdigest()
+    text = f"{told} spread" if spread else repr(told)
+    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 class SlotPool:

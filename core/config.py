@@ -308,6 +308,8 @@ class JobConfig:
     """Bytes that a slot sets aside of Ray's `memory`, where its group says nothing."""
     slot_others: dict[str, float] = field(default_factory=dict)
     """What else it takes then, by the names that Ray has for it (`GPU`)."""
+    spread_slots: bool = False
+    """Whether slots lie on as many machines as Ray can, evenly. Not: on as few."""
     slot_request_timeout: timedelta = timedelta(minutes=1)
     """How long a start of the job waits for the cluster to have its slots free."""
     slot_idle_timeout: timedelta = timedelta(seconds=50)
@@ -356,6 +358,7 @@ class JobConfig:
         check_number("slot_cpus", self.slot_cpus, 0.0)
         check_kind("slot_resources", self.slot_resources, dict)
         SlotResources(None, self.slot_memory, self.slot_others)
+        check_kind("spread_slots", self.spread_slots, bool)
         check_duration("slot_request_timeout", self.slot_request_timeout)
         check_duration("slot_idle_timeout", self.slot_idle_timeout)
         check_kind("job_parameters", self.job_parameters, dict)

@@ -1,5 +1,5 @@
-"""Options that mean something together: restarts, metrics reporters (`reporters`), and what the
-autoscaler is told (`autoscaler_options`).
+"""Options that mean something together: restarts, metrics reporters (`reporters`), what the
+autoscaler is told (`autoscaler_options`), and where slots lie (`placement_options`).
 
 Where checkpoints go and buffer timeouts are two options each, too; what they say is kept apart in
 the settings (`CheckpointConfig.choose_storage`, `Settings.time_buffers`).
@@ -21,6 +21,7 @@ from ...core.config import (
 from ...core.errors import ConfigurationError
 from .autoscaler_options import apply_autoscaler, is_of_autoscaler
 from .configuration import Configuration
+from .placement_options import apply_placement, is_of_placement
 from .registry import Known, known, millis
 from .reporters import apply_reporters, is_of_reporters
 from .settings import Settings
@@ -157,6 +158,7 @@ GROUPS: Final = (
     (_RESTART_KEYS.__contains__, _apply_restart),
     (is_of_reporters, apply_reporters),
     (is_of_autoscaler, apply_autoscaler),
+    (is_of_placement, apply_placement),
 )
 """Which options, and what is called when one of them was given, with all of them in
 `settings.together`."""

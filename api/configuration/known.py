@@ -19,6 +19,7 @@ from .file_options import FILES
 from .groups import RESTART
 from .logging_options import LOGGING, TRACES
 from .modes import RuntimeExecutionMode
+from .placement_options import PLACEMENT
 from .ray_options import RAY_OPTIONS
 from .record_options import RECORD
 from .registry import Apply, known, millis
@@ -222,6 +223,7 @@ KNOWN: Final = (
         _setting("slot_idle_timeout"),
         "how long a session keeps slots that a job has left for the next one; 0: not at all",
     ),
+    *PLACEMENT,
     *FILES,
     known(
         "strom.host",

@@ -16,19 +16,25 @@ from typing import Any
 import ray
 from ray.util.placement_group import PlacementGroup, get_placement_group, placement_group
 
-from .placement import Bundle, await_placed, give_back
+from ..graph.model import JobGraph
+from ..graph.slots import Bundle, SlotKey
+from .placement import await_placed, give_back
 
-SlotKey = tuple[str, int]
-"""A slot sharing group, and the number of a slot in it: that of the subtasks which it holds."""
+
+def strategy_of(job: JobGraph) -> str:
+    """Ray's word for where slots of this job are to lie."""
+    return "SPREAD" if job.config.spread_slots else "PACK"
 
 
 class AddedSlots:
     """Of one job, in one coordinator. Thread-safe but for `make`, which one thread calls at a
     time."""
 
-    def __init__(self, name: str) -> None:
-        """`name`: of the job's coordinator."""
+    def __init__(self, name: str, strategy: str) -> None:
+        """`name`: of the job's coordinator. `strategy`: of the job's other slots; of a group of one
+        Ray takes the node of which most is free, whatever it is."""
         self._prefix = prefix_of(name)
+        self._strategy = strategy
         self._groups: dict[SlotKey, PlacementGroup] = {}
         """Those that are there; replaced, never changed."""
 
@@ -45,7 +51,9 @@ class AddedSlots:
             try:
                 found[key] = get_placement_group(name)
             except ValueError:
-                found[key] = placement_group([bundle], name=name, lifetime="detached")
+                found[key] = placement_group(
+                    [bundle], strategy=self._strategy, name=name, lifetime="detached"
+                )
                 made.append(found[key])
         try:
             await_placed([found[key] for key in wanted], timeout_s, cancelled)

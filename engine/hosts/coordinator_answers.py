@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from ...core import code_pickles
 from ..graph.model import JobGraph
 from ..graph.rescaling import rescaled
+from ..graph.slots import Bundle, bundles_of
 from .job_outcome import JobOutcome
 from .job_view import JobView
-from .slots import Bundle, bundles_of
 
 
 def coordinator_name(job_id: str) -> str:
@@ -31,6 +31,8 @@ class Rescaled:
     payload: bytes
     """The pickled job graph."""
     bundles: list[Bundle]
+    spread: bool = False
+    """Whether they lie on as many machines as Ray can."""
 
 
 @dataclass(frozen=True)
@@ -54,4 +56,4 @@ Farewell = Callable[[JobOutcome], None]
 def rescaled_job(job: JobGraph, parallelism: int) -> Rescaled:
     """The job at another parallelism. GraphError."""
     graph = rescaled(job, parallelism)
-    return Rescaled(code_pickles.dumps(graph), bundles_of(graph))
+    return Rescaled(code_pickles.dumps(graph), bundles_of(graph), graph.config.spread_slots)

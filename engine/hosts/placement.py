@@ -16,9 +16,6 @@ from ray.util.placement_group import (
 
 from .control_service import patiently
 
-Bundle = dict[str, float]
-"""What one slot takes, by Ray's names."""
-
 FIRST_PAUSE_S: Final = 0.002
 
 PAUSE_S: Final = 0.05

@@ -35,6 +35,7 @@ from ...core.texts import printable
 from ..exchange.pickling import opened
 from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
+from ..graph.slots import bundles_of
 from .asked_rescales import Wanted
 from .attachment import Attachment
 from .control_service import on_stderr, patiently, told_if_late
@@ -53,7 +54,6 @@ from .requirements import not_installed
 from .rescale_calls import RescaleCalls, answer_rescale, not_rescaled
 from .savepoint_calls import SavepointCalls, answer, answered_by_end, refused
 from .shown_job import ShownJob
-from .slots import bundles_of
 
 POLL_S = 1.0
 

@@ -24,8 +24,8 @@ import ray
 from ray.experimental import internal_kv
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from ..graph.slots import Bundle
 from .control_service import patiently
-from .placement import Bundle
 from .ray_connect import NAMESPACE
 from .ray_task import TaskActor
 

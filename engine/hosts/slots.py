@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,14 +19,22 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from ...core.config import SlotResources
 from ...core.errors import ResourceError
 from ...core.ids import TaskId
 from ..graph.model import JobGraph
-from .added_slots import AddedSlots, SlotKey
+from ..graph.slots import (
+    Bundle,
+    SlotKey,
+    bundle_of,
+    bundles_of,
+    keys_of,
+    lacking,
+    slots_of,
+    total_of,
+)
+from .added_slots import AddedSlots, strategy_of
 from .control_service import patiently
 from .placement import PAUSE_S, await_placed
-from .placement import Bundle as Bundle
 from .placement import await_made as await_made
 from .placement import give_back as give_back
 from .ray_connect import NAMESPACE
@@ -39,39 +46,6 @@ SOON_S: Final = 2.0
 
 LATE_S: Final = 120.0
 """How long Ray may take to find out that a node is dead, at most."""
-
-
-def slots_of(job: JobGraph) -> dict[TaskId, int]:
-    """The slot of each task. A slot holds one subtask of each vertex of one slot sharing group."""
-    widths: dict[str, int] = {}
-    for vertex in job.vertices:
-        group = vertex.slot_sharing_group
-        widths[group] = max(widths.get(group, 0), vertex.parallelism)
-    start: dict[str, int] = {}
-    total = 0
-    for group, width in widths.items():
-        start[group] = total
-        total += width
-    return {
-        TaskId(v.id, i): start[v.slot_sharing_group] + i
-        for v in job.vertices
-        for i in range(v.parallelism)
-    }
-
-
-def bundles_of(job: JobGraph) -> list[Bundle]:
-    """What each slot takes, in their order."""
-    groups = {v.id: v.slot_sharing_group for v in job.vertices}
-    group_of = {slot: groups[task.vertex] for task, slot in slots_of(job).items()}
-    return [_bundle(job, group_of[slot]) for slot in range(len(group_of))]
-
-
-def total_of(bundles: Sequence[Bundle]) -> dict[str, float]:
-    """What slots take together, by Ray's names."""
-    total: Counter[str] = Counter()
-    for bundle in bundles:
-        total.update(bundle)
-    return dict(total)
 
 
 @dataclass(frozen=True)
@@ -109,14 +83,15 @@ class Slots:
         self._name = name if kept is None else kept.name
         self._kept = kept
         slots = slots_of(planned)
-        self._base = {key: slots[task] for task, key in _keys_of(planned).items()}
+        self._base = {key: slots[task] for task, key in keys_of(planned).items()}
         """Which bundle of the group each slot is that the job was planned with."""
         self._bundles = bundles_of(planned)
         self._timeout = planned.config.slot_request_timeout
         self._group: PlacementGroup | None = None
-        self._added = AddedSlots(name)
+        self._strategy = strategy_of(planned)
+        self._added = AddedSlots(name, self._strategy)
         self._job = job or planned
-        self._keys = _keys_of(self._job)
+        self._keys = keys_of(self._job)
         """The slot of each task."""
 
     def reserve(self, cancelled: Future[None], down: Collection[str] = ()) -> None:
@@ -135,7 +110,7 @@ class Slots:
         """Have what this graph needs beside what there is. Raises as `reserve`; there are none more
         than before then."""
         wanted = {
-            key: _bundle(job, key[0]) for key in _keys_of(job).values() if key not in self._base
+            key: bundle_of(job, key[0]) for key in keys_of(job).values() if key not in self._base
         }
         if not wanted:
             return
@@ -151,13 +126,13 @@ class Slots:
 
     def adopt(self, job: JobGraph) -> None:
         """The job is this from now on."""
-        self._job, self._keys = job, _keys_of(job)
+        self._job, self._keys = job, keys_of(job)
 
     @property
     def added(self) -> dict[str, float]:
         """What those take that the job has beside the ones it was planned with."""
         keys = dict.fromkeys(self._keys.values())
-        return total_of([_bundle(self._job, key[0]) for key in keys if key not in self._base])
+        return total_of([bundle_of(self._job, key[0]) for key in keys if key not in self._base])
 
     def trim(self) -> None:
         """Give back what was added and is not needed; takes seconds, and ends what runs there."""
@@ -168,7 +143,7 @@ class Slots:
         found = self._found()
         group = found or placement_group(
             self._bundles,
-            strategy="PACK",
+            strategy=self._strategy,
             name=self._name,
             lifetime="detached",
         )
@@ -269,7 +244,7 @@ class Slots:
 
     def bundle(self, task: TaskId) -> Bundle:
         """What the slot of the task takes."""
-        return _bundle(self._job, self._group_of(task))
+        return bundle_of(self._job, self._group_of(task))
 
     def _group_of(self, task: TaskId) -> str:
         return self._job.vertex(task.vertex).slot_sharing_group
@@ -299,37 +274,3 @@ class Slots:
         group = self._found()
         if group is not None:
             give_back(group)
-
-
-def _keys_of(job: JobGraph) -> dict[TaskId, SlotKey]:
-    return {
-        TaskId(v.id, i): (v.slot_sharing_group, i)
-        for v in job.vertices
-        for i in range(v.parallelism)
-    }
-
-
-def _bundle(job: JobGraph, group: str) -> Bundle:
-    """What a slot of this sharing group takes."""
-    config = job.config
-    plain = SlotResources(None, config.slot_memory, config.slot_others)
-    return config.slot_resources.get(group, plain).bundle(config.slot_cpus)
-
-
-def lacking(
-    bundles: Sequence[Mapping[str, float]], have: Mapping[str, float], free: Mapping[str, float]
-) -> str:
-    """What slots that cannot be had need, and what the cluster has of that."""
-    kinds = Counter(tuple(sorted(bundle.items())) for bundle in bundles)
-    needs = " and ".join(f"{n} slots of {_amounts(dict(kind))}" for kind, n in kinds.items())
-    names = sorted({name for bundle in bundles for name in bundle})
-    there = {name: have.get(name, 0) for name in names}
-    left = {name: free.get(name, 0) for name in names}
-    return (
-        f"the job needs {needs}, the cluster has {_amounts(there)} of which {_amounts(left)} are "
-        "free"
-    )
-
-
-def _amounts(resources: Mapping[str, float]) -> str:
-    return ", ".join(f"{amount} {name}" for name, amount in sorted(resources.items()))

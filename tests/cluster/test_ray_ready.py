@@ -19,9 +19,9 @@ from strom import attach
 from strom.cluster import dispatcher_client
 from strom.cluster.dispatcher import DISPATCHER
 from strom.core.errors import ConfigurationError
+from strom.engine.graph.slots import slots_of
 from strom.engine.hosts.ray_connect import NAMESPACE
 from strom.engine.hosts.ready_tasks import PREFIX, count_ready, taken
-from strom.engine.hosts.slots import slots_of
 from strom.rest.catalogs.session_jobs import jobs_there
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]

@@ -279,6 +279,7 @@ def test_slots_that_nobody_knows_are_released_whenever_they_are_seen() -> None:
 def test_the_same_bundles_in_the_same_order_are_one_shape() -> None:
     assert shape_of([{"CPU": 1, "GPU": 2.0}]) == shape_of([{"GPU": 2, "CPU": 1.0}])
     assert shape_of([{"CPU": 1}, {"CPU": 2}]) != shape_of([{"CPU": 2}, {"CPU": 1}])
+    assert shape_of([{"CPU": 1}] * 2) != shape_of([{"CPU": 1}] * 2, spread=True)
 
 
 def running(s: Session, job: JobRecord, now_ms: int = 0) -> None:

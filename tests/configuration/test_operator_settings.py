@@ -18,7 +18,7 @@ from strom.core.config import SlotResources
 from strom.engine.exchange.metering import InFlight
 from strom.engine.exchange.sender import ChannelSender
 from strom.engine.graph.execution import build_execution_graph
-from strom.engine.hosts.slots import bundles_of, lacking, slots_of
+from strom.engine.graph.slots import bundles_of, lacking, slots_of
 
 make = StreamExecutionEnvironment.get_execution_environment
 

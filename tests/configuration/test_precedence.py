@@ -187,10 +187,12 @@ def test_no_known_key_is_taken_for_one_of_flinks() -> None:
     assert [key for key in BY_KEY if foreign.is_foreign(key)] == []
     taken = [key for key in BY_KEY if key.startswith(foreign.FOREIGN)]
     assert sorted(taken) == [
+        "cluster.evenly-spread-out-slots",
         "heartbeat.interval",
         "heartbeat.timeout",
         "jobmanager.execution.failover-strategy",
         "security.ssl.internal.enabled",
+        "taskmanager.load-balance.mode",
         "taskmanager.state.local.root-dirs",
     ]
 

@@ -11,7 +11,7 @@ from chaos_kit import config, environment
 from ray.exceptions import RaySystemError
 from strom import DiscardSink
 from strom.core.errors import JobCancelledError
-from strom.engine.hosts import added_slots
+from strom.engine.hosts import added_slots, placement
 from strom.engine.hosts import slots as module
 from strom.engine.hosts.slots import KeptSlots, Slots
 
@@ -29,14 +29,12 @@ def no_group(name: str) -> Any:
 def test_what_is_not_waited_for_to_the_end_is_given_back(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ready: Future[Any] = Future()
-    ready.set_exception(error)
-    group = SimpleNamespace(ready=lambda: SimpleNamespace(future=lambda: ready))
+    group = SimpleNamespace()
 
-    def none(name: str) -> None:
-        raise ValueError
+    def fails(group: Any) -> None:
+        raise error
 
-    monkeypatch.setattr(module, "get_placement_group", none)
+    monkeypatch.setattr(placement, "placement_group_table", fails)
     given_back: list[Any] = []
     monkeypatch.setattr(module, "get_placement_group", no_group)
     monkeypatch.setattr(module, "placement_group", lambda bundles, **options: group)

@@ -45,6 +45,8 @@ class Coordinator:
             asyncio.get_running_loop().create_future()
         )
         self.told: list[str] = []
+        self.heard = False
+        """Whether the dispatcher knows of the end."""
         self.savepoints: list[tuple[str, int]] = []
         self.term = 0
         self.followers = 0
@@ -55,7 +57,7 @@ class Coordinator:
         """To who wants it stopped with a savepoint."""
         self.deaf: set[str] = set()
         """Calls that do not arrive."""
-        for name in ("start", "detach", "followed", "cancel", "savepoint"):
+        for name in ("start", "detach", "followed", "end_is_heard", "cancel", "savepoint"):
             setattr(self, name, SimpleNamespace(remote=partial(self._called, name)))
 
     def _called(self, name: str, *arguments: Any) -> asyncio.Future[Any]:
@@ -80,6 +82,9 @@ class Coordinator:
             return Followed(self.savepoints[known:], term=self.term)
         self.followers += 1
         return Followed([], *await asyncio.shield(self.ends), self.term)
+
+    async def _end_is_heard(self) -> None:
+        self.heard = True
 
     async def _savepoint(
         self, directory: str | None, stop: str, successor: str
