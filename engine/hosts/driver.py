@@ -12,7 +12,7 @@ import logging
 import random
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -379,7 +379,7 @@ class JobDriver:
         runtime_ms = self._runtime_now_ms()
         return view_of(state, self.state.value, self._error, job, runtime_ms, now_ms)
 
-    def samples(self) -> list[Sample]:
+    def samples(self) -> Iterator[Sample]:
         """The same, subtask by subtask, for a reporter."""
         state, job = self._shown
         return samples_of(state, job, self._runtime_now_ms())

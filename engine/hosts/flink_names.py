@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.ids import TaskId
+from ..coordinator.job_state import JobState
 from ..graph.model import JobGraph
 
 PENDING = ("pending_records", "records_behind")
@@ -26,10 +27,11 @@ RECORDS = ("numRecordsIn", "numRecordsOut", "numRecordsInPerSecond", "numRecords
 
 
 def flink_names(
-    summary: Mapping[str, Any], reports: Mapping[TaskId, Mapping[str, Any]], job: JobGraph
+    summary: Mapping[str, Any], state: JobState, job: JobGraph, runtime_ms: float
 ) -> dict[str, Any]:
     """`summary`: what `job_metrics` puts together otherwise."""
-    figures = job_figures(summary)
+    reports = state.metrics
+    figures = job_figures(state, runtime_ms)
     known = by_operator(reports)
     shared = Counter(operator["name"] for operator in summary["operators"])
     for operator in summary["operators"]:
@@ -60,19 +62,20 @@ def by_operator(
     return found
 
 
-def job_figures(summary: Mapping[str, Any]) -> dict[str, Any]:
+def job_figures(state: JobState, runtime_ms: float) -> dict[str, Any]:
     """Those of the whole job."""
-    checkpoints = summary["checkpoints"]
+    checkpoints = state.checkpoints
+    running = [one for one in state.metrics.values() if one.get("state") == "running"]
     return {
-        "uptime": summary["runtime_ms"],
-        "numRunningTasks": sum(task["state"] == "running" for task in summary["tasks"]),
-        "numRestarts": summary["restarts"],
-        "numberOfCompletedCheckpoints": checkpoints["completed"],
-        "numberOfFailedCheckpoints": checkpoints["failed"],
-        "numberOfInProgressCheckpoints": checkpoints["in_progress"],
-        "lastCompletedCheckpointId": checkpoints["last_id"],
-        "lastCheckpointDuration": checkpoints["last_duration_ms"],
-        "lastCheckpointSize": checkpoints["last_size"],
+        "uptime": runtime_ms,
+        "numRunningTasks": len(running),
+        "numRestarts": state.restarts,
+        "numberOfCompletedCheckpoints": checkpoints.completed,
+        "numberOfFailedCheckpoints": checkpoints.failed,
+        "numberOfInProgressCheckpoints": len(checkpoints.in_progress),
+        "lastCompletedCheckpointId": checkpoints.latest_completed,
+        "lastCheckpointDuration": checkpoints.last_duration_ms,
+        "lastCheckpointSize": checkpoints.last_size,
     }
 
 

@@ -36,7 +36,7 @@ from .key_figures import key_figures
 def summarise(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any]:
     """Put the reports of all tasks together."""
     summary = _summary(state, job, runtime_ms)
-    summary["metrics"] = flink_names(summary, state.metrics, job)
+    summary["metrics"] = flink_names(summary, state, job, runtime_ms)
     return summary
 
 

@@ -206,7 +206,7 @@ def view_of(
             _task(task, record, state.metrics.get(task, {}), names[task.vertex])
             for task, record in picture.tasks.items()
         ],
-        "metrics": all_encodable(job_figures(figures)),
+        "metrics": all_encodable(job_figures(state, runtime_ms)),
         "accumulators": all_encodable(shown_accumulators(_accumulators(state))),
         "checkpoints": _checkpoints(state, picture, job),
         "failures": [_failure(one, names) for one in reversed(picture.failures)],

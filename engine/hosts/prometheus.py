@@ -46,7 +46,7 @@ class _Handler(WSGIRequestHandler):
 class PrometheusEndpoint:
     """Serves until `close`."""
 
-    def __init__(self, config: MetricsConfig, samples: Callable[[], list[Sample]]) -> None:
+    def __init__(self, config: MetricsConfig, samples: Callable[[], Iterable[Sample]]) -> None:
         from prometheus_client import CollectorRegistry, make_wsgi_app
 
         registry = CollectorRegistry(auto_describe=False)
@@ -91,7 +91,7 @@ def _bound(host: str, ports: Sequence[int], app: Any) -> WSGIServer:
 class _Collector:
     """What the registry asks."""
 
-    def __init__(self, samples: Callable[[], list[Sample]]) -> None:
+    def __init__(self, samples: Callable[[], Iterable[Sample]]) -> None:
         self._samples = samples
 
     def collect(self) -> Iterable[Any]:

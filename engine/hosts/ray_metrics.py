@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -28,7 +28,7 @@ class RayReporter:
     """Sets Ray's gauges every `interval` on a thread of its own, in a process of Ray's."""
 
     def __init__(
-        self, samples: Callable[[], list[Sample]], interval: timedelta, make: Make = _ray_gauge
+        self, samples: Callable[[], Iterable[Sample]], interval: timedelta, make: Make = _ray_gauge
     ) -> None:
         self._samples = samples
         self._interval_s = interval.total_seconds()

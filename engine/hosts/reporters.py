@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ...core.metrics_config import MetricsConfig
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def serve_metrics(
-    config: MetricsConfig, samples: Callable[[], list[Sample]]
+    config: MetricsConfig, samples: Callable[[], Iterable[Sample]]
 ) -> PrometheusEndpoint | None:
     """The Prometheus endpoint, open; None if there is to be none. `samples` may be called from any
     thread. ConfigurationError if the address cannot be had."""
