@@ -162,14 +162,16 @@ class FileStorage(WholeFiles, CheckpointStorage):
         check_manifest(manifest, manifest.checkpoint_id, folder)
         path = posixpath.join(folder, MANIFEST)
         data = encode(manifest)
+        files = dict.fromkeys([(h.path, h.shared) for h in manifest.files() if h.inline is None])
+        own = tuple(name for name, shared in files if not shared)
+        beside = [self._shared, self._home] if len(own) < len(files) else []
         with self._failing("publish", path):
             if self._retried(lambda: self._exists(path)):
                 raise CheckpointError(f"{path} exists: checkpoint ids are never reused")
             self._retried(lambda: self._make_folder(folder))
-            self._sync_folder(folder, *([self._shared, self._home] if manifest.shared else []))
+            self._sync_folder(folder, *beside)
             self._make_new(path, data)
-        own = (h.path for h in manifest.files() if not h.shared and h.inline is None)
-        self._published[manifest.checkpoint_id] = tuple(dict.fromkeys(own))
+        self._published[manifest.checkpoint_id] = own
 
     def _make_new(self, path: str, data: bytes) -> None:
         """A file that no other process is just making; none of ours is there if it fails."""
@@ -277,9 +279,7 @@ class FileStorage(WholeFiles, CheckpointStorage):
     def delete_shared(self, names: Iterable[str]) -> None:
         for name in names:
             shared_by(name)
-            path = posixpath.join(self._shared, name)
-            with self._failing("delete", path):
-                self._retried(lambda path=path: self._remove(path))  # type: ignore[misc]
+            self._delete(f"{self._shared}/{name}")
 
     def list(self) -> tuple[CheckpointId, ...]:
         listed = {folder_id(name) for name in self._names_in(self._home)}

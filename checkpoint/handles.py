@@ -80,9 +80,12 @@ class OperatorSnapshot:
     @property
     def files(self) -> tuple[FileHandle, ...]:
         """Every data file."""
-        operator = () if self.operator_state is None else (self.operator_state.file,)
-        database = () if self.database is None else self.database.all_files
-        return (*(keyed.file for keyed in self.keyed), *operator, *database)
+        files = [keyed.file for keyed in self.keyed]
+        if self.operator_state is not None:
+            files.append(self.operator_state.file)
+        if self.database is not None:
+            files += self.database.all_files
+        return tuple(files)
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,10 @@ class SubtaskSnapshot:
     @property
     def files(self) -> tuple[FileHandle, ...]:
         """Every data file."""
-        more = () if self.in_flight is None else (self.in_flight.file,)
-        return (*(file for operator in self.operators for file in operator.files), *more)
+        files = [file for operator in self.operators for file in operator.files]
+        if self.in_flight is not None:
+            files.append(self.in_flight.file)
+        return tuple(files)
 
     @property
     def size(self) -> int:

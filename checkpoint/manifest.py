@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final
 
 import xxhash
@@ -17,6 +18,7 @@ from ..core.errors import CheckpointFormatError, CorruptCheckpointError
 from ..core.ids import CheckpointId, OperatorId
 from . import manifest_json
 from .handles import FileHandle, OperatorSnapshot, SubtaskSnapshot
+from .manifest_text import content, flag, items, record, subtask_text
 from .names import shared_by
 
 FORMAT_VERSION: Final = 9
@@ -26,6 +28,9 @@ tables with values or of objects in them. 8: keys of columns of any type in them
 which of their rows do not count. 9: what barriers overtook."""
 
 READ_VERSIONS: Final = (2, 3, 4, 5, 6, 7, 8, 9)
+
+_BODY: Final = b'{"body":'
+"""How a manifest begins that `encode` wrote."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ class Manifest:
     @property
     def shared(self) -> frozenset[str]:
         """Names of the shared files that it needs."""
-        return frozenset(handle.path for handle in self.files() if handle.shared)
+        return frozenset([handle.path for handle in self.files() if handle.shared])
 
     @property
     def new_size(self) -> int:
@@ -124,35 +129,41 @@ def stateful(manifest: Manifest) -> list[OperatorId]:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """As JSON text."""
-    body = {
-        "job_id": manifest.job_id,
-        "job_name": manifest.job_name,
-        "checkpoint_id": manifest.checkpoint_id,
-        "timestamp_ms": manifest.timestamp_ms,
-        "terminal": manifest.terminal,
-        "savepoint": manifest.savepoint,
-        "stopped": manifest.stopped,
-        **({} if manifest.stopped_with is None else {"stopped_with": manifest.stopped_with}),
-        **({} if manifest.epoch == 0 else {"epoch": manifest.epoch}),
-        "operators": [
-            {
-                "operator": shape.operator,
-                "name": shape.name,
-                "parallelism": shape.parallelism,
-                "max_parallelism": shape.max_parallelism,
-                **({} if shape.uid is None else {"uid": shape.uid}),
-            }
-            for shape in manifest.operators
-        ],
-        "subtasks": [manifest_json.subtask_to_json(s) for s in manifest.subtasks],
-        "enumerators": {
-            operator: manifest_json.bytes_to_json(state)
-            for operator, state in manifest.enumerators.items()
-        },
+    """As JSON text: the body in its canonical encoding, and the checksum of that."""
+    body = _body_text(manifest).encode("ascii")
+    return b"".join((_BODY, body, _rest(xxhash.xxh64_hexdigest(body), FORMAT_VERSION)))
+
+
+def _body_text(manifest: Manifest) -> str:
+    members = {
+        "job_id": quoted(manifest.job_id),
+        "job_name": quoted(manifest.job_name),
+        "checkpoint_id": str(manifest.checkpoint_id),
+        "timestamp_ms": str(manifest.timestamp_ms),
+        "terminal": flag(manifest.terminal),
+        "savepoint": flag(manifest.savepoint),
+        "stopped": flag(manifest.stopped),
+        "operators": items([_shape_text(shape) for shape in manifest.operators]),
+        "subtasks": items([subtask_text(one) for one in manifest.subtasks]),
+        "enumerators": record({o: content(state) for o, state in manifest.enumerators.items()}),
     }
-    document = {"format": FORMAT_VERSION, "checksum": _checksum(body), "body": body}
-    return json.dumps(document, sort_keys=True).encode()
+    if manifest.stopped_with is not None:
+        members["stopped_with"] = quoted(manifest.stopped_with)
+    if manifest.epoch != 0:
+        members["epoch"] = str(manifest.epoch)
+    return record(members)
+
+
+def _shape_text(shape: OperatorShape) -> str:
+    members = {
+        "operator": quoted(shape.operator),
+        "name": quoted(shape.name),
+        "parallelism": str(shape.parallelism),
+        "max_parallelism": str(shape.max_parallelism),
+    }
+    if shape.uid is not None:
+        members["uid"] = quoted(shape.uid)
+    return record(members)
 
 
 def decode(data: bytes, where: str) -> Manifest:
@@ -173,7 +184,7 @@ def decode(data: bytes, where: str) -> Manifest:
             "wrote it, or start anew"
         )
     expected, body = reader.text("checksum"), reader.record("body")
-    found = _checksum(body.value)
+    found = expected if _as_encoded(data, expected, version) else _checksum(body.value)
     if found != expected:
         raise CorruptCheckpointError(
             f"{where}: the manifest was altered: checksum {found}, recorded is {expected}"
@@ -211,6 +222,21 @@ def _shape(reader: manifest_json.Reader) -> OperatorShape:
     )
 
 
+def _as_encoded(data: bytes, checksum: str, version: int) -> bool:
+    """Whether it is what `encode` wrote, byte by byte: its body then need not be encoded again."""
+    rest = _rest(checksum, version)
+    if not (data.startswith(_BODY) and data.endswith(rest)):
+        return False
+    body = memoryview(data)[len(_BODY) : len(data) - len(rest)]
+    return bool(xxhash.xxh64_hexdigest(body) == checksum)
+
+
+def _rest(checksum: str, version: int) -> bytes:
+    """What comes behind the body."""
+    return f',"checksum":{quoted(checksum)},"format":{version}}}'.encode("ascii")
+
+
 def _checksum(body: Any) -> str:
+    """Of a body in whatever encoding it was read."""
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return str(xxhash.xxh64_hexdigest(canonical.encode()))

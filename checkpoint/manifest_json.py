@@ -1,4 +1,5 @@
-"""Handles to JSON and back. Reading trusts nothing: each field is checked for presence and type."""
+"""Handles out of JSON. Nothing is trusted: each field is checked for presence and type. Into JSON:
+`manifest_text`."""
 
 from __future__ import annotations
 
@@ -89,28 +90,11 @@ class Reader:
         return value
 
 
-def bytes_to_json(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
 def bytes_from_json(text: str, where: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise CorruptCheckpointError(f"{where}: bad base64: {error}") from error
-
-
-def subtask_to_json(snapshot: SubtaskSnapshot) -> Json:
-    return {
-        "vertex": snapshot.task.vertex,
-        "subtask": snapshot.task.subtask,
-        "operators": [_operator_to_json(operator) for operator in snapshot.operators],
-        **(
-            {}
-            if snapshot.in_flight is None
-            else {"in_flight": _in_flight_to_json(snapshot.in_flight)}
-        ),
-    }
 
 
 def subtask(reader: Reader) -> SubtaskSnapshot:
@@ -122,25 +106,11 @@ def subtask(reader: Reader) -> SubtaskSnapshot:
     )
 
 
-def _in_flight_to_json(handle: InFlightHandle) -> Json:
-    return {"file": _file_to_json(handle.file), "edges": list(handle.edges)}
-
-
 def _in_flight(reader: Reader) -> InFlightHandle:
     edges = reader.items("edges")
     if not all(isinstance(edge, str) for edge in edges):
         reader.fail(f"names of edges are {edges!r}, expected texts")
     return InFlightHandle(_file(reader.record("file")), tuple(edges))
-
-
-def _operator_to_json(snapshot: OperatorSnapshot) -> Json:
-    state = snapshot.operator_state
-    return {
-        "operator": snapshot.operator,
-        "keyed": [_keyed_to_json(keyed) for keyed in snapshot.keyed],
-        "operator_state": None if state is None else _file_to_json(state.file),
-        **({} if snapshot.database is None else {"database": _database_to_json(snapshot.database)}),
-    }
 
 
 def _operator(reader: Reader) -> OperatorSnapshot:
@@ -151,22 +121,6 @@ def _operator(reader: Reader) -> OperatorSnapshot:
         None if state is None else OperatorHandle(_file(state)),
         _database(reader.record("database")) if "database" in reader.value else None,
     )
-
-
-def _database_to_json(handle: DatabaseHandle) -> Json:
-    return {
-        "files": [{"name": name, **_file_to_json(file)} for name, file in handle.files],
-        "states": [
-            {
-                "name": state.name,
-                "kind": state.kind,
-                "prefix": state.prefix.hex(),
-                "layout": state.layout,
-            }
-            for state in handle.states
-        ],
-        "hidden": None if handle.hidden is None else _file_to_json(handle.hidden),
-    }
 
 
 def _database(reader: Reader) -> DatabaseHandle:
@@ -195,17 +149,6 @@ def _stored_state(reader: Reader) -> StoredState:
     )
 
 
-def _keyed_to_json(handle: KeyedHandle) -> Json:
-    return {
-        "name": handle.name,
-        "kind": handle.kind,
-        "file": _file_to_json(handle.file),
-        "groups": [list(group) for group in handle.groups],
-        "metadata": handle.metadata,
-        "layer": handle.layer,
-    }
-
-
 def _keyed(reader: Reader) -> KeyedHandle:
     groups = []
     for group in reader.items("groups"):
@@ -229,18 +172,6 @@ def _layer(reader: Reader) -> Layer:
         if layer == found:
             return cast(Layer, layer)
     reader.fail(f"unknown layer '{found}'")
-
-
-def _file_to_json(handle: FileHandle) -> Json:
-    inline = handle.inline
-    return {
-        "path": handle.path,
-        "size": handle.size,
-        "checksum": handle.checksum,
-        **({} if inline is None else {"inline": bytes_to_json(inline)}),
-        **({"shared": True} if handle.shared else {}),
-        **({} if handle.offset is None else {"offset": handle.offset}),
-    }
 
 
 def _file(reader: Reader) -> FileHandle:

@@ -67,6 +67,10 @@ class PendingCheckpoints:
         found = self._found.get(n)
         return None if found is None or found.storing else found
 
+    def is_acknowledged(self, checkpoint: PendingCheckpoint) -> bool:
+        """Whether all tasks have."""
+        return len(checkpoint.acknowledged) == self._tasks
+
     def has_room(self, sole: bool = False, saving: bool = False) -> bool:
         """Whether another may begin."""
         if sole or self._most == 1 or any(_is_sole(one) for one in self):

@@ -58,8 +58,7 @@ class SharedFiles:
         """Checkpoint `n` is about to be published, with these. CheckpointError if one of them need
         not be there any more; then it must not be."""
         names = frozenset(names)
-        known = self._needed()
-        lost = sorted(name for name in names if shared_by(name) != n and name not in known)
+        lost = sorted(name for name in names - self._needed() if shared_by(name) != n)
         if lost:
             raise CheckpointError(
                 f"checkpoint {n} builds on '{lost[0]}' and {len(lost) - 1} other shared files that "
@@ -99,4 +98,6 @@ class SharedFiles:
 
     def _removable(self) -> list[str]:
         oldest = max(self._unreadable, default=NO_CHECKPOINT)
+        if not oldest:
+            return sorted(self._due)
         return sorted(name for name in self._due if shared_by(name) > oldest)

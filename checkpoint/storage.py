@@ -391,5 +391,5 @@ def check_manifest(manifest: Manifest, checkpoint_id: CheckpointId, where: str) 
         raise CorruptCheckpointError(
             f"{where}: holds checkpoint {manifest.checkpoint_id}, expected {checkpoint_id}"
         )
-    for handle in manifest.files():
-        check_handle_path(handle.path, where, handle.shared)
+    for path, shared in dict.fromkeys([(h.path, h.shared) for h in manifest.files()]):
+        check_handle_path(path, where, shared)

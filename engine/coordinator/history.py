@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from ...checkpoint.coordinator_types import Abort, Complete, Discard, Saved, Trigger
 from ...checkpoint.coordinator_types import Action as CheckpointAction
-from ...checkpoint.handles import FileHandle, SubtaskSnapshot
+from ...checkpoint.handles import FileHandle
 from ...core.ids import Attempt, CheckpointId, TaskId
 from ...core.job_status import JobStatus
 from ...core.paged import Paged
@@ -276,22 +276,21 @@ class JobHistory:
         parts = self._going.get(report.checkpoint_id)
         if parts is None or report.task in parts:
             return
-        in_flight = report.snapshot.in_flight
+        in_flight, files = report.snapshot.in_flight, report.snapshot.files
         parts[report.task] = Part(
             now_ms,
-            report.snapshot.size,
-            self._new_size(report.snapshot),
+            sum([file.size for file in files]),
+            self._new_size(report.task, files),
             report.sync_ms,
             report.async_ms,
             report.alignment_ms,
             0 if in_flight is None else in_flight.file.size,
         )
 
-    def _new_size(self, snapshot: SubtaskSnapshot) -> int:
-        files = snapshot.files
-        before = self._shared.get(snapshot.task, frozenset())
-        self._shared[snapshot.task] = frozenset(file.path for file in files if file.shared)
-        return sum(file.size for file in files if _is_new(file, before))
+    def _new_size(self, task: TaskId, files: tuple[FileHandle, ...]) -> int:
+        before = self._shared.get(task, frozenset())
+        self._shared[task] = frozenset([file.path for file in files if file.shared])
+        return sum([file.size for file in files if _is_new(file, before)])
 
     def _ended(
         self, n: CheckpointId, status: CheckpointStatus, reason: str | None, now_ms: int

@@ -46,7 +46,7 @@ from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
 from ...core.job_status import JobStatus
 from ..accounts import TaskAccount
 from ..graph.model import ExecutionGraph
-from ..messages import MetricsReported, TaskReport, ValuePublished
+from ..messages import CheckpointAcknowledged, MetricsReported, TaskReport, ValuePublished
 from .actions import Actions, AnswerSavepoint, Publish, Warn
 from .announced_ticks import AnnouncedTicks
 from .failures import Failure
@@ -355,7 +355,10 @@ class JobMaster:
             if all(report.task.vertex != task.vertex for task in self._plan.tasks):
                 raise self._life.illegal(f"{report.task} reports but is no task of this job")
             return self._answer()
-        return self._answer(self._handle(report, now_ms))
+        actions = self._handle(report, now_ms)
+        if not actions and isinstance(report, MetricsReported | CheckpointAcknowledged):
+            return ()  # neither changes when there is something to do
+        return self._answer(actions)
 
     def why_not(self, manifest: Manifest) -> str | None:
         """Why the job must not start from a checkpoint, if so. From any thread."""
@@ -422,7 +425,7 @@ class JobMaster:
         if self._job.left is not None:
             self._job.early.append(partial(self.on_report, report))
             return ()
-        self._life.record(f"{type(report).__name__} of {report.task}")
+        self._life.record(type(report).__name__, "of", report.task)
         self._history.on_report(report, now_ms)
         if self._job.running is None:
             return ()

@@ -88,7 +88,7 @@ class Lifecycle:
 
     def __init__(self, job_name: str) -> None:
         self._job_name = job_name
-        self._history: deque[str] = deque(maxlen=_HISTORY)
+        self._history: deque[tuple[object, ...]] = deque(maxlen=_HISTORY)
         self.step = Step.NEW
         """Changed by `go` only."""
         self.status = JobStatus.CREATED
@@ -114,14 +114,16 @@ class Lifecycle:
             raise self.illegal(f"cannot step to {step.value}")
         self.step = step
 
-    def record(self, event: str) -> None:
-        """Remember an event for the message of an illegal transition."""
+    def record(self, *event: object) -> None:
+        """Remember an event for the message of an illegal transition: words, which are put together
+        only for that."""
         self._history.append(event)
 
     def illegal(self, why: str) -> IllegalTransitionError:
+        events = [" ".join(map(str, event)) for event in self._history]
         return IllegalTransitionError(
             f"job '{self._job_name}': {why}; status {self.status}, step {self.step.value}; "
-            f"events: {list(self._history)}"
+            f"events: {events}"
         )
 
     def validate(self) -> None:

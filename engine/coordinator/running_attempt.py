@@ -124,7 +124,7 @@ class RunningAttempt:
                     return _do([Send(task, AlignWatermarks(operator, *told))])
             case CheckpointAcknowledged(task=task, checkpoint_id=n, snapshot=snapshot):
                 acknowledged = self._checkpoints.on_acknowledge(task, n, snapshot, now_ms)
-                return self.carry_out(acknowledged, now_ms)
+                return self.carry_out(acknowledged, now_ms) if acknowledged else NOTHING
             case CheckpointDeclined(task=task, checkpoint_id=n, reason=reason):
                 declined = self._checkpoints.on_decline(task, n, reason, now_ms)
                 return self.carry_out(declined, now_ms)

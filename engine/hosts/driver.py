@@ -458,6 +458,9 @@ class JobDriver:
             self._recorder.adopt(self._master.labels)
 
     def _carry_out(self, action: Action) -> Actions:
+        if isinstance(action, Send):  # by far the most
+            self._cluster.send(action.task, self._attempts[action.task], action.mail)
+            return ()
         if isinstance(action, StorageAction):
             self.errands.in_storage(action)
             return ()
@@ -467,8 +470,6 @@ class JobDriver:
             self.errands.in_sources(action)
             return ()
         match action:
-            case Send(task, mail):
-                self._cluster.send(task, self._attempts[task], mail)
             case TickAt(time_ms):
                 self._tick_at = time_ms
             case Publish() if self._began_with is None:

@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 from strom.benchmarks.coordinator import Coordinator
 from strom.benchmarks.coordinator_tasks import program, reported
+from strom.checkpoint import manifest
+from strom.checkpoint.handles import SubtaskSnapshot
+from strom.checkpoint.manifest_text import subtask_text
+from strom.core.ids import TaskId
 
 FEW, MANY = 100, 1000
+
+CALLS = 340
+"""Of functions by a checkpoint, per task, at most."""
 
 
 def calls(work: Callable[[], Any]) -> int:
@@ -53,6 +60,26 @@ def test_each_part_is_linear(tmp_path: Path, pipelines: int) -> None:
     many = taken(tmp_path / "many", MANY, pipelines)
     growth = {part: many[part] / few[part] for part in few}
     assert max(growth.values()) < 1.5 * MANY / FEW, growth
+
+
+def test_a_checkpoint_encodes_each_part_once_and_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[TaskId] = []
+
+    def noted(part: SubtaskSnapshot) -> str:
+        encoded.append(part.task)
+        return subtask_text(part)
+
+    monkeypatch.setattr(manifest, "subtask_text", noted)
+    one = Coordinator(program(MANY), tmp_path)
+    one.start()
+    one.checkpoint()
+    assert sorted(encoded) == sorted(one.tasks.attempts), "each once"
+    encoded.clear()
+    each = calls(one.checkpoint) / MANY
+    assert len(encoded) == MANY
+    assert each < CALLS, each
 
 
 def test_a_report_copies_no_figures_of_other_tasks(tmp_path: Path) -> None:

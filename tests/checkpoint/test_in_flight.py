@@ -146,7 +146,7 @@ def test_manifests_tell_of_it_and_count_its_file() -> None:
     assert again == manifest
     assert list(again.files()) == [handle.file]
     assert again.size == handle.file.size == again.subtasks[0].size
-    damaged = encode(manifest).replace(b'"edges": ["map>window:0"]', b'"edges": [7]')
+    damaged = encode(manifest).replace(b'"edges":["map>window:0"]', b'"edges":[7]')
     with pytest.raises(CorruptCheckpointError, match="altered"):
         decode(damaged, "manifest.json")
 

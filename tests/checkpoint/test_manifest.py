@@ -11,9 +11,11 @@ import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
+from strom.checkpoint import manifest as manifest_module
 from strom.checkpoint.handles import (
     DatabaseHandle,
     FileHandle,
+    InFlightHandle,
     KeyedHandle,
     OperatorHandle,
     OperatorSnapshot,
@@ -37,12 +39,20 @@ from strom.state.stored_files import StoredState
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}", fullmatch=True).filter(
     lambda name: name != "manifest.json"
 )
+sizes, checksums = st.integers(0, 2**40), st.from_regex(r"[0-9a-f]{16}", fullmatch=True)
 files = st.builds(
     FileHandle,
     names,
-    st.integers(0, 2**40),
-    st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
+    sizes,
+    checksums,
     st.none() | st.binary(max_size=20),
+) | st.builds(
+    FileHandle,
+    names.map(lambda name: f"7-{name}"),
+    sizes,
+    checksums,
+    shared=st.just(True),
+    offset=st.none() | st.integers(0, 2**40),
 )
 groups = st.lists(st.tuples(*[st.integers(0, 2**20)] * 3), max_size=3).map(tuple)
 keyed = st.builds(
@@ -52,17 +62,36 @@ keyed = st.builds(
     files,
     groups,
     st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
+    st.sampled_from(["whole", "base", "delta"]),
+)
+databases = st.builds(
+    DatabaseHandle,
+    st.lists(st.tuples(st.sampled_from(["000012.sst", "CURRENT"]), files), max_size=2).map(tuple),
+    st.lists(
+        st.builds(
+            StoredState,
+            st.text(max_size=5),
+            st.just("value"),
+            st.binary(min_size=2, max_size=2),
+            st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
+        ),
+        max_size=2,
+    ).map(tuple),
+    st.none() | files,
 )
 operators = st.builds(
     OperatorSnapshot,
     st.text(max_size=9),
     st.lists(keyed, max_size=2).map(tuple),
     st.none() | st.builds(OperatorHandle, files),
+    st.none() | databases,
 )
 subtasks = st.builds(
     SubtaskSnapshot,
     st.builds(TaskId, st.text(max_size=9), st.integers(0, 9)),
     st.lists(operators, max_size=2).map(tuple),
+    st.none()
+    | st.builds(InFlightHandle, files, st.lists(st.text(max_size=9), max_size=2).map(tuple)),
 )
 manifests = st.builds(
     Manifest,
@@ -71,18 +100,54 @@ manifests = st.builds(
     st.integers(1, 2**40),
     st.integers(0, 2**45),
     st.lists(
-        st.builds(OperatorShape, st.text(max_size=9), st.text(), st.integers(1, 9), st.just(128)),
+        st.builds(
+            OperatorShape,
+            st.text(max_size=9),
+            st.text(),
+            st.integers(1, 9),
+            st.just(128),
+            st.none() | st.text(max_size=9),
+        ),
         max_size=2,
     ).map(tuple),
     st.lists(subtasks, max_size=3).map(tuple),
     st.dictionaries(st.text(max_size=9), st.binary(max_size=30), max_size=2),
-    st.booleans(),
+    *[st.booleans()] * 3,
+    st.none() | st.text(max_size=9),
+    st.integers(0, 9),
 )
 
 
 @given(manifests)
 def test_round_trip(manifest: Manifest) -> None:
     assert decode(encode(manifest), "m") == manifest
+
+
+@given(manifests)
+def test_what_is_written_is_what_json_makes_of_it(manifest: Manifest) -> None:
+    """And its body is what the checksum is of, so that who reads it need not encode it again."""
+    data = encode(manifest)
+    document = json.loads(data)
+    assert json.dumps(document, sort_keys=True, separators=(",", ":")).encode() == data
+    assert document["checksum"] == _checksum(document["body"])
+
+
+def test_what_was_written_so_is_not_encoded_to_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[Any] = []
+
+    def noted(body: Any) -> str:
+        encoded.append(body)
+        return _checksum(body)
+
+    monkeypatch.setattr(manifest_module, "_checksum", noted)
+    data = encode(EXAMPLE)
+    assert decode(data, "m") == EXAMPLE
+    assert encoded == []
+    spaced = json.dumps(json.loads(data)).encode()
+    assert decode(spaced, "m") == EXAMPLE
+    assert len(encoded) == 1
+    with pytest.raises(CorruptCheckpointError, match="was altered: checksum"):
+        decode(data.replace(b'"Sum"', b'"Max"'), "m")
 
 
 FILE = FileHandle("f.arrow", 3, "0123456789abcdef", b"abc")
@@ -146,7 +211,7 @@ def test_wrong_bodies_name_the_field(change: Any, reason: str) -> None:
 
 def test_white_space_does_not_matter_but_content_does() -> None:
     assert decode(signed(lambda body: None), "m") == EXAMPLE
-    altered = encode(EXAMPLE).replace(b'"size": 3', b'"size": 4')
+    altered = encode(EXAMPLE).replace(b'"size":3', b'"size":4')
     with pytest.raises(CorruptCheckpointError, match="was altered: checksum"):
         decode(altered, "m")
 

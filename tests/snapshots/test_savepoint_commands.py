@@ -54,7 +54,7 @@ def test_nothing_else_is_removed(path: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there is no savepoint"):
         strom.state.dispose(str(tmp_path / "checkpoints"))
     altered = Path(path) / "manifest.json"
-    altered.write_bytes(altered.read_bytes().replace(b'"savepoint": true', b'"savepoint":false'))
+    altered.write_bytes(altered.read_bytes().replace(b'"savepoint":true', b'"savepoint":false'))
     with pytest.raises(CorruptCheckpointError, match="was altered"):
         strom.state.dispose(path)
     assert altered.exists()
