@@ -12,6 +12,17 @@ fences what it came from. A job has, seen from its folder,
 
 and nothing leads back. What was loaded before is looked for again behind the beginning of an epoch.
 
+**What is left behind.** Each coordinator leaves a file that fences the one before it, and one that
+settles it. A job may have thousands in its life, so the one that takes over removes those of all
+but the last `KEPT` epochs, once it has settled all before its own: who began them, the oldest
+first, and what counts of those of which no checkpoint is there. Whoever is held up finds, however
+late it looks, an epoch behind its own, or that its own is gone; either way it is fenced. What it
+publishes then counts for nobody: of an epoch of which nothing is known any more, while there are
+later ones, nothing does. A number is not given twice: who begins an epoch looks behind that whether
+there are later ones, and goes on behind those, since the listing before it may have been old.
+(Where no epoch is there at all, somebody has removed the folder: that fences nobody.) Of
+checkpoints nothing is left here, however many there are.
+
 **Why that is enough.** A publisher writes the manifest, which says its epoch, then looks whether
 that is still the last, and only then says that the checkpoint is complete. A successor begins its
 epoch, then settles of all epochs before which of their checkpoints count: those that are there
@@ -44,11 +55,13 @@ What remains:
   not outlive it. What was disowned may be read, too, when its coordinator has gone back to the one
   before, and its sinks have removed what they had prepared for it: who starts from it fails by
   name, and loses nothing that was committed.
+* A publisher that was fenced and is held up between its look and the settling of its own epoch, by
+  as many takeovers as are kept, and dies then before it has taken back what it published.
 * A successor that was told to start from an older checkpoint by name has the sinks take back what
   came later, or is refused by them (`api.connectors.base.OutputClaim`).
 
-When a job's checkpoints do not outlive it, what fences stays if there was more than one epoch, for
-a coordinator that is held up may look as late as ever (`is_needed`).
+When a job's checkpoints do not outlive it, who began the last epoch stays if there was more than
+one, for a coordinator that is held up may look as late as ever (`is_needed`).
 
 Prior art: leader epochs of Kafka's log and the fencing tokens of lock services. A lease was
 rejected: it needs clocks that agree, and a coordinator that was stopped for an hour does not know.
@@ -59,12 +72,16 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from ..core.errors import FencedError
 from ..core.ids import CheckpointId
 
 PREFIX = "epoch-"
+
+KEPT: Final = 32
+"""So many epochs before the last one are known by files. A listing may be late by less than so many
+coordinators take to start."""
 
 _END = ".end"
 
@@ -143,10 +160,17 @@ def is_of_epochs(name: str) -> bool:
 
 def is_needed(name: str, names: Collection[str]) -> bool:
     """Whether a file of epochs is when all checkpoints are removed, and those are the files that
-    are there. Whoever was fenced may be held up, and look as late as ever: for the epoch behind its
-    own, and whether what it has published counts. Where there was one epoch, nobody was."""
-    fences = any((epoch_of(other) or 0) > 1 for other in names)
-    return fences and is_of_epochs(name) and epoch_of(name) != 1
+    are there. Whoever was fenced may be held up, and look as late as ever: it finds its own epoch
+    gone, and a later one. Where there was one epoch, nobody was."""
+    last = max((epoch_of(other) or 0 for other in names), default=0)
+    return last > 1 and epoch_of(name) == last
+
+
+def age_of(name: str) -> tuple[int, str]:
+    """What sorts files of epochs in the order in which they may be removed: the older epochs first,
+    and of each who began it before what counts of it. At no time is one known that is over while
+    the one behind it is not, nor one of which it is not known what counts."""
+    return epoch_of(name.removesuffix(_END)) or 0, name
 
 
 def fenced(mine: Tenant, by: Tenant | None) -> FencedError:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from .attempts import AttemptPolicy
 from .cancellation import Cancellation
 from .epochs import (
     Tenant,
+    age_of,
     decode_end,
     encode_end,
     end_name,
@@ -213,17 +214,20 @@ class FileStorage(WholeFiles, CheckpointStorage):
             while True:
                 epoch += 1
                 path = posixpath.join(self._home, epoch_name(epoch))
-                if self._retried(lambda path=path: create(self._fs, path, data)):  # type: ignore[misc]
-                    break
-                if self._tenant(epoch) == tenant:
-                    break  # the answer was lost
+                made = self._retried(lambda path=path: create(self._fs, path, data))  # type: ignore[misc]
+                if made or self._tenant(epoch) == tenant:  # the answer may have been lost
+                    later = max(self._epochs(), default=0)
+                    if later <= epoch:
+                        break
+                    epoch = later  # the listing before was old, and the number given before
             self._sync_folder(self._home)
         self._epoch = epoch
         return epoch
 
     def tenants(self, last: bool = False) -> dict[int, Tenant | None]:
         end = max([self._epoch, *self._epochs()])
-        return {epoch: self._tenant(epoch) for epoch in range(end if last else 1, end + 1) if epoch}
+        before = () if last else self.known_epochs(end)
+        return {epoch: self._tenant(epoch) for epoch in (*before, end) if epoch}
 
     def has_epoch(self, epoch: int) -> bool:
         path = posixpath.join(self._home, epoch_name(epoch))
@@ -231,6 +235,30 @@ class FileStorage(WholeFiles, CheckpointStorage):
             if not self._local:
                 self._fs.invalidate_cache(self._home)
             return self._retried(lambda: self._exists(path))
+
+    def keeps_epoch(self, epoch: int, tenant: Tenant) -> bool:
+        path = posixpath.join(self._home, epoch_name(epoch))
+        with self._failing("read", path):
+            try:
+                found = decode_tenant(self._retried(lambda: self._fs.cat_file(path)))
+            except FileNotFoundError:
+                return not self._has_later(epoch)
+        return found is None or found.token == tenant.token
+
+    def knows_epoch(self, epoch: int) -> bool:
+        return self.has_epoch(epoch) or not self._has_later(epoch)
+
+    def known_epochs(self, before: int) -> tuple[int, ...]:
+        listed = {epoch for epoch in self._epochs() if epoch < before}
+        last = set(range(max(1, before - self.kept_epochs), before))
+        return tuple(sorted({*listed, *(e for e in last - listed if self.has_epoch(e))}))
+
+    def remove_epochs(self, before: int, counting: Collection[int]) -> None:
+        kept = {end_name(epoch) for epoch in counting}
+        names = [name for name in self._names_in(self._home) if is_of_epochs(name)]
+        for name in sorted(names, key=age_of):
+            if age_of(name)[0] < before and name not in kept:
+                self._delete(posixpath.join(self._home, name))
 
     def settle(self, epoch: int, last: CheckpointId) -> CheckpointId:
         found = self.settled(epoch)
@@ -264,6 +292,10 @@ class FileStorage(WholeFiles, CheckpointStorage):
     def _epochs(self) -> list[int]:
         """As a listing has them, ascending."""
         return sorted(e for name in self._names_in(self._home) if (e := epoch_of(name)) is not None)
+
+    def _has_later(self, epoch: int) -> bool:
+        """As a listing has them."""
+        return any(other > epoch for other in self._epochs())
 
     def _tenant(self, epoch: int) -> Tenant | None:
         path = posixpath.join(self._home, epoch_name(epoch))
@@ -317,7 +349,7 @@ class FileStorage(WholeFiles, CheckpointStorage):
             names = [posixpath.basename(path) for path in left]
             if all(name == SHARED or (epochs and is_of_epochs(name)) for name in names):
                 needed = [name for name in names if is_needed(name, names)]
-                for name in set(names).difference(needed):  # no checkpoint is left to need them
+                for name in sorted(set(names).difference(needed), key=age_of):
                     self._fs.rm(posixpath.join(self._home, name), recursive=True)
                 left = needed
             if not left and not self._atomic_put:

@@ -13,7 +13,7 @@ def settle_before(storage: CheckpointStorage, epoch: int) -> None:
     it is said already which do. From then on what counts is there, and changes no more. What cannot
     be read counts for nobody. Raises CheckpointError."""
     last: dict[int, CheckpointId] = {
-        e: NO_CHECKPOINT for e in range(1, epoch) if storage.settled(e) is None
+        e: NO_CHECKPOINT for e in storage.known_epochs(epoch) if storage.settled(e) is None
     }
     missing = set(last)
     for n in reversed(storage.list()):

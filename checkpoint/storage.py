@@ -26,10 +26,10 @@ from ..core.errors import (
     CorruptCheckpointError,
     MissingCheckpointError,
 )
-from ..core.ids import CheckpointId
+from ..core.ids import NO_CHECKPOINT, CheckpointId
 from .cancellation import Cancellation
 from .downloads import Downloads
-from .epochs import Tenant
+from .epochs import KEPT, Tenant
 from .handles import FileHandle
 from .manifest import Manifest
 from .names import check_file_name, check_handle_path, check_job_id, folder_name
@@ -186,6 +186,28 @@ class CheckpointStorage(ABC):
     def has_epoch(self, epoch: int) -> bool:
         """Whether it has begun, whatever a listing says."""
 
+    kept_epochs = KEPT
+    """So many before the last one are known for ever; older ones may be removed."""
+
+    def keeps_epoch(self, epoch: int, tenant: Tenant) -> bool:
+        """Whether an epoch that this tenant began is known still, or none is at all. Else it is
+        over, and was removed."""
+        return True
+
+    def knows_epoch(self, epoch: int) -> bool:
+        """Whether it has begun and was not removed, or there is none behind it."""
+        return True
+
+    def known_epochs(self, before: int) -> Collection[int]:
+        """Those before this one that were not removed, whatever a listing says of the last ones,
+        ascending."""
+        return range(1, before)
+
+    def remove_epochs(self, before: int, counting: Collection[int]) -> None:
+        """Of those before this one nobody will ask any more but who is late: remove who began them,
+        the oldest first, and which of their checkpoints count, but for `counting`, of which there
+        are checkpoints."""
+
     @abstractmethod
     def settle(self, epoch: int, last: CheckpointId) -> CheckpointId:
         """Of the checkpoints of this epoch those up to `last` count, unless it is said already
@@ -199,6 +221,8 @@ class CheckpointStorage(ABC):
         """CorruptCheckpointError for one that does not count."""
         n, epoch = manifest.checkpoint_id, manifest.epoch
         last = self.settled(epoch) if epoch else None
+        if last is None and epoch and not self.knows_epoch(epoch):
+            last = NO_CHECKPOINT
         if last is not None and n > last:
             raise CorruptCheckpointError(
                 f"checkpoint {n} of job {self.job_id} does not count: the coordinator that "

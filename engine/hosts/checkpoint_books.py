@@ -19,7 +19,7 @@ from ...checkpoint.storage import CheckpointStorage, Latest
 from ...core.errors import CheckpointError, FencedError
 from ...core.ids import CheckpointId
 from .claimed import Claimed
-from .restore import shared_files
+from .restore import stored_in
 from .result_log import ResultLog
 from .tenure import Tenure
 
@@ -74,11 +74,20 @@ class CheckpointBooks:
         CheckpointError if they cannot be read."""
         if not self._storage.shares:
             return
-        found = shared_files(self._storage)
+        found = stored_in(self._storage)
         with self._lock:
-            due = self._shared.found(*found)
+            due = self._shared.found(found.users, found.unreadable, found.present)
             self._undone.clear()  # the job master knows of them now
         self._remove(due)
+        if not found.unreadable:
+            self._sweep_epochs(found.epochs)
+
+    def _sweep_epochs(self, counting: frozenset[int]) -> None:
+        """Those of former coordinators that nobody needs any more."""
+        try:
+            self._tenure.sweep(counting)
+        except CheckpointError as error:
+            self._warn("what former coordinators have left stays for now", error)
 
     # --- what comes ------------------------------------------------------------------------
 

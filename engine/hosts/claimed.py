@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...checkpoint.manifest import Manifest
 from ...checkpoint.shared_files import SharedFiles
 from ...checkpoint.storage import CheckpointStorage
-from .restore import shared_files
+from .restore import stored_in
 
 
 class Claimed:
@@ -25,9 +25,9 @@ class Claimed:
         """Remove it. After a CheckpointError something of it may be left: call again."""
         shared = SharedFiles()
         if self._storage.shares and self._needs:
-            users, unreadable, _ = shared_files(self._storage)
-            others = [n for n in unreadable if n != self.checkpoint_id]
-            shared.found({**users, self.checkpoint_id: self._needs}, others, ())
+            found = stored_in(self._storage)
+            others = [n for n in found.unreadable if n != self.checkpoint_id]
+            shared.found({**found.users, self.checkpoint_id: self._needs}, others, ())
         self._storage.delete(self.checkpoint_id)
         if self._storage.shares:
             self._storage.delete_shared(shared.discarded(self.checkpoint_id))

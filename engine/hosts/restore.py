@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from ...checkpoint.folder_storage import FolderStorage, open_folder
 from ...checkpoint.manifest import Manifest
@@ -57,19 +58,33 @@ def find_origin(storage: CheckpointStorage, manifest: Manifest) -> CheckpointSto
     return storage if own and not manifest.savepoint else None
 
 
-def shared_files(
-    storage: CheckpointStorage,
-) -> tuple[dict[CheckpointId, frozenset[str]], list[CheckpointId], tuple[str, ...]]:
-    """What `SharedFiles.found` asks for. Raises CheckpointError."""
-    users, unreadable = {}, []
+@dataclass(frozen=True)
+class Stored:
+    """What a storage holds: `users`, `unreadable` and `present` as `SharedFiles.found` asks for
+    them. `epochs`: those in which complete checkpoints were published, as far as they can be
+    read."""
+
+    users: Mapping[CheckpointId, frozenset[str]]
+    unreadable: Sequence[CheckpointId]
+    present: Sequence[str]
+    epochs: frozenset[int]
+
+
+def stored_in(storage: CheckpointStorage) -> Stored:
+    """Raises CheckpointError."""
+    users: dict[CheckpointId, frozenset[str]] = {}
+    unreadable, epochs = [], set()
     for n in storage.list():
         try:
-            users[n] = storage.load(n).shared
+            manifest = storage.load(n)
         except MissingCheckpointError:
             continue  # it never completed
         except (CorruptCheckpointError, CheckpointFormatError):
             unreadable.append(n)
-    return users, unreadable, storage.list_shared()
+        else:
+            users[n] = manifest.shared
+            epochs.add(manifest.epoch)
+    return Stored(users, unreadable, storage.list_shared(), frozenset(epochs))
 
 
 def is_hopeless(error: BaseException) -> bool:

@@ -6,6 +6,7 @@ Used by the storage's worker only.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from ...checkpoint.epochs import Tenant, fenced, fences
 from ...checkpoint.settling import settle_before
@@ -77,20 +78,42 @@ class Tenure:
         return self._epoch, self._origin_epoch
 
     def check(self) -> None:
-        """FencedError once another has taken over; costs one look whether a file is there."""
+        """FencedError once another has taken over; costs two looks at files."""
         if self._over is not None:
             raise self._over
-        if self._epoch and self._storage.has_epoch(self._epoch + 1):
+        if self._epoch and self._is_over():
             others = self._storage.tenants()
             by = [t for n, t in sorted(others.items()) if n > self._epoch]
             self._over = fenced(self._mine, by[-1] if by else None)
             raise self._over
 
+    def _is_over(self) -> bool:
+        mine = self._epoch
+        if self._storage.has_epoch(mine + 1):
+            return True
+        return not self._storage.keeps_epoch(mine, self._mine)
+
     def counts(self, n: CheckpointId) -> bool:
         """Whether checkpoint `n`, which this coordinator has published and then found that it is
         fenced, counts all the same: who has taken over starts from it, or has not looked yet, and
         will. Else nobody ever starts from it. CheckpointError if that cannot be told."""
-        return self._storage.settle(self._epoch, n) >= n
+        storage, mine = self._storage, self._epoch
+        last = storage.settled(mine)
+        if last is None:
+            if not storage.keeps_epoch(mine, self._mine):
+                return False  # it was removed, and nothing of it counts that comes now
+            last = storage.settle(mine, n)
+            if not storage.keeps_epoch(mine, self._mine):
+                return False
+        return last >= n
+
+    def sweep(self, counting: Collection[int]) -> None:
+        """Remove what is known of epochs that are long over. Once it is settled which of their
+        checkpoints count. `counting`: epochs of all checkpoints that are there. Raises
+        CheckpointError."""
+        before = self._epoch - self._storage.kept_epochs
+        if self._settled and before > 1:
+            self._storage.remove_epochs(before, counting)
 
     def holds(self) -> bool:
         """Whether `check` finds nothing. CheckpointError if that cannot be told."""

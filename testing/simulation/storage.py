@@ -8,7 +8,7 @@ seed. It stops after so many calls, so that a job comes to its end.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from copy import copy
 from typing import Final, TypeVar
 
@@ -126,8 +126,10 @@ class FilesInMemory(CheckpointStorage):
         for name in names:
             self.shared.pop(name, None)
 
+    kept_epochs = 1
+
     def begin_epoch(self, tenant: Tenant) -> int:
-        self._epoch = len(self._tenants) + 1
+        self._epoch = max(self._tenants, default=0) + 1
         self._tenants[self._epoch] = tenant
         return self._epoch
 
@@ -136,6 +138,21 @@ class FilesInMemory(CheckpointStorage):
 
     def has_epoch(self, epoch: int) -> bool:
         return epoch in self._tenants
+
+    def keeps_epoch(self, epoch: int, tenant: Tenant) -> bool:
+        return self._tenants.get(epoch) == tenant
+
+    def knows_epoch(self, epoch: int) -> bool:
+        return epoch in self._tenants
+
+    def known_epochs(self, before: int) -> tuple[int, ...]:
+        return tuple(sorted(epoch for epoch in self._tenants if epoch < before))
+
+    def remove_epochs(self, before: int, counting: Collection[int]) -> None:
+        for epoch in self.known_epochs(before):
+            del self._tenants[epoch]
+        for epoch in [e for e in self._settled if e < before and e not in counting]:
+            del self._settled[epoch]
 
     def settle(self, epoch: int, last: CheckpointId) -> CheckpointId:
         return self._settled.setdefault(epoch, last)
@@ -155,6 +172,7 @@ class Failing(CheckpointStorage):
         self.inner = inner
         self.shares = inner.shares
         self.packs = inner.packs
+        self.kept_epochs = inner.kept_epochs
         self.failed = 0
         self.left_over = False
         self._rng = random.Random(seed)
@@ -239,6 +257,18 @@ class Failing(CheckpointStorage):
 
     def has_epoch(self, epoch: int) -> bool:
         return self._call(lambda: self.inner.has_epoch(epoch))
+
+    def keeps_epoch(self, epoch: int, tenant: Tenant) -> bool:
+        return self._call(lambda: self.inner.keeps_epoch(epoch, tenant))
+
+    def knows_epoch(self, epoch: int) -> bool:
+        return self._call(lambda: self.inner.knows_epoch(epoch))
+
+    def known_epochs(self, before: int) -> Collection[int]:
+        return self._call(lambda: self.inner.known_epochs(before))
+
+    def remove_epochs(self, before: int, counting: Collection[int]) -> None:
+        self._call(lambda: self.inner.remove_epochs(before, counting))
 
     def settle(self, epoch: int, last: CheckpointId) -> CheckpointId:
         return self._call(lambda: self.inner.settle(epoch, last))

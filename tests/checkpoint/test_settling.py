@@ -4,6 +4,8 @@ look late."""
 from __future__ import annotations
 
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,7 +142,7 @@ def test_a_held_up_coordinator_is_fenced_when_all_else_is_removed(tmp_path: Path
     for n in (1, 2):
         new.books.delete(CheckpointId(n))
     new.books.forget()
-    assert sorted(os.listdir(tmp_path / "job")) == ["epoch-1.end", "epoch-2"]
+    assert os.listdir(tmp_path / "job") == ["epoch-2"]
     with pytest.raises(FencedError):
         old.books.publish(manifest(3), None)
     assert new.storage.latest_valid().manifest is None, "and what it published is taken back"
@@ -163,3 +165,130 @@ def test_the_epoch_of_a_manifest_is_stored(tmp_path: Path) -> None:
     for one in (manifest(1), manifest(2, 7)):
         storage.publish(one)
         assert storage.load(one.checkpoint_id) == one
+
+
+# --- what is left behind -------------------------------------------------------------------------
+
+
+KEPT = 3
+
+
+@pytest.fixture
+def few_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CheckpointStorage, "kept_epochs", KEPT)
+
+
+def take_turns(root: Path, count: int) -> Coordinator:
+    """So many coordinators, one after the other, of which each completes a checkpoint and removes
+    that of the one before; the last one."""
+    for turn in range(count):
+        one = Coordinator(root, f"turn {turn}")
+        began = one.begins_with() or 0
+        one.books.look()
+        one.books.publish(manifest(began + 1), None)
+        if began > 1:
+            one.books.delete(CheckpointId(began))
+    return one
+
+
+def epochs_in(root: Path) -> list[str]:
+    return sorted(name for name in os.listdir(root / "job") if name.startswith("epoch-"))
+
+
+def test_many_coordinators_and_checkpoints_leave_few_files(tmp_path: Path, few_kept: None) -> None:
+    """The first checkpoint stays, as one that somebody still needs, and counts."""
+    most = 0
+    for _ in range(10):
+        last = take_turns(tmp_path, 4)
+        most = max(most, len(os.listdir(tmp_path / "job")))
+    assert last.tenure.epochs[0] == 40
+    assert epochs_in(tmp_path) == sorted(
+        ["epoch-1.end", *(f"epoch-{n}" for n in range(37, 41))]
+        + [f"epoch-{n}.end" for n in range(37, 40)]
+    )
+    assert most <= 2 * KEPT + 6, "with those of two checkpoints, and what is shared"
+    for n in (1, 40):
+        last.storage.check_counts(last.storage.load(CheckpointId(n)))
+
+
+def test_whoever_is_held_up_for_longer_is_fenced(tmp_path: Path, few_kept: None) -> None:
+    """It finds neither its own epoch nor the one behind."""
+    old = Coordinator(tmp_path, "old")
+    assert old.begins_with() is None
+    last = take_turns(tmp_path, KEPT + 3)
+    assert {"epoch-1", "epoch-2"}.isdisjoint(epochs_in(tmp_path))
+    with pytest.raises(FencedError, match="was fenced"):
+        old.books.publish(manifest(99), None)
+    assert not (tmp_path / "job" / "chk-99" / "manifest.json").exists(), "it is taken back"
+    assert "epoch-1.end" not in epochs_in(tmp_path), "nor does it say again what counts"
+    last.books.publish(manifest(50), None)
+
+
+def test_what_was_published_in_time_is_not_taken_back(tmp_path: Path, few_kept: None) -> None:
+    """Its publisher looks so late that all others have gone by."""
+    old = Coordinator(tmp_path, "old")
+    assert old.begins_with() is None
+    old.storage.publish(manifest(1, 1))
+    take_turns(tmp_path, KEPT + 3)
+    assert "epoch-1" not in epochs_in(tmp_path)
+    assert old.tenure.counts(CheckpointId(1))
+    assert not old.tenure.counts(CheckpointId(2))
+
+
+def test_what_comes_of_an_epoch_that_is_forgotten_counts_for_nobody(
+    tmp_path: Path, few_kept: None
+) -> None:
+    """Its publisher dies before it looks."""
+    old = Coordinator(tmp_path, "old")
+    old.tenure.begin()
+    last = take_turns(tmp_path, KEPT + 3)
+    old.storage.publish(manifest(99, 1))
+    for reader in (last.storage, open_storage(str(tmp_path), "job")):
+        latest = reader.latest_valid()
+        assert latest.manifest is not None
+        assert latest.manifest.checkpoint_id == KEPT + 3
+        assert [one.checkpoint_id for one in latest.rejected] == [99]
+    assert Coordinator(tmp_path, "next").begins_with() == KEPT + 3
+
+
+def test_a_number_is_not_given_twice(
+    tmp_path: Path, few_kept: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even to one that was held up between its listing and the beginning of its epoch."""
+    late = Coordinator(tmp_path, "late")
+    listed = late.storage._epochs  # type: ignore[attr-defined]
+    old = [[1], [1]]
+    take_turns(tmp_path, KEPT + 3)
+    monkeypatch.setattr(late.storage, "_epochs", lambda: old.pop() if old else listed())
+    late.tenure.begin()
+    assert late.tenure.epochs[0] == KEPT + 4
+    assert not old
+    late.books.publish(manifest(99), None)
+
+
+def test_who_has_another_name_in_its_place_is_fenced(tmp_path: Path) -> None:
+    old = Coordinator(tmp_path, "old")
+    old.tenure.begin()
+    (tmp_path / "job" / "epoch-1").unlink()
+    Coordinator(tmp_path, "new").tenure.begin()
+    with pytest.raises(FencedError):
+        old.tenure.check()
+
+
+def test_a_folder_that_somebody_has_removed_fences_nobody(tmp_path: Path) -> None:
+    one = Coordinator(tmp_path, "one")
+    one.tenure.begin()
+    shutil.rmtree(tmp_path / "job")
+    one.books.publish(manifest(1), None)
+    one.storage.check_counts(replace(manifest(1), epoch=1))
+
+
+def test_nothing_goes_while_a_manifest_cannot_be_read(tmp_path: Path, few_kept: None) -> None:
+    """It may be of any epoch."""
+    take_turns(tmp_path, 1)
+    (tmp_path / "job" / "chk-1" / "manifest.json").write_text("torn")
+    for turn in range(KEPT + 3):
+        one = Coordinator(tmp_path, f"turn {turn}")
+        assert one.begins_with() is None
+        one.books.look()
+    assert len(epochs_in(tmp_path)) == 2 * (KEPT + 4) - 1
