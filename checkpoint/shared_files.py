@@ -67,6 +67,11 @@ class SharedFiles:
         self._users[n] = names
         self._due -= names
 
+    @property
+    def oldest(self) -> CheckpointId:
+        """The oldest checkpoint that is there, whether it can be read or not; 0: there is none."""
+        return min([*self._users, *self._unreadable], default=NO_CHECKPOINT)
+
     def knows(self, n: CheckpointId) -> bool:
         """Whether `n` is a complete checkpoint whose files are known."""
         return n in self._users

@@ -112,6 +112,17 @@ class CheckpointBooks:
                 self._shared.discarded(n)
             raise
         self.published += 1
+        if self._results is not None:
+            self._merge_results(self._results)
+
+    def _merge_results(self, results: ResultLog) -> None:
+        """Nobody goes on from before the oldest checkpoint that there is."""
+        with self._lock:
+            oldest = self._shared.oldest
+        try:
+            results.merge(int(oldest))
+        except CheckpointError as error:
+            self._warn("files of its results stay as many as they are", error)
 
     def _check_tenure(self, manifest: Manifest) -> None:
         """Behind the publication, see `epochs`. FencedError: it is complete for nobody here, and

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...checkpoint.folder_storage import FolderStorage
+from ...checkpoint.handles import FileHandle
 from ...checkpoint.names import check_job_id
 from ...checkpoint.storage import located
 from ...core.errors import (
@@ -55,6 +56,9 @@ _FILES: Final = CheckpointId(0)
 
 _READERS: Final = 8
 """So many files of results are read at once."""
+
+_LOOKS: Final = 3
+"""So often they are looked for where some are gone when they are read."""
 
 MOST_DEATHS: Final = 10
 """So many coordinators may die within `DEATHS_MS`."""
@@ -169,8 +173,23 @@ class JobRecord:
     def put_results(self, name: str, data: bytes) -> None:
         self._folder.put(name, data)
 
+    def get_results(self, name: str) -> bytes:
+        return self._get(name)
+
+    def remove_results(self, names: Sequence[str]) -> None:
+        self._folder.remove_files(_FILES, [FileHandle(name, 0, "") for name in names])
+
     def all_results(self) -> dict[str, bytes | CorruptCheckpointError]:
-        names = [name for name in self._folder.names() if named(name) is not None]
+        """Whoever writes them may put some together meanwhile: what is gone is looked for again,
+        where it is then."""
+        for left in reversed(range(_LOOKS)):
+            names = [name for name in self._folder.names() if named(name) is not None]
+            found = self._read_results(names)
+            if not left or not any(isinstance(d, MissingCheckpointError) for d in found.values()):
+                break
+        return found
+
+    def _read_results(self, names: Sequence[str]) -> dict[str, bytes | CorruptCheckpointError]:
         if not names:
             return {}
         with ThreadPoolExecutor(min(_READERS, len(names)), "strom-results") as readers:

@@ -21,6 +21,11 @@ checkpoints are not usable and an older one is gone back to, so is the log, by t
 files are named after: results of after that come again, under other keys. What is missing or torn
 is said to readers that may need it, and nothing else depends on it.
 
+**How much there is.** All that was ever published is kept as long as the job is, in files, and in
+the coordinator's memory with the keys by which what comes again is known. None of it may go: a
+client may come late, or another one behind the first, and reads from the beginning. Files there are
+few, however many checkpoints: small ones are put together (`result_merges`).
+
 Rejected: to keep results in the sinks' state until the client has them, as Flink does, where a
 client that lags holds up the job; and one file that grows, which object stores have not.
 """
@@ -28,7 +33,7 @@ client that lags holds up the job; and one file that grows, which object stores 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -49,6 +54,7 @@ from .result_files import (
     named,
     sealed_result,
 )
+from .result_merges import ResultMerges, joined
 
 Published = tuple[OperatorId, str, Any]
 """By whom, under which key, what."""
@@ -63,6 +69,14 @@ class ResultFolder(Protocol):
 
     def all_results(self) -> Mapping[str, bytes | CorruptCheckpointError]:
         """Of each file what it holds, or why that cannot be told."""
+        ...
+
+    def get_results(self, name: str) -> bytes:
+        """What a file holds."""
+        ...
+
+    def remove_results(self, names: Sequence[str]) -> None:
+        """These are not needed any more; not an error if one is not there."""
         ...
 
 
@@ -121,29 +135,38 @@ def _results(
     files: Mapping[str, bytes | CorruptCheckpointError], of: list[tuple[Place, str]]
 ) -> tuple[list[Result], ResultFile]:
     """Of one coordinator, in order, and its last file. Files may hold again what is in others: a
-    write that hung may have come through."""
+    write that hung may have come through, or what was put together not be gone."""
+    found = [(name, _decoded(name, files[name])) for _, name in of]
     results: list[Result] = []
-    file = ResultFile(0, {}, ())
-    for _, name in of:
-        data = files[name]
-        if isinstance(data, CorruptCheckpointError):
-            raise data
-        file = decode(name, data)
+    for name, file in sorted(found, key=lambda one: one[1].start):
         if file.start > len(results):
             raise CorruptCheckpointError(
                 f"{name} goes on from {file.start} results, of which {len(results)} are there"
             )
         results += file.results[len(results) - file.start :]
-    return results, file
+    return results, found[-1][1] if found else ResultFile(0, {}, ())
+
+
+def _decoded(name: str, data: bytes | CorruptCheckpointError) -> ResultFile:
+    if isinstance(data, CorruptCheckpointError):
+        raise data
+    return decode(name, data)
 
 
 class ResultLog:
     """Of one coordinator. `find`, `write` and `finish` are called by workers, which may hang in
     them while others go on; the rest by the driver's thread."""
 
-    def __init__(self, folder: ResultFolder, number: int, whole: bool = True) -> None:
+    def __init__(
+        self,
+        folder: ResultFolder,
+        number: int,
+        whole: bool = True,
+        merges: ResultMerges | None = None,
+    ) -> None:
         """`number`: as of `Coordinator`. `whole`: also what is published behind the last checkpoint
-        is written down; not worth while for a job that takes none, and publishes at once."""
+        is written down; not worth while for a job that takes none, and publishes at once.
+        `merges`: of no file yet."""
         self._whole = whole
         self._folder = folder
         self._number = number
@@ -170,6 +193,11 @@ class ResultLog:
         what they write from now on. Under the lock."""
         self._epoch = 0
         """Set before anything is heard."""
+        self._merges = merges or ResultMerges()
+        """Under the lock."""
+        self._merging = False
+        """Whether some are being put together: one worker at a time, since another that hung in it
+        would come back with less. Under the lock."""
 
     @property
     def lost(self) -> str | None:
@@ -236,12 +264,35 @@ class ResultLog:
         with self._lock:
             self._owes = False
             self._done = sorted({*self._done, Place(checkpoint, end)})
+            self._merges.written(Place(checkpoint, end), len(data))
             if len(self._done) > MOST_AT_ONCE:
                 self._full = True
                 del self._done[:-MOST_AT_ONCE]
                 base = max(self._base, min(place.count for place in self._done))
                 del self._heard[: base - self._base]
                 self._base = base
+
+    def merge(self, oldest: int) -> None:
+        """Put some files together, if there are many, behind a publication. `oldest`: the first
+        checkpoint that there is. Raises CheckpointError; then there are more files for now, and
+        nothing is lost."""
+        with self._lock:
+            due = [] if self._merging else self._merges.due(oldest)
+            self._merging |= bool(due)
+        if not due:
+            return
+        by = Coordinator(self._epoch, self._number)
+        *before, last = [file_name(by, one.place) for one in due]
+        try:
+            files = [decode(name, self._folder.get_results(name)) for name in (*before, last)]
+            data = encode(joined(files))
+            self._folder.put_results(last, data)
+            with self._lock:
+                self._merges.merged(due, len(data))
+            self._folder.remove_results(before)
+        finally:
+            with self._lock:
+                self._merging = False
 
     def finish(self) -> None:
         """The job is over: write down the rest. Raises CheckpointError."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ...core.errors import CorruptCheckpointError
@@ -21,6 +22,7 @@ from .job_outcome import JobOutcome
 from .published import PublishedValues
 from .result_files import END
 from .result_log import ResultLog, left_by
+from .result_merges import ResultMerges
 
 OFTEN: Final = 0.01
 """How often the one looks that does not wait for the end."""
@@ -38,6 +40,16 @@ class _Folder:
     def all_results(self) -> dict[str, bytes | CorruptCheckpointError]:
         return dict(self.files)
 
+    def get_results(self, name: str) -> bytes:
+        found = self.files[name]
+        if isinstance(found, CorruptCheckpointError):
+            raise found
+        return found
+
+    def remove_results(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.files.pop(name, None)
+
 
 class Desk:
     """Where one coordinator has what it has published."""
@@ -45,7 +57,7 @@ class Desk:
     def __init__(self, client: SimulatedClient, number: int) -> None:
         self._client = client
         self.values = PublishedValues(number)
-        self.log = ResultLog(client.folder, number)
+        self.log = ResultLog(client.folder, number, merges=ResultMerges(at_once=2, behind=1))
         self.driver: JobDriver
         """Set when it is made, before it starts."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,12 @@ class Folder:
 
     def all_results(self) -> Mapping[str, bytes | CorruptCheckpointError]:
         return dict(self.files)
+
+    def get_results(self, name: str) -> bytes:
+        raise AssertionError("nothing is put together here")
+
+    def remove_results(self, names: Sequence[str]) -> None:
+        raise AssertionError("nothing is put together here")
 
 
 @pytest.fixture
