@@ -43,6 +43,8 @@ class Memory:
     window: Window
     history: History = field(default_factory=History)
     slack: dict[VertexId, list[tuple[float, int]]] = field(default_factory=dict)
+    parallelism: dict[VertexId, int] = field(default_factory=dict)
+    """What `slack` was seen at, by the same vertices."""
     rescaling_since_s: float | None = None
     coming: dict[VertexId, Gain] = field(default_factory=dict)
     """What the rescale that is on its way, or was last, should bring."""
@@ -63,7 +65,8 @@ class Memory:
 class Autoscaler:
     """Of one job. `observe` is called every `config.interval`; whoever carries out a decision calls
     `rescaling` as it begins, and `began` when all tasks run again, as after any other start of the
-    job, or `failed`. Nobody has to carry out anything: decisions are then made again."""
+    job, or `failed` (`steering`). Nobody has to carry out anything: decisions are then made
+    again."""
 
     def __init__(self, config: AutoscalerConfig, shape: Shape) -> None:
         self.config = config
@@ -78,6 +81,7 @@ class Autoscaler:
         self.memory.window.add(sample)
         catch_up_s = self.config.catch_up.total_seconds()
         loads = loads_of(self.shape, self.memory.window, catch_up_s)
+        self._forget_other_parallelisms(loads)
         at_s, waiting = sample.at_s, self._waiting(sample.at_s)
         limit_s = self.config.backlog_threshold.total_seconds()
         behind = any(load.behind_s > limit_s for load in loads.values())
@@ -128,6 +132,18 @@ class Autoscaler:
         memory.held_off_until_s = at_s + doubled * pause_s
 
     # --- what decisions are made of -------------------------------------------------------------
+
+    def _forget_other_parallelisms(self, loads: Mapping[VertexId, Load]) -> None:
+        """Of vertices that somebody else has given other parallelisms."""
+        memory = self.memory
+        for group in self.shape.together:
+            now = next((loads[one.id].parallelism for one in group if one.id in loads), None)
+            if now is None:
+                continue
+            before = memory.parallelism.setdefault(group[0].id, now)
+            if before != now:
+                memory.parallelism[group[0].id] = now
+                memory.slack.pop(group[0].id, None)
 
     def _hold_to_what_limits(self, pipeline: Iterable[Vertex], groups: list[_Group]) -> None:
         """Where one vertex cannot have what it would take, more subtasks of others would only wait

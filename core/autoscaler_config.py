@@ -20,6 +20,10 @@ class AutoscalerConfig:
     """Utilisation is the busy part of a subtask's time, 0..1. Names are those of Flink's options
     `job.autoscaler.*`; defaults are for rescales that take seconds."""
 
+    enabled: bool = False
+    """Whether the job's coordinator looks at its load, and decides."""
+    scaling: bool = True
+    """Whether it carries out what it decides; else that is advice."""
     interval: timedelta = timedelta(seconds=10)
     """Between two looks at the figures."""
     metrics_window: timedelta = timedelta(minutes=2)
@@ -68,6 +72,8 @@ class AutoscalerConfig:
             check_duration(f"autoscaler {name}", getattr(self, name))
         for name in ("restart_time", "restart_limit"):
             check_duration(f"autoscaler {name}", getattr(self, name))
+        check_kind("autoscaler enabled", self.enabled, bool)
+        check_kind("autoscaler scaling", self.scaling, bool)
         check_kind("autoscaler restart_tracking", self.restart_tracking, bool)
         check_kind("autoscaler effectiveness", self.effectiveness, bool)
         check_count("autoscaler min_parallelism", self.min_parallelism, 1, MOST_SUBTASKS)

@@ -29,6 +29,20 @@ _MODES: Final = choice(
 
 
 _FIELDS: Final[dict[str, Known]] = {
+    "enabled": known(
+        f"{_PREFIX}.enabled",
+        BOOLEAN,
+        _DEFAULT.enabled,
+        None,
+        "whether the job's parallelism follows its load, while it runs",
+    ),
+    "scaling": known(
+        f"{_PREFIX}.scaling.enabled",
+        BOOLEAN,
+        _DEFAULT.scaling,
+        None,
+        "`false`: what should be done is only said, and not done",
+    ),
     "interval": known(
         f"{_PREFIX}.interval",
         DURATION,

@@ -238,3 +238,16 @@ def test_settings_that_do_not_fit_together_are_refused() -> None:
     ):
         with pytest.raises(ConfigurationError, match="autoscaler"):
             AutoscalerConfig(**wrong)
+
+
+def test_what_was_seen_at_another_parallelism_does_not_count_for_fewer() -> None:
+    """Somebody rescales the job by hand, while it would have had fewer subtasks soon."""
+    script = one(parallelism=8)
+    script.go(170, a=(80.0, 0.1))
+    assert script.scaler.memory.slack[A]
+    script.parallelism = {A: 3}
+    script.begin()
+    decision = script.go(100, a=(80.0, 0.27))
+    (verdict,) = decision.verdicts
+    assert (verdict.reason, verdict.before, verdict.after) == (Reason.WAITS, 3, 3)
+    assert script.scaler.memory.slack[A][0][0] > 170

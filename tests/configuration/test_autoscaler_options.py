@@ -39,3 +39,13 @@ def test_what_is_not_said_stays() -> None:
     )
     assert AutoscalerConfig.of_plain(config.plain()) == config
     assert AutoscalerConfig.of_plain({"of_another_version": 1}) == AutoscalerConfig()
+
+
+def test_it_is_off_unless_asked_for_and_may_be_advice_only() -> None:
+    assert not told().enabled
+    on = told(enabled="true")
+    assert (on.enabled, on.scaling) == (True, True)
+    advice = told(enabled="true", scaling_enabled="false")
+    assert (advice.enabled, advice.scaling) == (True, False)
+    with pytest.raises(ConfigurationError, match="autoscaler enabled"):
+        AutoscalerConfig(enabled="yes")  # type: ignore[arg-type]
