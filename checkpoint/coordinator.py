@@ -163,6 +163,12 @@ class CheckpointCoordinator:
         return actions
 
     @property
+    def saving(self) -> bool:
+        """Whether a savepoint is on its way, or waits for its turn."""
+        taken = any(one.savepoint is not None for one in self._pending)
+        return taken or self._savepoints.first is not None
+
+    @property
     def ending(self) -> bool:
         """Whether the job is about to end: a stop is asked for, or the terminal checkpoint is
         being stored or complete. No part of it can be restarted alone then."""

@@ -24,6 +24,7 @@ and losses of tasks may come at any time; those of former attempts are ignored h
     on_savepoint                 a user wants a savepoint, after which the job may be to end
     on_cancel                    a user wants the job to stop; in any state, any number of times
     on_rescale                   a user wants the job to go on at other parallelisms
+    on_own_rescale               its load asks for them
     on_room, on_graph_kept       MakeRoom, KeepGraph are done
     on_tick                      the time of the last TickAt came; early and extra calls do no harm
 
@@ -303,19 +304,25 @@ class JobMaster:
         later, exactly one."""
         self._life.record(f"savepoint {savepoint.request}")
         why = why_no_savepoint(savepoint, self._plan, self._life, self._job.running)
+        way = self._job.rescales.give_way("a savepoint") if why is None else ()
         if why is None and self._job.rescales.now is not None:
             why = "the job is being rescaled: ask again when that is done"
         if why is not None and not self._checkpoints.repeats(savepoint):
             error = f"no savepoint was taken: {why}"
-            return self._answer((AnswerSavepoint(savepoint.request, error=error),))
+            return self._answer(way, (AnswerSavepoint(savepoint.request, error=error),))
         actions = self._checkpoints.request_savepoint(savepoint, now_ms)
-        return self._answer(self._job.carry_out(actions, now_ms))
+        return self._answer(way, self._job.carry_out(actions, now_ms))
 
     def on_rescale(self, request: int, graph: ExecutionGraph, now_ms: int) -> Actions:
         """Go on as `graph`, which differs from that of now in parallelisms only. An AnswerRescale
         for it comes now or later, exactly one."""
         self._life.record(f"rescale {request}")
         return self._answer(self._job.rescale(request, graph, now_ms))
+
+    def on_own_rescale(self, request: int, graph: ExecutionGraph, now_ms: int) -> Actions:
+        """The same, which nobody asks for but the job's load: it gives way to what others want."""
+        self._life.record(f"rescale {request} of its own")
+        return self._answer(self._job.rescale(request, graph, now_ms, own=True))
 
     def on_room(self, request: int, why: str | None, now_ms: int) -> Actions:
         """The answer to MakeRoom; `why`: there is none."""
@@ -363,6 +370,11 @@ class JobMaster:
     def why_not(self, manifest: Manifest) -> str | None:
         """Why the job must not start from a checkpoint, if so. From any thread."""
         return self._job.starting_point.why_not(manifest)
+
+    @property
+    def why_no_own_rescale(self) -> str | None:
+        """Why `on_own_rescale` would be refused now; None: it would not."""
+        return self._job.why_no_own_rescale()
 
     @property
     def graph(self) -> ExecutionGraph:

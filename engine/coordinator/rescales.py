@@ -14,6 +14,9 @@ the checkpoint fails, a task does. From then on this is a restart from that chec
 as none: whatever keeps the new tasks from running, the job goes back to its former parallelism and
 the same checkpoint, for nothing was taken or published since.
 
+One that the job's load asks for (`own`) gives way to whoever wants something of the job, as long as
+it runs as it was, and does not begin while a savepoint is on.
+
 Who takes over from a coordinator that dies finds in what it has left
 
     before KEEPING is done        the former graph: the job goes on, or restarts, as it was
@@ -56,7 +59,8 @@ class Stage(Enum):
 @dataclass
 class Rescale:
     """`request`: who is answered; None: nobody any more. `stage` is changed by `Rescales` only.
-    `why`: what was wrong with the new one, once the job returns."""
+    `why`: what was wrong with the new one, once the job returns. `own`: nobody asked for it but the
+    job's load."""
 
     request: int | None
     former: ExecutionGraph
@@ -66,6 +70,7 @@ class Rescale:
     stopped_ms: int = 0
     checkpoint_id: CheckpointId = NO_CHECKPOINT
     why: str = ""
+    own: bool = False
 
 
 class Rescales:
@@ -83,11 +88,22 @@ class Rescales:
     # --- while the job runs as it was ----------------------------------------------------------
 
     def begin(
-        self, request: int, former: ExecutionGraph, graph: ExecutionGraph, now_ms: int
+        self,
+        request: int,
+        former: ExecutionGraph,
+        graph: ExecutionGraph,
+        now_ms: int,
+        own: bool = False,
     ) -> Actions:
         """Somebody wants it, and nothing speaks against it (`why_no_rescale`)."""
-        self.now = Rescale(request, former, graph, Stage.RESERVING, now_ms)
+        self.now = Rescale(request, former, graph, Stage.RESERVING, now_ms, own=own)
         return (MakeRoom(request, graph),)
+
+    def give_way(self, to: str) -> Actions:
+        """Somebody wants something of the job that cannot be while it is rescaled."""
+        if self.now is None or not self.now.own or not self.now.stage.runs:
+            return ()
+        return self.drop(f"it gave way to {to}")
 
     def on_room(self, request: int, why: str | None) -> bool:
         """The answer to MakeRoom; whether the checkpoint is to be taken."""
@@ -216,6 +232,17 @@ def why_no_rescale(
     if checkpoints.ending:
         return "the job is being stopped with a savepoint"
     return None
+
+
+def why_no_own_rescale(
+    life: Lifecycle,
+    running: RunningAttempt | None,
+    checkpoints: CheckpointCoordinator,
+    rescales: Rescales,
+) -> str | None:
+    """The same of one that nobody asks for but the job's load: a savepoint would fail by it."""
+    why = why_no_rescale(life, running, checkpoints, rescales)
+    return "a savepoint is being taken" if why is None and checkpoints.saving else why
 
 
 def _changes(

@@ -35,7 +35,7 @@ from .history import JobHistory
 from .lifecycle import Lifecycle, Step
 from .plan import JobPlan, make_plan
 from .regions import Region
-from .rescales import Rescales, why_no_rescale
+from .rescales import Rescales, why_no_own_rescale, why_no_rescale
 from .restart import RestartPolicy
 from .running_attempt import Outcome, RunningAttempt
 from .starting_point import Start, StartingPoint
@@ -122,12 +122,19 @@ class Transitions:
 
     # --- at another parallelism --------------------------------------------------------------
 
-    def rescale(self, request: int, graph: ExecutionGraph, now_ms: int) -> Actions:
-        """Somebody wants the job to be this."""
-        why = why_no_rescale(self.life, self.running, self.checkpoints, self.rescales)
+    def rescale(
+        self, request: int, graph: ExecutionGraph, now_ms: int, own: bool = False
+    ) -> Actions:
+        """Somebody wants the job to be this, or its load does (`own`)."""
+        way = () if own else self.rescales.give_way("another rescale")
+        judge = why_no_own_rescale if own else why_no_rescale
+        why = judge(self.life, self.running, self.checkpoints, self.rescales)
         if why is not None:
-            return (AnswerRescale(request, error=f"not rescaled: {why}"),)
-        return self.rescales.begin(request, self.graph, graph, now_ms)
+            return (*way, AnswerRescale(request, error=f"not rescaled: {why}"))
+        return (*way, *self.rescales.begin(request, self.graph, graph, now_ms, own))
+
+    def why_no_own_rescale(self) -> str | None:
+        return why_no_own_rescale(self.life, self.running, self.checkpoints, self.rescales)
 
     def on_room(self, request: int, why: str | None, now_ms: int) -> Actions:
         """There is room for it, or there is none."""

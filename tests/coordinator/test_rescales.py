@@ -257,6 +257,61 @@ def test_what_speaks_against_it(rescaling: Rescaling) -> None:
     assert "CANCELLING, and not running" in error_of(r.ask(21))
 
 
+# --- one that only the job's load asks for --------------------------------------------------------
+
+
+def own(r: Rescaling, now: int = 10) -> Any:
+    return r.master.on_own_rescale(1, r.after, now)
+
+
+@pytest.mark.parametrize("step", ["reserving", "checkpointing"])
+@pytest.mark.parametrize("wanted", ["savepoint", "stop", "rescale"])
+def test_it_gives_way_to_what_others_want(rescaling: Rescaling, wanted: str, step: str) -> None:
+    r = rescaling
+    assert of(act.MakeRoom, own(r))
+    if step == "checkpointing":
+        r.room()
+    match wanted:
+        case "rescale":
+            actions = r.master.on_rescale(2, r.after, 20)
+            assert "gave way to another rescale" in error_of(actions)
+            assert actions.index(act.LeaveRoom()) < actions.index(act.MakeRoom(2, r.after))
+        case stop:
+            asked = Savepoint(2, "/s", "halt" if stop == "stop" else None)
+            actions = r.master.on_savepoint(asked, 20)
+            assert "gave way to a savepoint" in error_of(actions)
+            assert not of(act.AnswerSavepoint, actions)
+    assert r.room(21) == (), "room comes too late"
+    r.master.validate()
+
+
+def test_from_when_tasks_stop_on_it_gives_way_to_nobody(rescaling: Rescaling) -> None:
+    r = rescaling
+    own(r)
+    r.room()
+    r.complete()
+    (refused,) = r.master.on_savepoint(Savepoint(3, "/s"), 21)
+    assert "not running" in refused.error
+    assert "already" in error_of(r.master.on_rescale(2, r.after, 22))
+    r.stopped()
+    r.master.on_graph_kept(30)
+    r.load(40)
+    (answer,) = of(act.AnswerRescale, tuple(r.run(r.after, 1, 75)))
+    assert answer.figures.after == {"Numbers": 3, "Collect": 3}
+
+
+def test_it_waits_for_savepoints_and_all_else_that_is_on(rescaling: Rescaling) -> None:
+    r = rescaling
+    assert r.master.why_no_own_rescale is None
+    r.master.on_savepoint(Savepoint(3, "/s"), 5)
+    assert r.master.why_no_own_rescale == "a savepoint is being taken"
+    assert "a savepoint is being taken" in error_of(own(r))
+    r.ask()
+    assert "already" in str(r.master.why_no_own_rescale), "who asks need not wait"
+    r.master.on_cancel(20)
+    assert "CANCELLING" in str(r.master.why_no_own_rescale)
+
+
 # --- coordinators that die ------------------------------------------------------------------------
 
 
