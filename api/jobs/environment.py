@@ -49,6 +49,7 @@ from ..functions.validation import require_positive, require_text
 from ..specs.records import OperatorSpec
 from ..types.declared import Declared
 from ..types.durations import Interval
+from .autoscaled import check_autoscaled
 from .caches import Caches
 from .host import (
     DetachedJobExecutionResult,
@@ -493,6 +494,7 @@ class Environment(Refused):
     def _start(self, graph: JobGraph) -> JobClient:
         """Run the job, and leave the one that is being written as it is."""
         check_recorded(graph)
+        check_autoscaled(graph.config)
         check_serialisable(graph)
         client = self._open().submit(graph, graph.name)
         self._caches.submitted((o.spec for v in graph.vertices for o in v.operators), client)

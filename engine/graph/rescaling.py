@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...core.errors import GraphError
 from ...core.ids import VertexId
 from .execution import build_execution_graph
-from .model import Forward, JobGraph, JobVertex
+from .model import Forward, Global, JobGraph, JobVertex
 
 Widths = Mapping[str, int]
 """The parallelism of each vertex, by its id as text."""
@@ -57,6 +57,22 @@ def with_widths(planned: JobGraph, widths: Widths) -> JobGraph:
     stays."""
     known = {v.id: widths[str(v.id)] for v in planned.vertices if str(v.id) in widths}
     return _with(planned, planned, known)
+
+
+def kept_widths(planned: JobGraph) -> Mapping[VertexId, str]:
+    """Why vertices keep the parallelism that they have, where it is to follow a load; those that
+    are not in it need not."""
+    own = planned.config.parallelism
+    single = {edge.target for edge in planned.edges if isinstance(edge.partitioner, Global)}
+    why = {}
+    for vertex in planned.vertices:
+        if vertex.id in single:
+            why[vertex.id] = "all of its records go to one subtask"
+        elif vertex.parallelism != own:
+            why[vertex.id] = "the program gave it a parallelism of its own"
+        elif own == 1:
+            why[vertex.id] = "it was planned for the parallelism 1, and its plan may rely on it"
+    return why
 
 
 def shape_of(job: JobGraph) -> str:

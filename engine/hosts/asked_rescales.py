@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -21,10 +22,11 @@ Wanted = int | Mapping[str, int]
 
 @dataclass(frozen=True)
 class Asked:
-    """What the job is to become."""
+    """What the job is to become. `own`: nobody asks for it but the job's load."""
 
     request: int
     graph: ExecutionGraph
+    own: bool
 
 
 class AskedRescales:
@@ -32,17 +34,24 @@ class AskedRescales:
 
     def __init__(self, planned: JobGraph) -> None:
         """`planned`: as its program made it."""
-        self._planned = planned
+        self.planned = planned
+        self._wanted: deque[tuple[Wanted, RescaleAnswer, bool]] = deque()
+        """What the job master does not know of, the oldest first."""
         self._waiting: dict[int, RescaleAnswer] = {}
-        """Requests that are not answered."""
+        """Requests that it knows of and that are not answered."""
         self._requests = 0
         """Made so far; only grows."""
 
-    def ask(self, now: JobGraph, wanted: Wanted, answer: RescaleAnswer) -> Asked | None:
-        """`now`: what the job is; None: it cannot be, or is that already and stays so, as was
-        answered."""
+    def want(self, wanted: Wanted, answer: RescaleAnswer, own: bool) -> None:
+        """To be asked for with a later `next`."""
+        self._wanted.append((wanted, answer, own))
+
+    def next(self, now: JobGraph) -> Asked | None:
+        """The oldest that is wanted. `now`: what the job is; None: it cannot be, or is that already
+        and stays so, as was answered."""
+        wanted, answer, own = self._wanted.popleft()
         try:
-            made = moved(self._planned, now, wanted)
+            made = moved(self.planned, now, wanted)
         except GraphError as error:
             answer(None, f"not rescaled: {error}")
             return None
@@ -51,7 +60,7 @@ class AskedRescales:
             return None
         self._requests += 1
         self._waiting[self._requests] = answer
-        return Asked(self._requests, build_execution_graph(made))
+        return Asked(self._requests, build_execution_graph(made), own)
 
     def answer(self, request: int, figures: RescaleFigures | None, error: str | None) -> None:
         """The job master's."""
@@ -59,6 +68,7 @@ class AskedRescales:
 
     def refuse_all(self, why: str) -> None:
         """The job is over."""
+        wanted, self._wanted = self._wanted, deque()
         waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
+        for answer in [*waiting.values(), *(answer for _, answer, _ in wanted)]:
             answer(None, f"not rescaled: {why}")

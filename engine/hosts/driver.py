@@ -12,12 +12,11 @@ import logging
 import random
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
-from ...api.jobs.accumulator_results import Part
-from ...checkpoint.coordinator_types import CheckpointStatistics
 from ...checkpoint.manifest import Manifest
 from ...checkpoint.savepoints import Stop
 from ...checkpoint.storage import CheckpointStorage, located, open_storage
@@ -46,7 +45,6 @@ from ..coordinator.actions import (
     Warn,
 )
 from ..coordinator.job_master import JobMaster
-from ..coordinator.job_state import JobState
 from ..coordinator.traces import TraceRecorder
 from ..graph.execution import build_execution_graph
 from ..graph.model import ExecutionGraph, JobGraph
@@ -58,11 +56,10 @@ from .asked_savepoints import AskedSavepoints, SavepointAnswer
 from .cluster import Cluster
 from .errand_events import MakeBackground
 from .errands import Errands
-from .job_metrics import accumulators_of, summarise
 from .job_outcome import JobOutcome
-from .job_view import JobView, view_of
-from .metric_samples import Sample, samples_of
+from .job_picture import JobPicture
 from .outputs import Outputs
+from .own_rescales import MakeScaler, OwnRescales
 from .result_log import ResultLog
 from .source_errands import SourceAction
 from .storage_errands import StorageAction
@@ -92,7 +89,7 @@ def new_job_id() -> str:
     return uuid.uuid4().hex[:16]
 
 
-class JobDriver:
+class JobDriver(JobPicture):
     """Runs one job from start to end. The host calls a method per event, `take_answer` when a
     worker has got something done, `tick` when due, and `close` in the end."""
 
@@ -114,6 +111,7 @@ class JobDriver:
         keep: Keep | None = None,
         widths: Widths | None = None,
         former: Widths | None = None,
+        make_scaler: MakeScaler | None = None,
     ) -> None:
         """`make_background`: the workers that do what may take long. `storage`: where checkpoints
         go, when not where the configuration says. `first_attempt`, `takes_over`: as of `JobMaster`.
@@ -122,16 +120,13 @@ class JobDriver:
         anything is removed that it could go on from. `results`: where what is published is written
         down for the drivers that come; None: there will be none. `keep`: None: nobody takes over
         from this driver. `widths`, `former`: what was kept last; None: the job is as it was
-        planned, and has come up."""
+        planned, and has come up. `make_scaler`: as of `OwnRescales`."""
         self._before_end = before_end
         self._keep = keep
         self._rescales = AskedRescales(graph)
-        self._unheard: list[tuple[Wanted, RescaleAnswer]] = []
-        """Rescales that are wanted, and that the master does not know of."""
         planned, graph = graph, with_widths(graph, widths or {})
         self.graph = build_execution_graph(graph)
         self.job_id = job_id
-        self._clock = clock
         self._cluster = cluster
         self._publish = publish
         location = graph.config.checkpoint.storage
@@ -147,6 +142,15 @@ class JobDriver:
             takes_over=takes_over,
             former=None if former is None else build_execution_graph(with_widths(planned, former)),
         )
+        own = OwnRescales(
+            job_id,
+            planned,
+            clock,
+            partial(self.rescale, own=True),
+            lambda: self._master.why_no_own_rescale,
+            make_scaler,
+        )
+        super().__init__(clock, self._master.status(), graph, own)
         self.token = token or uuid.uuid4().hex
         """No other job's."""
         tenure = Tenure(self._storage, graph.name, uuid.uuid4().hex, clock.now_ms())
@@ -161,16 +165,9 @@ class JobDriver:
             results,
         )
         self._results = results
-        self._shown = self._master.status(), graph
-        """The job after the last event; replaced, never changed. Read from other threads."""
         self._attempts: dict[TaskId, Attempt] = {}
         """In which each task was deployed last."""
         self._tick_at: int | None = None
-        self._over_at: int | None = None
-        """When the job is over though its workers are not done; None until it has ended."""
-        self._error: str | None = None
-        self._running_since: float | None = None
-        self._runtime_ms = 0.0
         self._restarts = 0
         """Those that have been logged."""
         self._traces = open_traces(graph.config.traces, job_id, graph.name)
@@ -183,7 +180,6 @@ class JobDriver:
         """What was wanted before it was known whether the job runs; None: it is."""
         self._asked = AskedSavepoints(job_id, graph.config.savepoint_directory)
         self.cancelling = False
-        self.ended = False
 
     # --- events from the host --------------------------------------------------------------
 
@@ -229,20 +225,21 @@ class JobDriver:
         else:
             self._when_known(lambda: self._run(self._master.on_savepoint, asked))
 
-    def rescale(self, wanted: Wanted, answer: RescaleAnswer) -> None:
-        """Go on at other parallelisms, as the same job. `answer` is called on this thread."""
+    def rescale(self, wanted: Wanted, answer: RescaleAnswer, own: bool = False) -> None:
+        """Go on at other parallelisms, as the same job. `answer` is called on this thread. `own`:
+        nobody asks for it but the job's load."""
         if self.ended or self._over_at is not None:
             answer(None, f"not rescaled: the job is {self.state.value}")
         else:
-            self._unheard.append((wanted, answer))
+            self._rescales.want(wanted, answer, own)
             self._when_known(self._rescale)
 
     def _rescale(self) -> None:
         """The oldest that is wanted."""
-        wanted, answer = self._unheard.pop(0)
-        asked = self._rescales.ask(self.graph.job, wanted, answer)
+        asked = self._rescales.next(self.graph.job)
         if asked is not None:
-            self._run(self._master.on_rescale, asked.request, asked.graph)
+            event = self._master.on_own_rescale if asked.own else self._master.on_rescale
+            self._run(event, asked.request, asked.graph)
 
     def _when_known(self, do: Callable[[], None]) -> None:
         """Now, or as soon as it is known whether the job runs."""
@@ -285,7 +282,7 @@ class JobDriver:
             self.ended = True
             return True
         if self._tick_at is None or now < self._tick_at:
-            return False
+            return self._own.tick(*self._shown, now)
         self._tick_at = None
         self._run(self._master.on_tick)
         return True
@@ -309,37 +306,6 @@ class JobDriver:
     def _refuse_savepoints(self) -> None:
         self._asked.refuse_all(f"the job is {self.state.value}", self._master.stopped_with)
         self._rescales.refuse_all(f"the job is {self.state.value}")
-        while self._unheard:
-            _, answer = self._unheard.pop(0)
-            answer(None, f"not rescaled: the job is {self.state.value}")
-
-    # --- for anybody, from any thread ------------------------------------------------------
-
-    @property
-    def _picture(self) -> JobState:
-        return self._shown[0]
-
-    @property
-    def state(self) -> JobStatus:
-        status = self._picture.status
-        broken = self._error is not None and not status.is_terminal
-        return JobStatus.FAILED if broken else status
-
-    @property
-    def attempt(self) -> Attempt:
-        """The last that has begun."""
-        return self._picture.attempt
-
-    @property
-    def troubles(self) -> str:
-        """How often the job has restarted, and why the last time, as text."""
-        picture = self._picture
-        last = "" if picture.last_failure is None else f", the last time: {picture.last_failure}"
-        return f"{picture.restarts} restarts{last}"
-
-    def checkpoints(self) -> CheckpointStatistics:
-        """Figures of the job's checkpoints."""
-        return self._picture.checkpoints
 
     @property
     def began_with(self) -> int | None:
@@ -347,46 +313,12 @@ class JobDriver:
         None: it has not begun."""
         return self._began_with
 
-    @property
-    def newest_complete(self) -> int | None:
-        """The newest checkpoint that is complete, of those taken under this driver."""
-        completed = self._picture.history.completed
-        return None if completed is None else int(completed.id)
-
-    @property
-    def newest_savepoint(self) -> tuple[str, int] | None:
-        """Where the newest is that was taken under this driver, and since when it is complete
-        (ms)."""
-        found = self._picture.history.savepoint
-        if found is None or found.location is None:
-            return None
-        return found.location, found.ended_ms or found.triggered_ms
-
     def next_tick_s(self) -> float | None:
         """Seconds until `tick` has something to do."""
-        due = (self._tick_at if self._over_at is None else self._over_at, self.errands.due_ms())
+        over = [self._tick_at, self._own.due_ms] if self._over_at is None else [self._over_at]
+        due = (*over, self.errands.due_ms())
         first = min((ms for ms in due if ms is not None), default=None)
         return None if first is None else max(0.0, (first - self._clock.now_ms()) / 1000.0)
-
-    def metrics(self) -> dict[str, Any]:
-        """The figures of `JobClient.metrics()`."""
-        state, job = self._shown
-        return summarise(state, job, self._runtime_now_ms())
-
-    def view(self) -> JobView:
-        """All that is known of the job."""
-        (state, job), now_ms = self._shown, self._clock.now_ms()
-        runtime_ms = self._runtime_now_ms()
-        return view_of(state, self.state.value, self._error, job, runtime_ms, now_ms)
-
-    def samples(self) -> Iterator[Sample]:
-        """The same, subtask by subtask, for a reporter."""
-        state, job = self._shown
-        return samples_of(state, job, self._runtime_now_ms())
-
-    def accumulators(self) -> list[Part]:
-        """What the tasks of the current attempt said of their accumulators, still sealed."""
-        return accumulators_of(self._picture)
 
     def outcome(self) -> JobOutcome:
         """Only when `ended`."""
@@ -403,12 +335,6 @@ class JobDriver:
             accumulators=self.accumulators(),
             stopped_with=self._master.stopped_with,
         )
-
-    def _runtime_now_ms(self) -> float:
-        if self.ended or self._over_at is not None:
-            return self._runtime_ms
-        since = self._running_since
-        return 0.0 if since is None else (self._clock.monotonic() - since) * 1000.0
 
     # --- carrying out ----------------------------------------------------------------------
 
@@ -431,6 +357,7 @@ class JobDriver:
             self._adopt(self._master.graph)
         state = self._master.status()
         self._shown = state, self.graph.job
+        self._own.seen(state, now_ms)
         if self._recorder is not None and self._traces is not None:
             name = getattr(event, "__name__", "")
             ended = self._recorder.observe(name, args, earlier, state, actions, now_ms)

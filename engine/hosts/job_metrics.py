@@ -15,6 +15,7 @@
                   its time, by Flink's names: busyTimeMsPerSecond ...)
     keys          list of: vertex, name, skew, loads, heaviest, hot; see `key_figures`
     metrics       the same figures under Flink's names, see `flink_names`
+    autoscaling   what the job's autoscaler has decided, see `own_rescales`; None: it has none
 
 Counts are sums over the subtasks of the current attempt; an operator's watermark is the minimum
 over its subtasks, None while one of them has none.

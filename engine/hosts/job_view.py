@@ -7,9 +7,10 @@ durations ms. Nothing in it is a secret: configuration and failures are redacted
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NotRequired, TypedDict
 
-from ...core.ids import TaskId
+from ...core.ids import TaskId, VertexId
 from ...core.redaction import redacted
 from ...core.texts import all_encodable, encodable
 from ..coordinator.history import CheckpointRecord, FailureRecord, Part, Picture, TaskRecord
@@ -53,6 +54,9 @@ class InputView(TypedDict):
 
 
 class VertexView(TypedDict):
+    """`fixed`: why its parallelism stays as it is, where others follow a load; not there: it need
+    not."""
+
     id: str
     name: str
     parallelism: int
@@ -60,6 +64,7 @@ class VertexView(TypedDict):
     slot_sharing_group: str
     operators: list[OperatorView]
     inputs: list[InputView]
+    fixed: NotRequired[str]
 
 
 class TaskView(TypedDict):
@@ -175,6 +180,9 @@ class JobView(TypedDict):
     """Of vertices whose subtasks get their records by key, as far as it is known."""
     autoscaler: NotRequired[dict[str, Any]]
     """What the job's autoscaler is told (`AutoscalerConfig.plain`)."""
+    autoscaling: NotRequired[list[dict[str, Any]]]
+    """What it has decided that changes something, and what became of that (`steering.Act.plain`);
+    the oldest first. Not there: it is not enabled."""
 
 
 def view_of(
@@ -184,8 +192,10 @@ def view_of(
     job: JobGraph,
     runtime_ms: float,
     now_ms: int,
+    fixed: Mapping[VertexId, str],
 ) -> JobView:
-    """`status` and `error`: of the job, which may be broken while `state` is not."""
+    """`status` and `error`: of the job, which may be broken while `state` is not. `fixed`: of
+    vertices that keep their parallelism, why."""
     picture, figures = state.history, summarise(state, job, runtime_ms)
     excluded = [encodable(one) for one in job.config.autoscaler.excluded]
     config, parameters = shown_config(job.config)
@@ -201,7 +211,7 @@ def view_of(
         "now_ms": now_ms,
         "since": {str(name): since for name, since in picture.since.items()},
         "parallelism": job.config.parallelism,
-        "vertices": all_encodable([_vertex(vertex, job) for vertex in job.vertices]),
+        "vertices": all_encodable(vertex_views(job, fixed)),
         "tasks": [
             _task(task, record, state.metrics.get(task, {}), names[task.vertex])
             for task, record in picture.tasks.items()
@@ -216,6 +226,17 @@ def view_of(
         "keys": figures["keys"],
         "autoscaler": job.config.autoscaler.plain() | {"excluded": excluded},
     }
+
+
+def vertex_views(
+    job: JobGraph, fixed: Mapping[VertexId, str] = MappingProxyType({})
+) -> list[VertexView]:
+    """Of all vertices, in order."""
+    found = [_vertex(vertex, job) for vertex in job.vertices]
+    for vertex, view in zip(job.vertices, found, strict=True):
+        if vertex.id in fixed:
+            view["fixed"] = fixed[vertex.id]
+    return found
 
 
 def _vertex(vertex: JobVertex, job: JobGraph) -> VertexView:

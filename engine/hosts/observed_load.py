@@ -1,77 +1,108 @@
-"""A job's view as the autoscaler takes it: what it is made of, and its figures at a moment."""
+"""What a job carries, as the autoscaler takes it: what it is made of, and its figures at a moment.
+Of a job's view, for whoever looks from outside; of its state, for its own coordinator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ...autoscaling.samples import Sample, Totals
 from ...autoscaling.shape import Edge, Shape, Ship, Vertex
 from ...core.ids import VertexId
-from .job_view import InputView, JobView, TaskView, VertexView
-from .task_figures import operator_labels
+from ..coordinator.job_state import JobState
+from ..graph.model import JobGraph
+from ..graph.rescaling import kept_widths
+from .job_view import InputView, JobView, VertexView, vertex_views
+from .key_figures import KeyFigures, key_figures
+from .task_figures import operator_labels, task_figures
 
 _SHIPS: Final[dict[str, Ship]] = {"FORWARD": "forward", "BROADCAST": "broadcast"}
 
 BUSY: Final = "accumulateBusyTimeMs"
 HELD: Final = "accumulateBackPressuredTimeMs"
 
+Told = Mapping[str, Sequence[tuple[int, Mapping[str, Any]]]]
+"""By vertex: of each subtask its number, and its figures as of `task_figures`."""
+
 
 def shape_of(view: JobView) -> Shape:
-    """Of a job as its program planned it. Operators that it gave a parallelism of their own keep
-    that, as in every rescale. How many partitions a source has nobody says, so key groups limit it
-    as all others."""
-    return Shape(
-        tuple(_vertex(vertex, view["parallelism"]) for vertex in view["vertices"]),
-        tuple(
-            Edge(id, VertexId(one["source"]), VertexId(target["id"]), _ship(one))
-            for id, target, one in _inputs(view)
-        ),
-    )
+    """How many partitions a source has nobody says, so key groups limit it as all others."""
+    return _shape(view["vertices"])
+
+
+def shape_as_planned(planned: JobGraph) -> Shape:
+    """The same of a job as its program made it."""
+    return _shape(vertex_views(planned, kept_widths(planned)))
 
 
 def sample_of(view: JobView) -> Sample:
     """Without vertices of which some subtask has not said anything yet. Times are those of the
     view's clock."""
-    tasks: dict[str, list[TaskView]] = {}
+    told: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
     for task in view["tasks"]:
-        tasks.setdefault(task["vertex"], []).append(task)
-    loads = {one["vertex"]: one["loads"] for one in view.get("keys", [])}
-    vertices = {
+        told.setdefault(task["vertex"], []).append((task["subtask"], task["metrics"]))
+    keys = view.get("keys", [])
+    return _sample(view["now_ms"], view["attempt"], view["vertices"], told, keys)
+
+
+def sample_now(state: JobState, job: JobGraph, now_ms: int) -> Sample:
+    """The same of a job at this moment, of what its tasks have reported."""
+    vertices = {vertex.id: vertex for vertex in job.vertices}
+    told: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+    for task, report in state.metrics.items():
+        figures = task_figures(report, vertices[task.vertex])
+        told.setdefault(str(task.vertex), []).append((task.subtask, figures))
+    keys = key_figures(state.metrics, job)
+    return _sample(now_ms, int(state.attempt), vertex_views(job), told, keys)
+
+
+def _shape(vertices: Sequence[VertexView]) -> Shape:
+    return Shape(
+        tuple(_vertex(vertex) for vertex in vertices),
+        tuple(
+            Edge(id, VertexId(one["source"]), VertexId(target["id"]), _ship(one))
+            for id, target, one in _inputs(vertices)
+        ),
+    )
+
+
+def _sample(
+    now_ms: int,
+    attempt: int,
+    vertices: Sequence[VertexView],
+    told: Told,
+    keys: Iterable[KeyFigures],
+) -> Sample:
+    loads = {one["vertex"]: one["loads"] for one in keys}
+    found = {
         VertexId(vertex["id"]): totals
-        for vertex in view["vertices"]
-        if (totals := _totals(vertex, tasks.get(vertex["id"], []), loads.get(vertex["id"])))
+        for vertex in vertices
+        if (totals := _totals(vertex, told.get(vertex["id"], ()), loads.get(vertex["id"])))
     }
-    edges = {id: _sent(target, one, tasks) for id, target, one in _inputs(view)}
-    return Sample(view["now_ms"] / 1000, view["attempt"], vertices, edges)
+    edges = {id: _sent(target, one, told) for id, target, one in _inputs(vertices)}
+    return Sample(now_ms / 1000, attempt, found, edges)
 
 
-def _inputs(view: JobView) -> Iterator[tuple[int, VertexView, InputView]]:
-    """All edges, numbered: the same in each view of a job."""
-    edges = ((target, one) for target in view["vertices"] for one in target["inputs"])
+def _inputs(vertices: Sequence[VertexView]) -> Iterator[tuple[int, VertexView, InputView]]:
+    """All edges, numbered: the same for each view of a job."""
+    edges = ((target, one) for target in vertices for one in target["inputs"])
     for id, (target, one) in enumerate(edges):
         yield id, target, one
 
 
-def _vertex(vertex: VertexView, parallelism: int) -> Vertex:
-    ships = [one["ship"] for one in vertex["inputs"]]
+def _vertex(vertex: VertexView) -> Vertex:
     names = {
         text
         for operator in vertex["operators"]
         for text in (operator["id"], operator["name"], operator["uid"])
         if text is not None
     }
-    fixed = None
-    if "GLOBAL" in ships:
-        fixed = "all of its records go to one subtask"
-    elif vertex["parallelism"] != parallelism:
-        fixed = "the program gave it a parallelism of its own"
     return Vertex(
         VertexId(vertex["id"]),
         vertex["name"],
         vertex["max_parallelism"],
-        keyed=any(ship.startswith("HASH(") for ship in ships),
-        fixed=fixed,
+        keyed=any(one["ship"].startswith("HASH(") for one in vertex["inputs"]),
+        fixed=vertex.get("fixed"),
         labels=tuple(sorted(names)),
     )
 
@@ -81,9 +112,11 @@ def _ship(one: InputView) -> Ship:
 
 
 def _totals(
-    vertex: VertexView, tasks: Sequence[TaskView], loads: Sequence[float] | None
+    vertex: VertexView,
+    told: Sequence[tuple[int, Mapping[str, Any]]],
+    loads: Sequence[float] | None,
 ) -> Totals | None:
-    figures = [task["metrics"] for task in sorted(tasks, key=lambda task: task["subtask"])]
+    figures = [one for _, one in sorted(told, key=lambda task: task[0])]
     if len(figures) < vertex["parallelism"] or any(BUSY not in one for one in figures):
         return None
     head = operator_labels((one["id"], one["name"]) for one in vertex["operators"])[
@@ -100,13 +133,13 @@ def _totals(
     )
 
 
-def _sent(target: VertexView, one: InputView, tasks: dict[str, list[TaskView]]) -> int:
+def _sent(target: VertexView, one: InputView, told: Told) -> int:
     """Of one input what came of it, of several what their sources passed on, to whomever."""
     if len(target["inputs"]) == 1:
-        came = _sum([task["metrics"] for task in tasks.get(target["id"], [])], "numRecordsIn")
+        came = _sum([figures for _, figures in told.get(target["id"], ())], "numRecordsIn")
         return came // target["parallelism"] if _ship(one) == "broadcast" else came
-    return _sum([task["metrics"] for task in tasks.get(one["source"], [])], "numRecordsOut")
+    return _sum([figures for _, figures in told.get(one["source"], ())], "numRecordsOut")
 
 
-def _sum(figures: Sequence[dict[str, Any]], name: str) -> int:
+def _sum(figures: Iterable[Mapping[str, Any]], name: str) -> int:
     return int(sum(one.get(name) or 0 for one in figures))

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from rest_kit import PlayedJobs, view_of_a_job
-from strom.cli import checkpoints, plan, rescale
+from strom.autoscaling.steering import Act, Outcome
+from strom.autoscaling.verdicts import Decision, Reason, Verdict
+from strom.cli import autoscale, checkpoints, plan, rescale
 from strom.cli.main import app
+from strom.core.ids import VertexId
 from strom.rest.catalogs.catalog import Refused
 from typer.testing import CliRunner
 
@@ -19,7 +22,7 @@ JOB = "0123456789abcdef"
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> PlayedJobs:
     played = PlayedJobs()
-    for module in (checkpoints, plan, rescale):
+    for module in (autoscale, checkpoints, plan, rescale):
         monkeypatch.setattr(module, "catalog", lambda address: played)
     return played
 
@@ -76,6 +79,38 @@ def test_plans_of_jobs(jobs: PlayedJobs, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (found["job_id"], found["status"], found["nodes"][1]["kind"]) == (JOB, "RUNNING", "sink")
     made = found["nodes"][1]["operators"][0]["implementation"]
     assert made == {"kind": "rows", "name": "kernel", "why_not": "it is Python", "remarks": ["odd"]}
+
+
+def test_what_the_autoscaler_of_a_job_has_decided(jobs: PlayedJobs) -> None:
+    assert said("autoscale", JOB, "--last").startswith("no autoscaler looks at the job")
+    assert json.loads(said("autoscale", JOB, "--last", "--json")) == {
+        "enabled": False,
+        "decisions": [],
+    }
+    jobs.views[JOB]["autoscaling"] = []
+    assert said("autoscale", JOB, "--last") == "nothing was to be changed yet\n"
+    verdicts = (
+        Verdict(VertexId("a"), "Map", Reason.UP, 1, 4, 210_000, 0, 80_000, 2.63, 0.66),
+        Verdict(VertexId("b"), "odd\x1b[31m", Reason.FITS, 2, 2),
+    )
+    decision = Decision(0.0, verdicts)
+    acts = [
+        Act(decision, 1_000, Outcome.DECLINED, "a savepoint is being taken", times=3),
+        Act(decision, 9_000, Outcome.DONE, ended_ms=10_000),
+    ]
+    jobs.views[JOB]["autoscaling"] = [act.plain() for act in acts]
+    why = (
+        "    Map: 1 -> 4: 210,000/s are to be handled, one subtask does 80,000/s: 263 % used, "
+        "then 66 %"
+    )
+    assert said("autoscale", JOB, "--last").splitlines() == [
+        "1970-01-01 00:00:01 UTC, declined (3 times): a savepoint is being taken",
+        why,
+        "1970-01-01 00:00:09 UTC, done",
+        why,
+    ]
+    found = json.loads(said("autoscale", JOB, "--last", "--json"))
+    assert [one["outcome"] for one in found["decisions"]] == ["DECLINED", "DONE"]
 
 
 def test_rescaling_a_job_that_goes_on(jobs: PlayedJobs) -> None:
