@@ -1,16 +1,23 @@
-"""Rescales of a simulated job: when it is asked for which, and what of it outlives coordinators."""
+"""Rescales of a simulated job: when it is asked for which, by others and by itself, and what of it
+outlives coordinators."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...autoscaling.samples import Sample
+from ...autoscaling.shape import Shape, Vertex
+from ...autoscaling.verdicts import Decision, Reason, Verdict
+from ...core.autoscaler_config import AutoscalerConfig
+from ...core.ids import VertexId
 from ...core.job_status import JobStatus
 from ..coordinator.rescale_figures import RescaleFigures
 from ..graph.rescaling import Widths
 from .asked_rescales import Wanted
 from .driver import JobDriver, Keep
+from .own_rescales import MakeScaler
 from .simulated_staff import Worker
 from .simulation_plan import SimulationPlan, SimulationResult
 
@@ -24,7 +31,11 @@ class SimulatedRescales:
     def __init__(self, plan: SimulationPlan, result: SimulationResult) -> None:
         self._rng = rng = random.Random(f"rescales-{plan.seed}")
         self._steps = sorted(rng.randrange(plan.crash_window) for _ in range(plan.rescales))
-        self._active = plan.rescales > 0
+        self._active = plan.rescales > 0 or plan.own_rescales > 0
+        self._whims = random.Random(f"whims-{plan.seed}")
+        self.left = plan.own_rescales
+        """So often the job is still rescaled by a whim."""
+        self._by_whim = self.left > 0
         self._result = result
         self.widths: Widths | None = None
         self.former: Widths | None = None
@@ -48,6 +59,21 @@ class SimulatedRescales:
 
         return keep
 
+    def make_scaler(self, driver: Callable[[], JobDriver]) -> MakeScaler | None:
+        """Of one coordinator: figures of a simulation say nothing."""
+        if not self._by_whim:
+            return None
+
+        def make(config: AutoscalerConfig, shape: Shape) -> Whims:
+            return Whims(self, shape, driver, self._whims)
+
+        return make
+
+    def count_own(self) -> None:
+        """The job was rescaled by itself."""
+        self.left -= 1
+        self._result.rescaled_itself += 1
+
     def maybe_ask(self, driver: JobDriver, step: int) -> bool:
         """Whether it is time to, and the job runs."""
         if not self._steps or step < self._steps[0] or driver.state is not JobStatus.RUNNING:
@@ -70,3 +96,58 @@ class SimulatedRescales:
             self._result.not_rescaled.append(error)
         elif figures is not None and figures.after:
             self._result.rescaled += 1
+
+
+class Whims:
+    """The autoscaler of a simulated coordinator, as of `steering.Scaler`: it wants anything that
+    the job may have, now and then, and asserts that it is told of what becomes of that."""
+
+    def __init__(
+        self,
+        rescales: SimulatedRescales,
+        shape: Shape,
+        driver: Callable[[], JobDriver],
+        rng: random.Random,
+    ) -> None:
+        self._rescales = rescales
+        self._shape = shape
+        self._driver = driver
+        self._rng = rng
+        self._wanted: Mapping[VertexId, int] | None = None
+        """What is being carried out; None: nothing."""
+        self._attempt = -1
+
+    def observe(self, sample: Sample) -> Decision:
+        assert self._wanted is None, "a look while the job is rescaled"
+        assert sample.attempt == self._attempt, (sample.attempt, self._attempt)
+        verdicts: list[Verdict] = []
+        if self._rescales.left > 0 and self._rng.random() < 0.9:
+            for group in self._shape.together:
+                if not any(vertex.fixed for vertex in group) and self._rng.random() < 0.6:
+                    verdicts += self._wish(group, self._rng.randint(1, MOST))
+        return Decision(sample.at_s, tuple(verdicts))
+
+    def _wish(self, group: tuple[Vertex, ...], after: int) -> list[Verdict]:
+        now = self._widths()
+        return [Verdict(v.id, v.name, Reason.UP, now[v.id], after) for v in group]
+
+    def rescaling(self, at_s: float, decision: Decision) -> None:
+        assert self._wanted is None
+        self._wanted = decision.changes
+
+    def began(self, at_s: float, attempt: int) -> None:
+        assert attempt > self._attempt, (attempt, self._attempt)
+        self._attempt = attempt
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            now = self._widths()
+            assert {vertex: now[vertex] for vertex in wanted} == wanted, (now, wanted)
+            self._rescales.count_own()
+
+    def failed(self, at_s: float, why: str) -> None:
+        assert self._wanted is not None
+        self._wanted = None
+
+    def _widths(self) -> dict[VertexId, int]:
+        vertices = self._driver().graph.job.vertices
+        return {VertexId(str(vertex.id)): vertex.parallelism for vertex in vertices}

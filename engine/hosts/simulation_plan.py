@@ -37,7 +37,9 @@ class SimulationPlan:
     others start on the same storage: as the same job, or as another one that is restored from it.
     Those that were taken for dead do nothing for up to `away` ms first. `rescales`: so often the
     job is asked to go on at another parallelism of 1 to 3, of all operators or one, each time when
-    it runs, from a random step of the same window on. `slow_writers`: the same delay of what tasks
+    it runs, from a random step of the same window on. `own_rescales`: so often the job's
+    autoscaler, if it is enabled, has it rescaled by a whim; 0: it decides by figures, of which
+    there are none under a virtual clock. `slow_writers`: the same delay of what tasks
     write. `hangs`: of a thousand pieces of work (of workers and writers) so many take `hang_ms` to
     begin. `slow_tasks`: so many of a hundred tasks are seldom given a step. `brisk`: who had
     nothing to do is left out until it may have heard of something, and time passes once all are:
@@ -63,6 +65,7 @@ class SimulationPlan:
     cut_offs: int = 0
     away: int = 0
     rescales: int = 0
+    own_rescales: int = 0
     brisk: bool = False
     choices: int | None = None
     max_steps: int = 1_000_000
@@ -95,6 +98,8 @@ class SimulationResult:
     rescaled: int = 0
     """So often somebody was told that it was; `not_rescaled`: why it was not, the other times."""
     not_rescaled: list[str] = field(default_factory=list)
+    rescaled_itself: int = 0
+    """So often it was by its autoscaler."""
     hanging: bool = False
     """Whether the storage still hung when the job was over, so that files may be left."""
 

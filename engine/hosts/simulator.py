@@ -118,6 +118,7 @@ class Simulation:
             keep=self._rescales.keeper(partial(self._hire, workers), lambda: driver),
             widths=self._rescales.widths,
             former=self._rescales.former,
+            make_scaler=self._rescales.make_scaler(lambda: driver),
         )
         desk.driver = driver
         if self._watch is not None:

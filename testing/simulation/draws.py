@@ -23,7 +23,7 @@ class Faults:
     crashes: tasks, at any step. coordinators: coordinators, and all tasks with them. after: tasks
     right behind a completed checkpoint. savepoints: asked for meanwhile. rescales: so often the job
     is stopped, and goes on at another parallelism from a checkpoint or savepoint. live: so often it
-    is rescaled while it runs. storage: whether
+    is rescaled while it runs. own: so often its autoscaler does that. storage: whether
     calls of the checkpoint storage fail. hangs: whether some take longer than checkpoints may.
     slow: whether some tasks and writers are slow. rocksdb: whether state is in RocksDB now and
     then. cut_offs: coordinators that are taken for dead, with all their tasks, and go on while
@@ -38,6 +38,7 @@ class Faults:
     savepoints: int = 1
     rescales: int = 1
     live: int = 2
+    own: int = 4
     storage: bool = True
     hangs: bool = True
     slow: bool = True
@@ -113,8 +114,11 @@ def draw(
     cuts = faults.cut_offs > 0 and storage != "memory" and rng.random() < 0.1
     rescales = random.Random(f"live {seed}")
     live = rescales.randint(1, faults.live) if faults.live and rescales.random() < 0.3 else 0
+    whims = random.Random(f"own {seed}")
+    own = whims.randint(1, faults.own) if faults.own and whims.random() < 0.25 else 0
+    looks = whims.choice((1, 1, 2, 5)) if own else Case.looks
     widths = tuple(rng.choice(PARALLELISMS) for _ in range(lives))
-    if live:  # what is planned for one subtask stays at that
+    if live or own:  # what is planned for one subtask stays at that
         widths = tuple(max(2, width) for width in widths)
     return Case(
         seed=seed,
@@ -146,4 +150,6 @@ def draw(
         figures=rng.random() < 0.25,
         commits=rng.choice((100, 300)) if faults.commits and rng.random() < 0.15 else 0,
         live=live,
+        own=own,
+        looks=looks,
     )

@@ -135,6 +135,7 @@ class Invariants:
             self._look_at_exchange(endpoint)
         driver = self._driver
         assert driver is not None
+        self._look_at_autoscaler(driver)
         picture = driver._picture
         if picture.restarts != self._restarts:
             self._restarts = picture.restarts
@@ -143,6 +144,13 @@ class Invariants:
         if completed is not None and completed != self._completed:
             self._completed = completed
             self._look_at_checkpoint(completed)
+
+    def _look_at_autoscaler(self, driver: JobDriver) -> None:
+        own = driver._own
+        if own.broken is not None:
+            raise Violation("the autoscaler broke") from own.broken
+        if own.steering is not None:
+            own.steering.validate()
 
     def _look_at_report(self, report: TaskReport) -> None:
         match report:

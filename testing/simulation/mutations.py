@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ...autoscaling.steering import Steering
 from ...checkpoint.barrier_alignment import BarrierAligner
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.shared_files import SharedFiles
@@ -160,6 +161,15 @@ def _not_known(original: Any) -> Any:
     return on_stopped_before
 
 
+def _always_done(original: Any) -> Any:
+    """A rescale that the load asked for counts as done, whatever became of it."""
+
+    def on_failed(self: Steering, now_ms: int, why: str) -> Any:
+        return self.on_rescaled(now_ms)
+
+    return on_failed
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "alignment dropped": (BarrierAligner, "__init__", _no_alignment),
     "a credit doubled": (SenderLedger, "on_credit", _credit_doubled),
@@ -175,6 +185,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "letters not counted": (Letters, "_keep", _uncounted),
     "results not written down": (ResultLog, "write", _not_written),
     "a stop forgotten": (CheckpointCoordinator, "on_stopped_before", _not_known),
+    "a rescale taken for done": (Steering, "on_failed", _always_done),
 }
 
 
@@ -228,6 +239,7 @@ KNOWN: Final[dict[str, str]] = {
         "seed=4 job=stateless variant=9 parallelism=1 batch=1 interval=1 coordinators=2 window=300 "
         "figures=0"
     ),
+    "a rescale taken for done": "seed=0 job=stateless crashes=3 after=2 window=150 own=4",
     "a stop forgotten": (
         "seed=7064 job=sessions variant=8 parallelism=2,3 batch=8 cramped=1 interval=4 at_once=3 "
         "full_every=1 ends=savepoint crashes=3 coordinators=1"

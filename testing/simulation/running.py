@@ -13,6 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from ...checkpoint.attempts import AttemptPolicy
 from ...checkpoint.file_storage import FileStorage
 from ...checkpoint.storage import CheckpointStorage, MemoryStorage
+from ...core.autoscaler_config import AutoscalerConfig
 from ...core.checkpointing_mode import CheckpointingMode
 from ...core.commit_config import CommitConfig
 from ...core.config import CheckpointConfig, ExchangeConfig, ExponentialDelayRestart, JobConfig
@@ -82,6 +83,7 @@ class Ran:
     cut_off: int = 0
     partitions: int = 0
     rescaled: int = 0
+    rescaled_itself: int = 0
     failed_commits: int = 0
     failed: str | None = None
     """Why the job failed that was to fail."""
@@ -100,7 +102,7 @@ def config_of(case: Case, parallelism: int) -> JobConfig:
         state=SPILLING[case.seed % len(SPILLING)] if case.backend == "rocksdb" else IN_MEMORY,
         checkpoint=CheckpointConfig(
             interval=timedelta(milliseconds=case.interval),
-            timeout=TIMEOUT * (MORE_TASKS if case.live else 1),
+            timeout=TIMEOUT * _longer(case),
             tolerable_failures=1_000_000,
             retained=case.retained,
             max_concurrent=case.at_once,
@@ -114,7 +116,14 @@ def config_of(case: Case, parallelism: int) -> JobConfig:
         ),
         exchange=CRAMPED if case.cramped else ExchangeConfig(),
         commit=COMMITS,
+        autoscaler=AutoscalerConfig(
+            enabled=case.own > 0, interval=timedelta(milliseconds=case.looks)
+        ),
     )
+
+
+def _longer(case: Case) -> int:
+    return MORE_TASKS if case.live or case.own else 1
 
 
 def plan_of(case: Case, life: int, where: str) -> SimulationPlan:
@@ -128,13 +137,14 @@ def plan_of(case: Case, life: int, where: str) -> SimulationPlan:
         crash_after_checkpoints=case.after,
         savepoints=case.savepoints,
         rescales=case.live,
+        own_rescales=case.own,
         savepoint_directory=where,
         stop_after_checkpoint=None if last or halts else case.stop,
         halt_after_checkpoint=case.stop if halts else None,
         slow_workers=case.slow_work,
         slow_writers=case.slow_work,
         hangs=case.hangs,
-        hang_ms=HANG_MS * (MORE_TASKS if case.live else 1),
+        hang_ms=HANG_MS * _longer(case),
         slow_tasks=case.slow_tasks,
         continues=life > 0,
         brisk=True,
@@ -291,6 +301,7 @@ class _Lives:
         ran.cut_off += len(result.cut_off)
         ran.partitions += partitions.made
         ran.rescaled += result.rescaled
+        ran.rescaled_itself += result.rescaled_itself
         if result.outcome is not None:
             self._look_at_outcome(f"life {life}", result.outcome, result.cut_off)
             more = failing.left_over or result.hanging or partitions.zombies or result.cut_off

@@ -44,6 +44,7 @@ class Totals:
     cut_off: int = 0
     partitions: int = 0
     rescaled: int = 0
+    rescaled_itself: int = 0
     failed_commits: int = 0
     put_aside_too_many: int = 0
     seconds: float = 0.0
@@ -68,6 +69,7 @@ class Totals:
         self.cut_off += ran.cut_off
         self.partitions += ran.partitions
         self.rescaled += ran.rescaled
+        self.rescaled_itself += ran.rescaled_itself
         self.failed_commits += ran.failed_commits
         self.put_aside_too_many += ran.failed is not None
 
@@ -91,6 +93,7 @@ class Totals:
             "coordinators_cut_off": self.cut_off,
             "tasks_cut_off": self.partitions,
             "rescaled_while_running": self.rescaled,
+            "rescaled_by_themselves": self.rescaled_itself,
             "commits_failed": self.failed_commits,
             "failed_by_dead_letters": self.put_aside_too_many,
             "failed": [{"replay": case, "error": why} for case, why in self.violations],

@@ -78,6 +78,9 @@ def _with(case: Case, name: str, value: Any) -> Case:
 
 
 _OFF: dict[str, Any] = {
+    "live": 0,
+    "own": 0,
+    "looks": Case.looks,
     "failing": 0,
     "hangs": 0,
     "partitions": 0,

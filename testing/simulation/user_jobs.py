@@ -141,12 +141,13 @@ class _Pipeline:
         return ran
 
     def _graph(self, probe: CollectProbe, records: int, config: JobConfig) -> JobGraph:
-        """What the job itself says of checkpoints and restarts does not count."""
+        """What the job itself says of checkpoints, restarts and its autoscaler does not count."""
         graph = probe.graph(replace(config, max_parallelism=JobConfig().max_parallelism))
         own = replace(
             graph.config,
             checkpoint=config.checkpoint,
             restart=config.restart,
+            autoscaler=config.autoscaler,
             restore_from=config.restore_from,
         )
         return shortened(replace(graph, config=own), records)
@@ -157,7 +158,8 @@ class _Pipeline:
             probe = CollectProbe(self._job)
             graph = probe.graph(JobConfig(auto_watermark_interval=WATERMARK_INTERVAL))
             check_bounded(graph)
-            config = replace(graph.config, checkpoint=JobConfig().checkpoint)
+            plain = JobConfig()
+            config = replace(graph.config, checkpoint=plain.checkpoint, autoscaler=plain.autoscaler)
             graph = shortened(replace(graph, config=config), records)
             result = Simulation(graph, SimulationPlan(brisk=True), MemoryStorage("whole")).run()
             outcome = result.outcome

@@ -67,6 +67,18 @@ def test_random_jobs_under_random_faults() -> None:
     assert totals.failed_commits > 0
 
 
+def test_jobs_that_rescale_themselves() -> None:
+    """Also where tasks and coordinators die, and somebody else asks for a rescale."""
+    with undisturbed():
+        calm = Case(job="timers", own=3, mode="unaligned", interval=4)
+        ran = [run_random(replace(calm, seed=seed)) for seed in range(3)]
+        disturbed = replace(calm, own=4, live=1, coordinators=1, crashes=1)
+        more = [run_random(replace(disturbed, seed=seed)) for seed in range(6)]
+    assert sum(one.rescaled_itself for one in ran) > 0
+    assert sum(one.rescaled_itself for one in more) > 0
+    assert sum(one.coordinators for one in more) > 0
+
+
 @pytest.mark.parametrize("job", TOPOLOGIES)
 def test_each_job_undisturbed_and_disturbed(job: str) -> None:
     with undisturbed():
