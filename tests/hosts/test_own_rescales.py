@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +13,13 @@ from typing import Any
 
 import pytest
 from chaos_kit import until, within
-from strom import CheckpointConfig, ConfigurationError, JobConfig, StreamExecutionEnvironment
+from strom import (
+    CheckpointConfig,
+    ConfigurationError,
+    JobConfig,
+    RescaleError,
+    StreamExecutionEnvironment,
+)
 from strom.autoscaling.autoscaler import Autoscaler
 from strom.core.autoscaler_config import AutoscalerConfig
 from tides import HASTY, TidalSource, Tide, Work
@@ -78,11 +84,25 @@ class Job:
         return self.client.get_job_execution_result()
 
 
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """Makes jobs, of which none is left."""
+    jobs: list[Job] = []
+
+    def make(*arguments: Any, **settings: Any) -> Job:
+        jobs.append(Job(tmp_path, *arguments, **settings))
+        return jobs[-1]
+
+    yield make
+    for job in jobs:
+        job.client.cancel()
+
+
 def test_parallelism_follows_the_load_and_output_is_exact(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    start: Callable[..., Job], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "strom")
-    job = Job(tmp_path)
+    job = start()
     job.becomes(lambda width: width == 1)
     job.tide.set(HIGH)
     job.becomes(lambda width: width >= 3)
@@ -99,35 +119,44 @@ def test_parallelism_follows_the_load_and_output_is_exact(
     assert any(" 1 -> " in line and "are to be handled" in line for line in done)
 
 
-def test_advice_is_told_and_changes_nothing(tmp_path: Path) -> None:
-    job = Job(tmp_path, replace(QUICK, scaling=False))
+def test_advice_is_told_and_changes_nothing(start: Callable[..., Job]) -> None:
+    job = start(replace(QUICK, scaling=False))
     until(lambda: job.acts() and job.acts()[-1]["times"] > 1, "advice, twice")
     assert {act["outcome"] for act in job.acts()} == {"ADVICE"}
     assert job.width() == 2
     assert job.finish().metrics["rescales"] == 0
 
 
-def test_a_rescale_by_hand_is_another_start(tmp_path: Path) -> None:
+def by_hand(job: Job, parallelism: int) -> Any:
+    """What came of it; None: the job is just being rescaled by itself."""
+    try:
+        return job.client.rescale(parallelism).result(60)
+    except RescaleError:
+        return None
+
+
+def test_a_rescale_by_hand_is_another_start(start: Callable[..., Job]) -> None:
     """What somebody wants is had, and the load decides again from there."""
-    job = Job(tmp_path)
+    job = start()
     job.becomes(lambda width: width == 1)
-    assert set(job.client.rescale(3).result(60).after.values()) == {3}
+    made = until(lambda: by_hand(job, 3), "a rescale by hand")
+    assert set(made.after.values()) == {3}
     job.becomes(lambda width: width == 1)
     assert job.finish().metrics["restarts"] == 0
 
 
-def test_it_needs_periodic_checkpoints_and_no_storage(tmp_path: Path) -> None:
+def test_it_needs_periodic_checkpoints_and_no_storage(start: Callable[..., Job]) -> None:
     """Without them sinks publish at once, which a rescale would do again."""
     with pytest.raises(ConfigurationError, match=r"execution\.checkpointing\.interval"):
-        Job(tmp_path, checkpoint=CheckpointConfig())
-    job = Job(tmp_path, replace(QUICK, scaling=False), checkpoint=CheckpointConfig())
+        start(checkpoint=CheckpointConfig())
+    job = start(replace(QUICK, scaling=False), checkpoint=CheckpointConfig())
     job.finish()
 
 
 def test_a_job_of_one_subtask_each_says_why_nothing_is_done(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    start: Callable[..., Job], caplog: pytest.LogCaptureFixture
 ) -> None:
-    job = Job(tmp_path, parallelism=1)
+    job = start(parallelism=1)
     (said,) = [r.getMessage() for r in caplog.records if "can get another" in r.getMessage()]
     assert "planned for the parallelism 1" in said
     assert "parallelism.default of 2 or more" in said
@@ -136,21 +165,21 @@ def test_a_job_of_one_subtask_each_says_why_nothing_is_done(
     job.finish()
 
 
-def test_without_it_nothing_is_told(tmp_path: Path) -> None:
-    job = Job(tmp_path, AutoscalerConfig())
+def test_without_it_nothing_is_told(start: Callable[..., Job]) -> None:
+    job = start(AutoscalerConfig())
     assert job.acts() is None
     assert "autoscaling" not in job.client.view()
     job.finish()
 
 
 def test_an_autoscaler_that_breaks_does_not_break_the_job(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., Job], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any) -> None:
         raise RuntimeError("odd figures")
 
     monkeypatch.setattr(Autoscaler, "observe", broken)
-    job = Job(tmp_path)
+    job = start()
     until(lambda: "is off from now on" in caplog.text, "the line in the log")
     assert job.finish().metrics["rescales"] == 0
     assert "odd figures" in caplog.text
