@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -41,14 +41,24 @@ class KeyFigures(TypedDict):
 def key_figures(reports: Mapping[TaskId, Mapping[str, Any]], job: JobGraph) -> list[KeyFigures]:
     """Of vertices that get records by key, with more than one subtask; what several edges bring
     counts together."""
+    return [_figures(vertex, seen, loads) for vertex, seen, loads in _known(reports, job)]
+
+
+def key_loads(reports: Mapping[TaskId, Mapping[str, Any]], job: JobGraph) -> dict[str, list[float]]:
+    """Of the same vertices, by their ids: only the `loads`."""
+    return {str(vertex.id): loads for vertex, _, loads in _known(reports, job)}
+
+
+def _known(
+    reports: Mapping[TaskId, Mapping[str, Any]], job: JobGraph
+) -> Iterator[tuple[JobVertex, list[Mapping[str, Any]], list[float]]]:
     edges = [edge for edge in job.edges if isinstance(edge.partitioner, KeyGroups)]
-    found = []
     for vertex in job.vertices:
         seen = [one for edge in edges if edge.target == vertex.id for one in _seen(edge, reports)]
         total = sum(sum(one["loads"]) for one in seen)
         if total > 0:
-            found.append(_figures(vertex, seen, total))
-    return found
+            runs = zip(*(one["loads"] for one in seen), strict=True)
+            yield vertex, seen, [sum(run) / total for run in runs]
 
 
 def _seen(edge: JobEdge, reports: Mapping[TaskId, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -59,9 +69,8 @@ def _seen(edge: JobEdge, reports: Mapping[TaskId, Mapping[str, Any]]) -> list[Ma
     ]
 
 
-def _figures(vertex: JobVertex, seen: list[Mapping[str, Any]], total: float) -> KeyFigures:
+def _figures(vertex: JobVertex, seen: list[Mapping[str, Any]], loads: list[float]) -> KeyFigures:
     width = seen[0]["width"]
-    loads = [sum(run) / total for run in zip(*(one["loads"] for one in seen), strict=True)]
     table = subtask_table(vertex.parallelism, vertex.max_parallelism)
     subtasks = [0.0] * vertex.parallelism
     for run, load in enumerate(loads):

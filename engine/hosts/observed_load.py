@@ -10,11 +10,11 @@ from ...autoscaling.samples import Sample, Totals
 from ...autoscaling.shape import Edge, Shape, Ship, Vertex
 from ...core.ids import VertexId
 from ..coordinator.job_state import JobState
-from ..graph.model import JobGraph
+from ..graph.model import JobGraph, JobVertex
 from ..graph.rescaling import kept_widths
 from .job_view import InputView, JobView, VertexView, vertex_views
-from .key_figures import KeyFigures, key_figures
-from .task_figures import operator_labels, task_figures
+from .key_figures import key_loads
+from .task_figures import leaving, load_figures, operator_labels
 
 _SHIPS: Final[dict[str, Ship]] = {"FORWARD": "forward", "BROADCAST": "broadcast"}
 
@@ -22,7 +22,7 @@ BUSY: Final = "accumulateBusyTimeMs"
 HELD: Final = "accumulateBackPressuredTimeMs"
 
 Told = Mapping[str, Sequence[tuple[int, Mapping[str, Any]]]]
-"""By vertex: of each subtask its number, and its figures as of `task_figures`."""
+"""By vertex: of each subtask its number, and its figures as of `load_figures`."""
 
 
 def shape_of(view: JobView) -> Shape:
@@ -41,19 +41,28 @@ def sample_of(view: JobView) -> Sample:
     told: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
     for task in view["tasks"]:
         told.setdefault(task["vertex"], []).append((task["subtask"], task["metrics"]))
-    keys = view.get("keys", [])
-    return _sample(view["now_ms"], view["attempt"], view["vertices"], told, keys)
+    loads = {one["vertex"]: one["loads"] for one in view.get("keys", [])}
+    return _sample(view["now_ms"], view["attempt"], view["vertices"], told, loads)
 
 
 def sample_now(state: JobState, job: JobGraph, now_ms: int) -> Sample:
     """The same of a job at this moment, of what its tasks have reported."""
-    vertices = {vertex.id: vertex for vertex in job.vertices}
+    operators = {vertex.id: _operators(vertex) for vertex in job.vertices}
     told: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
     for task, report in state.metrics.items():
-        figures = task_figures(report, vertices[task.vertex])
+        figures = load_figures(report, operators[task.vertex])
         told.setdefault(str(task.vertex), []).append((task.subtask, figures))
-    keys = key_figures(state.metrics, job)
-    return _sample(now_ms, int(state.attempt), vertex_views(job), told, keys)
+    loads = key_loads(state.metrics, job)
+    return _sample(now_ms, int(state.attempt), vertex_views(job), told, loads)
+
+
+def _operators(vertex: JobVertex) -> list[tuple[str, str, bool]]:
+    """As of `load_figures`."""
+    labels = operator_labels((str(o.operator_id), o.name) for o in vertex.operators)
+    outer = {o.operator_id for o in leaving(vertex)}
+    return [
+        (o.operator_id, labels[o.operator_id], o.operator_id in outer) for o in vertex.operators
+    ]
 
 
 def _shape(vertices: Sequence[VertexView]) -> Shape:
@@ -71,9 +80,8 @@ def _sample(
     attempt: int,
     vertices: Sequence[VertexView],
     told: Told,
-    keys: Iterable[KeyFigures],
+    loads: Mapping[str, Sequence[float]],
 ) -> Sample:
-    loads = {one["vertex"]: one["loads"] for one in keys}
     found = {
         VertexId(vertex["id"]): totals
         for vertex in vertices

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ...core.texts import encodable
 from ...operators.user_metrics import merged_distribution
-from ..graph.model import JobVertex
-from .flink_names import operator_figures
+from ..graph.model import ChainedOperator, JobVertex
+from .flink_names import PENDING, operator_figures
 
 MOST_TEXT: Final = 200
 MOST_INT: Final = 1 << 64
@@ -38,9 +38,7 @@ def task_figures(report: Mapping[str, Any], vertex: JobVertex) -> dict[str, Any]
         own = operator_figures(head)
         for name in ("numRecordsIn", "numRecordsInPerSecond", "currentInputWatermark"):
             found[name] = own[name]
-    last = [o.operator_id for o in vertex.operators if o.outer] or [
-        vertex.operators[-1].operator_id
-    ]
+    last = [o.operator_id for o in leaving(vertex)]
     known = [operator_figures(operators[one]) for one in last if one in operators]
     if known:
         for name in ("numRecordsOut", "numRecordsOutPerSecond"):
@@ -53,6 +51,29 @@ def task_figures(report: Mapping[str, Any], vertex: JobVertex) -> dict[str, Any]
         label = labels[operator.operator_id]
         found |= {f"{label}.{name}": value for name, value in _of_operator(figures).items()}
     return {encodable(name): _plain(value) for name, value in found.items()}
+
+
+def leaving(vertex: JobVertex) -> Sequence[ChainedOperator]:
+    """The operators whose records leave the chain; the last one, if none do."""
+    return [o for o in vertex.operators if o.outer] or vertex.operators[-1:]
+
+
+def load_figures(
+    report: Mapping[str, Any], operators: Sequence[tuple[str, str, bool]]
+) -> dict[str, Any]:
+    """Of `task_figures` those that a load is made of: for whoever looks at all tasks often.
+    `operators`: of the chain their ids, labels, and whether records leave it there."""
+    known = report.get("operators", {})
+    found: dict[str, Any] = dict(report.get("times", {}))
+    first, label, _ = operators[0]
+    if (head := known.get(first)) is not None:
+        found["numRecordsIn"] = head["records_in"]
+        found[f"{label}.numRecordsOut"] = head["records_out"]
+        pending = next((head["gauges"][name] for name in PENDING if name in head["gauges"]), None)
+        if pending is not None:
+            found[f"{label}.pendingRecords"] = pending
+    left = [known[one]["records_out"] for one, _, outer in operators if outer and one in known]
+    return found | ({"numRecordsOut": sum(left)} if left else {})
 
 
 def operator_labels(operators: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -16,7 +16,12 @@ from strom.cli.main import app
 from strom.connectors.datagen import DataGenSource
 from strom.core.autoscaler_config import AutoscalerConfig
 from strom.core.ids import VertexId
-from strom.engine.hosts.observed_load import sample_of, shape_of
+from strom.engine.hosts.observed_load import (
+    sample_now,
+    sample_of,
+    shape_as_planned,
+    shape_of,
+)
 from typer.testing import CliRunner
 
 
@@ -42,6 +47,26 @@ def client() -> Iterator[Any]:
     client.cancel()
 
 
+def job_of(client: Any) -> Any:
+    return client._driver.graph.job
+
+
+def test_a_coordinator_sees_what_others_do(client: Any) -> None:
+    driver = client._driver
+
+    def same() -> bool:
+        """Of one picture, and with figures of all vertices."""
+        state, job = driver._shown
+        view = driver.view()
+        if driver._shown[0] is not state:
+            return False
+        sample = sample_now(state, job, view["now_ms"])
+        assert sample == sample_of(view)
+        return len(sample.vertices) == len(job.vertices)
+
+    until(same, "figures of all vertices")
+
+
 def test_shape_figures_and_what_is_said(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def both() -> bool:
         sample = sample_of(client.view())
@@ -64,6 +89,7 @@ def test_shape_figures_and_what_is_said(client: Any, monkeypatch: pytest.MonkeyP
     assert totals[keyed.id].loads is not None
     assert sample.edges[1] == totals[copies.id].records // 2
     assert totals[source.id].records > 0
+    assert shape_as_planned(job_of(client)) == shape
     keys = {one["vertex"]: one for one in view["keys"]}[keyed.id]
     assert keys["hot"][0]["key"] == "-1"
     assert keys["hot"][0]["most"] > 0.3
