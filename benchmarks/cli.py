@@ -18,6 +18,7 @@ from .compare import PEERS
 from .configured import configured, given, pair
 from .nexmark.registry import NEXMARK
 from .ported import MODES, PROGRAMS
+from .soak_plan import KINDS
 from .states import STATES
 from .workloads import WORKLOADS
 
@@ -115,6 +116,7 @@ def parser(prog: str = HELP) -> argparse.ArgumentParser:
     _unaligned(names.add_parser("unaligned", help="checkpoints under full backpressure"))
     _failover(names.add_parser("failover", help="a running job whose processes are killed"))
     _start(names.add_parser("start", help="how long a job takes to start on Ray"))
+    _soak(names.add_parser("soak", help="minutes of kills, outages and rescales: is it right?"))
     _rescale(names.add_parser("rescale", help="a running job that gets another parallelism"))
     _machines(
         names.add_parser("machines", help="two tasks with a network between, late, encrypted")
@@ -332,6 +334,21 @@ def _start(command: argparse.ArgumentParser) -> None:
     kept = "task processes that a session keeps ready"
     command.add_argument("--ready", type=count, default=4, help=kept)
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+
+
+def _soak(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.soak)
+    command.add_argument("--minutes", type=positive, default=10.0, help="of input")
+    command.add_argument("--rate", type=count, default=200_000, help="records a second")
+    command.add_argument("--keys", type=count, default=5_000)
+    command.add_argument("--every", type=positive, default=6.0, help="seconds from fault to fault")
+    faults = f"all, none, or names with commas: {','.join(KINDS)}"
+    command.add_argument("--faults", default="all", help=faults)
+    command.add_argument("--seed", type=int, default=1, help="which faults come when")
+    command.add_argument("--checkpoint-interval", type=positive, default=2.0, metavar="SECONDS")
+    command.add_argument("--parallelism", type=count, default=2, help="that it begins with")
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+    _told(command)
 
 
 def _rescale(command: argparse.ArgumentParser) -> None:

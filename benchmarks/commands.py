@@ -411,6 +411,25 @@ def start(options: Namespace) -> Iterator[Line]:
     yield from measure_start(options.rounds, options.parallelism, options.ready)
 
 
+def soak(options: Namespace) -> Iterator[Line]:
+    """One line. Ends the program if the output is not right."""
+    from .soak import Soak, measure_soak
+    from .soak_job import Input
+    from .soak_plan import KINDS
+
+    o = options
+    kinds = KINDS if o.faults == "all" else tuple(name for name in o.faults.split(",") if name)
+    unknown = [name for name in kinds if name not in KINDS]
+    if unknown and o.faults != "none":
+        raise SystemExit(f"no fault {unknown}: there are all, none, {', '.join(KINDS)}")
+    given = Input(o.rate, max(1, round(60 * o.minutes)), o.keys)
+    some = () if unknown else kinds
+    line = measure_soak(Soak(given, some, o.every, o.seed, o.parallelism, o.checkpoint_interval))
+    yield line
+    if not line["right"]:
+        raise SystemExit("the output is not right")
+
+
 def rescale(options: Namespace) -> Iterator[Line]:
     """One line: how long no records come out while a running job is rescaled."""
     from .rescale import measure_rescale

@@ -23,6 +23,7 @@ import os
 import signal
 import tempfile
 import time
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,9 @@ from strom.connectors.datagen import DataGenSource
 from strom.connectors.files import FileSink
 from strom.core.errors import StromError
 
+from .awaited import START_S, await_known_dead, await_running, awaited
 from .measure import Setting, environment
-from .regions import NUMBERS, START_S, Notes, Noting, numbers, read_numbers
+from .regions import NUMBERS, Notes, Noting, numbers, read_numbers
 
 PAUSE_S = 2.0
 """From when the job answers again to the next kill."""
@@ -57,7 +59,7 @@ def measure_coordinator(rate: int, kills: int, parallelism: int) -> dict[str, An
         env = _program(root, rate, count, parallelism)
         client: Any = env.execute_async("failover")
         try:
-            _await_running(client)
+            await_running(client)
             time.sleep(2.0)  # the first records, and the imports that they take
             start = time.time()
             time.sleep(3.0)
@@ -105,7 +107,7 @@ def measure_node(rate: int, kills: int, parallelism: int) -> dict[str, Any]:
         client: Any = env.execute_async("failover")
         try:
             for _ in range(kills):
-                _await_running(client)
+                await_running(client)
                 time.sleep(PAUSE_S)
                 killed, at = _kill_node(nodes)
                 known.append(at - killed)
@@ -150,7 +152,7 @@ def measure_gcs(rate: int, kills: int, parallelism: int) -> dict[str, Any]:
         env = _program(root, rate, count, parallelism)
         client: Any = env.execute_async("failover")
         try:
-            _await_running(client)
+            await_running(client)
             time.sleep(2.0)
             start = time.time()
             time.sleep(3.0)
@@ -210,48 +212,31 @@ def _program(root: Path, rate: int, count: int, parallelism: int) -> Any:
 def _kill_node(nodes: Any) -> tuple[float, float]:
     """One with tasks: when that was, and when Ray knew."""
     victim = next(iter(nodes.actors("TaskActor")))
-    killed = nodes.kill(victim)
-    deadline = time.time() + START_S
-    while not nodes.is_known_dead(victim):
-        if time.time() > deadline:
-            raise TimeoutError(f"Ray does not take a dead node for dead within {START_S} s")
-        time.sleep(0.05)
-    return killed, time.time()
+    return nodes.kill(victim), await_known_dead(nodes, victim)
 
 
 def _first_after(notes: Path, at: float) -> float:
     """When records came out, for the first time behind `at`."""
-    deadline = time.time() + START_S
-    while time.time() < deadline:
-        later = [one for one in Notes.of(notes, 0).times if one > at]
-        if later:
-            return later[0]
-        time.sleep(0.2)
-    raise TimeoutError(f"no records come out within {START_S} s")
 
+    def first() -> float | None:
+        return next((one for one in Notes.of(notes, 0).times if one > at), None)
 
-def _await_running(client: Any) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        view = client.view()
-        if view["status"] == "RUNNING" and all(t["pid"] is not None for t in view["tasks"]):
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the job does not run after {START_S} s")
-        time.sleep(0.1)
+    found = awaited(first, "no records come out", 0.2)
+    assert found is not None
+    return found
 
 
 def _kill_coordinator(client: Any) -> float:
     """Seconds until the job answered that it runs."""
     os.kill(coordinator_pid(str(client.get_job_id())), signal.SIGKILL)
     began = time.monotonic()
-    while time.monotonic() < began + START_S:
-        try:
-            if client.view()["status"] == "RUNNING":
-                break
-        except StromError:
-            pass
-        time.sleep(0.02)
+
+    def runs() -> bool:
+        with suppress(StromError):
+            return bool(client.view()["status"] == "RUNNING")
+        return False
+
+    awaited(runs, "the job has no coordinator", 0.02)
     took = time.monotonic() - began
     time.sleep(PAUSE_S)
     return took

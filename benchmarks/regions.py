@@ -31,12 +31,12 @@ from strom import FixedDelayRestart
 from strom.connectors.datagen import DataGenSource
 from strom.connectors.files import FileSink
 
+from .awaited import START_S, await_running
 from .measure import Setting, environment
 
 NOTE = struct.Struct("<dqq")
 """Time (s), first number, how many."""
 
-START_S = 120.0
 NUMBERS = pa.schema([("n", pa.int64())])
 
 
@@ -155,11 +155,7 @@ def _kill_by_the_second(
 ) -> tuple[int, tuple[float, float], tuple[float, float]]:
     """How many tasks were killed, and between which times none and some were. A task that is not
     up again after a second is killed as soon as it is."""
-    deadline = time.monotonic() + START_S
-    while not _is_up(client.view()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the job does not run after {START_S} s")
-        time.sleep(0.1)
+    await_running(client)
     time.sleep(1.0)  # the first records, and the imports that they take
     start = time.time()
     time.sleep(quiet_s)
@@ -172,10 +168,6 @@ def _kill_by_the_second(
             kills += 1
         time.sleep(0.02)
     return kills, (start, middle), (middle, time.time())
-
-
-def _is_up(view: Any) -> bool:
-    return view["status"] == "RUNNING" and all(task["pid"] is not None for task in view["tasks"])
 
 
 def _victim(view: Any, killed: Iterable[int]) -> int | None:

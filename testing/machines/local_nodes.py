@@ -52,6 +52,8 @@ class LocalNodes:
         self._folder = ""
         self._nodes: dict[str, Any] = {}
         """By Ray's id; those that live."""
+        self._temporary: dict[str, Path] = {}
+        """By Ray's id, also of those that do not live any more."""
 
     def __enter__(self) -> Self:
         # Ray puts sockets there, whose paths may have 107 bytes.
@@ -100,6 +102,11 @@ class LocalNodes:
         """Ray's ids of those that live, but for the head."""
         return [node for node in self._nodes if node != self.head]
 
+    @property
+    def temporary_folders(self) -> list[Path]:
+        """For temporary files, of the nodes that live. From any thread."""
+        return [self._temporary[node] for node in list(self._nodes)]
+
     def add(self, cpus: int) -> str:
         """Another node; its id."""
         return self._started(cpus)
@@ -114,6 +121,7 @@ class LocalNodes:
             env_vars={"TMPDIR": str(temporary)},
             **more,
         )
+        self._temporary[node.node_id] = temporary
         self._nodes[node.node_id] = node
         return str(node.node_id)
 
