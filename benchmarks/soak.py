@@ -49,7 +49,7 @@ FAULTY: Final = 1.5
 LONGEST: Final = 4.0
 """After so many times of it, and `START_S`, a job that still runs is cancelled."""
 
-STAYS: Final = re.compile(r"/part-[^/]*$|/\.strom/owner-|/strom-logs-|/epoch-\d+$")
+STAYS: Final = re.compile(r"/part-[^/]*$|/\.strom/owner-|/strom-logs-|/epoch-\d+(\.end)?$")
 """Files that may be there when the job is over."""
 
 STEP_S: Final = 0.2

@@ -73,7 +73,10 @@ class Harm:
         """Start nodes that are missing, and hear of rescales."""
         while self._missing and self._missing[0] <= now:
             self._missing.pop(0)
-            self._nodes.add(CPUS[-1])
+            try:
+                self._nodes.add(CPUS[-1])
+            except Exception:  # Ray gives it half a minute, on a busy machine, too
+                self._missing.append(now + REPLACED_S)
         for promise in [one for one in self._asked if one.done()]:
             self._asked.remove(promise)
             self._hear(promise)

@@ -11,7 +11,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -108,19 +108,25 @@ class LocalNodes:
         return [self._temporary[node] for node in list(self._nodes)]
 
     def add(self, cpus: int) -> str:
-        """Another node; its id."""
+        """Another node; its id. Raises what Ray does if it does not start within its time."""
         return self._started(cpus)
 
     def _started(self, cpus: int, **more: Any) -> str:
         temporary = Path(self._folder, f"n{secrets.token_hex(3)}")
         temporary.mkdir()
-        node = self._cluster.add_node(
-            num_cpus=cpus,
-            include_dashboard=False,
-            object_store_memory=80_000_000,
-            env_vars={"TMPDIR": str(temporary)},
-            **more,
-        )
+        before = set(psutil.Process().children())
+        try:
+            node = self._cluster.add_node(
+                num_cpus=cpus,
+                include_dashboard=False,
+                object_store_memory=80_000_000,
+                env_vars={"TMPDIR": str(temporary)},
+                **more,
+            )
+        except Exception:  # Ray (2.60) waits for half a minute, and leaves what it has started
+            for one in set(psutil.Process().children()) - before:
+                _kill([one, *one.children(recursive=True)])
+            raise
         self._temporary[node.node_id] = temporary
         self._nodes[node.node_id] = node
         return str(node.node_id)
@@ -130,9 +136,7 @@ class LocalNodes:
         raylet = psutil.Process(self._nodes.pop(node).all_processes["raylet"][0].process.pid)
         victims = [raylet, *raylet.children(recursive=True)]
         at = time.time()
-        for victim in victims:
-            with suppress(ProcessLookupError):
-                os.kill(victim.pid, signal.SIGKILL)
+        _kill(victims)
         return at
 
     def kill_control(self) -> float:
@@ -171,3 +175,9 @@ class LocalNodes:
             else:
                 os.environ[name] = value
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
