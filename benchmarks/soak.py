@@ -1,9 +1,9 @@
 """A job that runs for minutes while its processes are killed, its storage is away and it is
 rescaled: whether its output is right, and what it takes stays as it is.
 
-Three nodes on this machine, the head among them, run the job of `soak_job` with its checkpoints in
-an object store (`soak_storage`). Faults come by a plan (`soak_plan`) until one and a half times the
-time is over that the input takes; then the job has the rest of the time to end by itself.
+Three nodes on this machine, the head among them, run the job of `soak_job` with checkpoints and
+output in an object store (`soak_storage`). Faults come by a plan (`soak_plan`) until one and a half
+times the time is over that the input takes; then the job has the rest of the time to end by itself.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ class Told:
         self.counts = dict.fromkeys(("completed", "failed", "restarts"), 0)
         self.coordinators: set[int] = set()
         """Their processes."""
+        self.tasks = 0
+        """How many it has."""
 
     def ask(self) -> None:
         with suppress(StromError):
@@ -86,6 +88,7 @@ class Told:
 
     def add(self, metrics: dict[str, Any]) -> None:
         told = {"restarts": metrics["restarts"], **metrics["checkpoints"]}
+        self.tasks = len(metrics["tasks"])
         for name in self.counts:
             before = self._last.get(name, 0)
             self.counts[name] += told[name] - before if told[name] >= before else told[name]
@@ -131,7 +134,7 @@ def _run(soak: Soak, root: Path, storage: Storage, nodes: LocalNodes) -> dict[st
     env.set_restart_strategy(FixedDelayRestart(100_000, timedelta(milliseconds=200)))
     gone = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
     env.get_checkpoint_config().set_externalized_checkpoint_retention(gone)
-    build(env, soak.given, root)
+    build(env, soak.given, storage.url(root))
     client: Any = env.execute_async("soak")
     told = Told(client)
     harm = Harm(client, nodes, storage, lambda: told.counts["completed"])
@@ -141,7 +144,7 @@ def _run(soak: Soak, root: Path, storage: Storage, nodes: LocalNodes) -> dict[st
         start = time.monotonic()
         longest = timedelta(seconds=START_S + LONGEST * soak.given.seconds)
         end = pool.submit(client.get_job_execution_result, longest)
-        with Watch(lambda: _figures(root, nodes), told.ask) as watch:
+        with Watch(lambda: _figures(root, nodes, told.tasks), told.ask) as watch:
             _harm_until(end, soak, harm)
         took = time.monotonic() - start
         error = _ended(client, end, told)
@@ -200,9 +203,12 @@ def _ended(client: Any, end: Future[Any], told: Told) -> str | None:
     return None
 
 
-def _figures(root: Path, nodes: LocalNodes) -> Figures:
+def _figures(root: Path, nodes: LocalNodes, tasks: int) -> Figures:
+    """Of tasks, the processes beside those that the job has: how many it has is asked of it."""
+    found = figures_of(own_processes())
+    found["task_spare_processes"] = max(0.0, found.pop("task_processes", 0.0) - tasks)
     return (
-        figures_of(own_processes())
+        found
         | folder_figures("checkpoint", [root / "checkpoints"])
         | folder_figures("temporary", nodes.temporary_folders)
     )

@@ -17,7 +17,12 @@ import psutil
 Figures = dict[str, float]
 
 TITLES: Final = MappingProxyType(
-    {"ray::TaskActor": "task", "ray::JobCoordinator": "coordinator", "raylet": "raylet"}
+    {
+        "ray::TaskActor": "task",
+        "ray::JobCoordinator": "coordinator",
+        "gcs/gcs_server": "gcs",
+        "raylet/raylet": "raylet",
+    }
 )
 """Roles, by what the title of a process has in it; others are Ray's."""
 
@@ -27,6 +32,7 @@ EVERY_S: Final = 2.0
 
 BOUNDS: Final = MappingProxyType(
     {
+        "spare_processes": (0.25, 8.0),
         "processes": (0.25, 2.0),
         "rss_mb": (0.15, 24.0),
         "handles": (0.15, 8.0),
@@ -36,7 +42,7 @@ BOUNDS: Final = MappingProxyType(
     }
 )
 """By the end of a figure's name: how much more the last third of the time may have than the second,
-as a part of that, and beyond it."""
+as a part of that, and beyond it. Spare processes are those of tasks that are about to start."""
 
 
 def own_processes() -> dict[str, list[psutil.Process]]:

@@ -237,7 +237,7 @@ def test_what_a_job_told_is_summed_over_its_coordinators() -> None:
     told = soak.Told(None)
     for restarts, completed, failed in [(0, 3, 0), (2, 5, 1), (0, 1, 0), (1, 4, 0)]:
         checkpoints = {"completed": completed, "failed": failed}
-        told.add({"restarts": restarts, "checkpoints": checkpoints})
+        told.add({"restarts": restarts, "checkpoints": checkpoints, "tasks": []})
     assert told.counts == {"restarts": 3, "completed": 9, "failed": 1}
 
 
