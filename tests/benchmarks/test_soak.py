@@ -4,6 +4,7 @@ and what is found to grow."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -24,7 +25,15 @@ from strom.benchmarks import cli, soak, soak_storage
 from strom.benchmarks.soak_job import OUTPUTS, Expected, Input, build, checksum
 from strom.benchmarks.soak_output import Verified, verify
 from strom.benchmarks.soak_plan import AWAY_S, KINDS, MOST, RESTS_S, faults
-from strom.benchmarks.soak_watch import EVERY_S, Sample, flatness
+from strom.benchmarks.soak_watch import (
+    EVERY_S,
+    ITSELF,
+    Sample,
+    figures_of,
+    flatness,
+    folder_figures,
+    own_processes,
+)
 from strom.checkpoint.storage import open_storage
 from strom.core.errors import CheckpointError
 from strom.engine.hosts.job_record import DEATHS_MS, MOST_DEATHS
@@ -179,6 +188,25 @@ def test_a_process_that_lives_for_a_part_of_the_time_is_not_held_against_nothing
     some = samples("raylet_threads", [3.0] * 9)
     assert flatness(some + [Sample(18 + at, {"task_threads": 1.0}) for at in range(9)]) == {}
     assert flatness([]) == {}
+
+
+def test_all_that_is_watched_has_a_bound_and_what_others_start_is_not_watched(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_bytes(b"123")
+    command = ["-c", "import sys; sys.stdin.read()", "ray::TaskActor"]
+    with subprocess.Popen([sys.executable, *command], stdin=subprocess.PIPE) as child:
+        there = own_processes()
+        taken = figures_of(there) | folder_figures("checkpoint", [tmp_path])
+        child.communicate()
+    assert [one.pid for one in there["task"]] == [child.pid]
+    assert [one.pid for one in there[ITSELF]] == [os.getpid()]
+    assert taken["checkpoint_files"] == taken["task_processes"] == 1
+    assert taken["task_handles"] >= 3
+    assert "task" not in own_processes()
+    found = flatness([Sample(at, taken) for at in range(9)])
+    assert found.keys() == taken.keys()
+    assert all(one.flat for one in found.values())
 
 
 # --- the storage ---------------------------------------------------------------------------------
