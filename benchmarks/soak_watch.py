@@ -22,6 +22,7 @@ TITLES: Final = MappingProxyType(
         "ray::JobCoordinator": "coordinator",
         "gcs/gcs_server": "gcs",
         "raylet/raylet": "raylet",
+        "log_monitor": "log_monitor",
     }
 )
 """Roles, by what the title of a process has in it; others are Ray's."""

@@ -237,6 +237,8 @@ class RayCluster:
                     if self._room == request:
                         self._slots.add_for(job, self._cancelled)
                 self._warm_up(request, job)
+            except ray.exceptions.RayError as error:
+                why = described(self._start_error(error))
             except Exception as error:
                 why = described(error)
             with self._rooms:
@@ -414,7 +416,9 @@ class RayCluster:
         return not_installed(self._config.job_files.requirements, error) or error
 
     def _death_at_start(self, error: Any) -> str:
-        dead = [task for task, known in self._newest.items() if known == error.actor_id]
+        spare = {task: one._actor_id.hex() for task, one in list(self._spare.items())}
+        begun = [*self._newest.items(), *spare.items()]
+        dead = [task for task, known in begun if known == error.actor_id]
         if not dead:
             return f"a task could not start: {how_it_died(None, str(error))}"
         (task,) = dead

@@ -6,12 +6,13 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from chaos_kit import config, environment, until
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorUnavailableError, RayActorError
 from strom import DiscardSink
 from strom.core.errors import FencedError, ResourceError
 from strom.core.ids import Attempt, TaskId
@@ -86,6 +87,8 @@ class World:
             reserve=lambda cancelled, down: None,
             nodes=lambda: self.nodes,
             options=lambda task: {},
+            add_for=lambda job, cancelled: None,
+            trim=lambda: None,
             on_several_machines=lambda: False,
             own_name="a name",
         )
@@ -155,6 +158,22 @@ def test_who_dies_while_others_still_start_is_named(world: World) -> None:
     (lost,) = world.heard
     assert isinstance(lost, TaskLost)
     assert lost.task.subtask == 0
+
+
+def test_who_dies_as_a_rescale_starts_it_is_named(world: World) -> None:
+    """As Ray says it of a process that was killed a moment ago."""
+    vertex = replace(world.vertex, parallelism=1)
+    world.cluster.make_room(7, replace(world.cluster._job, vertices=(vertex,)))
+    until(lambda: world.actors and "prepare" in world.actors[0].calls, "its call")
+    away = ActorUnavailableError("socket closed", None)
+    away.actor_id = "0000"
+    world.actors[0].calls["prepare"].answer.set_exception(away)
+    until(lambda: world.heard, "the answer")
+    (made,) = world.heard
+    assert made.request == 7
+    name = vertex.name
+    assert f"task {name}, subtask 0, could not start: its process died" in made.why
+    assert "Unavailable" not in made.why
 
 
 def test_what_is_known_of_actors_does_not_grow_with_their_deaths(world: World) -> None:
