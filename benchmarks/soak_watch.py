@@ -36,6 +36,7 @@ BOUNDS: Final = MappingProxyType(
         "spare_processes": (0.25, 8.0),
         "processes": (0.25, 2.0),
         "rss_mb": (0.15, 24.0),
+        "monitor_handles": (0.0, 200.0),
         "handles": (0.15, 8.0),
         "threads": (0.15, 6.0),
         "files": (0.25, 16.0),
@@ -43,7 +44,8 @@ BOUNDS: Final = MappingProxyType(
     }
 )
 """By the end of a figure's name: how much more the last third of the time may have than the second,
-as a part of that, and beyond it. Spare processes are those of tasks that are about to start."""
+as a part of that, and beyond it. Spare processes are those of tasks that are about to start; and
+Ray's (2.60) monitor of logs holds up to 200 of processes that are gone."""
 
 
 def own_processes() -> dict[str, list[psutil.Process]]:
