@@ -313,10 +313,12 @@ class JobDriver(JobPicture):
         None: it has not begun."""
         return self._began_with
 
-    def next_tick_s(self) -> float | None:
-        """Seconds until `tick` has something to do."""
-        over = [self._tick_at, self._own.due_ms] if self._over_at is None else [self._over_at]
-        due = (*over, self.errands.due_ms())
+    def next_tick_s(self, looks: bool = True) -> float | None:
+        """Seconds until `tick` has something to do. Without `looks`: those of the autoscaler, of
+        which nothing may come, do not count."""
+        due = [self._tick_at if self._over_at is None else self._over_at, self.errands.due_ms()]
+        if looks and self._over_at is None:
+            due.append(self._own.due_ms)
         first = min((ms for ms in due if ms is not None), default=None)
         return None if first is None else max(0.0, (first - self._clock.now_ms()) / 1000.0)
 

@@ -62,10 +62,11 @@ class Staff:
         return self.cluster.step_driver(self.driver)
 
     def deadlines(self) -> list[float | None]:
-        """Seconds until each has something to do by itself; nothing once the job is over."""
+        """Seconds until each has something to do by itself; nothing once the job is over. A look of
+        the autoscaler is none: time would never pass by more than that."""
         if self.driver.ended:
             return []
-        wishes = [self.cluster.next_deadline(), self.driver.next_tick_s()]
+        wishes = [self.cluster.next_deadline(), self.driver.next_tick_s(looks=False)]
         wishes += [worker.next_deadline() for worker in self.workers]
         writers = [running.background for running in self.cluster.tasks.values()]
         return wishes + [w.next_deadline() for w in writers if isinstance(w, Worker)]
