@@ -169,7 +169,7 @@ class CoordinatorLife:
         self._term = Term(0, self._attached, first, (now_ms,), run=first)
         written = self._records.begin(begun, self._term)
         await self._begin(begun, graph, takes_over=False)
-        await asyncio.wrap_future(written)
+        await asyncio.wait([asyncio.wrap_future(written)], timeout=PROMISE_S)
 
     async def _come_back(self) -> None:
         """The process before this one died. Whoever asks meanwhile waits for `_started`."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -26,6 +28,9 @@ END_S: Final = 10.0
 READ_S: Final = 600.0
 """How long a storage may be away that has what a coordinator is to go on from."""
 
+WRITE_S: Final = 600.0
+"""The same for what is to be written; then it is tried once more with each further write."""
+
 PAUSE_S: Final = 1.0
 
 
@@ -41,14 +46,16 @@ class Left:
 
 
 class RecordKeeper:
-    """Of one coordinator. What cannot be written is warned of, once: the job then ends with its
-    coordinator."""
+    """Of one coordinator. What cannot be written is warned of, and tried until it can be: the next
+    coordinator would go on from what was so before. Writes keep their order."""
 
     def __init__(self, record: JobRecord, job_id: str) -> None:
         self._record = record
         self._job_id = job_id
         self._writer = ThreadPoolExecutor(1, f"strom-record-{job_id}")
-        self._warned = False
+        self._failing_since: float | None = None
+        """When the first of all writes failed that have failed since the last one that did not."""
+        self._leaving = threading.Event()
         self._mine: Term | None = None
         """That was written last; None: none was."""
 
@@ -62,17 +69,18 @@ class RecordKeeper:
         return self._record.of_machine
 
     def begin(self, begun: Begun, term: Term) -> Future[None]:
-        """Done when it is written, or cannot be."""
+        """Done when both are written, or given up after `WRITE_S`."""
         self._submit(self._record.begin, begun)
         return self.write(term)
 
     def write(self, term: Term) -> Future[None]:
-        """Done when it is written, or cannot be."""
+        """Done when it is written, or given up after `WRITE_S`."""
         self._mine = term
         return self._submit(self._record.write, term)
 
     def end(self, outcome: JobOutcome, results: ResultLog | None = None) -> None:
-        """Returns when it is written, with what is left to write of `results`, or after `END_S`."""
+        """Returns when it is written, with what is left to write of `results`, or after `END_S`; it
+        is then still tried until `remove`."""
         wait([self._submit(lambda ended: self._end(ended, results), outcome)], END_S)
 
     def _end(self, outcome: JobOutcome, results: ResultLog | None) -> None:
@@ -85,12 +93,13 @@ class RecordKeeper:
         self._record.end(outcome, None if results is None else results.count)
 
     def _holds(self) -> bool:
-        """Whether no other has come since: who was taken for dead changes nothing any more."""
+        """Whether no other has come since: who was taken for dead changes nothing any more. Raises
+        CheckpointError if that cannot be read now."""
         if self._mine is None:
             return True
         try:
             term = self._record.term()
-        except CheckpointError:
+        except (MissingCheckpointError, CorruptCheckpointError):
             return False
         return (term.run, term.number) <= (self._mine.run, self._mine.number)
 
@@ -140,26 +149,39 @@ class RecordKeeper:
 
     async def remove(self) -> None:
         """Nobody will ask any more; takes no longer than `END_S`. The last call."""
+        self._leaving.set()
         removed = asyncio.wrap_future(self._writer.submit(self._remove))
         await asyncio.wait([removed], timeout=END_S)
         self._writer.shutdown(wait=False)
 
     def _remove(self) -> None:
-        if self._holds():
-            self._record.remove()
+        with suppress(CheckpointError):
+            if self._holds():
+                self._record.remove()
 
     def _submit(self, write: Callable[[Any], None], what: Any) -> Future[None]:
         return self._writer.submit(self._write, write, what)
 
     def _write(self, write: Callable[[Any], None], what: Any) -> None:
-        try:
-            write(what)
-        except Exception as error:
-            if not self._warned:
-                self._warned = True
-                log.warning(
-                    "job %s: what its coordinator would go on from if it died cannot be written "
-                    "down, so that the job would end with it: %s",
-                    self._job_id,
-                    error,
-                )
+        while True:
+            try:
+                write(what)
+            except Exception as error:
+                if not self._is_tried_again(error):
+                    return
+            else:
+                self._failing_since = None
+                return
+
+    def _is_tried_again(self, error: Exception) -> bool:
+        """After a pause."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+            log.warning(
+                "job %s: what its coordinator would go on from if it died cannot be written down, "
+                "and is tried again: %s",
+                self._job_id,
+                error,
+            )
+        return now < self._failing_since + WRITE_S and not self._leaving.wait(PAUSE_S)

@@ -75,10 +75,59 @@ class Away(JobRecord):
         raise CheckpointError("full")
 
 
+class AwayForAWhile(JobRecord):
+    """Its first `left` writes and looks fail."""
+
+    left = 5
+
+    def _fail(self) -> None:
+        if self.left:
+            self.left -= 1
+            raise CheckpointError("away")
+
+    def begin(self, begun: Begun) -> None:
+        self._fail()
+        super().begin(begun)
+
+    def write(self, term: Term) -> None:
+        self._fail()
+        super().write(term)
+
+    def term(self) -> Term:
+        self._fail()
+        return super().term()
+
+
+def test_what_a_storage_did_not_take_is_written_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the next coordinator would have a number that another had, or a width of before."""
+    monkeypatch.setattr(record_keeper, "PAUSE_S", 0.001)
+    record = AwayForAWhile(str(tmp_path), "a1")
+    keeper = RecordKeeper(record, "a1")
+
+    async def ask() -> None:
+        written = keeper.begin(BEGUN, Term())
+        changed = keeper.write(Term(1, widths={"sums": 3}))
+        await asyncio.wrap_future(written)
+        await asyncio.wrap_future(changed)
+        left = await keeper.read()
+        assert left is not None
+        assert (left.term.number, left.term.widths) == (1, {"sums": 3})
+        record.left = 2
+        keeper.end(OUTCOME)
+        assert record.outcome() == (OUTCOME, None)
+        await keeper.remove()
+
+    asyncio.run(ask())
+    assert [line.levelname for line in caplog.records] == ["WARNING"] * 2
+
+
 def test_a_storage_that_is_away_is_waited_for_and_one_that_is_full_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(record_keeper, "PAUSE_S", 0.001)
+    monkeypatch.setattr(record_keeper, "WRITE_S", 0.05)
     keeper = RecordKeeper(Away(str(tmp_path), "a1"), "a1")
 
     async def ask() -> None:
