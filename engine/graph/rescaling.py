@@ -47,6 +47,34 @@ def moved(planned: JobGraph, now: JobGraph, wanted: int | Mapping[str, int]) -> 
     return _with(planned, now, widths)
 
 
+def limited(planned: JobGraph, wanted: JobGraph, most: int) -> JobGraph:
+    """`wanted` with no more subtasks than `most` of each vertex that the program gave no
+    parallelism of its own. GraphError where that cannot be."""
+    widths = limited_widths(planned, wanted, most)
+    own = {vertex: widths[str(vertex)] for vertex in _own_widths(planned, wanted)}
+    _check(planned, own)
+    return _with(planned, wanted, own)
+
+
+def limited_widths(planned: JobGraph, wanted: JobGraph, most: int) -> Widths:
+    """Those of `limited`."""
+    own = _own_widths(planned, wanted)
+    less = {str(vertex): min(parallelism, most) for vertex, parallelism in own.items()}
+    return {**widths_of(wanted), **less}
+
+
+def widest(planned: JobGraph, job: JobGraph) -> int:
+    """The least that `limited` changes nothing by; 0: it never does."""
+    return max(_own_widths(planned, job).values(), default=0)
+
+
+def _own_widths(planned: JobGraph, job: JobGraph) -> dict[VertexId, int]:
+    """Of the vertices that were planned at the job's own parallelism."""
+    pairs = zip(planned.vertices, job.vertices, strict=True)
+    own = planned.config.parallelism
+    return {new.id: new.parallelism for old, new in pairs if old.parallelism == own}
+
+
 def widths_of(job: JobGraph) -> dict[str, int]:
     """What `with_widths` makes the same of."""
     return {str(vertex.id): vertex.parallelism for vertex in job.vertices}

@@ -11,7 +11,15 @@ from strom.connectors.datagen import DataGenSource
 from strom.core.errors import GraphError
 from strom.engine.graph.execution import build_execution_graph
 from strom.engine.graph.model import JobGraph
-from strom.engine.graph.rescaling import moved, rescaled, shape_of, widths_of, with_widths
+from strom.engine.graph.rescaling import (
+    limited,
+    moved,
+    rescaled,
+    shape_of,
+    widest,
+    widths_of,
+    with_widths,
+)
 
 
 def graph(parallelism: int, own: int | None = None) -> JobGraph:
@@ -106,3 +114,23 @@ def test_what_was_planned_for_one_subtask_stays_at_that() -> None:
         moved(planned, planned, {planned.vertices[0].name: 2})
     with pytest.raises(GraphError, match="planned for the parallelism 1"):
         moved(chains(1), chains(1), 2)
+
+
+def test_a_job_that_is_limited_is_narrower_where_it_has_no_parallelism_of_its_own() -> None:
+    whole = graph(4)
+    assert widths(limited(whole, whole, 3)) == [1, 3]
+    assert limited(whole, whole, 4) == limited(whole, whole, 9) == whole
+    assert (widest(whole, whole), widest(whole, limited(whole, whole, 2))) == (4, 2)
+    own = graph(4, own=3)
+    assert limited(own, own, 1) == own
+    assert widest(own, own) == 0
+
+
+def test_what_somebody_made_narrower_stays_so() -> None:
+    """The job was planned for four, and has some of two by now."""
+    whole = chains(4)
+    names = [vertex.name for vertex in whole.vertices]
+    wanted = moved(whole, whole, {names[-1]: 2})
+    assert max(widths(wanted)) == 4
+    assert widths(limited(whole, wanted, 3)) == [min(3, width) for width in widths(wanted)]
+    assert shape_of(limited(whole, wanted, 4)) == shape_of(wanted)
