@@ -162,6 +162,7 @@ if TYPE_CHECKING:
         PurgingTrigger
     )
     from .cluster.session_client import attach as attach
+    from .core.adaptive_config import AdaptiveConfig as AdaptiveConfig
     from .core.answered import CompletableFuture as CompletableFuture, JobID as JobID
     from .core.batch import Batch as Batch, ColumnBatch as ColumnBatch, ObjectBatch as ObjectBatch
     from .core.config import (
@@ -289,6 +290,7 @@ _PUBLIC = {
         "CountTrigger EventTimeTrigger NeverTrigger ProcessingTimeTrigger PurgingTrigger"
     ),
     "cluster.session_client": "attach",
+    "core.adaptive_config": "AdaptiveConfig",
     "core.answered": "CompletableFuture JobID",
     "core.batch": "Batch ColumnBatch ObjectBatch",
     "core.config": (

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
+from .adaptive_config import AdaptiveConfig
 from .autoscaler_config import AutoscalerConfig
 from .checkpointing_mode import CheckpointingMode
 from .checks import check_count, check_duration, check_kind, check_number
@@ -301,6 +302,8 @@ class JobConfig:
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     autoscaler: AutoscalerConfig = field(default_factory=AutoscalerConfig)
     """How parallelisms follow the load."""
+    adaptive: AdaptiveConfig = field(default_factory=AdaptiveConfig)
+    """What the job does where there is too little room for it."""
     slot_cpus: float = 1.0
     slot_resources: dict[str, SlotResources] = field(default_factory=dict)
     """Of slot sharing groups whose slots take something else than `slot_cpus`."""
@@ -355,6 +358,7 @@ class JobConfig:
         check_kind("record", self.record, RecordConfig)
         check_kind("logging", self.logging, LoggingConfig)
         check_kind("autoscaler", self.autoscaler, AutoscalerConfig)
+        check_kind("adaptive", self.adaptive, AdaptiveConfig)
         check_number("slot_cpus", self.slot_cpus, 0.0)
         check_kind("slot_resources", self.slot_resources, dict)
         SlotResources(None, self.slot_memory, self.slot_others)

@@ -11,6 +11,7 @@ from typing import Final
 
 from ...core.checks import check_count
 from ...core.errors import ConfigurationError
+from .adaptive_options import ADAPTIVE
 from .autoscaler_options import AUTOSCALER
 from .checkpoint_options import CHECKPOINT_OPTIONS
 from .commit_options import COMMITS
@@ -224,6 +225,7 @@ KNOWN: Final = (
         "how long a session keeps slots that a job has left for the next one; 0: not at all",
     ),
     *PLACEMENT,
+    *ADAPTIVE,
     *FILES,
     known(
         "strom.host",

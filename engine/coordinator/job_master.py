@@ -13,6 +13,7 @@ and losses of tasks may come at any time; those of former attempts are ignored h
     on_sources_snapshot          SnapshotSources is done
     on_source_failed             one of these three could not be done
     on_deployed / ..._failed     DeployAll or DeployTasks is done (or any part of it could not be)
+    on_little_room               the same could not be: there is room for fewer subtasks only
     on_tasks_stopped             CancelTasks is done
     on_region_loaded / ..._failed, on_readers_ready     LoadForRegion, RestartReaders are done
     on_report                    a task said something (engine/messages.py)
@@ -23,8 +24,8 @@ and losses of tasks may come at any time; those of former attempts are ignored h
     on_trigger                   a user wants a checkpoint now
     on_savepoint                 a user wants a savepoint, after which the job may be to end
     on_cancel                    a user wants the job to stop; in any state, any number of times
-    on_rescale                   a user wants the job to go on at other parallelisms
-    on_own_rescale               its load asks for them
+    on_rescale                   a user wants the job to go on at other parallelisms, its load asks
+                                 for them, or there is room for them
     on_room, on_graph_kept       MakeRoom, KeepGraph are done
     on_tick                      the time of the last TickAt came; early and extra calls do no harm
 
@@ -50,6 +51,7 @@ from ..graph.model import ExecutionGraph
 from ..messages import CheckpointAcknowledged, MetricsReported, TaskReport, ValuePublished
 from .actions import Actions, AnswerSavepoint, Publish, Warn
 from .announced_ticks import AnnouncedTicks
+from .askers import Asker
 from .failures import Failure
 from .job_state import JobState
 from .lifecycle import Step
@@ -77,18 +79,20 @@ class JobMaster:
         first_attempt: int = 0,
         takes_over: bool = False,
         former: ExecutionGraph | None = None,
+        wanted: ExecutionGraph | None = None,
     ) -> None:
         """`resume`: start from the newest checkpoint in the job's storage, if there is one; else
         checkpoints that were there before are neither used nor touched. `allow_unmatched`: state
         of operators that the job lacks may be dropped at a restore. `rng` draws restart jitter.
         `first_attempt`: greater than any of the masters that the job had before. `takes_over`: the
         job may run, as the last of these has left it (`takeover`). `former`: the graph that the job
-        goes back to if it does not come up with this one (`rescales`)."""
+        goes back to if it does not come up with this one (`rescales`). `wanted`: what it is to be
+        when there is room; None: this."""
         plan = make_plan(job_id, graph)
         starting_point = StartingPoint(plan, resume, allow_unmatched)
         policy = make_policy(plan.config.effective_restart, rng)
         self._job = job = Transitions(
-            plan, graph, starting_point, policy, first_attempt, takes_over, former
+            plan, graph, starting_point, policy, first_attempt, takes_over, former, wanted
         )
         self._life, self._history = job.life, job.history
         self._checkpoints, self._numbers = job.checkpoints, job.numbers
@@ -197,6 +201,20 @@ class JobMaster:
         failure = Failure(f"{what} could not be deployed: {reason}")
         region = None if restart is None else restart.region
         return self._answer(self._job.fail(failure, now_ms, region))
+
+    def on_little_room(
+        self, attempt: Attempt, smaller: ExecutionGraph, why: str, now_ms: int
+    ) -> Actions:
+        """Some task could not be started, for there is room for this only: the job goes on as
+        that. It differs from that of now in parallelisms only."""
+        self._life.record(f"little room for {attempt}")
+        running = self._job.running
+        if running is None:
+            return self._answer()
+        starting = running.restarts.find(attempt, Stage.STARTING) is not None
+        if not starting and attempt != self._numbers.began:
+            return self._answer()
+        return self._answer(self._job.shrink(smaller, why, now_ms))
 
     def on_tasks_stopped(self, attempt: Attempt, tasks: tuple[TaskId, ...], now_ms: int) -> Actions:
         """The answer to CancelTasks."""
@@ -313,16 +331,11 @@ class JobMaster:
         actions = self._checkpoints.request_savepoint(savepoint, now_ms)
         return self._answer(way, self._job.carry_out(actions, now_ms))
 
-    def on_rescale(self, request: int, graph: ExecutionGraph, now_ms: int) -> Actions:
+    def on_rescale(self, request: int, graph: ExecutionGraph, asker: Asker, now_ms: int) -> Actions:
         """Go on as `graph`, which differs from that of now in parallelisms only. An AnswerRescale
         for it comes now or later, exactly one."""
-        self._life.record(f"rescale {request}")
-        return self._answer(self._job.rescale(request, graph, now_ms))
-
-    def on_own_rescale(self, request: int, graph: ExecutionGraph, now_ms: int) -> Actions:
-        """The same, which nobody asks for but the job's load: it gives way to what others want."""
-        self._life.record(f"rescale {request} of its own")
-        return self._answer(self._job.rescale(request, graph, now_ms, own=True))
+        self._life.record(f"rescale {request} for {asker.value}")
+        return self._answer(self._job.rescale(request, graph, asker, now_ms))
 
     def on_room(self, request: int, why: str | None, now_ms: int) -> Actions:
         """The answer to MakeRoom; `why`: there is none."""
@@ -371,15 +384,19 @@ class JobMaster:
         """Why the job must not start from a checkpoint, if so. From any thread."""
         return self._job.starting_point.why_not(manifest)
 
-    @property
-    def why_no_own_rescale(self) -> str | None:
-        """Why `on_own_rescale` would be refused now; None: it would not."""
-        return self._job.why_no_own_rescale()
+    def why_no_rescale(self, asker: Asker) -> str | None:
+        """Why `on_rescale` would be refused now; None: it would not."""
+        return self._job.why_no_rescale(asker)
 
     @property
     def graph(self) -> ExecutionGraph:
         """What the job is now."""
         return self._job.graph
+
+    @property
+    def wanted(self) -> ExecutionGraph:
+        """What the job is to be when there is room for it."""
+        return self._job.rescales.wanted
 
     @property
     def _plan(self) -> JobPlan:
@@ -412,6 +429,7 @@ class JobMaster:
             history=self._history.picture,
             rescales=self._job.rescales.done,
             last_rescale=self._job.rescales.last,
+            shortage=self._job.shortage,
         )
 
     @property

@@ -65,3 +65,5 @@ class JobState:
     history: Picture = field(default_factory=Picture)
     rescales: int = 0
     last_rescale: RescaleFigures | None = None
+    shortage: str | None = None
+    """Why it runs with fewer subtasks than it is to have; None: it does not."""

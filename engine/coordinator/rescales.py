@@ -9,13 +9,16 @@
       fails        the tasks of that attempt are stopped    RETURNING
     RETURNING      on_graph_kept, of the former graph       over: the job restarts as it was
 
+A job for which there is too little room (`adaptive`) goes from its deployment to RETURNING, to what
+there is room for, and grows by rescales of its own. What it is `wanted` to be is what it was
+planned as, or what somebody or its load made of it.
+
 Until STOPPING the job runs as ever, and what goes wrong leaves it as it was: there are no slots,
 the checkpoint fails, a task does. From then on this is a restart from that checkpoint, which counts
 as none: whatever keeps the new tasks from running, the job goes back to its former parallelism and
 the same checkpoint, for nothing was taken or published since.
 
-One that the job's load asks for (`own`) gives way to whoever wants something of the job, as long as
-it runs as it was, and does not begin while a savepoint is on.
+Who asks for one, and what that gives way to, is said in `askers`.
 
 Who takes over from a coordinator that dies finds in what it has left
 
@@ -33,8 +36,9 @@ from enum import Enum
 
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...core.ids import NO_CHECKPOINT, CheckpointId
-from ..graph.model import ExecutionGraph
+from ..graph.model import ExecutionGraph, JobGraph
 from .actions import Actions, AnswerRescale, KeepGraph, LeaveRoom, MakeRoom
+from .askers import Asker
 from .lifecycle import Lifecycle, Step
 from .rescale_figures import RescaleFigures
 from .running_attempt import RunningAttempt
@@ -59,8 +63,7 @@ class Stage(Enum):
 @dataclass
 class Rescale:
     """`request`: who is answered; None: nobody any more. `stage` is changed by `Rescales` only.
-    `why`: what was wrong with the new one, once the job returns. `own`: nobody asked for it but the
-    job's load."""
+    `why`: what was wrong with the new one, once the job returns."""
 
     request: int | None
     former: ExecutionGraph
@@ -70,17 +73,26 @@ class Rescale:
     stopped_ms: int = 0
     checkpoint_id: CheckpointId = NO_CHECKPOINT
     why: str = ""
-    own: bool = False
+    asker: Asker = Asker.SOMEBODY
 
 
 class Rescales:
     """Of one job, one after the other."""
 
-    def __init__(self, graph: ExecutionGraph, former: ExecutionGraph | None = None) -> None:
-        """`former`: another coordinator has died while the job was to come up with `graph`."""
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        former: ExecutionGraph | None = None,
+        wanted: ExecutionGraph | None = None,
+    ) -> None:
+        """`former`: another coordinator has died while the job was to come up with `graph`.
+        `wanted`: what it is to be when there is room; None: `graph`."""
         self.now: Rescale | None = None
+        self._wanted = wanted or graph
         if former is not None:
-            self.now = Rescale(None, former, graph, Stage.STARTING)
+            self.now = Rescale(None, former, graph, Stage.STARTING, asker=Asker.ROOM)
+        self.shortage = ""
+        """Why it is smaller than that, as far as this coordinator knows."""
         self.done = 0
         """How many went well."""
         self.last: RescaleFigures | None = None
@@ -92,16 +104,16 @@ class Rescales:
         request: int,
         former: ExecutionGraph,
         graph: ExecutionGraph,
+        asker: Asker,
         now_ms: int,
-        own: bool = False,
     ) -> Actions:
-        """Somebody wants it, and nothing speaks against it (`why_no_rescale`)."""
-        self.now = Rescale(request, former, graph, Stage.RESERVING, now_ms, own=own)
+        """Nothing speaks against it (`why_no_rescale`)."""
+        self.now = Rescale(request, former, graph, Stage.RESERVING, now_ms, asker=asker)
         return (MakeRoom(request, graph),)
 
     def give_way(self, to: str) -> Actions:
         """Somebody wants something of the job that cannot be while it is rescaled."""
-        if self.now is None or not self.now.own or not self.now.stage.runs:
+        if self.now is None or not self.now.asker.yields or not self.now.stage.runs:
             return ()
         return self.drop(f"it gave way to {to}")
 
@@ -138,6 +150,27 @@ class Rescales:
     def stops(self) -> bool:
         """Whether the tasks of the former graph are to stop, or have been told to."""
         return self.now is not None and self.now.stage is Stage.STOPPING
+
+    def shrink(self, graph: ExecutionGraph, smaller: ExecutionGraph, why: str) -> Actions:
+        """There is room for this only: what is told of a rescale that was on. None is that has
+        stopped the job (`stops_job`)."""
+        dropped = self.drop("there is less room than before")
+        self.now = Rescale(None, smaller, graph, Stage.RETURNING)
+        self.shortage = why
+        return dropped
+
+    @property
+    def stops_job(self) -> bool:
+        """Whether there is one for which the job has stopped, or is about to come up again."""
+        return self.now is not None and not self.now.stage.runs
+
+    @property
+    def wanted(self) -> ExecutionGraph:
+        """What the job is to be when there is room for it."""
+        one = self.now
+        if one is None or not one.asker.decides or one.stage not in (Stage.KEEPING, Stage.STARTING):
+            return self._wanted
+        return one.graph
 
     # --- between two attempts ------------------------------------------------------------------
 
@@ -181,7 +214,7 @@ class Rescales:
         one = self.now
         if one is None or one.stage is not Stage.STARTING:
             return ()
-        self.now = None
+        self._wanted, self.now = self.wanted, None
         self.done += 1
         before, after = _changes(one.former, one.graph)
         stopped_ms = one.stopped_ms or now_ms
@@ -219,6 +252,7 @@ def why_no_rescale(
     running: RunningAttempt | None,
     checkpoints: CheckpointCoordinator,
     rescales: Rescales,
+    asker: Asker = Asker.SOMEBODY,
 ) -> str | None:
     """Why a job cannot be rescaled in this state; None: it can."""
     if rescales.now is not None:
@@ -231,18 +265,30 @@ def why_no_rescale(
         return "the job is finishing"
     if checkpoints.ending:
         return "the job is being stopped with a savepoint"
+    if asker.yields and checkpoints.saving:
+        return "a savepoint is being taken"  # it would fail by it
     return None
 
 
-def why_no_own_rescale(
-    life: Lifecycle,
-    running: RunningAttempt | None,
-    checkpoints: CheckpointCoordinator,
-    rescales: Rescales,
-) -> str | None:
-    """The same of one that nobody asks for but the job's load: a savepoint would fail by it."""
-    why = why_no_rescale(life, running, checkpoints, rescales)
-    return "a savepoint is being taken" if why is None and checkpoints.saving else why
+def exceeds(job: JobGraph, wanted: JobGraph) -> bool:
+    """Whether it has more subtasks somewhere."""
+    pairs = zip(job.vertices, wanted.vertices, strict=True)
+    return any(one.parallelism > other.parallelism for one, other in pairs)
+
+
+def shortage_of(job: JobGraph, wanted: JobGraph, why: str) -> str | None:
+    """That a job has fewer subtasks than it is to have, and why; None: it has as many."""
+    if job is wanted:
+        return None
+    pairs = [
+        (now.parallelism, one.parallelism)
+        for now, one in zip(job.vertices, wanted.vertices, strict=True)
+        if now.parallelism < one.parallelism
+    ]
+    if not pairs:
+        return None
+    few, many = (max(side) for side in zip(*pairs, strict=True))
+    return f"runs with {few} of {many}" + (f": {why}" if why else "")
 
 
 def _changes(

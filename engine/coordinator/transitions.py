@@ -27,6 +27,7 @@ from .actions import (
     TakeOverSources,
     Warn,
 )
+from .askers import Asker
 from .attempt_numbers import AttemptNumbers
 from .checkpointing import CheckpointTranslator
 from .failover import Failover, RestartRegion
@@ -35,7 +36,7 @@ from .history import JobHistory
 from .lifecycle import Lifecycle, Step
 from .plan import JobPlan, make_plan
 from .regions import Region
-from .rescales import Rescales, why_no_own_rescale, why_no_rescale
+from .rescales import Rescales, exceeds, shortage_of, why_no_rescale
 from .restart import RestartPolicy
 from .running_attempt import Outcome, RunningAttempt
 from .starting_point import Start, StartingPoint
@@ -55,10 +56,12 @@ class Transitions:
         first_attempt: int,
         takes_over: bool,
         former: ExecutionGraph | None,
+        wanted: ExecutionGraph | None,
     ) -> None:
-        """`plan`: of `graph`. `first_attempt`, `takes_over`, `former`: as of JobMaster."""
+        """`plan`: of `graph`. `first_attempt`, `takes_over`, `former`, `wanted`: as of
+        JobMaster."""
         self.plan, self.graph = plan, graph
-        self.rescales = Rescales(graph, former)
+        self.rescales = Rescales(graph, former, wanted)
         self.life = Lifecycle(plan.job_name)
         self.starting_point = starting_point
         self.checkpoints = CheckpointCoordinator(
@@ -122,19 +125,29 @@ class Transitions:
 
     # --- at another parallelism --------------------------------------------------------------
 
-    def rescale(
-        self, request: int, graph: ExecutionGraph, now_ms: int, own: bool = False
-    ) -> Actions:
-        """Somebody wants the job to be this, or its load does (`own`)."""
-        way = () if own else self.rescales.give_way("another rescale")
-        judge = why_no_own_rescale if own else why_no_rescale
-        why = judge(self.life, self.running, self.checkpoints, self.rescales)
+    def rescale(self, request: int, graph: ExecutionGraph, asker: Asker, now_ms: int) -> Actions:
+        """The job is to be this."""
+        way = () if asker.yields else self.rescales.give_way("another rescale")
+        why = self.why_no_rescale(asker)
+        if not asker.decides and exceeds(graph.job, self.rescales.wanted.job):
+            why = why or "it is to have fewer subtasks by now"
         if why is not None:
             return (*way, AnswerRescale(request, error=f"not rescaled: {why}"))
-        return (*way, *self.rescales.begin(request, self.graph, graph, now_ms, own))
+        return (*way, *self.rescales.begin(request, self.graph, graph, asker, now_ms))
 
-    def why_no_own_rescale(self) -> str | None:
-        return why_no_own_rescale(self.life, self.running, self.checkpoints, self.rescales)
+    def why_no_rescale(self, asker: Asker) -> str | None:
+        return why_no_rescale(self.life, self.running, self.checkpoints, self.rescales, asker)
+
+    def shrink(self, smaller: ExecutionGraph, why: str, now_ms: int) -> Actions:
+        """Tasks were to be started, and there is room for this only: that is no failure."""
+        if self.life.step not in (Step.DEPLOYING, Step.RUNNING):
+            return ()
+        if self.rescales.stops_job:
+            return self.fail(Failure(f"the job could not be deployed: {why}"), now_ms)
+        told = self.rescales.shrink(self.graph, smaller, why)
+        self.failures.on_rescale(now_ms)
+        news = shortage_of(smaller.job, self.rescales.wanted.job, why) or why
+        return (Warn(news), *told, *self.stop(JobStatus.RESTARTING, now_ms))
 
     def on_room(self, request: int, why: str | None, now_ms: int) -> Actions:
         """There is room for it, or there is none."""
@@ -145,6 +158,11 @@ class Transitions:
         if not self.rescales.on_room(request, why or others):
             return self.rescales.drop(why or others or "there is no room for it")
         return self.carry_out(self.checkpoints.trigger(now_ms, "rescale"), now_ms)
+
+    @property
+    def shortage(self) -> str | None:
+        """Why the job has fewer subtasks than it is to have; None: it has not."""
+        return shortage_of(self.graph.job, self.rescales.wanted.job, self.rescales.shortage)
 
     def _rescale_on(self, now_ms: int) -> Actions:
         """What the last event means for a rescale whose checkpoint is on."""

@@ -33,7 +33,8 @@ class AddedSlots:
     def __init__(self, name: str, strategy: str) -> None:
         """`name`: of the job's coordinator. `strategy`: of the job's other slots; of a group of one
         Ray takes the node of which most is free, whatever it is."""
-        self._prefix = prefix_of(name)
+        self.prefix = prefix_of(name)
+        """What the names of its groups begin with."""
         self._strategy = strategy
         self._groups: dict[SlotKey, PlacementGroup] = {}
         """Those that are there; replaced, never changed."""
@@ -43,31 +44,43 @@ class AddedSlots:
     ) -> None:
         """Have all of these, of which some may be there, also from a coordinator before. Raises
         TimeoutError, the error of `cancelled`, and Ray's; then there are none more than before."""
+        found, made = self._asked(wanted)
+        try:
+            await_placed([found[key] for key in wanted], timeout_s, cancelled)
+        except BaseException:
+            for key in made:
+                give_back(found[key])
+            raise
+        self._groups = found
+
+    def ask(self, wanted: Mapping[SlotKey, Bundle]) -> None:
+        """Have these and no others, of which Ray makes what is not there; they are not waited for,
+        and others not given back (`trim`)."""
+        found, _ = self._asked(wanted)
+        self._groups = {key: found[key] for key in wanted}
+
+    def _asked(
+        self, wanted: Mapping[SlotKey, Bundle]
+    ) -> tuple[dict[SlotKey, PlacementGroup], list[SlotKey]]:
+        """All then, and which of them nobody had asked for. The first slots of all sharing groups
+        come first: there may be room for some only."""
         found, made = dict(self._groups), []
-        for key, bundle in wanted.items():
-            if key in found:
-                continue
-            name = self._name(key)
+        for key in sorted(wanted.keys() - found.keys(), key=lambda key: (key[1], key[0])):
+            name = self.name(key)
             try:
                 found[key] = get_placement_group(name)
             except ValueError:
                 found[key] = placement_group(
-                    [bundle], strategy=self._strategy, name=name, lifetime="detached"
+                    [wanted[key]], strategy=self._strategy, name=name, lifetime="detached"
                 )
-                made.append(found[key])
-        try:
-            await_placed([found[key] for key in wanted], timeout_s, cancelled)
-        except BaseException:
-            for group in made:
-                give_back(group)
-            raise
-        self._groups = found
+                made.append(key)
+        return found, made
 
     def find(self, keys: Collection[SlotKey]) -> None:
         """Those of these that a coordinator before has made."""
         for key in keys:
             with suppress(ValueError):
-                found = get_placement_group(self._name(key))
+                found = get_placement_group(self.name(key))
                 self._groups = {**self._groups, key: found}
 
     def of(self, key: SlotKey) -> PlacementGroup | None:
@@ -77,11 +90,12 @@ class AddedSlots:
         """Give back all but these, also of a coordinator before; what runs there ends. Takes
         seconds."""
         self._groups = {key: group for key, group in self._groups.items() if key in needed}
-        kept = {self._name(key) for key in needed}
-        _give_back_all([name for name in _named(self._prefix) if name not in kept])
+        kept = {self.name(key) for key in needed}
+        _give_back_all([name for name in _named(self.prefix) if name not in kept])
 
-    def _name(self, key: SlotKey) -> str:
-        return f"{self._prefix}{key[0]}+{key[1]}"
+    def name(self, key: SlotKey) -> str:
+        """Of the group that it is."""
+        return f"{self.prefix}{key[0]}+{key[1]}"
 
 
 def give_back_added(name: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ...core.errors import GraphError
 from ...core.ids import CheckpointId
+from ..coordinator.askers import Asker
 from ..coordinator.rescale_figures import RescaleFigures
 from ..graph.execution import build_execution_graph
 from ..graph.model import ExecutionGraph, JobGraph
@@ -16,17 +17,18 @@ from ..graph.rescaling import moved, shape_of
 RescaleAnswer = Callable[[RescaleFigures | None, str | None], None]
 """Called once, with what came of it or the reason why nothing did."""
 
-Wanted = int | Mapping[str, int]
-"""As of `graph.rescaling.moved`."""
+
+Wanted = int | Mapping[str, int] | JobGraph
+"""As of `graph.rescaling.moved`, or what the job is to become."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the job is to become. `own`: nobody asks for it but the job's load."""
+    """What the job is to become."""
 
     request: int
     graph: ExecutionGraph
-    own: bool
+    asker: Asker
 
 
 class AskedRescales:
@@ -35,23 +37,23 @@ class AskedRescales:
     def __init__(self, planned: JobGraph) -> None:
         """`planned`: as its program made it."""
         self.planned = planned
-        self._wanted: deque[tuple[Wanted, RescaleAnswer, bool]] = deque()
+        self._wanted: deque[tuple[Wanted, RescaleAnswer, Asker]] = deque()
         """What the job master does not know of, the oldest first."""
         self._waiting: dict[int, RescaleAnswer] = {}
         """Requests that it knows of and that are not answered."""
         self._requests = 0
         """Made so far; only grows."""
 
-    def want(self, wanted: Wanted, answer: RescaleAnswer, own: bool) -> None:
+    def want(self, wanted: Wanted, answer: RescaleAnswer, asker: Asker) -> None:
         """To be asked for with a later `next`."""
-        self._wanted.append((wanted, answer, own))
+        self._wanted.append((wanted, answer, asker))
 
     def next(self, now: JobGraph) -> Asked | None:
         """The oldest that is wanted. `now`: what the job is; None: it cannot be, or is that already
         and stays so, as was answered."""
-        wanted, answer, own = self._wanted.popleft()
+        wanted, answer, asker = self._wanted.popleft()
         try:
-            made = moved(self.planned, now, wanted)
+            made = wanted if isinstance(wanted, JobGraph) else moved(self.planned, now, wanted)
         except GraphError as error:
             answer(None, f"not rescaled: {error}")
             return None
@@ -60,7 +62,7 @@ class AskedRescales:
             return None
         self._requests += 1
         self._waiting[self._requests] = answer
-        return Asked(self._requests, build_execution_graph(made), own)
+        return Asked(self._requests, build_execution_graph(made), asker)
 
     def answer(self, request: int, figures: RescaleFigures | None, error: str | None) -> None:
         """The job master's."""

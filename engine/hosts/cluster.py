@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from ...core.errors import ResourceError
 from ...core.ids import Attempt, TaskId
 from ..accounts import TaskAccount
 from ..graph.model import JobGraph
 from ..messages import Mail
 from ..task.deployment import TaskDeployment
+
+
+class LittleRoomError(ResourceError):
+    """What was to be started has no room, and `job`, which has fewer subtasks, has."""
+
+    def __init__(self, job: JobGraph, why: str) -> None:
+        super().__init__(why)
+        self.job = job
 
 
 class Cluster(Protocol):
@@ -21,12 +30,13 @@ class Cluster(Protocol):
         ...
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
-        """Start all tasks of one attempt. Raises what went wrong; some may have started then."""
+        """Start all tasks of one attempt. Raises what went wrong; some may have started then. Of
+        an adaptive job LittleRoomError, here and below."""
         ...
 
     def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
         """Begin to start tasks beside others that run. Raises what went wrong at once, or the host
-        calls `on_deploy_failed` later."""
+        calls `on_not_deployed` later."""
         ...
 
     def make_room(self, request: int, job: JobGraph) -> None:

@@ -37,7 +37,7 @@ class NotDeployed:
     """Tasks could not be started beside others."""
 
     attempt: Attempt
-    reason: str
+    error: Exception
 
 
 @dataclass(frozen=True)

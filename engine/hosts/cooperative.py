@@ -105,6 +105,8 @@ class CooperativeCluster:
         self._functions = FreshFunctions()
         self._rooms: deque[int] = deque()
         """Requests for room that are not answered; there is always some."""
+        self.check_room: Callable[[], None] = lambda: None
+        """Raises if there is too little for what is to be started."""
         self._ledgers: dict[TaskId, Ledger] = {}
         """Of the newest attempt of each task."""
 
@@ -119,6 +121,7 @@ class CooperativeCluster:
         return [self._ledgers[task].account() for task in self.tasks]
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
+        self.check_room()
         endpoints = {d.task: self._network.endpoint(d.task, self._config) for d in deployments}
         addresses = {task: endpoint.address for task, endpoint in endpoints.items()}
         for d in deployments:

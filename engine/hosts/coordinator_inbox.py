@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...checkpoint.savepoints import Stop
+from ..coordinator.askers import Asker
 from .asked_rescales import RescaleAnswer, Wanted
 from .asked_savepoints import SavepointAnswer
 from .cluster_events import AllStopped, NotDeployed, RoomMade, TaskLost, TasksStopped
@@ -36,6 +37,7 @@ class RescaleWanted:
 
     wanted: Wanted
     told: RescaleAnswer
+    asker: Asker = Asker.SOMEBODY
 
 
 class GraphKept:
@@ -55,12 +57,12 @@ def hand_over(event: Any, driver: JobDriver) -> None:
             driver.on_all_stopped(attempt)
         case TasksStopped(tasks, attempt):
             driver.on_tasks_stopped(tasks, attempt)
-        case NotDeployed(attempt, reason):
-            driver.on_deploy_failed(attempt, reason)
+        case NotDeployed(attempt, error):
+            driver.on_not_deployed(attempt, error)
         case RoomMade(request, why):
             driver.on_room(request, why)
-        case RescaleWanted(wanted, told):
-            driver.rescale(wanted, told)
+        case RescaleWanted(wanted, told, asker):
+            driver.rescale(wanted, told, asker)
         case GraphKept():
             driver.on_graph_kept()
         case Answered():

@@ -37,7 +37,7 @@ from ...logs.process import close_log, open_log
 from ...logs.scope import LogScope
 from ..exchange.pickling import Parcel
 from ..graph.model import JobGraph
-from ..graph.rescaling import Widths, with_widths
+from ..graph.rescaling import Widths, widths_of, with_widths
 from ..graph.shipping import unreadable
 from ..task.background import ThreadBackground
 from .coordinator_answers import Farewell, coordinator_name
@@ -50,6 +50,7 @@ from .coordinator_inbox import (
     hand_over,
 )
 from .driver import JobDriver
+from .growth_looks import GrowthLooks
 from .job_outcome import JobOutcome
 from .job_record import Begun, JobRecord, Term
 from .lease import Lease
@@ -121,6 +122,7 @@ class CoordinatorLife:
         self._changing_term = threading.Lock()
         self._driver: JobDriver | None = None
         self._cluster: RayCluster | None = None
+        self._growth: GrowthLooks | None = None
         self._prometheus: Any = None
         self._reporter: RayReporter | None = None
         self._log: Any = None
@@ -272,7 +274,11 @@ class CoordinatorLife:
             keep=self._keep_graph,
             widths=widths,
             former=former,
+            wanted=self._term.wanted,
         )
+        if graph.config.adaptive.enabled:
+            self._growth = GrowthLooks(graph, self._driver, self._inbox.put)
+            self._growth.start()
         self._prometheus = serve_metrics(graph.config.metrics, self._driver.samples)
         self._reporter = None
         if graph.config.metrics.ray_interval is not None:
@@ -304,7 +310,9 @@ class CoordinatorLife:
 
     def _keep_graph(self, widths: Widths, former: Widths | None) -> None:
         """On the driver's thread, which goes on when it is written, or cannot be."""
-        written = self._change_term(widths=widths, former=former)
+        assert self._driver is not None
+        wanted = widths_of(self._driver.wanted)
+        written = self._change_term(widths=widths, former=former, wanted=wanted)
         written.add_done_callback(lambda _: self._inbox.put(GraphKept()))
 
     def _change_term(self, **fields: Any) -> Future[None]:
@@ -389,7 +397,7 @@ class CoordinatorLife:
 
     def _release(self) -> None:
         """Whatever happens here, the job's outcome must become known."""
-        for held in (self._driver, self._prometheus, self._reporter, self._cluster):
+        for held in (self._growth, self._driver, self._prometheus, self._reporter, self._cluster):
             try:
                 if held is not None:
                     held.close()

@@ -44,6 +44,7 @@ from ..coordinator.actions import (
     TickAt,
     Warn,
 )
+from ..coordinator.askers import Asker
 from ..coordinator.job_master import JobMaster
 from ..coordinator.traces import TraceRecorder
 from ..graph.execution import build_execution_graph
@@ -58,6 +59,7 @@ from .errand_events import MakeBackground
 from .errands import Errands
 from .job_outcome import JobOutcome
 from .job_picture import JobPicture
+from .not_deployed import not_deployed
 from .outputs import Outputs
 from .own_rescales import MakeScaler, OwnRescales
 from .result_log import ResultLog
@@ -111,6 +113,7 @@ class JobDriver(JobPicture):
         keep: Keep | None = None,
         widths: Widths | None = None,
         former: Widths | None = None,
+        wanted: Widths | None = None,
         make_scaler: MakeScaler | None = None,
     ) -> None:
         """`make_background`: the workers that do what may take long. `storage`: where checkpoints
@@ -119,8 +122,9 @@ class JobDriver(JobPicture):
         `before_end`: called on the driver's thread when it is settled how the job ends, before
         anything is removed that it could go on from. `results`: where what is published is written
         down for the drivers that come; None: there will be none. `keep`: None: nobody takes over
-        from this driver. `widths`, `former`: what was kept last; None: the job is as it was
-        planned, and has come up. `make_scaler`: as of `OwnRescales`."""
+        from this driver. `widths`, `former`, `wanted`: what was kept last; None: the job is as it
+        was planned, has come up, and is to be as it is. `make_scaler`: as of
+        `OwnRescales`."""
         self._before_end = before_end
         self._keep = keep
         self._rescales = AskedRescales(graph)
@@ -141,13 +145,14 @@ class JobDriver(JobPicture):
             first_attempt=first_attempt,
             takes_over=takes_over,
             former=None if former is None else build_execution_graph(with_widths(planned, former)),
+            wanted=None if wanted is None else build_execution_graph(with_widths(planned, wanted)),
         )
         own = OwnRescales(
             job_id,
             planned,
             clock,
-            partial(self.rescale, own=True),
-            lambda: self._master.why_no_own_rescale,
+            partial(self.rescale, asker=Asker.LOAD),
+            lambda: self._master.why_no_rescale(Asker.LOAD),
             make_scaler,
         )
         super().__init__(clock, self._master.status(), graph, own)
@@ -198,8 +203,8 @@ class JobDriver(JobPicture):
     def on_tasks_stopped(self, tasks: tuple[TaskId, ...], attempt: Attempt) -> None:
         self._run(self._master.on_tasks_stopped, attempt, tasks)
 
-    def on_deploy_failed(self, attempt: Attempt, reason: str) -> None:
-        self._run(self._master.on_deploy_failed, attempt, reason)
+    def on_not_deployed(self, attempt: Attempt, error: Exception) -> None:
+        self._run(not_deployed, self._master, attempt, error)
 
     def cancel(self) -> None:
         """Idempotent."""
@@ -225,21 +230,19 @@ class JobDriver(JobPicture):
         else:
             self._when_known(lambda: self._run(self._master.on_savepoint, asked))
 
-    def rescale(self, wanted: Wanted, answer: RescaleAnswer, own: bool = False) -> None:
-        """Go on at other parallelisms, as the same job. `answer` is called on this thread. `own`:
-        nobody asks for it but the job's load."""
+    def rescale(self, wanted: Wanted, answer: RescaleAnswer, asker: Asker = Asker.SOMEBODY) -> None:
+        """Go on at other parallelisms, as the same job. `answer` is called on this thread."""
         if self.ended or self._over_at is not None:
             answer(None, f"not rescaled: the job is {self.state.value}")
         else:
-            self._rescales.want(wanted, answer, own)
+            self._rescales.want(wanted, answer, asker)
             self._when_known(self._rescale)
 
     def _rescale(self) -> None:
         """The oldest that is wanted."""
         asked = self._rescales.next(self.graph.job)
         if asked is not None:
-            event = self._master.on_own_rescale if asked.own else self._master.on_rescale
-            self._run(event, asked.request, asked.graph)
+            self._run(self._master.on_rescale, asked.request, asked.graph, asked.asker)
 
     def _when_known(self, do: Callable[[], None]) -> None:
         """Now, or as soon as it is known whether the job runs."""
@@ -306,6 +309,13 @@ class JobDriver(JobPicture):
     def _refuse_savepoints(self) -> None:
         self._asked.refuse_all(f"the job is {self.state.value}", self._master.stopped_with)
         self._rescales.refuse_all(f"the job is {self.state.value}")
+
+    # --- for anybody, from any thread ------------------------------------------------------
+
+    @property
+    def wanted(self) -> JobGraph:
+        """What the job is to be when there is room for it."""
+        return self._master.wanted.job
 
     @property
     def began_with(self) -> int | None:
@@ -458,7 +468,7 @@ class JobDriver(JobPicture):
         try:
             self._cluster.deploy(deployments)
         except Exception as error:
-            return self._event(self._master.on_deploy_failed, attempt, described(error))
+            return self._event(not_deployed, self._master, attempt, error)
         return self._event(self._master.on_deployed, attempt)
 
     def _begin_with(self, checkpoint: int, ran_on: bool = False) -> None:
@@ -480,7 +490,7 @@ class JobDriver(JobPicture):
         try:
             self._cluster.deploy_beside(deployments)
         except Exception as error:
-            return self._event(self._master.on_deploy_failed, attempt, described(error))
+            return self._event(not_deployed, self._master, attempt, error)
         return ()
 
     def _deployments(

@@ -1,6 +1,7 @@
 """The figures of a running job as one plain dict: what `JobClient.metrics()` returns.
 
     state, attempt, restarts, runtime_ms, last_failure, rescales
+    shortage      None, or why it runs with fewer subtasks than it is to have
     last_rescale  None, or before, after (parallelisms by chain), checkpoint_id, silence_ms
     checkpoints   completed, failed, in_progress, last_id, last_duration_ms, last_size,
                   restored_from, and what the tasks of the attempt read: restored_bytes,
@@ -65,6 +66,7 @@ def _summary(state: JobState, job: JobGraph, runtime_ms: float) -> dict[str, Any
         "last_failure": state.last_failure,
         "rescales": state.rescales,
         "last_rescale": _rescale(state.last_rescale),
+        "shortage": state.shortage,
         "checkpoints": {
             "completed": checkpoints.completed,
             "failed": checkpoints.failed,

@@ -183,6 +183,8 @@ class JobView(TypedDict):
     autoscaling: NotRequired[list[dict[str, Any]]]
     """What it has decided that changes something, and what became of that (`steering.Act.plain`);
     the oldest first. Not there: it is not enabled."""
+    shortage: NotRequired[str | None]
+    """Why it runs with fewer subtasks than it is to have; None: it does not."""
 
 
 def view_of(
@@ -225,6 +227,7 @@ def view_of(
         "checkpointing": _checkpointing(job),
         "keys": figures["keys"],
         "autoscaler": job.config.autoscaler.plain() | {"excluded": excluded},
+        "shortage": state.shortage,
     }
 
 

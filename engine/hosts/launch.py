@@ -17,6 +17,7 @@ from ray.util.placement_group import get_placement_group
 
 from ...core import code_pickles
 from ..graph.model import JobGraph
+from .added_slots import give_back_added
 from .coordinator_answers import Farewell, coordinator_name
 from .job_record import Begun
 from .placed_files import Content, contents_of
@@ -125,6 +126,7 @@ def withdraw(job_id: str) -> None:
             with suppress(ValueError):  # there is none, or none yet
                 give_back(get_placement_group(name))
             time.sleep(0.1)
+        give_back_added(name)
 
 
 def _cancelled(coordinator: Any) -> None:

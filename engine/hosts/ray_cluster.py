@@ -32,6 +32,7 @@ from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from ..messages import Mail, TaskFailed
 from ..task.deployment import TaskDeployment, scope_of
+from .adaptive_slots import slots_for
 from .cluster_events import AllStopped, ClusterEvent, NotDeployed, RoomMade, TaskLost, TasksStopped
 from .control_service import patiently
 from .coordinator_answers import job_of
@@ -47,7 +48,7 @@ from .requirements import not_installed
 from .resequencer import Numbering
 from .sent_files import SentFiles
 from .shipped_code import PackedCode
-from .slots import KeptSlots, Slots
+from .slots import KeptSlots
 
 log = logging.getLogger("strom")
 
@@ -118,7 +119,7 @@ class RayCluster:
         self._loop = loop
         self._inbox = inbox
         self._coordinator = coordinator
-        self._slots = Slots(planned or job, name, slots, job)
+        self._slots = slots_for(planned or job, name, slots, job)
         self._storage: Any = None
         """Where checkpoints go, of the last deployment."""
         self._spare: dict[TaskId, Any] = {}
@@ -221,7 +222,7 @@ class RayCluster:
             except _Superseded:
                 pass
             except Exception as error:
-                self._inbox(NotDeployed(attempt, described(error)))
+                self._inbox(NotDeployed(attempt, error))
 
         threading.Thread(target=start, name=f"strom-deploy-{attempt}", daemon=True).start()
 

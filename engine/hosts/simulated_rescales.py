@@ -1,5 +1,5 @@
-"""Rescales of a simulated job: when it is asked for which, by others and by itself, and what of it
-outlives coordinators."""
+"""Rescales of a simulated job: when it is asked for which, by others and by itself, when there is
+too little room for it and when more, and what of it outlives coordinators."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from ...autoscaling.verdicts import Decision, Reason, Verdict
 from ...core.autoscaler_config import AutoscalerConfig
 from ...core.ids import VertexId
 from ...core.job_status import JobStatus
+from ..coordinator.askers import Asker
 from ..coordinator.rescale_figures import RescaleFigures
-from ..graph.rescaling import Widths
+from ..graph.model import JobGraph
+from ..graph.rescaling import Widths, limited, widest, widths_of
 from .asked_rescales import Wanted
+from .cluster import LittleRoomError
 from .driver import JobDriver, Keep
 from .own_rescales import MakeScaler
 from .simulated_staff import Worker
@@ -28,22 +31,27 @@ MOST = 3
 class SimulatedRescales:
     """Of one simulation, over all its coordinators."""
 
-    def __init__(self, plan: SimulationPlan, result: SimulationResult) -> None:
+    def __init__(self, plan: SimulationPlan, result: SimulationResult, planned: JobGraph) -> None:
+        self._planned = planned
         self._rng = rng = random.Random(f"rescales-{plan.seed}")
         self._steps = sorted(rng.randrange(plan.crash_window) for _ in range(plan.rescales))
-        self._active = plan.rescales > 0 or plan.own_rescales > 0
+        self._room = random.Random(f"room-{plan.seed}")
+        self._shortages = plan.shortages
+        """So often there will be too little room."""
         self._whims = random.Random(f"whims-{plan.seed}")
         self.left = plan.own_rescales
         """So often the job is still rescaled by a whim."""
         self._by_whim = self.left > 0
+        self._active = plan.rescales > 0 or plan.shortages > 0 or self._by_whim
         self._result = result
         self.widths: Widths | None = None
         self.former: Widths | None = None
+        self.wanted: Widths | None = None
         """What a coordinator begins with that comes now."""
 
     def forget(self) -> None:
         """It is another job from now on."""
-        self.widths = self.former = None
+        self.widths = self.former = self.wanted = None
 
     def keeper(self, hire: Callable[[str], Worker], driver: Callable[[], JobDriver]) -> Keep | None:
         """Of one coordinator: it takes its time, as its other workers do."""
@@ -52,8 +60,10 @@ class SimulatedRescales:
         worker = hire("record")
 
         def keep(widths: Widths, former: Widths | None) -> None:
+            wanted = widths_of(driver().wanted)
+
             def write() -> None:
-                self.widths, self.former = widths, former
+                self.widths, self.former, self.wanted = widths, former, wanted
 
             worker.submit(write, lambda _, error: driver().on_graph_kept())
 
@@ -73,6 +83,31 @@ class SimulatedRescales:
         """The job was rescaled by itself."""
         self.left -= 1
         self._result.rescaled_itself += 1
+
+    def check_room(self, driver: JobDriver) -> None:
+        """Tasks are to be started: LittleRoomError if there is room for fewer now."""
+        job = driver.graph.job
+        most = widest(self._planned, job)
+        if self._shortages and most > 1 and self._room.random() < 0.4:
+            self._shortages -= 1
+            self._result.shrunk += 1
+            smaller = limited(self._planned, job, self._room.randrange(1, most))
+            raise LittleRoomError(smaller, "the nodes are full")
+
+    def maybe_grow(self, driver: JobDriver) -> bool:
+        """Whether there is more room now than it has, and the job runs."""
+        job, wanted = driver.graph.job, driver.wanted
+        if job is wanted or driver.state is not JobStatus.RUNNING:
+            return False
+        few, most = widest(self._planned, job), widest(self._planned, wanted)
+        if few >= most or self._room.random() < 0.95:
+            return False
+        grown = limited(self._planned, wanted, self._room.randint(few + 1, most))
+        driver.rescale(grown, self._grown, Asker.ROOM)
+        return True
+
+    def _grown(self, figures: RescaleFigures | None, error: str | None) -> None:
+        self._result.grown += error is None
 
     def maybe_ask(self, driver: JobDriver, step: int) -> bool:
         """Whether it is time to, and the job runs."""

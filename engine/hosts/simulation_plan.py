@@ -39,7 +39,8 @@ class SimulationPlan:
     job is asked to go on at another parallelism of 1 to 3, of all operators or one, each time when
     it runs, from a random step of the same window on. `own_rescales`: so often the job's
     autoscaler, if it is enabled, has it rescaled by a whim; 0: it decides by figures, of which
-    there are none under a virtual clock. `slow_writers`: the same delay of what tasks
+    there are none under a virtual clock. `shortages`: so often tasks that are started find room for
+    fewer, and later there is more. `slow_writers`: the same delay of what tasks
     write. `hangs`: of a thousand pieces of work (of workers and writers) so many take `hang_ms` to
     begin. `slow_tasks`: so many of a hundred tasks are seldom given a step. `brisk`: who had
     nothing to do is left out until it may have heard of something, and time passes once all are:
@@ -66,6 +67,7 @@ class SimulationPlan:
     away: int = 0
     rescales: int = 0
     own_rescales: int = 0
+    shortages: int = 0
     brisk: bool = False
     choices: int | None = None
     max_steps: int = 1_000_000
@@ -100,6 +102,9 @@ class SimulationResult:
     not_rescaled: list[str] = field(default_factory=list)
     rescaled_itself: int = 0
     """So often it was by its autoscaler."""
+    shrunk: int = 0
+    grown: int = 0
+    """So often there was room for less, and it grew again."""
     hanging: bool = False
     """Whether the storage still hung when the job was over, so that files may be left."""
 

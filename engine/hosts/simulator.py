@@ -77,7 +77,7 @@ class Simulation:
         self._coordinator_steps = self._draw_steps(plan.coordinator_crashes)
         self._savepoint_steps = self._draw_steps(plan.savepoints)
         self._cut_off_steps = self._draw_steps(plan.cut_offs)
-        self._rescales = SimulatedRescales(plan, self._result)
+        self._rescales = SimulatedRescales(plan, self._result, graph)
         self._asked = 0
         """Requests for savepoints that are not answered."""
         self._halting = False
@@ -118,8 +118,10 @@ class Simulation:
             keep=self._rescales.keeper(partial(self._hire, workers), lambda: driver),
             widths=self._rescales.widths,
             former=self._rescales.former,
+            wanted=self._rescales.wanted,
             make_scaler=self._rescales.make_scaler(lambda: driver),
         )
+        cluster.check_room = lambda: self._rescales.check_room(driver)
         desk.driver = driver
         if self._watch is not None:
             self._watch.employed(driver, cluster)
@@ -184,7 +186,10 @@ class Simulation:
             try:
                 self._maybe_crash()
                 self._maybe_save()
-                if self._rescales.maybe_ask(self._staff.driver, self._result.steps):
+                driver = self._staff.driver
+                if self._rescales.maybe_ask(driver, self._result.steps):
+                    self._even.disturbed()
+                if self._rescales.maybe_grow(driver):
                     self._even.disturbed()
                 self._turn()
             except _CoordinatorDied:

@@ -43,8 +43,9 @@ class Case:
     way. full_every: one of so many builds on none. crashes, coordinators, after: tasks that crash
     within the first `window` steps of a life, coordinators, and tasks right behind a checkpoint.
     savepoints: asked for on the way. live: rescales of the running job that are. own: rescales by
-    an autoscaler that wants anything; looks: how often it looks (ms). failing: of a thousand calls
-    of the storage so many fail. cut_offs: coordinators of the last life that are
+    an autoscaler that wants anything; looks: how often it looks (ms). short: starts of tasks for
+    which there is room for fewer; it grows again. failing: of a thousand calls of the storage so
+    many fail. cut_offs: coordinators of the last life that are
     taken for dead with all their tasks, and come back up to `away` ms later. partitions: tasks of
     each life that are cut off from others or from the coordinator for a time. commits: of a
     thousand commits so many begin a time in which all fail. figures: whether tasks report them when
@@ -92,6 +93,7 @@ class Case:
     live: int = 0
     own: int = 0
     looks: int = 1
+    short: int = 0
 
     def __str__(self) -> str:
         default = Case()

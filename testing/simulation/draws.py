@@ -23,7 +23,8 @@ class Faults:
     crashes: tasks, at any step. coordinators: coordinators, and all tasks with them. after: tasks
     right behind a completed checkpoint. savepoints: asked for meanwhile. rescales: so often the job
     is stopped, and goes on at another parallelism from a checkpoint or savepoint. live: so often it
-    is rescaled while it runs. own: so often its autoscaler does that. storage: whether
+    is rescaled while it runs. own: so often its autoscaler does that. short: so often there is too
+    little room for it. storage: whether
     calls of the checkpoint storage fail. hangs: whether some take longer than checkpoints may.
     slow: whether some tasks and writers are slow. rocksdb: whether state is in RocksDB now and
     then. cut_offs: coordinators that are taken for dead, with all their tasks, and go on while
@@ -39,6 +40,7 @@ class Faults:
     rescales: int = 1
     live: int = 2
     own: int = 4
+    short: int = 2
     storage: bool = True
     hangs: bool = True
     slow: bool = True
@@ -117,8 +119,10 @@ def draw(
     whims = random.Random(f"own {seed}")
     own = whims.randint(1, faults.own) if faults.own and whims.random() < 0.25 else 0
     looks = whims.choice((1, 1, 2, 5)) if own else Case.looks
+    room = random.Random(f"short {seed}")
+    short = room.randint(1, faults.short) if faults.short and room.random() < 0.2 else 0
     widths = tuple(rng.choice(PARALLELISMS) for _ in range(lives))
-    if live or own:  # what is planned for one subtask stays at that
+    if live or own or short:  # what is planned for one subtask stays at that
         widths = tuple(max(2, width) for width in widths)
     return Case(
         seed=seed,
@@ -152,4 +156,5 @@ def draw(
         live=live,
         own=own,
         looks=looks,
+        short=short,
     )

@@ -84,6 +84,8 @@ class Ran:
     partitions: int = 0
     rescaled: int = 0
     rescaled_itself: int = 0
+    shrunk: int = 0
+    grown: int = 0
     failed_commits: int = 0
     failed: str | None = None
     """Why the job failed that was to fail."""
@@ -123,7 +125,7 @@ def config_of(case: Case, parallelism: int) -> JobConfig:
 
 
 def _longer(case: Case) -> int:
-    return MORE_TASKS if case.live or case.own else 1
+    return MORE_TASKS if case.live or case.own or case.short else 1
 
 
 def plan_of(case: Case, life: int, where: str) -> SimulationPlan:
@@ -138,6 +140,7 @@ def plan_of(case: Case, life: int, where: str) -> SimulationPlan:
         savepoints=case.savepoints,
         rescales=case.live,
         own_rescales=case.own,
+        shortages=case.short,
         savepoint_directory=where,
         stop_after_checkpoint=None if last or halts else case.stop,
         halt_after_checkpoint=case.stop if halts else None,
@@ -302,6 +305,8 @@ class _Lives:
         ran.partitions += partitions.made
         ran.rescaled += result.rescaled
         ran.rescaled_itself += result.rescaled_itself
+        ran.shrunk += result.shrunk
+        ran.grown += result.grown
         if result.outcome is not None:
             self._look_at_outcome(f"life {life}", result.outcome, result.cut_off)
             more = failing.left_over or result.hanging or partitions.zombies or result.cut_off

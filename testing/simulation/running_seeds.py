@@ -45,6 +45,8 @@ class Totals:
     partitions: int = 0
     rescaled: int = 0
     rescaled_itself: int = 0
+    shrunk: int = 0
+    grown: int = 0
     failed_commits: int = 0
     put_aside_too_many: int = 0
     seconds: float = 0.0
@@ -70,6 +72,8 @@ class Totals:
         self.partitions += ran.partitions
         self.rescaled += ran.rescaled
         self.rescaled_itself += ran.rescaled_itself
+        self.shrunk += ran.shrunk
+        self.grown += ran.grown
         self.failed_commits += ran.failed_commits
         self.put_aside_too_many += ran.failed is not None
 
@@ -94,6 +98,8 @@ class Totals:
             "tasks_cut_off": self.partitions,
             "rescaled_while_running": self.rescaled,
             "rescaled_by_themselves": self.rescaled_itself,
+            "went_on_smaller": self.shrunk,
+            "grew_again": self.grown,
             "commits_failed": self.failed_commits,
             "failed_by_dead_letters": self.put_aside_too_many,
             "failed": [{"replay": case, "error": why} for case, why in self.violations],

@@ -81,6 +81,7 @@ _OFF: dict[str, Any] = {
     "live": 0,
     "own": 0,
     "looks": Case.looks,
+    "short": 0,
     "failing": 0,
     "hangs": 0,
     "partitions": 0,

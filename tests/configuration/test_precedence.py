@@ -21,6 +21,7 @@ from strom import (
     StreamExecutionEnvironment,
 )
 from strom.api.configuration import foreign
+from strom.api.configuration.adaptive_options import ADAPTIVE
 from strom.api.configuration.known import BY_KEY, KNOWN
 from strom.api.configuration.loading import key_of_variable
 
@@ -185,7 +186,8 @@ def test_keys_of_flink_without_effect_are_named_once(
 
 def test_no_known_key_is_taken_for_one_of_flinks() -> None:
     assert [key for key in BY_KEY if foreign.is_foreign(key)] == []
-    taken = [key for key in BY_KEY if key.startswith(foreign.FOREIGN)]
+    adaptive = {key for one in ADAPTIVE for key in (one.option.key, *one.option.old_keys)}
+    taken = {key for key in BY_KEY if key.startswith(foreign.FOREIGN)} - adaptive
     assert sorted(taken) == [
         "cluster.evenly-spread-out-slots",
         "heartbeat.interval",

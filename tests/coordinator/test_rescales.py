@@ -18,6 +18,7 @@ from strom.core.ids import ChannelId, TaskId
 from strom.core.job_status import JobStatus
 from strom.engine.accounts import Stage, TaskAccount
 from strom.engine.coordinator import actions as act
+from strom.engine.coordinator.askers import Asker
 from strom.engine.coordinator.job_master import JobMaster
 from strom.engine.graph.model import Channel, ExecutionGraph
 from strom.engine.graph.rescaling import shape_of
@@ -43,17 +44,18 @@ def at(graph: ExecutionGraph, parallelism: int) -> ExecutionGraph:
 
 
 class Rescaling:
-    """A job of two subtasks each that is asked to have three."""
+    """A job of two subtasks each that is asked to have three. `wanted`: it is to have so many, for
+    which there was no room."""
 
-    def __init__(self, graph: Graphs, **options: Any) -> None:
+    def __init__(self, graph: Graphs, wanted: int | None = None, **options: Any) -> None:
         self.before = graph(TWICE, interval_ms=None, **options)
         self.after = at(self.before, 3)
-        self.job = Job(self.before)
+        self.job = Job(self.before, wanted=None if wanted is None else at(self.before, wanted))
         self.master: Any = self.job.master
         self.job.run()
 
     def ask(self, now: int = 10) -> Any:
-        return self.master.on_rescale(1, self.after, now)
+        return self.master.on_rescale(1, self.after, Asker.SOMEBODY, now)
 
     def room(self, now: int = 11, why: str | None = None) -> Any:
         return self.master.on_room(1, why, now)
@@ -245,7 +247,7 @@ def test_a_job_may_be_cancelled_at_every_step(rescaling: Rescaling, step: int) -
 def test_what_speaks_against_it(rescaling: Rescaling) -> None:
     r = rescaling
     r.ask()
-    other = r.master.on_rescale(2, r.after, 12)
+    other = r.master.on_rescale(2, r.after, Asker.SOMEBODY, 12)
     assert "being rescaled already" in error_of(other)
     (refused,) = r.master.on_savepoint(Savepoint(3, "/s"), 13)
     assert "being rescaled" in refused.error
@@ -257,23 +259,26 @@ def test_what_speaks_against_it(rescaling: Rescaling) -> None:
     assert "CANCELLING, and not running" in error_of(r.ask(21))
 
 
-# --- one that only the job's load asks for --------------------------------------------------------
+# --- one that nobody asks for but the job's load, or room -----------------------------------------
 
 
-def own(r: Rescaling, now: int = 10) -> Any:
-    return r.master.on_own_rescale(1, r.after, now)
+def own(r: Rescaling, asker: Asker = Asker.LOAD, now: int = 10) -> Any:
+    return r.master.on_rescale(1, r.after, asker, now)
 
 
 @pytest.mark.parametrize("step", ["reserving", "checkpointing"])
 @pytest.mark.parametrize("wanted", ["savepoint", "stop", "rescale"])
-def test_it_gives_way_to_what_others_want(rescaling: Rescaling, wanted: str, step: str) -> None:
-    r = rescaling
-    assert of(act.MakeRoom, own(r))
+@pytest.mark.parametrize("asker", [Asker.LOAD, Asker.ROOM])
+def test_it_gives_way_to_what_others_want(
+    graph: Graphs, asker: Asker, wanted: str, step: str
+) -> None:
+    r = Rescaling(graph, wanted=3)
+    assert of(act.MakeRoom, own(r, asker))
     if step == "checkpointing":
         r.room()
     match wanted:
         case "rescale":
-            actions = r.master.on_rescale(2, r.after, 20)
+            actions = r.master.on_rescale(2, r.after, Asker.SOMEBODY, 20)
             assert "gave way to another rescale" in error_of(actions)
             assert actions.index(act.LeaveRoom()) < actions.index(act.MakeRoom(2, r.after))
         case stop:
@@ -292,7 +297,7 @@ def test_from_when_tasks_stop_on_it_gives_way_to_nobody(rescaling: Rescaling) ->
     r.complete()
     (refused,) = r.master.on_savepoint(Savepoint(3, "/s"), 21)
     assert "not running" in refused.error
-    assert "already" in error_of(r.master.on_rescale(2, r.after, 22))
+    assert "already" in error_of(r.master.on_rescale(2, r.after, Asker.SOMEBODY, 22))
     r.stopped()
     r.master.on_graph_kept(30)
     r.load(40)
@@ -302,14 +307,184 @@ def test_from_when_tasks_stop_on_it_gives_way_to_nobody(rescaling: Rescaling) ->
 
 def test_it_waits_for_savepoints_and_all_else_that_is_on(rescaling: Rescaling) -> None:
     r = rescaling
-    assert r.master.why_no_own_rescale is None
+    assert r.master.why_no_rescale(Asker.LOAD) is None
     r.master.on_savepoint(Savepoint(3, "/s"), 5)
-    assert r.master.why_no_own_rescale == "a savepoint is being taken"
+    assert r.master.why_no_rescale(Asker.LOAD) == "a savepoint is being taken"
     assert "a savepoint is being taken" in error_of(own(r))
     r.ask()
-    assert "already" in str(r.master.why_no_own_rescale), "who asks need not wait"
+    assert "already" in str(r.master.why_no_rescale(Asker.LOAD)), "who asks need not wait"
     r.master.on_cancel(20)
-    assert "CANCELLING" in str(r.master.why_no_own_rescale)
+    assert "CANCELLING" in str(r.master.why_no_rescale(Asker.LOAD))
+
+
+# --- too little room ------------------------------------------------------------------------------
+
+
+class Little:
+    """A job of two subtasks each, of which there is room for one when it is deployed."""
+
+    def __init__(self, graph: Graphs, **options: Any) -> None:
+        self.whole = graph(TWICE, interval_ms=None, **options)
+        self.small = at(self.whole, 1)
+        self.job = Job(self.whole)
+        self.master: Any = self.job.master
+
+    def deployed(self) -> Any:
+        self.master.start(0)
+        return self.master.on_loaded(Latest(None), 1)
+
+    def shrinks(self, actions: Any, attempt: int, now: int) -> None:
+        """All up to the deployment of one each."""
+        assert of(act.CancelAll, actions) == [act.CancelAll(attempt)]
+        kept = self.master.on_all_stopped(attempt, now)
+        assert of(act.KeepGraph, kept) == [act.KeepGraph(self.small, None)]
+        assert act.LoadLatest() in self.master.on_graph_kept(now)
+        self.master.validate()
+
+    def run(self, graph: ExecutionGraph, attempt: int, now: int) -> None:
+        for task in graph.tasks:
+            self.master.on_report(TaskRunning(task, attempt), now)
+        self.master.validate()
+
+
+@pytest.fixture
+def little(graph: Graphs) -> Little:
+    return Little(graph)
+
+
+def test_a_job_starts_with_what_there_is_room_for_and_grows(little: Little) -> None:
+    master = little.master
+    (deployed,) = of(act.DeployAll, little.deployed())
+    actions = master.on_little_room(deployed.attempt, little.small, "one CPU is free", 2)
+    assert act.Warn("runs with 1 of 2: one CPU is free") in actions
+    little.shrinks(actions, deployed.attempt, 3)
+    (deployed,) = of(act.DeployAll, master.on_loaded(Latest(None), 4))
+    little.run(little.small, deployed.attempt, 5)
+    state = master.status()
+    assert (state.status, state.restarts, state.rescales) == (JobStatus.RUNNING, 0, 0)
+    assert state.shortage == "runs with 1 of 2: one CPU is free"
+    assert master.wanted is little.whole
+
+    assert of(act.MakeRoom, master.on_rescale(1, little.whole, Asker.ROOM, 10))
+    master.on_room(1, None, 11)
+    reports = [
+        CheckpointAcknowledged(t, deployed.attempt, 1, SubtaskSnapshot(t))
+        for t in little.small.tasks
+    ]
+    said = tuple(action for one in reports for action in master.on_report(one, 12))
+    (stored,) = of(act.StoreCheckpoint, said)
+    master.on_stored(1, 13)
+    kept = master.on_all_stopped(deployed.attempt, 14)
+    assert of(act.KeepGraph, kept) == [act.KeepGraph(little.whole, little.small)]
+    master.on_graph_kept(15)
+    (grown,) = of(act.DeployAll, master.on_loaded(Latest(stored.manifest, (), (1, 1)), 16))
+    little.run(little.whole, grown.attempt, 17)
+    state = master.status()
+    assert (state.restarts, state.rescales, state.shortage) == (0, 1, None)
+
+
+def test_a_job_that_runs_goes_on_smaller_when_its_slots_are_gone(little: Little) -> None:
+    """A task was lost: that is a restart. That there is no room for it is none."""
+    master = little.master
+    little.job.run()
+    master.on_task_lost(TASKS[0], 0, "its node died", 10)
+    master.on_all_stopped(0, 11)
+    master.on_tick(10_000)
+    (deployed,) = of(act.DeployAll, master.on_loaded(Latest(None), 10_001))
+    actions = master.on_little_room(deployed.attempt, little.small, "no room", 10_002)
+    little.shrinks(actions, deployed.attempt, 10_003)
+    assert master.status().restarts == 1
+
+
+def test_it_may_find_less_room_twice_or_be_cancelled_meanwhile(graph: Graphs) -> None:
+    little = Little(graph)
+    master, three = little.master, at(little.whole, 3)
+    little.small = little.whole
+    little.job = Job(three)
+    master = little.master = little.job.master
+    (deployed,) = of(act.DeployAll, little.deployed())
+    actions = master.on_little_room(deployed.attempt, little.small, "two", 2)
+    little.shrinks(actions, deployed.attempt, 3)
+    (deployed,) = of(act.DeployAll, master.on_loaded(Latest(None), 4))
+    little.small = at(three, 1)
+    actions = master.on_little_room(deployed.attempt, little.small, "one", 5)
+    assert act.Warn("runs with 1 of 3: one") in actions
+    assert master.on_little_room(deployed.attempt, little.small, "late", 6) == ()
+    master.on_cancel(7)
+    assert act.JobEnded(JobStatus.CANCELED) in master.on_all_stopped(deployed.attempt, 8)
+    master.validate()
+
+
+def test_a_rescale_that_finds_no_room_in_the_end_goes_back(rescaling: Rescaling) -> None:
+    """Its slots are gone again: it goes to its former parallelism, and not to another one."""
+    r = rescaling
+    r.starting()
+    actions = r.master.on_little_room(1, at(r.before, 1), "a node died", 50)
+    assert act.CancelAll(1) in actions
+    actions = r.stopped(55, attempt=1)
+    assert of(act.KeepGraph, actions) == [act.KeepGraph(r.before, None)]
+    assert "a node died" in error_of(r.master.on_graph_kept(60))
+
+
+def test_who_asks_for_a_parallelism_says_what_the_job_is_to_be(rescaling: Rescaling) -> None:
+    """From the moment on when it is written down, and until it goes back."""
+    r = rescaling
+    r.ask()
+    r.room()
+    r.complete()
+    assert r.master.wanted is r.before
+    r.stopped()
+    assert r.master.wanted is r.after
+    r.master.on_graph_kept(30)
+    (deployed,) = of(act.DeployAll, r.load(40))
+    r.run(r.after, deployed.attempt, 50)
+    assert r.master.wanted is r.after
+    assert r.master.status().shortage is None
+    too_much = r.master.on_rescale(2, at(r.before, 4), Asker.ROOM, 60)
+    assert "fewer subtasks by now" in error_of(too_much)
+    r.master.validate()
+
+
+@pytest.mark.parametrize("asker", [Asker.SOMEBODY, Asker.LOAD])
+def test_so_does_the_load_of_a_job_that_runs_smaller(graph: Graphs, asker: Asker) -> None:
+    """It is asked to grow by less than there was no room for: then it is that, and grows no more.
+    What cannot be carried out changes nothing."""
+    r = Rescaling(graph, wanted=4)
+    r.master.on_rescale(1, r.after, asker, 5)
+    r.room(6, why="no slots")
+    assert r.master.status().shortage == "runs with 2 of 4"
+    r.master.on_rescale(1, r.after, asker, 10)
+    r.room()
+    r.complete()
+    r.stopped()
+    r.master.on_graph_kept(30)
+    (deployed,) = of(act.DeployAll, r.load(40))
+    r.run(r.after, deployed.attempt, 50)
+    assert r.master.wanted is r.after
+    assert r.master.status().shortage is None
+    r.master.validate()
+
+
+def test_growth_leaves_what_a_job_is_to_be(graph: Graphs) -> None:
+    r = Rescaling(graph, wanted=4)
+    r.master.on_rescale(1, r.after, Asker.ROOM, 10)
+    r.room()
+    r.complete()
+    r.stopped()
+    r.master.on_graph_kept(30)
+    (deployed,) = of(act.DeployAll, r.load(40))
+    r.run(r.after, deployed.attempt, 50)
+    assert r.master.status().shortage == "runs with 3 of 4"
+    assert r.master.why_no_rescale(Asker.LOAD) is None
+    r.master.validate()
+
+
+def test_a_coordinator_knows_what_a_job_is_to_be_that_another_left_smaller(graph: Graphs) -> None:
+    whole = graph(TWICE)
+    small = at(whole, 1)
+    master = JobMaster("job", small, random.Random(0), takes_over=True, wanted=whole)
+    assert master.wanted is whole
+    assert master.status().shortage == "runs with 1 of 2"
 
 
 # --- coordinators that die ------------------------------------------------------------------------
