@@ -85,12 +85,18 @@ class JobRecord:
     successor: str | None = None
     """Of a job that is over: the one that was to take its place."""
     added: dict[str, float] = field(default_factory=dict, hash=False)
-    """What its run has beside, since it was rescaled, by Ray's names."""
+    """What its run has beside, since it was rescaled, by Ray's names. Of an adaptive job all that
+    it has, once that is known."""
+    least: dict[str, float] = field(default_factory=dict, hash=False)
+    """Of an adaptive job: what it starts with if there is no more, by Ray's names."""
 
     @property
     def needs(self) -> dict[str, float]:
-        """All that its slots take, by Ray's names."""
+        """All that its slots take, by Ray's names. An adaptive job takes what it finds, so until
+        that is known it counts as all that it wants."""
         began = self.began_with
+        if self.least:
+            return (self.added or began) if self.holds_slots else self.least
         if not self.holds_slots:
             return began
         return began | {name: began.get(name, 0.0) + more for name, more in self.added.items()}

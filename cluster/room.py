@@ -79,8 +79,9 @@ class Room:
             return None
         for name, need in record.needs.items():
             if need > self._all(name) + _ROUNDING:
+                slots = "its least parallelism" if record.least else f"{record.slots} slots"
                 return (
-                    f"it needs {_amount(need, name)} for {record.slots} slots, and the whole "
+                    f"it needs {_amount(need, name)} for {slots}, and the whole "
                     f"cluster has {self._all(name):g}: add nodes, lower its parallelism, or let "
                     "slots take less"
                 )
@@ -171,7 +172,7 @@ class Room:
         """Whether it fits beside what the pool has, too."""
         return all(
             need <= self.free(name) - self._pool.takes(name) + _ROUNDING
-            for name, need in record.needs.items()
+            for name, need in record.began_with.items()
         )
 
 

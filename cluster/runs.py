@@ -150,7 +150,7 @@ class Runs:
         while True:
             try:
                 said: Followed = await self._coordinators[job_id].followed.remote(
-                    ASK_S, known, added
+                    ASK_S, known, added, self._session.others_wait
                 )
             except ActorUnavailableError:
                 await asyncio.sleep(PAUSE_S)

@@ -266,6 +266,11 @@ class Session:
         why = self._room.why_not_now(record)
         return why or "its coordinator was lost, and is started again in a moment"
 
+    @property
+    def others_wait(self) -> bool:
+        """Whether there is somebody in line for what gets free."""
+        return any(not self._room.is_too_large(record) for record in self._queue())
+
     # --- decisions -------------------------------------------------------------------------------
 
     def _queue(self) -> list[JobRecord]:
@@ -287,7 +292,9 @@ class Session:
 
     def _begin(self, record: JobRecord, now_ms: int) -> list[Action]:
         group, released = self._room.slots_for(record, now_ms)
-        record = self._changed(record, phase=Phase.STARTING, started_ms=now_ms, group=group)
+        record = self._changed(
+            record, phase=Phase.STARTING, started_ms=now_ms, group=group, added={}
+        )
         return [*map(Release, released), Start(record)]
 
     def _moved_up(self, record: JobRecord, now_ms: int) -> list[Action]:

@@ -95,12 +95,19 @@ class JobCoordinator(CoordinatorLife):
         return self._driver
 
     async def followed(
-        self, timeout: float, known: int | None, added: Mapping[str, float] | None = None
+        self,
+        timeout: float,
+        known: int | None,
+        added: Mapping[str, float] | None = None,
+        others_wait: bool | None = None,
     ) -> Followed:
         """For the session, which is no client of the job: nothing depends on whether it was told.
         Waits for the end, another savepoint than the first `known` (None: for the end), or until
         the job has something else than `added` beside what it began with (None: whatever it
-        has)."""
+        has). `others_wait`: for what gets free, so that it does not grow; None: the caller does
+        not know."""
+        if self._growth is not None and others_wait is not None:
+            self._growth.held = others_wait
         deadline = time.monotonic() + timeout
         while True:
             news = self._news.ticket()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dispatcher_kit import RECORD, World, outcome, phase, run
+from dispatcher_kit import RECORD, Coordinator, World, outcome, phase, run
 from ray.exceptions import ActorDiedError, ObjectLostError
 from strom.cluster import dispatcher, ledger
 from strom.cluster.ledger import MOST_HISTORY
@@ -84,6 +84,28 @@ def test_a_job_without_a_last_view_is_archived_all_the_same(world: World) -> Non
         assert kept is not None
         assert (kept["record"]["status"], kept["record"]["tasks"]) == ("FINISHED", {})
         assert d._ledger._registry.view("a1") is None
+
+    run(world, test)
+
+
+def test_coordinators_are_told_whether_others_wait_for_what_gets_free(world: World) -> None:
+    async def test() -> None:
+        d = await world.submitted()
+        record, _ = await d.waiting("a1", 30.0, "")
+
+        async def told() -> bool:
+            coordinator = Coordinator(None)
+            d._runs._coordinators["a1"] = coordinator
+            following = asyncio.create_task(d._runs.follow(record))
+            while not coordinator.followers:
+                await asyncio.sleep(0.001)
+            following.cancel()
+            return coordinator.others_wait
+
+        assert not await told()
+        waits = replace(RECORD, job_id="b2", cpus=4.0, submitted_ms=RECORD.submitted_ms + 1)
+        await d.submit(waits, pickle.dumps(Submission("b2", b"graph")))
+        assert await told()
 
     run(world, test)
 

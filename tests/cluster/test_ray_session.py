@@ -27,7 +27,7 @@ from leashed_source import Leashed
 from ray_chaos_kit import actor_pid, coordinator_pid
 from session_kit import COUNT, Counting, answer_of, completed
 from shared_ray import ray_of
-from strom import DiscardSink, JobCancelledError, JobFailedError, attach
+from strom import AdaptiveConfig, DiscardSink, JobCancelledError, JobFailedError, attach
 from strom.cluster import dispatcher_client
 from strom.cluster.dispatcher import DISPATCHER
 from strom.cluster.savepoints import newest_state
@@ -94,6 +94,33 @@ def test_jobs_wait_for_each_other_in_their_order(
     kept = session.archived(result.job_id)
     assert kept is not None
     assert (kept["record"]["status"], kept["metrics"]["state"]) == ("FINISHED", "FINISHED")
+
+
+def test_an_adaptive_job_starts_with_what_is_left_and_grows(
+    tmp_path: Path, session: dispatcher_client.DispatcherClient
+) -> None:
+    """The session counts what it has; it grows when the other job is over."""
+    first = Counting(tmp_path / "first", 3)
+    client = first.submit()
+    second = timedelta(seconds=1)
+    quickly = AdaptiveConfig(
+        True, stabilization=second, cooldown=second, growth_stabilization=second
+    )
+    adaptive = Counting(tmp_path / "adaptive", 3, adaptive=quickly)
+    other = adaptive.submit()
+    shortage = until(lambda: other.metrics().get("shortage"), "a smaller job", 60.0)
+    assert shortage.startswith("runs with 1 of 3: the job needs 3 slots of 1.0 CPU, the cluster ha")
+    until(lambda: session.jobs()[1][0].needs == {"CPU": 1.0}, "what it has", 30.0)
+    completed(other, 1)
+    first.release()
+    client.get_job_execution_result()
+    until(lambda: other.metrics()["rescales"] == 1, "its growth", 60.0)
+    assert other.metrics()["shortage"] is None
+    until(lambda: session.jobs()[0][0].needs == {"CPU": 3.0}, "what it has now", 60.0)
+    adaptive.release()
+    other.get_job_execution_result()
+    first.check()
+    adaptive.check()
 
 
 def test_a_job_outlives_its_coordinator_and_the_dispatcher(

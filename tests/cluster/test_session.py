@@ -282,6 +282,43 @@ def test_the_same_bundles_in_the_same_order_are_one_shape() -> None:
     assert shape_of([{"CPU": 1}] * 2) != shape_of([{"CPU": 1}] * 2, spread=True)
 
 
+def test_an_adaptive_job_starts_as_soon_as_its_least_fits() -> None:
+    """What it takes then is known when it says so; until then it counts as all that it wants."""
+    s = session()
+    running(s, record("a", 3))
+    (start,) = s.submit(record("b", 4, submitted_ms=1, least={"CPU": 1.0}), 1)
+    assert (start.record.job_id, start.record.group) == ("b", None)
+    assert s.submit(record("c", 1, submitted_ms=2), 2) == []
+    assert s.others_wait
+    s.started("b", 0, 3)
+    assert kinds(s.ended("a", 0, JobStatus.FINISHED, None, 4)) == [("Store", "a")]
+    assert "b (b) has 4" in (s.waits_for("c") or "")
+    told = s.rescaled("b", 0, {"CPU": 1.0}, 5)
+    assert kinds(told) == [("Store", "b"), ("Start", "c")]
+    assert not s.others_wait
+    assert s.rescaled("b", 0, {"CPU": 3.0}, 6)[0].record.needs == {"CPU": 3.0}
+
+
+def test_an_adaptive_job_whose_least_is_too_large_says_so() -> None:
+    s = session()
+    s.submit(record("a", 9, least={"CPU": 5.0}, patience_ms=10), 0)
+    assert s.waits_for("a") == (
+        "it needs 5 CPUs for its least parallelism, and the whole cluster has 4: add nodes, lower "
+        "its parallelism, or let slots take less"
+    )
+    assert not s.others_wait
+    assert s.capacity({"CPU": 4}, 10)[0].record.status is JobStatus.FAILED
+
+
+def test_slots_that_nobody_has_make_room_for_all_that_an_adaptive_job_wants() -> None:
+    s = session()
+    s.submit(record("a", 2, shape="two", idle_ms=1_000), 0)
+    left(s, "a", 1)
+    released, start = s.submit(record("b", 4, least={"CPU": 1.0}), 2)
+    assert isinstance(released, Release)
+    assert start.record.group is None
+
+
 def running(s: Session, job: JobRecord, now_ms: int = 0) -> None:
     s.submit(job, now_ms)
     s.started(job.job_id, 0, now_ms)

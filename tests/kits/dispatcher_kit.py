@@ -49,6 +49,7 @@ class Coordinator:
         """Whether the dispatcher knows of the end."""
         self.savepoints: list[tuple[str, int]] = []
         self.term = 0
+        self.others_wait = False
         self.followers = 0
         """How many calls have begun to wait for what is new."""
         self.claimed: str | None = None
@@ -76,8 +77,13 @@ class Coordinator:
         self.told.append("detach")
 
     async def _followed(
-        self, timeout: float, known: int, added: Mapping[str, float] | None = None
+        self,
+        timeout: float,
+        known: int,
+        added: Mapping[str, float] | None = None,
+        others_wait: bool = False,
     ) -> Followed:
+        self.others_wait = others_wait
         if self.savepoints[known:]:
             return Followed(self.savepoints[known:], term=self.term)
         self.followers += 1
