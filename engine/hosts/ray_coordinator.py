@@ -197,9 +197,9 @@ class JobCoordinator(CoordinatorLife):
         return self._known().metrics()
 
     async def rescaled(self, parallelism: int) -> Rescaled:
-        """The job at another parallelism. GraphError."""
+        """The job, as it is to be when there is room for it, at another parallelism. GraphError."""
         await self._started.wait()
-        return await asyncio.to_thread(rescaled_job, self._known().graph.job, parallelism)
+        return await asyncio.to_thread(rescaled_job, self._known().wanted, parallelism)
 
     async def accumulators(self) -> list[Part]:
         await self._started.wait()

@@ -134,3 +134,12 @@ def test_what_somebody_made_narrower_stays_so() -> None:
     assert max(widths(wanted)) == 4
     assert widths(limited(whole, wanted, 3)) == [min(3, width) for width in widths(wanted)]
     assert shape_of(limited(whole, wanted, 4)) == shape_of(wanted)
+
+
+def test_a_job_that_runs_with_one_is_rescaled_by_what_it_is_to_be() -> None:
+    """With one subtask it looks like a job that was planned for one."""
+    whole = graph(3)
+    small = limited(whole, whole, 1)
+    with pytest.raises(GraphError, match="planned for the parallelism 1"):
+        rescaled(small, 4)
+    assert widths(rescaled(whole, 4)) == [1, 4]
