@@ -33,6 +33,7 @@ class World:
         monkeypatch.setattr(launch, "get_placement_group", lambda name: name)
         monkeypatch.setattr(launch, "await_made", lambda group: self.told.append("made"))
         monkeypatch.setattr(launch, "give_back", self.remove)
+        monkeypatch.setattr(launch, "give_back_added", lambda name: self.told.append("added"))
         monkeypatch.setattr(launch, "WITHDRAWAL_S", 0.01)
 
     def get(self, call: str, timeout: float) -> None:
@@ -56,14 +57,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def test_the_coordinator_ends_the_job_before_it_is_killed(world: World) -> None:
     launch.withdraw("a")
-    assert world.told == ["cancel", "outcome", "made", "kill", "remove"]
+    assert world.told == ["cancel", "outcome", "made", "kill", "remove", "added"]
 
 
 @pytest.mark.parametrize("error", [ActorDiedError(), GetTimeoutError()])
 def test_one_that_does_not_answer_is_killed(world: World, error: Exception) -> None:
     world.answers["cancel"] = error
     launch.withdraw("a")
-    assert world.told == ["cancel", "made", "kill", "remove"]
+    assert world.told == ["cancel", "made", "kill", "remove", "added"]
 
 
 def test_one_that_is_waited_for_is_killed_by_a_second_interrupt(world: World) -> None:
