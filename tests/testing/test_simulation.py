@@ -79,6 +79,18 @@ def test_jobs_that_rescale_themselves() -> None:
     assert sum(one.coordinators for one in more) > 0
 
 
+def test_jobs_that_rescale_themselves_and_find_too_little_room() -> None:
+    with undisturbed():
+        case = Case(parallelism=(3,), batch=1, interval=3, own=3, looks=2, short=2)
+        ran = [
+            run_random(replace(case, job=job, seed=seed, crashes=seed % 2))
+            for job in ("two_stages", "pairs", "joined")
+            for seed in range(10)
+        ]
+    for name in ("rescaled_itself", "shrunk", "grown"):
+        assert sum(getattr(one, name) for one in ran) > 0, name
+
+
 @pytest.mark.parametrize("job", TOPOLOGIES)
 def test_each_job_undisturbed_and_disturbed(job: str) -> None:
     with undisturbed():
