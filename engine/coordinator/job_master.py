@@ -399,6 +399,11 @@ class JobMaster:
         return self._job.rescales.wanted
 
     @property
+    def settled(self) -> ExecutionGraph:
+        """The same, to be kept for another coordinator: as of `Rescales`."""
+        return self._job.rescales.settled
+
+    @property
     def _plan(self) -> JobPlan:
         return self._job.plan
 

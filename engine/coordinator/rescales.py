@@ -86,11 +86,13 @@ class Rescales:
         wanted: ExecutionGraph | None = None,
     ) -> None:
         """`former`: another coordinator has died while the job was to come up with `graph`.
-        `wanted`: what it is to be when there is room; None: `graph`."""
+        `wanted`: what it was to be when there is room (`settled`); None: `graph`."""
         self.now: Rescale | None = None
         self._wanted = wanted or graph
         if former is not None:
-            self.now = Rescale(None, former, graph, Stage.STARTING, asker=Asker.ROOM)
+            grows = not exceeds(graph.job, self._wanted.job) and not exceeds(former.job, graph.job)
+            asker = Asker.ROOM if grows else Asker.SOMEBODY
+            self.now = Rescale(None, former, graph, Stage.STARTING, asker=asker)
         self.shortage = ""
         """Why it is smaller than that, as far as this coordinator knows."""
         self.done = 0
@@ -171,6 +173,11 @@ class Rescales:
         if one is None or not one.asker.decides or one.stage not in (Stage.KEEPING, Stage.STARTING):
             return self._wanted
         return one.graph
+
+    @property
+    def settled(self) -> ExecutionGraph:
+        """The same, and what it stays if what it is about to be does not come up."""
+        return self._wanted
 
     # --- between two attempts ------------------------------------------------------------------
 

@@ -131,6 +131,8 @@ class Transitions:
         why = self.why_no_rescale(asker)
         if not asker.decides and exceeds(graph.job, self.rescales.wanted.job):
             why = why or "it is to have fewer subtasks by now"
+        if not asker.decides and exceeds(self.graph.job, graph.job):
+            why = why or "it has more subtasks by now"
         if why is not None:
             return (*way, AnswerRescale(request, error=f"not rescaled: {why}"))
         return (*way, *self.rescales.begin(request, self.graph, graph, asker, now_ms))

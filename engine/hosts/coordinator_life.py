@@ -311,7 +311,7 @@ class CoordinatorLife:
     def _keep_graph(self, widths: Widths, former: Widths | None) -> None:
         """On the driver's thread, which goes on when it is written, or cannot be."""
         assert self._driver is not None
-        wanted = widths_of(self._driver.wanted)
+        wanted = widths_of(self._driver.settled)
         written = self._change_term(widths=widths, former=former, wanted=wanted)
         written.add_done_callback(lambda _: self._inbox.put(GraphKept()))
 

@@ -318,6 +318,11 @@ class JobDriver(JobPicture):
         return self._master.wanted.job
 
     @property
+    def settled(self) -> JobGraph:
+        """The same, to be kept for another driver."""
+        return self._master.settled.job
+
+    @property
     def began_with(self) -> int | None:
         """The checkpoint or savepoint that the job began with under this driver, 0: with none;
         None: it has not begun."""

@@ -60,7 +60,7 @@ class SimulatedRescales:
         worker = hire("record")
 
         def keep(widths: Widths, former: Widths | None) -> None:
-            wanted = widths_of(driver().wanted)
+            wanted = widths_of(driver().settled)
 
             def write() -> None:
                 self.widths, self.former, self.wanted = widths, former, wanted

@@ -442,6 +442,8 @@ def test_who_asks_for_a_parallelism_says_what_the_job_is_to_be(rescaling: Rescal
     assert r.master.status().shortage is None
     too_much = r.master.on_rescale(2, at(r.before, 4), Asker.ROOM, 60)
     assert "fewer subtasks by now" in error_of(too_much)
+    too_few = r.master.on_rescale(3, at(r.before, 1), Asker.ROOM, 61)
+    assert "more subtasks by now" in error_of(too_few)
     r.master.validate()
 
 
@@ -493,7 +495,13 @@ def test_a_coordinator_knows_what_a_job_is_to_be_that_another_left_smaller(graph
 def another(graph: ExecutionGraph, former: ExecutionGraph | None, accounts: Any) -> Any:
     """What comes after one that died: the master, and what it asks for first."""
     master = JobMaster(
-        "job", graph, random.Random(0), first_attempt=5, takes_over=True, former=former
+        "job",
+        graph,
+        random.Random(0),
+        first_attempt=5,
+        takes_over=True,
+        former=former,
+        wanted=former,
     )
     master.start(1000)
     states = {"source": b"s"}
@@ -523,19 +531,23 @@ def test_tasks_of_another_graph_do_not_go_on(graph: Graphs, ran: int, runs: int)
     master.validate()
 
 
-def test_the_next_coordinator_goes_on_with_a_rescale(graph: Graphs) -> None:
+@pytest.mark.parametrize("to", [1, 3])
+def test_the_next_coordinator_goes_on_with_a_rescale(graph: Graphs, to: int) -> None:
     """All new tasks run: it says so, and that the former graph is not needed any more."""
-    before, after = graph(TWICE), at(graph(TWICE), 3)
+    before, after = graph(TWICE), at(graph(TWICE), to)
     master, actions = another(after, before, accounts_of(after))
     assert of(act.TakeOverSources, actions)
     actions = master.on_sources_ready(4, 1003)
     assert of(act.KeepGraph, actions) == [act.KeepGraph(after, None)]
-    assert (master.status().status, master.status().rescales) == (JobStatus.RUNNING, 1)
+    state = master.status()
+    assert (state.status, state.rescales, state.shortage) == (JobStatus.RUNNING, 1, None)
+    assert master.wanted is master.settled is after
 
 
-def test_the_next_coordinator_may_go_back_as_well(graph: Graphs) -> None:
-    """No task was there, and there is no room for them."""
-    before, after = graph(TWICE), at(graph(TWICE), 3)
+@pytest.mark.parametrize("to", [1, 3])
+def test_the_next_coordinator_may_go_back_as_well(graph: Graphs, to: int) -> None:
+    """No task was there, and there is no room for them. Then the job is not to be that, either."""
+    before, after = graph(TWICE), at(graph(TWICE), to)
     master, actions = another(after, before, [])
     (prepare,) = of(act.PrepareSources, actions)
     (deployed,) = of(act.DeployAll, master.on_sources_ready(prepare.attempt, 1003))
@@ -544,3 +556,22 @@ def test_the_next_coordinator_may_go_back_as_well(graph: Graphs) -> None:
     assert of(act.KeepGraph, actions) == [act.KeepGraph(before, None)]
     assert act.LoadLatest() in master.on_graph_kept(1006)
     assert master.status().restarts == 0
+    assert master.wanted is before
+    assert master.status().shortage is None
+
+
+def test_the_next_coordinator_goes_on_with_growth(graph: Graphs) -> None:
+    """To what there was room for, of what the job is to be still."""
+    whole = at(graph(TWICE), 4)
+    before, after = graph(TWICE), at(graph(TWICE), 3)
+    master = JobMaster(
+        "job",
+        after,
+        random.Random(0),
+        first_attempt=5,
+        takes_over=True,
+        former=before,
+        wanted=whole,
+    )
+    assert master.wanted is whole
+    assert master.status().shortage == "runs with 3 of 4"
