@@ -96,10 +96,12 @@ def _session(way: str, ready: int) -> Iterator[Any]:
     if way == "alone":
         yield lambda: time.sleep(1.0)
         return
+    import ray
     from strom.cluster import dispatcher_client
     from strom.engine.hosts.ready_tasks import count_ready
 
-    kept = ready if way == "ready" else 0
+    # Of no node are more kept than it has CPUs.
+    kept = min(ready, int(ray.cluster_resources()["CPU"])) if way == "ready" else 0
     with tempfile.TemporaryDirectory(prefix="strom-", ignore_cleanup_errors=True) as registry:
         dispatcher_client.start(registry, ready=kept)
 
