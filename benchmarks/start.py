@@ -35,6 +35,7 @@ from strom import (
 )
 from strom.connectors.datagen import DataGenSource
 
+from .awaited import await_running, awaited
 from .restore import opened
 from .streams import KEY_VALUE
 
@@ -106,10 +107,8 @@ def _session(way: str, ready: int) -> Iterator[Any]:
         dispatcher_client.start(registry, ready=kept)
 
         def wait() -> None:
-            deadline = time.monotonic() + LONGEST_S
-            while count_ready() < kept and time.monotonic() < deadline:
-                time.sleep(0.1)
-            time.sleep(1.0)
+            awaited(lambda: count_ready() >= kept, "the session's processes are not ready", 0.1)
+            time.sleep(1.0)  # the last one imports still
 
         try:
             yield wait
@@ -135,12 +134,14 @@ def _started(host: Any, folder: str, parallelism: int, longest_s: float) -> dict
     submitted = time.time()
     try:
         first = _first_note(notes, 0, longest_s)
-        while client.get_job_status() is not JobStatus.RUNNING:
-            time.sleep(LOOK_S)
+        await_running(client)
         view = client.view()
         running = view["since"][JobStatus.RUNNING] / 1000
-        while not client.metrics()["checkpoints"]["completed"]:
-            time.sleep(LOOK_S)
+        awaited(
+            lambda: client.metrics()["checkpoints"]["completed"],
+            "no checkpoint completes",
+            LOOK_S,
+        )
         pid = next(int(path.name.rpartition("-")[2]) for path in notes.iterdir())
         os.kill(pid, signal.SIGKILL)
         killed = time.time()
@@ -158,14 +159,11 @@ def _started(host: Any, folder: str, parallelism: int, longest_s: float) -> dict
 
 def _first_note(notes: Path, attempt: int, longest_s: float) -> float:
     """When the first record of this attempt came."""
-    deadline = time.monotonic() + longest_s
-    while True:
-        found = [float(path.read_text()) for path in notes.glob(f"{attempt}-*")]
-        if found:
-            return min(found)
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"no record of attempt {attempt} within {longest_s:g} s")
-        time.sleep(LOOK_S)
+
+    def first() -> float:
+        return min((float(path.read_text()) for path in notes.glob(f"{attempt}-*")), default=0.0)
+
+    return awaited(first, f"no record of attempt {attempt} comes", LOOK_S, longest_s)
 
 
 def _records(start: int, count: int) -> Any:
