@@ -222,6 +222,7 @@ class Dispatcher:
 
     async def close(self) -> None:
         """Decide nothing more, and return when the registry has all that was decided."""
+        await self._runs.close()
         self._do(self._session.close())
         await self._agenda.close()
         self._ledger.close()

@@ -26,9 +26,9 @@ from ..core.job_status import JobStatus
 from ..engine.hosts.coordinator_answers import Followed, coordinator_name
 from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.job_view import JobView
+from ..engine.hosts.kept_slots import KeptSlots
 from ..engine.hosts.launch import Submission, make_coordinator, withdraw
 from ..engine.hosts.ray_connect import NAMESPACE
-from ..engine.hosts.slots import KeptSlots
 from .actions import Action
 from .ledger import Ledger
 from .records import JobRecord
@@ -79,6 +79,17 @@ class Runs:
         self._last_words: dict[str, LastWords] = {}
         """What coordinators said in the end."""
         self._directories: dict[str, str | None] = {}
+        self._telling: set[asyncio.Task[None]] = set()
+        """Ends of which the coordinators are being told that the session knows."""
+        self._closing = False
+
+    async def close(self) -> None:
+        """Tell no more coordinators that their end is known, and return when the session knows of
+        those that were being told. The others find no session when they leave, and give back the
+        slots themselves."""
+        self._closing = True
+        if self._telling:
+            await asyncio.wait(self._telling)
 
     def save_into(self, job_id: str, directory: str | None) -> None:
         """Where the job is to leave its savepoint whose place this one takes, if it is asked to by
@@ -172,13 +183,23 @@ class Runs:
                 self._do(self._session.rescaled(job_id, run, added, self._clock.now_ms()))
                 if said.outcome is not None:
                     self._last_words[job_id] = said.outcome, said.view
-                    status, said_why = JobStatus(said.outcome.status), said.outcome.error
-                    with suppress(RayError, TimeoutError):  # it is gone, and gives back no slots
-                        heard = self._coordinators[job_id].end_is_heard.remote()
-                        await asyncio.wait_for(heard, HEARD_S)
-                    now_ms = self._clock.now_ms()
-                    self._do(self._session.ended(job_id, run, status, said_why, now_ms))
+                    if not self._closing:
+                        telling = asyncio.ensure_future(self._take_slots(record, said.outcome))
+                        self._telling.add(telling)
+                        telling.add_done_callback(self._telling.discard)
+                        await asyncio.shield(telling)
                     return
+
+    async def _take_slots(self, record: JobRecord, outcome: JobOutcome) -> None:
+        """The run is over. Its slots are either the session's, which lends them to others then, or
+        the coordinator's to give back: so nothing comes between that it is told and the session's
+        knowing."""
+        job_id = record.job_id
+        with suppress(RayError, TimeoutError):  # it is gone, and gives back no slots
+            heard = self._coordinators[job_id].end_is_heard.remote()
+            await asyncio.wait_for(heard, HEARD_S)
+        status, now_ms = JobStatus(outcome.status), self._clock.now_ms()
+        self._do(self._session.ended(job_id, record.run, status, outcome.error, now_ms))
 
     async def cancel(self, record: JobRecord) -> None:
         """Tell the coordinator, as long as there is a job to cancel."""

@@ -24,7 +24,8 @@ from ..graph.rescaling import limited, widest
 from ..graph.slots import Bundle, SlotKey, bundle_of, keys_of, lacking
 from .cluster import LittleRoomError
 from .cluster_room import own_room, single_slots
-from .slots import SOON_S, KeptSlots, Slots
+from .kept_slots import KeptSlots
+from .slots import SOON_S, Slots
 
 log = logging.getLogger("strom")
 

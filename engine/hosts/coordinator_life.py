@@ -53,6 +53,7 @@ from .driver import JobDriver
 from .growth_looks import GrowthLooks
 from .job_outcome import JobOutcome
 from .job_record import Begun, JobRecord, Term
+from .kept_slots import KeptSlots, leave_kept
 from .lease import Lease
 from .left_tasks import end_tasks
 from .loop_signal import LoopSignal, wait_until
@@ -66,7 +67,6 @@ from .result_files import END
 from .result_log import ResultLog
 from .sent_files import SentFiles
 from .shipped_code import unpack
-from .slots import KeptSlots
 from .task_reports import TaskReports
 
 log = logging.getLogger("strom")
@@ -419,9 +419,9 @@ class CoordinatorLife:
             if ended and left <= 0:
                 break
             await wait_until(news, left if ended else None)
-        if self._cluster is not None and not self._heard_by_session:
-            with suppress(Exception):
-                await asyncio.to_thread(self._cluster.release_left)
+        if self._cluster is not None:
+            heard, release = (lambda: self._heard_by_session), self._cluster.release_left
+            await leave_kept(self._job_id, heard, release)
         await self._records.remove()
         ray.kill(me, no_restart=True)
 

@@ -20,13 +20,14 @@ from ..graph.model import JobGraph
 from .added_slots import give_back_added
 from .coordinator_answers import Farewell, coordinator_name
 from .job_record import Begun
+from .kept_slots import KeptSlots
 from .placed_files import Content, contents_of
 from .ray_connect import NAMESPACE
 from .ray_coordinator import JobCoordinator
 from .requirements import runtime_env
 from .savepoint_calls import absolute
 from .shipped_code import PackedCode, pack
-from .slots import KeptSlots, await_made, give_back
+from .slots import await_made, give_back
 
 WITHDRAWAL_S = 3.0
 """How long slots are looked for that a killed coordinator had just asked for."""

@@ -36,6 +36,7 @@ from .adaptive_slots import slots_for
 from .cluster_events import AllStopped, ClusterEvent, NotDeployed, RoomMade, TaskLost, TasksStopped
 from .control_service import patiently
 from .coordinator_answers import job_of
+from .kept_slots import KeptSlots
 from .last_words import Whereabouts, how_it_died
 from .left_tasks import ask_all, attempt_of, task_prefix, tasks_of
 from .mail import sealed
@@ -48,7 +49,6 @@ from .requirements import not_installed
 from .resequencer import Numbering
 from .sent_files import SentFiles
 from .shipped_code import PackedCode
-from .slots import KeptSlots
 
 log = logging.getLogger("strom")
 
@@ -548,10 +548,10 @@ class RayCluster:
         with self._rooms:
             self._slots.release()
 
-    def release_left(self) -> None:
+    def release_left(self) -> bool:
         """As of `Slots`; after `close`."""
         with self._rooms:
-            self._slots.release_left()
+            return self._slots.release_left()
 
 
 def tasks_in(job: JobGraph) -> list[TaskId]:

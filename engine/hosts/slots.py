@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import ray
@@ -34,10 +33,10 @@ from ..graph.slots import (
 )
 from .added_slots import AddedSlots, strategy_of
 from .control_service import patiently
+from .kept_slots import KeptSlots
 from .placement import PAUSE_S, await_placed
 from .placement import await_made as await_made
 from .placement import give_back as give_back
-from .ray_connect import NAMESPACE
 
 log = logging.getLogger("strom")
 
@@ -46,23 +45,6 @@ SOON_S: Final = 2.0
 
 LATE_S: Final = 120.0
 """How long Ray may take to find out that a node is dead, at most."""
-
-
-@dataclass(frozen=True)
-class KeptSlots:
-    """A placement group that outlives the job: `name` says which, made or not; `keeper`: the name
-    of the actor that has it then."""
-
-    name: str
-    keeper: str
-
-    def wanted(self) -> bool:
-        """Whether there is somebody to have it."""
-        try:
-            patiently(lambda: ray.get_actor(self.keeper, namespace=NAMESPACE))
-        except ValueError:
-            return False
-        return True
 
 
 class Slots:
@@ -266,11 +248,14 @@ class Slots:
         if group is not None and (self._kept is None or not self._kept.wanted()):
             give_back(group)
 
-    def release_left(self) -> None:
+    def release_left(self) -> bool:
         """Those that stayed for a keeper that went before it heard of the job's end, and so never
-        lent them to anybody."""
-        if self._kept is None or self._kept.wanted():
-            return
+        lent them to anybody. False: it is there still, and may hear of it."""
+        if self._kept is None:
+            return True
+        if self._kept.wanted():
+            return False
         group = self._found()
         if group is not None:
             give_back(group)
+        return True

@@ -562,3 +562,39 @@ def test_thousands_of_finished_jobs_slow_it_down_by_nothing(
         assert reads == [f"{0:016x}"]
 
     run(world, test)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_slots_are_not_lost_between_the_end_of_a_job_and_that_of_the_session(
+    world: World, late: bool
+) -> None:
+    """Who lends them gives them back, whatever comes between. `late`: the job ends as the session
+    does not listen any more, and so its coordinator keeps them."""
+
+    async def test() -> None:
+        d = world.dispatcher()
+        record = replace(RECORD, shape="s")
+        await d.submit(record, pickle.dumps(Submission("a1", b"graph")))
+        group = (await phase(d, Phase.RUNNING)).group
+        assert group is not None
+        world.slots = [group]
+        (coordinator,) = world.made
+        while not coordinator.followers:
+            await asyncio.sleep(0.001)
+        coordinator.hears.clear()
+        if not late:
+            coordinator.ends.set_result(outcome(JobStatus.FINISHED))
+            while not coordinator.hearing:
+                await asyncio.sleep(0.001)
+        closing = asyncio.ensure_future(d.close())
+        for _ in range(10):
+            await asyncio.sleep(0.001)
+        if late:
+            coordinator.ends.set_result(outcome(JobStatus.FINISHED))
+        coordinator.hears.set()
+        await closing
+        await asyncio.sleep(0)
+        world.dispatchers.remove(d)
+        assert (world.slots, coordinator.heard) == (([group], False) if late else ([], True))
+
+    run(world, test)

@@ -23,7 +23,8 @@ from strom.engine.hosts import adaptive_slots, cluster_room, growth_looks
 from strom.engine.hosts.adaptive_slots import AdaptiveSlots, slots_for
 from strom.engine.hosts.cluster import LittleRoomError
 from strom.engine.hosts.growth_looks import GrowthLooks
-from strom.engine.hosts.slots import KeptSlots, Slots
+from strom.engine.hosts.kept_slots import KeptSlots
+from strom.engine.hosts.slots import Slots
 
 AT_ONCE = AdaptiveConfig(
     enabled=True,

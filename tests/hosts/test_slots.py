@@ -13,7 +13,8 @@ from strom import DiscardSink
 from strom.core.errors import JobCancelledError
 from strom.engine.hosts import added_slots, placement
 from strom.engine.hosts import slots as module
-from strom.engine.hosts.slots import KeptSlots, Slots
+from strom.engine.hosts.kept_slots import KeptSlots
+from strom.engine.hosts.slots import Slots
 
 
 @pytest.fixture(autouse=True)

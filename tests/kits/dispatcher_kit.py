@@ -20,8 +20,8 @@ from strom.core.job_status import JobStatus
 from strom.engine.hosts.coordinator_answers import Followed
 from strom.engine.hosts.job_outcome import JobOutcome
 from strom.engine.hosts.job_record import Begun
+from strom.engine.hosts.kept_slots import KeptSlots
 from strom.engine.hosts.launch import Submission
-from strom.engine.hosts.slots import KeptSlots
 
 RECORD = JobRecord("a1", "one", 2.0, 2, False, 60_000, 1, checkpoints="memory://x")
 
@@ -47,6 +47,11 @@ class Coordinator:
         self.told: list[str] = []
         self.heard = False
         """Whether the dispatcher knows of the end."""
+        self.hearing = False
+        """Whether it is being told that."""
+        self.hears = asyncio.Event()
+        """When it is told; at once, unless a test clears it."""
+        self.hears.set()
         self.savepoints: list[tuple[str, int]] = []
         self.term = 0
         self.others_wait = False
@@ -90,6 +95,8 @@ class Coordinator:
         return Followed([], *await asyncio.shield(self.ends), self.term)
 
     async def _end_is_heard(self) -> None:
+        self.hearing = True
+        await self.hears.wait()
         self.heard = True
 
     async def _savepoint(
