@@ -157,11 +157,12 @@ class Runs:
         """Until the run is over, or its coordinator gone."""
         job_id, run = record.job_id, record.run
         known = term = 0
+        lacks = False
         added: Mapping[str, float] = record.added
         while True:
             try:
                 said: Followed = await self._coordinators[job_id].followed.remote(
-                    ASK_S, known, added, self._session.others_wait
+                    ASK_S, known, added, self._session.others_wait, lacks
                 )
             except ActorUnavailableError:
                 await asyncio.sleep(PAUSE_S)
@@ -178,9 +179,10 @@ class Runs:
                     continue
                 term = said.term
                 known += len(said.savepoints)
-                added = said.added
+                added, lacks = said.added, said.lacks
                 self._do(self._session.saved(job_id, run, said.savepoints))
                 self._do(self._session.rescaled(job_id, run, added, self._clock.now_ms()))
+                self._session.lacks(job_id, run, lacks)
                 if said.outcome is not None:
                     self._last_words[job_id] = said.outcome, said.view
                     if not self._closing:

@@ -52,6 +52,8 @@ class Session:
         self._not_before: dict[str, int] = {}
         self._large_since: dict[str, int] = {}
         """Since when jobs have been larger than the whole cluster."""
+        self._lacking: dict[str, int] = {}
+        """Which run of which jobs would take more than it has."""
 
     @property
     def jobs(self) -> list[JobRecord]:
@@ -130,8 +132,8 @@ class Session:
         """What the whole cluster has, by Ray's names; now and then, also when nothing has
         changed."""
         self._room.resize(has)
-        expired = [Release(name) for name in self._room.expired(now_ms)]
-        return [*expired, *self._admit(now_ms), *self._given_up(now_ms)]
+        over = self._room.clear() if self._room_is_lacked() else self._room.expired(now_ms)
+        return [*map(Release, over), *self._admit(now_ms), *self._given_up(now_ms)]
 
     def there(self, groups: Iterable[str]) -> list[Action]:
         """The names of the session's slots that there are, or were a moment ago; now and then. Of
@@ -206,6 +208,14 @@ class Session:
             return []
         return [Store(self._changed(record, added=dict(added))), *self._admit(now_ms)]
 
+    def lacks(self, job_id: str, run: int, lacks: bool) -> None:
+        """The run would take more than it has, or no more: as long as it would, slots do not wait
+        for jobs that may come."""
+        if lacks and self._of_run(job_id, run, Phase.RUNNING) is not None:
+            self._lacking[job_id] = run
+        else:
+            self._lacking.pop(job_id, None)
+
     def ended(
         self, job_id: str, run: int, status: JobStatus, error: str | None, now_ms: int
     ) -> list[Action]:
@@ -272,6 +282,12 @@ class Session:
         return any(not self._room.is_too_large(record) for record in self._queue())
 
     # --- decisions -------------------------------------------------------------------------------
+
+    def _room_is_lacked(self) -> bool:
+        """By jobs that run, and nobody comes before them."""
+        runs = ((job_id, run) for job_id, run in self._lacking.items())
+        lacked = any(self._of_run(job_id, run, Phase.RUNNING) for job_id, run in runs)
+        return lacked and not self.others_wait
 
     def _queue(self) -> list[JobRecord]:
         return [record for record in self._jobs.values() if record.waits_in_line]
@@ -366,7 +382,13 @@ class Session:
     def _drop(self, job_id: str) -> None:
         del self._jobs[job_id]
         self._succession.drop(job_id)
-        known = (self._heard, self._short, self._not_before, self._large_since)
+        known = (
+            self._heard,
+            self._short,
+            self._not_before,
+            self._large_since,
+            self._lacking,
+        )
         for each in known:
             each.pop(job_id, None)
 

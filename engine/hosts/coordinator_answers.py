@@ -40,13 +40,15 @@ class Followed:
     """What a session is told: the last savepoints, with the time (ms) since when they are complete;
     of a job that is over also how it ended, and its last view, if there is one. `term`: of the
     coordinator that tells it, whose first savepoint is the first that is counted. `added`: what the
-    job's slots take beside those that it began with, by Ray's names."""
+    job's slots take beside those that it began with, by Ray's names. `lacks`: whether it would take
+    more at once, if there were room."""
 
     savepoints: list[tuple[str, int]]
     outcome: JobOutcome | None = None
     view: JobView | None = None
     term: int = 0
     added: Mapping[str, float] = field(default_factory=dict)
+    lacks: bool = False
 
 
 Farewell = Callable[[JobOutcome], None]

@@ -139,6 +139,7 @@ class CoordinatorLife:
         self._news = LoopSignal()
         """Rung for what is published, for each checkpoint and when the job has ended."""
         self._added: Mapping[str, float] = {}
+        self._lacks = False
         """What the job's slots take beside those it began with; while it runs."""
         self._attached = True
         self._lease = Lease(SystemClock())
@@ -381,8 +382,9 @@ class CoordinatorLife:
             news = True
         cluster = self._cluster
         if cluster is not None and driver.state is JobStatus.RUNNING:
-            news |= cluster.added != self._added
-            self._added = cluster.added
+            lacks = cluster.seeks or (self._growth is not None and self._growth.lacks)
+            news |= (cluster.added, lacks) != (self._added, self._lacks)
+            self._added, self._lacks = cluster.added, lacks
         if news:
             self._news.ring()
 

@@ -45,6 +45,8 @@ class GrowthLooks:
         self._over = threading.Event()
         self.held = False
         """Whether others wait for what is free; set from any thread."""
+        self.lacks = False
+        """Whether it would grow if there were room, when it was looked last."""
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="strom-growth", daemon=True).start()
@@ -63,7 +65,8 @@ class GrowthLooks:
         """Once."""
         now, wanted = self._driver.graph.job, self._driver.wanted
         runs = self._driver.state is JobStatus.RUNNING
-        if not runs or self._asked or self.held or shape_of(now) == shape_of(wanted):
+        self.lacks = shape_of(now) != shape_of(wanted)
+        if not runs or self._asked or self.held or not self.lacks:
             return
         current, most = widest(self._planned, now), widest(self._planned, wanted)
         free = [*free_on_nodes().values()]

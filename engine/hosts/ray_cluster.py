@@ -126,6 +126,8 @@ class RayCluster:
         """Actors of tasks that the job does not have yet. Changed under `_changing`."""
         self._room: int | None = None
         """The request for room that is on, or whose room may be used."""
+        self.seeks = False
+        """Whether slots are asked for that are not there yet."""
         self._rooms = threading.Lock()
         """Held while slots are added, or given back."""
         self._actors: dict[TaskId, Any] = {}
@@ -236,13 +238,16 @@ class RayCluster:
             try:
                 with self._rooms:
                     if self._room == request:
+                        self.seeks = True
                         self._slots.add_for(job, self._cancelled)
+                        self.seeks = False
                 self._warm_up(request, job)
             except ray.exceptions.RayError as error:
                 why = described(self._start_error(error))
             except Exception as error:
                 why = described(error)
             with self._rooms:
+                self.seeks = False
                 if self._room != request:
                     self._slots.trim()
             self._inbox(RoomMade(request, why))

@@ -100,12 +100,13 @@ class JobCoordinator(CoordinatorLife):
         known: int | None,
         added: Mapping[str, float] | None = None,
         others_wait: bool | None = None,
+        lacks: bool | None = None,
     ) -> Followed:
         """For the session, which is no client of the job: nothing depends on whether it was told.
         Waits for the end, another savepoint than the first `known` (None: for the end), or until
         the job has something else than `added` beside what it began with (None: whatever it
-        has). `others_wait`: for what gets free, so that it does not grow; None: the caller does
-        not know."""
+        has), or would have more otherwise than `lacks` (None: either way). `others_wait`: for what
+        gets free, so that it does not grow; None: the caller does not know."""
         if self._growth is not None and others_wait is not None:
             self._growth.held = others_wait
         deadline = time.monotonic() + timeout
@@ -115,11 +116,13 @@ class JobCoordinator(CoordinatorLife):
             outcome = self._outcome
             savepoints = [] if known is None else self._savepoints[known:]
             grown = added is not None and self._added != added
+            grown |= lacks is not None and self._lacks != lacks
             if outcome is not None or savepoints or grown or left <= 0:
                 break
             await wait_until(news, left)
         view = None if outcome is None else self._last_view()
-        return Followed(savepoints, outcome, view, self._term.number, self._added)
+        number = self._term.number
+        return Followed(savepoints, outcome, view, number, self._added, self._lacks)
 
     async def end_is_heard(self) -> None:
         """The session knows that the job is over, and lends its slots to others from now on."""

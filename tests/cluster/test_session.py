@@ -324,6 +324,31 @@ def running(s: Session, job: JobRecord, now_ms: int = 0) -> None:
     s.started(job.job_id, 0, now_ms)
 
 
+def test_slots_do_not_wait_for_jobs_that_may_come_while_one_that_runs_would_have_more() -> None:
+    s = session()
+    running(s, record("grows", 1))
+    (start,) = s.submit(record("a", 2, shape="two", idle_ms=1_000), 0)
+    s.lacks("grows", 0, True)
+    assert s.capacity({"CPU": 4}, 1) == []
+    left(s, "a", 2)
+    s.lacks("grows", 0, False)
+    assert s.capacity({"CPU": 4}, 3) == []
+    s.lacks("grows", 7, True)  # a run that is over, or not yet there
+    assert s.capacity({"CPU": 4}, 4) == []
+    s.lacks("grows", 0, True)
+    assert s.capacity({"CPU": 4}, 5) == [Release(start.record.group)]
+    (start,) = s.submit(record("b", 2, shape="two", idle_ms=1_000), 6)
+    s.submit(record("line", 4), 7)
+    left(s, "b", 8)
+    assert s.capacity({"CPU": 4}, 9) == [], "somebody is in line before it"
+    s.cancel("line", 10)
+    assert s.capacity({"CPU": 4}, 11) == [Release(start.record.group)]
+    (start,) = s.submit(record("c", 2, shape="two", idle_ms=1_000), 12)
+    s.ended("grows", 0, JobStatus.FINISHED, None, 13)
+    left(s, "c", 14)
+    assert s.capacity({"CPU": 4}, 15) == []
+
+
 def test_a_job_that_takes_the_place_of_another_starts_before_all_that_wait() -> None:
     s = session()
     running(s, record("a", 2))

@@ -87,6 +87,7 @@ class Coordinator:
         known: int,
         added: Mapping[str, float] | None = None,
         others_wait: bool = False,
+        lacks: bool = False,
     ) -> Followed:
         self.others_wait = others_wait
         if self.savepoints[known:]:
