@@ -99,10 +99,9 @@ def _session(way: str, ready: int) -> Iterator[Any]:
         return
     import ray
     from strom.cluster import dispatcher_client
-    from strom.engine.hosts.ready_tasks import count_ready
+    from strom.engine.hosts.ready_tasks import PER_CPU, count_ready
 
-    # Of no node are more kept than it has CPUs.
-    kept = min(ready, int(ray.cluster_resources()["CPU"])) if way == "ready" else 0
+    kept = min(ready, PER_CPU * int(ray.cluster_resources()["CPU"])) if way == "ready" else 0
     with tempfile.TemporaryDirectory(prefix="strom-", ignore_cleanup_errors=True) as registry:
         dispatcher_client.start(registry, ready=kept)
 

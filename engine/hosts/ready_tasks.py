@@ -39,6 +39,9 @@ TAKEN: Final = b"strom-taken"
 CALM_S: Final = 5.0
 """None is made for so long after some were taken: the job that starts has the processor."""
 
+PER_CPU: Final = 2
+"""More than one: most slots have several tasks."""
+
 ORDINARY: Final = frozenset({"CPU", "memory"})
 """What Ray gives to a process without anything being different in it."""
 
@@ -53,7 +56,7 @@ class ReadyTasks:
 
     def __init__(self, keeper: Any, count: int, now: Callable[[], float] = time.monotonic) -> None:
         """`keeper`: an actor with a method `hold` that never returns; they end when it is dead for
-        good. `count`: on each node that has as many CPUs, else as many as it has CPUs."""
+        good. `count`: on each node, but no more than `PER_CPU` for each of its CPUs."""
         self._keeper = keeper
         self._count = count
         self._now = now
@@ -77,7 +80,7 @@ class ReadyTasks:
             return
         for node, cpus in _nodes().items():
             free = [one for one in there if one.startswith(_prefix(node)) and one not in owners]
-            if len(free) < min(self._count, cpus) and not self._is_starting(node):
+            if len(free) < min(self._count, PER_CPU * cpus) and not self._is_starting(node):
                 self._add(node)
 
     def _is_starting(self, node: str) -> bool:
