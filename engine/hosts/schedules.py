@@ -17,6 +17,7 @@ from ...core.clock import VirtualClock
 from ...core.errors import StromError
 from ...core.ids import TaskId
 from ..task.background import SteppedBackground
+from ..task.deployment import TaskDeployment
 from ..task.task import Task
 from .simulated_staff import Staff, Unit
 
@@ -101,7 +102,8 @@ class Neighbours:
     """Who exchanges records with whom."""
 
     def __init__(self) -> None:
-        self._known: dict[TaskId, list[TaskId]] = {}
+        self._known: dict[TaskId, tuple[TaskDeployment, list[TaskId]]] = {}
+        """As each task was deployed last: a rescale changes whom it is connected with."""
 
     def stirred(self, task: Task, staffs: Sequence[Staff]) -> Iterator[Task]:
         """Those that have got something from the task, or may send again. Mail is looked at
@@ -115,11 +117,11 @@ class Neighbours:
 
     def _near(self, task: Task) -> list[TaskId]:
         d = task.deployment
-        near = self._known.get(d.task)
-        if near is None:
+        known = self._known.get(d.task)
+        if known is None or known[0] is not d:
             names = {c.source for c in d.inputs} | {c.target for c in d.outputs}
-            near = self._known[d.task] = sorted(names - {d.task})
-        return near
+            known = self._known[d.task] = d, sorted(names - {d.task})
+        return known[1]
 
 
 class Schedule(Protocol):

@@ -61,4 +61,9 @@ REGRESSIONS: Final[dict[str, str]] = {
         "seed=497 job=regions records=2 parallelism=1 batch=1 crashes=3 coordinators=1 window=60 "
         "hangs=5 slow_work=10 figures=0 choices=100"
     ),
+    "tasks that were added by a rescale, all of whose turns passed": (
+        "seed=4937 job=diamond variant=6 parallelism=2,2 mode=unaligned full_every=2 "
+        "storage=memory ends=savepoint crashes=3 after=2 window=60 failing=5 figures=0 sink=staged "
+        "own=3"
+    ),
 }
