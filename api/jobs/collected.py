@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -63,18 +64,22 @@ class CollectedResults:
         self.close()
 
     def close(self) -> None:
-        """Cancel the job if it has not ended; a second call does nothing."""
+        """Cancel the job if it has not ended; a second call does nothing. From any thread: an
+        iteration in another one ends with what is published by then."""
         if self._over:
             return
         self._over = True
         self.client.cancel()
-        self._records.close()
+        with suppress(ValueError):  # it runs in another thread
+            self._records.close()
 
     def _iterate(self, operator_id: OperatorId) -> Generator[Any, None, None]:
         for values in self.client.published(operator_id):
             yield from values
             if self._over:
                 return
+        if self._over:
+            return
         self._over = True
         self.client.get_job_execution_result()
 

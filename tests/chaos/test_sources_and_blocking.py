@@ -232,3 +232,29 @@ def test_leaving_the_results_early_ends_the_job() -> None:
     with env.from_source(source).execute_and_collect() as results:
         assert len([next(results) for _ in range(10)]) == 10
     assert results.client.get_job_status() is JobStatus.CANCELED
+
+
+def test_results_are_closed_while_another_thread_reads_them() -> None:
+    """It ends with what there is, and whoever closes them is told of nothing."""
+    from strom.connectors.datagen import DataGenSource
+
+    env = environment(config(interval_ms=10))
+    source = DataGenSource(lambda start, n: list(range(start, start + n)), rate=1_000)
+    found: list[int] = []
+    ended: list[BaseException | None] = []
+
+    def read() -> None:
+        try:
+            found.extend(results)
+        except BaseException as error:
+            ended.append(error)
+        else:
+            ended.append(None)
+
+    with env.from_source(source).execute_and_collect() as results:
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        until(lambda: results.client.metrics()["checkpoints"]["completed"] > 3, "checkpoints")
+    reader.join(60.0)
+    assert ended == [None]
+    assert len(set(found)) == len(found) > 0
