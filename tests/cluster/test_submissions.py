@@ -6,7 +6,6 @@ import asyncio
 import pickle
 import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,11 +25,6 @@ from strom.engine.hosts.coordinator_answers import Rescaled
 from strom.engine.hosts.launch import Submission
 
 GIVEN = pickle.dumps(Submission("a1", b"graph"))
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
-    return World(monkeypatch, tmp_path)
 
 
 # --- the dispatcher -------------------------------------------------------------------------------

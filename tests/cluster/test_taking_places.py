@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import pickle
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from dispatcher_kit import NEXT, RECORD, World, outcome, phase, run
@@ -24,11 +23,6 @@ from strom.core.job_status import JobStatus
 from strom.engine.hosts.launch import Submission
 
 GIVEN = pickle.dumps(Submission("a2", b"graph"))
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
-    return World(monkeypatch, tmp_path)
 
 
 def test_a_job_takes_the_place_of_one_that_is_stopped_for_it(world: World) -> None:
