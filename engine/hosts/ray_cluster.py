@@ -9,54 +9,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import ray
 
 from ...core import code_pickles
 from ...core.config import JobConfig
-from ...core.errors import JobCancelledError, ResourceError, SerializationError, StromError
-from ...core.failure_text import described
+from ...core.errors import JobCancelledError
 from ...core.ids import Attempt, TaskId
-from ...logs.scope import LogScope
 from ..accounts import TaskAccount
 from ..exchange.encryption import issue
 from ..graph.model import JobGraph
-from ..graph.shipping import naming_operator
 from ..messages import Mail, TaskFailed
-from ..task.deployment import TaskDeployment, scope_of
+from ..task.deployment import TaskDeployment
 from .adaptive_slots import slots_for
-from .cluster_events import AllStopped, ClusterEvent, NotDeployed, RoomMade, TaskLost, TasksStopped
+from .cluster_events import AllStopped, ClusterEvent, NotDeployed, TaskLost, TasksStopped
 from .control_service import patiently
-from .coordinator_answers import job_of
 from .kept_slots import KeptSlots
 from .last_words import Whereabouts, how_it_died
-from .left_tasks import ask_all, attempt_of, task_prefix, tasks_of
+from .left_tasks import ask_all, attempt_of, tasks_of
 from .mail import sealed
 from .node_deaths import death_of
-from .placement import wait_for
-from .ray_connect import NAMESPACE
-from .ray_task import Admittance, Found, TaskActor, Tie
+from .ray_task import Admittance, Found
 from .ready_tasks import Taker, fits
-from .requirements import not_installed
 from .resequencer import Numbering
+from .room_to_come import RoomToCome, has_task
 from .sent_files import SentFiles
 from .shipped_code import PackedCode
+from .task_maker import TaskMaker, start_error
 
 log = logging.getLogger("strom")
-
-START_TIMEOUT_S = 120.0
-"""How long the processes of all tasks may take to start."""
-
-INSTALL_S = 600.0
-"""How much longer, if Ray has to install packages first: as long as Ray itself gives that."""
 
 LEAVE_S = 5.0
 """How long the processes of a job that is over may take to remove its files."""
@@ -73,12 +60,6 @@ class _Begun:
 
 class _Superseded(Exception):
     """Nobody wants these tasks to start any more."""
-
-
-@cache
-def _actor() -> Any:
-    """Made once: Ray keeps a copy of the class for each time."""
-    return ray.remote(TaskActor)
 
 
 class RayCluster:
@@ -110,26 +91,12 @@ class RayCluster:
         self._note = note
         self._name = name
         self._term = term
-        self._files = files
-        self._code = ray.put(tuple(code)) if code else ()
         self._job = job
         self._config: JobConfig = job.config
-        certificate = issue() if self._config.exchange.encrypted else None
-        self._admittance = Admittance(secret, certificate)
         self._loop = loop
         self._inbox = inbox
         self._coordinator = coordinator
         self._slots = slots_for(planned or job, name, slots, job)
-        self._storage: Any = None
-        """Where checkpoints go, of the last deployment."""
-        self._spare: dict[TaskId, Any] = {}
-        """Actors of tasks that the job does not have yet. Changed under `_changing`."""
-        self._room: int | None = None
-        """The request for room that is on, or whose room may be used."""
-        self.seeks = False
-        """Whether slots are asked for that are not there yet."""
-        self._rooms = threading.Lock()
-        """Held while slots are added, or given back."""
         self._actors: dict[TaskId, Any] = {}
         self._processes: dict[TaskId, Whereabouts] = {}
         """Where the tasks run or, until they are started anew, ran."""
@@ -159,6 +126,21 @@ class RayCluster:
         """Held while actors are made, or it is settled that none are any more."""
         self._cancelled: Future[None] = Future()
         """Fails, for good, when the job is to end: then `deploy` waits for nothing any more."""
+        certificate = issue() if self._config.exchange.encrypted else None
+        self._maker = TaskMaker(
+            name,
+            term,
+            coordinator,
+            self._config,
+            self._slots,
+            ray.put(tuple(code)) if code else (),
+            files,
+            Admittance(secret, certificate),
+            self._cancelled,
+        )
+        self._to_come = RoomToCome(
+            self._maker, self._changing, lambda task: task in self._actors, self._start_error, inbox
+        )
 
     def on_cancelled(self) -> None:
         """Make a `deploy` that waits give up. Thread-safe."""
@@ -189,14 +171,14 @@ class RayCluster:
                 ray.kill(former[0], no_restart=True)
             found[task] = one
         for task, (_, answer) in found.items():
-            self._admittance = answer.admittance or self._admittance
+            self._maker.admittance = answer.admittance or self._maker.admittance
             self._processes[task] = answer.process
             account = answer.account
             self._attempts[task] = Attempt(-1) if account is None else account.attempt
         if found:
             self._slots.find()
             self._nodes = self._slots.nodes()
-            threading.Thread(target=self._trim, name="strom-trim", daemon=True).start()
+            self._to_come.trim()
         for task, (actor, _) in found.items():
             self._keep(task, actor)
         return others + [one.account for _, one in found.values() if one.account is not None]
@@ -229,75 +211,32 @@ class RayCluster:
         threading.Thread(target=start, name=f"strom-deploy-{attempt}", daemon=True).start()
 
     def make_room(self, request: int, job: JobGraph) -> None:
-        """On a thread of its own. With the slots come the processes of the tasks that are new, so
+        """On threads of its own. With the slots come the processes of the tasks that are new, so
         that nobody waits for them once the others have stopped."""
-        self._room = request
-
-        def make() -> None:
-            why = None
-            try:
-                with self._rooms:
-                    if self._room == request:
-                        self.seeks = True
-                        self._slots.add_for(job, self._cancelled)
-                        self.seeks = False
-                self._warm_up(request, job)
-            except ray.exceptions.RayError as error:
-                why = described(self._start_error(error))
-            except Exception as error:
-                why = described(error)
-            with self._rooms:
-                self.seeks = False
-                if self._room != request:
-                    self._slots.trim()
-            self._inbox(RoomMade(request, why))
-
-        threading.Thread(target=make, name=f"strom-room-{request}", daemon=True).start()
-
-    def _warm_up(self, request: int, job: JobGraph) -> None:
-        """The processes of new tasks start before anything stops."""
-        with self._changing:
-            wanted = not self._closed and self._room == request
-            new = [task for task in tasks_in(job) if task not in self._actors]
-            spare = {task: self._spawn(task) for task in new} if wanted else {}
-            self._spare.update(spare)
-        several, job_id = self._slots.on_several_machines(), job_of(self._name)
-        scopes = {t: scope_of(job_id, job.name, job.vertex(t.vertex), t) for t in spare}
-        self._wait([self._prepared(t, one, several, scopes[t]) for t, one in spare.items()])
-        parts = {t.vertex: code_pickles.dumps((job.vertex(t.vertex), self._storage)) for t in spare}
-        self._wait([one.warm.remote(parts[t.vertex]) for t, one in spare.items()])
+        self._to_come.make(request, job)
 
     def adopt(self, job: JobGraph) -> None:
         """The job is this from now on, or still."""
-        self._job, self._room = job, None
-        self._slots.adopt(job)
+        self._job = job
         for task, actor in list(self._actors.items()):
             if not has_task(job, task) and self._drop(task, actor):
                 ray.kill(actor, no_restart=True)
-        self._end_spare(lambda task: not has_task(job, task))
-        threading.Thread(target=self._trim, name="strom-trim", daemon=True).start()
-
-    def _trim(self) -> None:
-        with self._rooms:
-            if not self._closed and self._room is None:
-                self._slots.trim()
-
-    def _end_spare(self, needless: Callable[[TaskId], bool]) -> None:
-        with self._changing:
-            gone = [task for task in self._spare if needless(task)]
-            actors = [self._spare.pop(task) for task in gone]
-        for actor in actors:
-            ray.kill(actor, no_restart=True)
+        self._to_come.adopt(job)
 
     @property
     def added(self) -> dict[str, float]:
         """As of `Slots`."""
         return self._slots.added
 
+    @property
+    def seeks(self) -> bool:
+        """Whether slots are asked for that are not there yet."""
+        return self._to_come.seeks
+
     def _announce(self, deployments: Sequence[TaskDeployment]) -> None:
         """On the driver's thread."""
         self._note(deployments[0].attempt)
-        self._storage = deployments[0].storage
+        self._maker.storage = deployments[0].storage
         tasks = {d.task for d in deployments}
         self._attempts.update({d.task: d.attempt for d in deployments})
         self._numbers = {of: n for of, n in self._numbers.items() if of[0] not in tasks}
@@ -311,7 +250,7 @@ class RayCluster:
                 self._slots.reserve(self._cancelled, self._down)
                 begun = self._prepare(deployments)
             try:
-                answers = self._wait([one.prepared for one in begun])
+                answers = self._maker.wait([one.prepared for one in begun])
             except ray.exceptions.RayError as error:
                 if not self._lost_with_node(error):
                     raise self._start_error(error) from None
@@ -336,25 +275,12 @@ class RayCluster:
             }
             self._starting.update(actor._actor_id.hex() for actor in actors.values())
         prepared = [
-            self._prepared(d.task, actors[d.task], several, replace(d.log_scope, attempt=None))
+            self._maker.prepare(d.task, actors[d.task], several, replace(d.log_scope, attempt=None))
             for d in deployments
         ]
         return [
             _Begun(d, actors[d.task], one) for d, one in zip(deployments, prepared, strict=True)
         ]
-
-    def _prepared(self, task: TaskId, actor: Any, several: bool, scope: LogScope) -> Any:
-        """The call that opens its endpoint, and makes its program's code importable."""
-        return actor.prepare.remote(
-            task,
-            self._config.exchange,
-            self._admittance,
-            several,
-            self._code,
-            self._files,
-            (self._config.logging, scope),
-            Tie(self._coordinator, self._term, self._slots.own_name, self._name),
-        )
 
     def _is_wanted(self, d: TaskDeployment) -> bool:
         abandoned = self._abandoned.get(d.task, Attempt(-1))
@@ -373,19 +299,7 @@ class RayCluster:
             peers = {c.target: by_task[c.target] for c in d.outputs}
             call = one.actor.deploy
             started.append(call.remote(code_pickles.dumps(d), peers, self._coordinator, self._term))
-        self._wait(started)
-
-    def _wait(self, refs: Sequence[Any]) -> list[Any]:
-        """Raises ResourceError, Ray's errors, and that of `_cancelled`."""
-        requirements = self._config.job_files.requirements
-        limit = START_TIMEOUT_S + (0.0 if requirements is None else INSTALL_S)
-        try:
-            return wait_for(refs, limit, self._cancelled)
-        except TimeoutError:
-            raise ResourceError(
-                f"the processes of {len(refs)} tasks have not all started within "
-                f"{limit:.0f} s: is the cluster overloaded?"
-            ) from None
+        self._maker.wait(started)
 
     def _lost_with_node(self, error: Exception) -> bool:
         """Whether a process that was being started is gone because its node is, with all that was
@@ -411,18 +325,11 @@ class RayCluster:
         return True
 
     def _start_error(self, error: Exception) -> Exception:
-        """Why a task could not start, without Ray's account of its own calls."""
-        cause = getattr(error, "cause", None)
-        if isinstance(cause, SerializationError):
-            return naming_operator(self._job, cause)
-        if isinstance(cause, StromError):
-            return cause
-        if isinstance(error, ray.exceptions.RayActorError):
-            return ResourceError(self._death_at_start(error))
-        return not_installed(self._config.job_files.requirements, error) or error
+        """Why a task could not start."""
+        return start_error(error, self._job, self._death_at_start)
 
     def _death_at_start(self, error: Any) -> str:
-        spare = {task: one._actor_id.hex() for task, one in list(self._spare.items())}
+        spare = {task: one._actor_id.hex() for task, one in self._to_come.spare()}
         begun = [*self._newest.items(), *spare.items()]
         dead = [task for task, known in begun if known == error.actor_id]
         if not dead:
@@ -433,21 +340,14 @@ class RayCluster:
 
     def _create(self, task: TaskId, node: str, taker: Taker | None) -> Any:
         """Or one that is there for it already, or for whoever takes it."""
-        actor = self._spare.pop(task, None)
+        actor = self._to_come.take(task)
         if actor is None and taker is not None and fits(self._slots.bundle(task)):
             actor = taker.take(node)
-        actor = actor or patiently(lambda: self._spawn(task))
+        actor = actor or patiently(lambda: self._maker.make(task))
         self._processes.pop(task, None)
         self._nodes[task] = node
         self._keep(task, actor)
         return actor
-
-    def _spawn(self, task: TaskId) -> Any:
-        """It outlives this coordinator: another may find it by its name. By a new name each time:
-        what Ray has given up on it may make later, and nobody uses."""
-        name = f"{task_prefix(self._name)}{secrets.token_hex(8)}"
-        kept = {"name": name, "namespace": NAMESPACE, "lifetime": "detached"}
-        return _actor().options(**kept, **self._slots.options(task)).remote()
 
     def _keep(self, task: TaskId, actor: Any) -> None:
         self._actors[task] = actor
@@ -540,33 +440,21 @@ class RayCluster:
         if not self._looked:
             with suppress(ray.exceptions.RayError):  # they end by themselves, behind this process
                 self.take_over()
+        self._to_come.close()
         with self._changing:
             self._closed = True
             actors, self._actors = self._actors, {}
-        self._end_spare(lambda task: True)
-        files, self._files = self._files, None
+        files, self._maker.files = self._maker.files, None
         if files is not None or self._config.checkpoint.keeps_copies:
             leaving = [actor.leave.remote() for actor in actors.values()]
             wait([ref.future() for ref in leaving], LEAVE_S)  # what is left, the next job removes
         for actor in actors.values():
             ray.kill(actor, no_restart=True)
-        with self._rooms:
-            self._slots.release()
+        self._to_come.release()
 
     def release_left(self) -> bool:
         """As of `Slots`; after `close`."""
-        with self._rooms:
-            return self._slots.release_left()
-
-
-def tasks_in(job: JobGraph) -> list[TaskId]:
-    """Those of all its vertices."""
-    return [TaskId(v.id, i) for v in job.vertices for i in range(v.parallelism)]
-
-
-def has_task(job: JobGraph, task: TaskId) -> bool:
-    """Whether it is one of the job's."""
-    return any(v.id == task.vertex and task.subtask < v.parallelism for v in job.vertices)
+        return self._to_come.release_left()
 
 
 def _as_future(ref: Any) -> asyncio.Future[Any]:

@@ -16,7 +16,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError
 from strom import DiscardSink
 from strom.core.errors import FencedError, ResourceError
 from strom.core.ids import Attempt, TaskId
-from strom.engine.hosts import ray_cluster, ray_task
+from strom.engine.hosts import ray_cluster, ray_task, task_maker
 from strom.engine.hosts.cluster_events import TaskLost
 from strom.engine.hosts.last_words import Whereabouts
 from strom.engine.hosts.ray_cluster import RayCluster
@@ -77,12 +77,9 @@ class World:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
-        monkeypatch.setattr(ray_cluster, "_actor", lambda: self)
+        monkeypatch.setattr(task_maker, "_actor", lambda: self)
         monkeypatch.setattr(ray_cluster, "death_of", self.death_of)
         monkeypatch.setattr(ray_cluster.ray, "kill", lambda actor, no_restart: actor.die())
-        self.cluster = RayCluster(
-            env.get_job_graph("two"), b"", self.loop, self.heard.append, None, "a name"
-        )
         slots = SimpleNamespace(
             reserve=lambda cancelled, down: None,
             nodes=lambda: self.nodes,
@@ -92,7 +89,10 @@ class World:
             on_several_machines=lambda: False,
             own_name="a name",
         )
-        self.cluster._slots = slots  # type: ignore[assignment]
+        monkeypatch.setattr(ray_cluster, "slots_for", lambda *_: slots)
+        self.cluster = RayCluster(
+            env.get_job_graph("two"), b"", self.loop, self.heard.append, None, "a name"
+        )
 
     def death_of(self, node: str) -> str | None:
         return f"its node died ({node})" if node in self.dead else None
@@ -186,8 +186,8 @@ def test_what_is_known_of_actors_does_not_grow_with_their_deaths(world: World) -
         with pytest.raises(ResourceError, match="could not start"):
             came.result(60)
         until(lambda: not world.cluster._actors, "their end")
-    known = [one for one in vars(world.cluster).values() if isinstance(one, dict)]
-    assert max(map(len, known)) == 2
+    fields = [*vars(world.cluster).values(), *vars(world.cluster._to_come).values()]
+    assert max(len(one) for one in fields if isinstance(one, dict)) == 2
 
 
 def test_a_job_that_ends_before_it_knows_what_runs_ends_that(
@@ -198,12 +198,12 @@ def test_a_job_that_ends_before_it_knows_what_runs_ends_that(
     monkeypatch.setattr(ray_cluster.ray, "kill", lambda actor, no_restart: killed.append(actor))
     monkeypatch.setattr(ray_cluster, "tasks_of", lambda name: ["one"])
     monkeypatch.setattr(ray_cluster, "ask_all", lambda actors, *_: [(a, None) for a in actors])
-    slots: Any = SimpleNamespace(release=lambda: killed.append("slots"))
+    slots = SimpleNamespace(release=lambda: killed.append("slots"))
+    monkeypatch.setattr(ray_cluster, "slots_for", lambda *_: slots)
     for term in range(2):
         cluster = RayCluster(
             world.cluster._job, b"", world.loop, world.heard.append, None, "a name", term=term
         )
-        cluster._slots = slots
         cluster.close()
     assert killed == ["slots", "one", "slots"]
 
