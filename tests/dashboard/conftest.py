@@ -7,7 +7,8 @@ from typing import Any
 
 import browser_kit
 import pytest
-from dashboard_kit import PlayedCluster, Visit, serve
+from dashboard_kit import Visit, serve
+from played_cluster import PlayedCluster
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from dashboard_kit import DONE, MOVED, SHOP, PlayedCluster, Visit, serve
+from dashboard_kit import Visit, serve
+from played_cluster import DONE, MOVED, SHOP, PlayedCluster
 from rest_kit import OPERATE, READ, TOKENS
 from strom.rest.servers.guard import Access
 

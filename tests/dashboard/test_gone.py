@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from dashboard_kit import SHOP, PlayedCluster, Visit, serve
+from dashboard_kit import Visit, serve
+from played_cluster import SHOP, PlayedCluster
 
 pytestmark = [pytest.mark.browser]
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dashboard_kit import NOON, SHOP, TRACE, Played, PlayedCluster, PlayedJob, Visit, serve, wide
+from dashboard_kit import Visit, serve
+from played_cluster import SHOP, TRACE, PlayedCluster
+from played_jobs import NOON, Played, PlayedJob, wide
 
 pytestmark = [pytest.mark.browser]
 

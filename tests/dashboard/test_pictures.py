@@ -10,7 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dashboard_kit import NOON, SHOP, PlayedCluster, Visit
+from dashboard_kit import Visit
+from played_cluster import SHOP, PlayedCluster
+from played_jobs import NOON
 from strom.rest.paths import flame_graphs, jobs
 
 pytestmark = [pytest.mark.browser]

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from dashboard_kit import CLICKS, DONE, FAILED, QUEUED, SHOP, PlayedCluster, Visit
+from dashboard_kit import Visit
+from played_cluster import CLICKS, DONE, FAILED, QUEUED, SHOP, PlayedCluster
 from strom.rest.paths import flame_graphs
 
 pytestmark = [pytest.mark.browser]

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import strom
-from dashboard_kit import NOON, SHOP, SHOP_VERTICES, PlayedJob
+from played_cluster import SHOP, SHOP_VERTICES
+from played_jobs import NOON, PlayedJob
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from strom.observe import top
