@@ -9,7 +9,8 @@ A checkpoint passes through
 
 As many are on their way at once as the configuration says (`pending.py`). Each fails by itself, and
 the tasks are told of each; one that completes makes those before it needless: they are aborted, and
-that is no failure of theirs. What is kept, and what builds on what, says `kept_checkpoints.py`.
+that is no failure of theirs (`courses.py`). What is kept, and what builds on what, says
+`kept_checkpoints.py`; what becomes of all of them with an attempt or the job, `endings.py`.
 
 A savepoint is one whose files and manifest go to a folder of its own. It takes its turn or, where
 several may be on their way, is taken beside the others; it is not this job's (neither counted nor
@@ -38,25 +39,21 @@ from typing import Literal
 
 from ..core.config import CheckpointConfig
 from ..core.errors import ConfigurationError, IllegalTransitionError
-from ..core.ids import NO_CHECKPOINT, CheckpointId, TaskId
+from ..core.ids import CheckpointId, TaskId
 from ..core.job_status import JobStatus
 from .coordinator_types import (
-    Abort,
     Action,
     Actions,
     CheckpointStatistics,
-    Complete,
     Disown,
     Drain,
     FailJob,
-    Forget,
     GoBack,
     Halted,
     PendingCheckpoint,
-    Saved,
-    Store,
-    Trigger,
 )
+from .courses import Courses
+from .endings import Endings
 from .handles import SubtaskSnapshot
 from .kept_checkpoints import KeptCheckpoints
 from .lateness import Lateness
@@ -90,19 +87,24 @@ class CheckpointCoordinator:
         timeout_ms = int(config.timeout.total_seconds() * 1000)
         self._lateness = Lateness(timeout_ms, self._tasks, labels or {})
         self._tolerance = Tolerance(config.tolerable_failures)
-        self._retention = config.retention
-        self._last_id = highest_id
-        """Only grows; the next checkpoint takes the id after it."""
         self._pending = PendingCheckpoints(config.at_once, len(self._tasks))
         self._kept = KeptCheckpoints(config.retained, config.full_every)
         self._savepoints = SavepointRequests()
         self._turns = Turns(self._schedule, self._savepoints, self._pending)
+        self._courses = Courses(self._pending, self._kept, self._savepoints, highest_id)
+        self._endings = Endings(
+            self._pending,
+            self._kept,
+            self._savepoints,
+            self._turns,
+            self._courses,
+            config.retention,
+        )
         self._for_rescale = False
         """Whether the next one of the job's own is the one that a rescale has asked for."""
         self.asked: CheckpointId | None = None
         """The last that a rescale has asked for, once it has begun; its failure is not the job's.
         Changed here only."""
-        self._statistics = CheckpointStatistics()
 
     @property
     def storing(self) -> bool:
@@ -129,11 +131,10 @@ class CheckpointCoordinator:
     def newest_complete(self) -> CheckpointId:
         """The newest checkpoint known to have completed, 0 if none: sinks may have published all
         that it holds. Only grows."""
-        figures = self._statistics
-        return CheckpointId(max(figures.latest_completed or 0, figures.restored_from or 0))
+        return self._courses.newest_complete
 
     def statistics(self) -> CheckpointStatistics:
-        return self._statistics
+        return self._courses.figures
 
     # --- life of the job ---------------------------------------------------------------------
 
@@ -172,54 +173,19 @@ class CheckpointCoordinator:
     def ending(self) -> bool:
         """Whether the job is about to end: a stop is asked for, or the terminal checkpoint is
         being stored or complete. No part of it can be restarted alone then."""
-        if self._turns.mode == "closed" or self._savepoints.stops:
-            return True
-        return any(
-            (one.savepoint is not None and one.savepoint.stop is not None)
-            or one.stopped
-            or (one.terminal and one.storing)
-            for one in self._pending
-        )
+        return self._endings.near
 
     def on_job_restart(self, why: str = "the job is being restarted or stopped") -> Actions:
         """The attempt failed, or the job is being stopped: no task will acknowledge any more. A job
         that was stopped with a savepoint ends all the same if its terminal checkpoint is complete,
         or may become so."""
-        actions: list[Action] = []
-        closing = self._turns.mode in ("closed", "stopped")
-        for pending in self._pending:
-            closing |= pending.stopped and pending.storing
-            if not pending.storing:
-                saving = pending.savepoint is not None
-                reason = why if saving else "the job is being restarted or stopped"
-                self._give_up(actions, pending, reason)
-        self._turns.stop()
-        actions += self._kept.retire(self._pending.builds_on)
-        actions += self._savepoints.fail(why)
-        if not closing:
-            actions += self._savepoints.not_stopped(why)
-        return tuple(actions)
+        return self._endings.of_attempt(why)
 
     def on_job_end(self, status: JobStatus) -> Actions:
         """The job is over with `status`, and none of its tasks runs. What was complete and could
         not be restored from is kept: somebody may want to look at it; but nothing is if checkpoints
         do not outlive such an end."""
-        finished = status is JobStatus.FINISHED
-        answers = self._savepoints.stopped() if finished else ()
-        actions = (*answers, *self.on_job_restart(f"the job is {status.value}"))
-        actions = (*actions, *self._savepoints.not_stopped(f"it is {status.value}"))
-        for pending in self._pending:
-            if pending.savepoint is not None:
-                why = f"the job is {status.value}, and whether the savepoint is complete is unknown"
-                actions = (*actions, Answer(pending.savepoint.request, error=why))
-        actions = (*actions, *self._savepoints.sweep())
-        if self._retention.removes(status):
-            # One that is being stored is removed behind that. Of a checkpoint that is not this
-            # job's, as the one it started from may be, its storage has nothing.
-            storing = [one.checkpoint_id for one in self._pending if one.savepoint is None]
-            discards = [d for d in self._kept.remove_all(storing) if d not in actions]
-            return (*actions, *discards, Forget())
-        return (*actions, *(d for d in self._kept.sweep_aborted() if d not in actions))
+        return self._endings.of_job(status)
 
     def on_restored(
         self,
@@ -239,21 +205,16 @@ class CheckpointCoordinator:
         """
         self._expect("on_restored", self._turns.mode == "stopped", "still running")
         self._expect("on_restored", not self._pending, "a checkpoint is pending")
-        floor = NO_CHECKPOINT if checkpoint_id is None else checkpoint_id
-        self._kept.restored(floor, set(stored), set(torn))
-        self._last_id = max(self._last_id, highest_id, floor)
-        self._statistics = self._statistics.restored(checkpoint_id)
+        self._courses.restored(checkpoint_id, stored, highest_id, torn)
 
     def on_left(self, ids: Iterable[CheckpointId]) -> None:
         """Tasks that another coordinator has left had begun these, which will not complete."""
-        found = set(ids)
-        self._kept.left(found)
-        self._last_id = max(self._last_id, *found, NO_CHECKPOINT)
+        self._courses.left(ids)
 
     def sweep(self) -> Actions:
         """The job was taken over at its end, and nothing completes any more: what goes with the
         next completion goes now."""
-        return (*self._kept.retire(self._pending.builds_on), *self._kept.sweep())
+        return self._courses.sweep()
 
     def on_tick(self, now_ms: int) -> Actions:
         """Some time passed. May be called at any time, any number of times."""
@@ -335,7 +296,7 @@ class CheckpointCoordinator:
         if pending is None or task in pending.acknowledged:
             return ()
         pending.acknowledged[task] = snapshot
-        return tuple(self._store()) if self._pending.is_acknowledged(pending) else ()
+        return tuple(self._courses.store()) if self._pending.is_acknowledged(pending) else ()
 
     def on_decline(
         self, task: TaskId, checkpoint_id: CheckpointId, reason: str, now_ms: int
@@ -353,31 +314,21 @@ class CheckpointCoordinator:
     def on_stored(self, checkpoint_id: CheckpointId, now_ms: int) -> Actions:
         """The host published the manifest: the checkpoint is complete, whatever happens next."""
         pending = self._stored("on_stored", checkpoint_id)
-        self._pending.remove(checkpoint_id)
         if pending.savepoint is not None:
             return self._on_saved(pending, pending.savepoint, now_ms)
         self._tolerance.completed()
         self._schedule.completed(now_ms)
-        self._kept.complete(pending)
-        self._statistics = self._statistics.completed_one(pending, now_ms)
-        actions: list[Action] = [Complete(checkpoint_id, pending.terminal)]
-        left: list[Action] = [*self._kept.sweep(), *self._savepoints.sweep()]
-        for older in self._pending.before(checkpoint_id):
-            self._give_up(actions, older, f"checkpoint {checkpoint_id}, a newer one, is complete")
-        actions += [*self._kept.retire(self._pending.builds_on), *left]
+        actions = self._courses.complete(pending, now_ms)
         if pending.terminal and self._turns.mode == "terminal":
             self._turns.close()
         self._trigger_due(actions, now_ms, after_success=True)
         return tuple(actions)
 
     def _on_saved(self, pending: PendingCheckpoint, savepoint: Savepoint, now_ms: int) -> Actions:
-        self._statistics = self._statistics.completed_one(pending, now_ms)
+        saved = self._courses.saved(pending, now_ms)
         if self._turns.mode == "stopped":
-            return (
-                Saved(pending.checkpoint_id),
-                self._savepoints.late(savepoint, "its attempt failed meanwhile"),
-            )
-        actions: list[Action] = [Saved(pending.checkpoint_id)]
+            return (saved, self._savepoints.late(savepoint, "its attempt failed meanwhile"))
+        actions: list[Action] = [saved]
         if savepoint.stop is None:
             actions.append(Answer(savepoint.request, path=savepoint.location))
             self._schedule.over(now_ms)
@@ -411,14 +362,13 @@ class CheckpointCoordinator:
 
     def validate(self) -> None:
         """Assert the invariants of the fields."""
-        self._kept.validate(self._last_id)
+        self._kept.validate(self._courses.last_id)
+        self._courses.validate()
         self._pending.validate()
         self._turns.validate()
         for pending in self._pending:
-            assert pending.checkpoint_id <= self._last_id
             assert set(pending.acknowledged) <= self._tasks
             assert pending.storing or self._turns.mode in ("running", "terminal")
-        assert set(self._pending.ids) == set(self._statistics.in_progress)
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -438,29 +388,12 @@ class CheckpointCoordinator:
         terminal: bool,
         savepoint: Savepoint | None = None,
     ) -> None:
-        self._last_id += 1
-        checkpoint_id = CheckpointId(self._last_id)
-        stopping = self._savepoints.stopping if terminal else None
-        base, depth = self._kept.base()
-        pending = PendingCheckpoint(
-            checkpoint_id,
-            now_ms,
-            terminal,
-            savepoint=savepoint,
-            stopped_with=None if stopping is None else stopping.location,
-            base=base,
-            depth=depth,
-        )
-        self._pending.add(pending)
+        trigger = self._courses.begin(now_ms, terminal, savepoint)
         if savepoint is None:
             self._turns.begun(now_ms)
             if self._for_rescale:
-                self._for_rescale, self.asked = False, checkpoint_id
-        self._statistics = self._statistics.triggered_one(pending)
-        actions.append(Trigger(checkpoint_id, now_ms, terminal, base, savepoint, pending.stopped))
-
-    def _store(self) -> list[Action]:
-        return [Store(one) for one in self._pending.to_store()]
+                self._for_rescale, self.asked = False, trigger.checkpoint_id
+        actions.append(trigger)
 
     def _failed(
         self, actions: list[Action], pending: PendingCheckpoint, reason: str, now_ms: int
@@ -468,9 +401,9 @@ class CheckpointCoordinator:
         """A checkpoint failed by itself: counts against the tolerable failures, unless it is a
         savepoint, or its attempt is over."""
         saving, checkpoint_id = pending.savepoint, pending.checkpoint_id
-        self._give_up(actions, pending, reason)
-        actions += self._store()
-        actions += self._kept.retire(self._pending.builds_on)
+        actions += self._courses.give_up(pending, reason)
+        actions += self._courses.store()
+        actions += self._courses.retire()
         if self._turns.mode == "stopped":
             actions += self._savepoints.not_stopped("its terminal checkpoint could not be stored")
             return
@@ -484,16 +417,6 @@ class CheckpointCoordinator:
         self._schedule.failed(now_ms)
         actions += self._tolerance.failed(checkpoint_id, reason)
 
-    def _give_up(self, actions: list[Action], pending: PendingCheckpoint, reason: str) -> None:
-        n, savepoint = pending.checkpoint_id, pending.savepoint
-        self._pending.remove(n)
-        if savepoint is not None:
-            self._statistics = self._statistics.savepoint_failed(n)
-            actions += [Abort(n, reason), *self._savepoints.dropped(savepoint, reason)]
-        else:
-            self._statistics = self._statistics.failed_one(n, f"checkpoint {n}: {reason}")
-            actions += [Abort(n, reason), self._kept.give_up(n)]
-
     def _stored(self, event: str, checkpoint_id: CheckpointId) -> PendingCheckpoint:
         pending = self._pending.get(checkpoint_id)
         if pending is None or not pending.storing:
@@ -504,12 +427,13 @@ class CheckpointCoordinator:
     def _check_known(self, event: str, task: TaskId, checkpoint_id: CheckpointId) -> None:
         if task not in self._tasks:
             self._expect(event, False, f"{task} is not a task of this job")
-        if checkpoint_id > self._last_id:
+        if checkpoint_id > self._courses.last_id:
             self._expect(event, False, f"checkpoint {checkpoint_id} was never triggered")
 
     def _expect(self, event: str, holds: bool, why: str) -> None:
         if not holds:
             raise IllegalTransitionError(
                 f"checkpoint coordinator: {event}: {why}; mode {self._turns.mode}, last id "
-                f"{self._last_id}, pending {list(self._pending)}, completed {self._kept.completed}"
+                f"{self._courses.last_id}, pending {list(self._pending)}, completed "
+                f"{self._kept.completed}"
             )
