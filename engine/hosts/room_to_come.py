@@ -22,19 +22,20 @@ from .task_maker import TaskMaker
 class RoomToCome:
     """Of one job, which runs on a `RayCluster`. Who calls what:
 
-    * the driver's thread: `make`, `adopt` and `trim`, none of which waits for Ray's slots, and
-      `close`;
-    * whoever starts a task, on any thread: `take`, with `changing` held;
+    * the driver's thread, or who does its part before it is there and behind its end: `make`,
+      `adopt` and `trim`, which only begin what takes long, `close`, and behind that `release`;
+    * whoever starts tasks, the driver or a thread of one deployment: `take`, with `changing` held;
     * whoever says why a start has failed, on any thread: `spare`;
-    * who ends the job, on any thread: `release`, behind `close`, then `release_left`.
+    * a coordinator that would leave, on a thread beside its loop: `release_left`.
 
     Beside them run threads of its own: `strom-room-<request>`, one for each request, from `make`
-    until the driver is told; and `strom-trim`, for each time that slots may be needless.
+    until RoomMade is in the inbox; and `strom-trim`, whenever slots may be needless.
 
-    Two locks, of which nobody holds both. `_rooms` is held while slots are added or given back,
-    which takes as long as Ray does: one thread at a time does so, and the driver's only at the end.
-    `changing` is the cluster's and held for moments: a process of a task is made either here or
-    where it is deployed, and none once it is settled that none are made any more.
+    Two locks, of which nobody holds both. `_rooms` is held while slots that are to come are added,
+    or needless ones given back, which takes as long as Ray does: one thread at a time does so, and
+    the driver's only at the end. (A deployment reserves what is the job's without it.)
+    `changing` is the cluster's and held for moments: a task's process is made either here or where
+    it is deployed, and none is once it is settled that there are to be none.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class RoomToCome:
         self._start_error = start_error
         self._inbox = inbox
         self._rooms = threading.Lock()
-        """Held while slots are added, or given back."""
+        """Held while slots that are to come are added, or needless ones given back."""
         self._request: int | None = None
         """The one that is on, or whose room may be used. Set by the driver's thread."""
         self._spare: dict[TaskId, Any] = {}

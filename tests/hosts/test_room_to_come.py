@@ -35,7 +35,8 @@ class World:
         self.heard: list[Any] = []
         self.placed = threading.Event()
         self.placed.set()
-        self.failure: Exception | None = None
+        self.fails = ""
+        """What does not come: slots, or processes."""
         slots = SimpleNamespace(
             add_for=self._add_for,
             adopt=lambda job: self.done.append("adopted"),
@@ -67,6 +68,7 @@ class World:
     def _add_for(self, job: JobGraph, cancelled: Future[None]) -> None:
         self.done.append("asked")
         assert self.placed.wait(60)
+        self._fail("slots")
         self.done.append("added")
 
     def _make(self, task: TaskId) -> TaskId:
@@ -76,8 +78,11 @@ class World:
 
     def _warm_up(self, job: JobGraph, actors: dict[TaskId, Any]) -> None:
         self.done.append(f"warmed {len(actors)}")
-        if self.failure is not None:
-            raise self.failure
+        self._fail("processes")
+
+    def _fail(self, what: str) -> None:
+        if self.fails == what:
+            raise ResourceError(f"there are no {what}")
 
 
 @pytest.fixture
@@ -144,13 +149,14 @@ def test_a_request_that_another_follows_asks_for_nothing(world: World) -> None:
     assert world.made == [world.task(1)]
 
 
-def test_why_there_is_no_room_is_told(world: World) -> None:
-    world.failure = ResourceError("the process has died")
+@pytest.mark.parametrize("what", ["slots", "processes"])
+def test_why_there_is_no_room_is_told(world: World, what: str) -> None:
+    world.fails = what
     world.room.make(1, world.of(2))
     until(lambda: world.heard, "the answer")
     (made,) = world.heard
     assert made.request == 1
-    assert "the process has died" in made.why
+    assert f"there are no {what}" in made.why
     assert not world.room.seeks
 
 
