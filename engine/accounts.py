@@ -65,7 +65,7 @@ class TaskAccount:
     `completed`: the newest it knows to be complete. `ending`: it was told to end its sources.
     `published`: what it published behind its part in that checkpoint; all before, the coordinator
     that completed it has written down (`hosts.result_log`).
-    `shape`: of the job that it is a task of (`graph.rescaling`).
+    `shape`: as of `TaskDeployment`.
     """
 
     task: TaskId

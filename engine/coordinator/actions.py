@@ -148,8 +148,8 @@ class DeployTasks:
 
 @dataclass(frozen=True)
 class CancelTasks:
-    """Stop these tasks, all of one attempt, as CancelAll does; then answer on_tasks_stopped with
-    the same."""
+    """Stop these tasks, of this attempt or former ones, as CancelAll does; then answer
+    on_tasks_stopped with the same. Some may be gone."""
 
     attempt: Attempt
     tasks: tuple[TaskId, ...]
@@ -232,10 +232,11 @@ class LeaveRoom:
 @dataclass(frozen=True)
 class KeepGraph:
     """Write down what the job's graph is from now on, and what it goes back to if that does not
-    come up; then answer on_graph_kept. No task runs, unless `former` is None."""
+    come up (None: it has), or has come from if it `returns`; then answer on_graph_kept."""
 
     graph: ExecutionGraph
     former: ExecutionGraph | None
+    returns: bool = False
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,11 @@ class AttemptNumbers:
         """The job has other tasks from now on, and none of them has begun."""
         self._of.clear()
 
+    def keep(self, tasks: Collection[TaskId]) -> None:
+        """The job has these from now on: of the others nothing is known any more."""
+        self._of = {task: attempt for task, attempt in self._of.items() if task in tasks}
+        self._newest = max(self._of.values(), default=self.began)
+
     def begin_region(self, tasks: Iterable[TaskId], attempt: Attempt) -> None:
         """These begin again, in one that was given for that."""
         self._of.update(dict.fromkeys(tasks, attempt))

@@ -70,7 +70,7 @@ class Failover:
     ) -> JobStatus | RestartRegion:
         """The attempt failed, or a part of it, which is its `region` or the task's: what becomes of
         the whole job, if that is stopped."""
-        regions = running if failure.recoverable and self._parts_restart(running, step) else None
+        regions = running if failure.recoverable and self.parts_restart(running, step) else None
         if regions is not None and failure.task is not None:
             region = regions.restarts.region_of(failure.task)
         if regions is None:
@@ -106,11 +106,15 @@ class Failover:
         self.failures.on_loss(cause)
         self._history.on_explained(self.failures.last_cause, task, self._figures.host_of(task))
 
-    def _parts_restart(self, running: RunningAttempt | None, step: Step) -> bool:
+    @property
+    def by_regions(self) -> bool:
+        """Whether the job is of parts that may begin again alone."""
+        return self._plan.config.failover_strategy == "region" and len(self._plan.regions) > 1
+
+    def parts_restart(self, running: RunningAttempt | None, step: Step) -> bool:
         """Whether tasks can begin again while others go on."""
         return (
-            self._plan.config.failover_strategy == "region"
-            and len(self._plan.regions) > 1
+            self.by_regions
             and step is Step.RUNNING
             and running is not None
             and not running.progress.committed

@@ -8,7 +8,7 @@ them in one step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -164,12 +164,14 @@ class JobHistory:
     def picture(self) -> Picture:
         return self._picture
 
-    def adopt(self, tasks: Iterable[TaskId]) -> None:
-        """The job has other tasks from now on. Of what those before did only their parts of
-        checkpoints are known."""
+    def adopt(self, tasks: Iterable[TaskId], going: Collection[TaskId] = ()) -> None:
+        """The job has other tasks from now on; `going`: those of them that go on. Of what those
+        before did only their parts of checkpoints are known."""
         self._tasks = tuple(tasks)
-        self._records = Paged(self._tasks, dict.fromkeys(self._tasks, TaskRecord()))
-        self._shared.clear()
+        records = {task: self._records[task] for task in going}
+        records = {task: records.get(task, TaskRecord()) for task in self._tasks}
+        self._records = Paged(self._tasks, records)
+        self._shared = {task: files for task, files in self._shared.items() if task in going}
         self._change(tasks=self._records)
 
     # --- the job and its tasks -------------------------------------------------------------------

@@ -57,6 +57,7 @@ from .job_state import JobState
 from .lifecycle import Step
 from .plan import JobPlan, make_plan
 from .region_restarts import Stage
+from .rescales import Rescales
 from .restart import make_policy
 from .savepoint_rules import why_no_savepoint
 from .split_requests import Answer
@@ -80,19 +81,26 @@ class JobMaster:
         takes_over: bool = False,
         former: ExecutionGraph | None = None,
         wanted: ExecutionGraph | None = None,
+        returns: bool = False,
     ) -> None:
         """`resume`: start from the newest checkpoint in the job's storage, if there is one; else
         checkpoints that were there before are neither used nor touched. `allow_unmatched`: state
         of operators that the job lacks may be dropped at a restore. `rng` draws restart jitter.
         `first_attempt`: greater than any of the masters that the job had before. `takes_over`: the
         job may run, as the last of these has left it (`takeover`). `former`: the graph that the job
-        goes back to if it does not come up with this one (`rescales`). `wanted`: what it is to be
-        when there is room; None: this."""
+        goes back to if it does not come up with this one (`rescales`), or that it `returns` from.
+        `wanted`: what it is to be when there is room; None: this."""
         plan = make_plan(job_id, graph)
         starting_point = StartingPoint(plan, resume, allow_unmatched)
         policy = make_policy(plan.config.effective_restart, rng)
         self._job = job = Transitions(
-            plan, graph, starting_point, policy, first_attempt, takes_over, former, wanted
+            plan,
+            graph,
+            starting_point,
+            policy,
+            first_attempt,
+            takes_over,
+            Rescales(graph, former, wanted, returns),
         )
         self._life, self._history = job.life, job.history
         self._checkpoints, self._numbers = job.checkpoints, job.numbers
@@ -211,10 +219,11 @@ class JobMaster:
         running = self._job.running
         if running is None:
             return self._answer()
-        starting = running.restarts.find(attempt, Stage.STARTING) is not None
-        if not starting and attempt != self._numbers.began:
+        restart = running.restarts.find(attempt, Stage.STARTING)
+        if restart is None and attempt != self._numbers.began:
             return self._answer()
-        return self._answer(self._job.shrink(smaller, why, now_ms))
+        region = None if restart is None else restart.region
+        return self._answer(self._job.shrink(smaller, why, now_ms, region))
 
     def on_tasks_stopped(self, attempt: Attempt, tasks: tuple[TaskId, ...], now_ms: int) -> Actions:
         """The answer to CancelTasks."""

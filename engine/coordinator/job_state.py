@@ -41,6 +41,10 @@ class Progress:
         self.running.difference_update(tasks)
         self.drained.difference_update(tasks)
 
+    def adopt(self, tasks: frozenset[TaskId]) -> None:
+        """The job has these from now on; those that run are among them."""
+        self.tasks = tasks
+
     def validate(self) -> None:
         """Assert the invariants of the fields."""
         assert self.finished <= self.drained <= self.running <= self.tasks

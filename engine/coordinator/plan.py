@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...checkpoint.manifest import OperatorShape
 from ...core.config import JobConfig
 from ...core.errors import GraphError
-from ...core.ids import OperatorId, TaskId
+from ...core.ids import OperatorId, TaskId, VertexId
 from ..graph.edge_names import chained_names, edge_names
 from ..graph.model import ExecutionGraph
-from ..graph.rescaling import shape_of
+from ..graph.rescaling import shapes_of
 from .regions import Region, regions_of
 from .watermark_alignment import AlignmentGroup
 
@@ -43,8 +43,8 @@ class JobPlan:
     """Of all connections between operators (`graph.edge_names`)."""
     regions: tuple[Region, ...] = ()
     """Which tasks are restarted together."""
-    shape: str = ""
-    """As of `graph.rescaling`: the parallelism of all tasks."""
+    shape_of: Mapping[VertexId, str] = field(default_factory=dict)
+    """What tasks of each vertex say of the job that they are of (`graph.rescaling.shapes_of`)."""
 
     @property
     def shared_sources(self) -> frozenset[OperatorId]:
@@ -128,5 +128,5 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         labels=labels,
         regions=regions_of(graph),
         edge_names=frozenset(edge_names(job).values()).union(*map(chained_names, job.vertices)),
-        shape=shape_of(job),
+        shape_of=shapes_of(job),
     )

@@ -17,6 +17,15 @@ read, or an enumerator cannot be made, the whole job is restarted instead.
 
 What the readers were given since the checkpoint comes to them again ahead of anything new, as soon
 as all tasks of the region run; what they ask for before that waits.
+
+The part of a job that is rescaled (`rescaled_part`) begins again in the same way, as one region,
+and between its stop and its start the job gets its other graph:
+
+    HELD       move: the new graph is written down       STOPPING
+    STOPPING   on_tasks_stopped                          MOVING
+    MOVING     adopt                                     WAITING
+
+Of a rescale that another coordinator has begun, and of one that goes back, it is STOPPING at once.
 """
 
 from __future__ import annotations
@@ -35,7 +44,9 @@ from .split_requests import Answer
 class Stage(Enum):
     """What a region waits for."""
 
+    HELD = "held"
     STOPPING = "stopping"
+    MOVING = "moving"
     WAITING = "waiting"
     LOADING = "loading"
     PREPARING = "preparing"
@@ -47,7 +58,7 @@ class RegionRestart:
     """`attempt`: of the tasks that are stopped; from LOADING on, of those that come. `at_ms`: not
     before that. `newest`: the last attempt of any task when it began. `manifest`, `own_share`: as
     of a deployment. `repeated`: what readers are told when the region runs. `asked`: what they ask
-    for until then."""
+    for until then. `moves`: the job gets another graph before they begin again."""
 
     region: Region
     attempt: Attempt
@@ -58,6 +69,7 @@ class RegionRestart:
     manifest: Manifest | None = None
     repeated: Sequence[tuple[TaskId, Answer]] = ()
     asked: list[Reader] = field(default_factory=list)
+    moves: bool = False
 
 
 class RegionRestarts:
@@ -65,6 +77,8 @@ class RegionRestarts:
 
     def __init__(self, regions: Iterable[Region]) -> None:
         self._region_of = {task: region for region in regions for task in region.tasks}
+        self._own: dict[TaskId, Region] = {}
+        """The regions of tasks that begin again as one for a rescale, and are one until they run."""
         self._of: dict[TaskId, RegionRestart] = {}
         """By each task of the region."""
         self._all: dict[TaskId, RegionRestart] = {}
@@ -102,12 +116,24 @@ class RegionRestarts:
 
     def begin(self, region: Region, attempt: Attempt, at_ms: int, newest: Attempt) -> CancelTasks:
         """A task of the region failed in this attempt. `newest`: see RegionRestart."""
-        restart = RegionRestart(region, attempt, at_ms, newest)
-        self._all.pop(region.tasks[0], None)
-        self._waiting.pop(region.tasks[0], None)
-        self._all[region.tasks[0]] = restart
-        self._of.update(dict.fromkeys(region.tasks, restart))
+        self._put(RegionRestart(region, attempt, at_ms, newest))
         return CancelTasks(attempt, region.tasks)
+
+    def _put(self, restart: RegionRestart) -> None:
+        """Instead of one of the region that was on."""
+        tasks = restart.region.tasks
+        self._take(self._all.get(tasks[0]))
+        self._all[tasks[0]] = restart
+        self._of.update(dict.fromkeys(tasks, restart))
+
+    def _take(self, restart: RegionRestart | None) -> None:
+        if restart is None:
+            return
+        first, *_ = restart.region.tasks
+        del self._all[first]
+        self._waiting.pop(first, None)
+        for task in restart.region.tasks:
+            del self._of[task]
 
     def find(self, attempt: Attempt, stage: Stage) -> RegionRestart | None:
         """The one with that number in that stage; others are over, or begun anew."""
@@ -119,9 +145,45 @@ class RegionRestarts:
         restart = self._of.get(tasks[0])
         if restart is None or restart.stage is not Stage.STOPPING or restart.attempt != attempt:
             return None
-        restart.stage = Stage.WAITING
-        self._waiting[restart.region.tasks[0]] = restart
+        if restart.moves:
+            restart.stage = Stage.MOVING
+        else:
+            restart.stage = Stage.WAITING
+            self._waiting[restart.region.tasks[0]] = restart
         return restart
+
+    # --- for a rescale -------------------------------------------------------------------------
+
+    def hold(self, tasks: tuple[TaskId, ...], attempt: Attempt) -> None:
+        """These are about to be stopped (`move`), and are not heard any more. None of them is part
+        of a restart, unless all of them are. `attempt`: the newest of any."""
+        region = Region(tasks)
+        # No delay that others could share: what fails meanwhile is a failure of its own.
+        self._put(RegionRestart(region, attempt, 0, Attempt(-1), Stage.HELD, moves=True))
+
+    def move(self, first: TaskId) -> CancelTasks:
+        """Those that are held are to stop. `first`: of them."""
+        restart = self._of[first]
+        restart.stage = Stage.STOPPING
+        return CancelTasks(restart.attempt, restart.region.tasks)
+
+    def is_moving(self, first: TaskId) -> bool:
+        """Whether those that begin with this task have stopped, and wait for the other graph."""
+        restart = self._of.get(first)
+        return restart is not None and restart.stage is Stage.MOVING
+
+    def adopt(self, regions: Iterable[Region], starts: Region) -> None:
+        """The job has these regions from now on; those that are not in `starts` it has had."""
+        restart = self._of[starts.tasks[0]]
+        self._take(restart)
+        restart.region, restart.stage, restart.moves = starts, Stage.WAITING, False
+        self._put(restart)
+        self._waiting[starts.tasks[0]] = restart
+        self._region_of = {task: region for region in regions for task in region.tasks}
+        self._own = {task: self._region_of[task] for task in starts.tasks}
+        self._region_of.update(dict.fromkeys(starts.tasks, starts))
+
+    # --- from its stop to its start --------------------------------------------------------------
 
     def load(self, now_ms: int, number: Callable[[], Attempt], floor: int) -> list[LoadForRegion]:
         """Those whose time has come go on; no checkpoint is being stored."""
@@ -139,9 +201,10 @@ class RegionRestarts:
 
     def over(self, restart: RegionRestart) -> None:
         """The region runs."""
-        for task in restart.region.tasks:
-            del self._of[task]
-        del self._all[restart.region.tasks[0]]
+        self._take(restart)
+        if restart.region.tasks[0] in self._own:
+            self._region_of.update(self._own)
+            self._own = {}
 
     def validate(self) -> None:
         """Assert the invariants of the fields. For use between events."""
@@ -151,3 +214,5 @@ class RegionRestarts:
         for restart in self.all:
             assert all(self._of[task] is restart for task in restart.region.tasks)
             assert restart.stage is Stage.STARTING or not restart.asked
+            assert restart.moves or restart.stage not in (Stage.HELD, Stage.MOVING)
+        assert all(task in self._of for task in self._own)

@@ -12,8 +12,8 @@ from ...core.ids import CheckpointId
 class RescaleFigures:
     """One that went well. `before`, `after`: the parallelism of each chain, by its name; of those
     that changed. `checkpoint_id`: where it went on from, 0 if another coordinator did that.
-    `asked`, `stopped`, `running`: when it was wanted, when tasks were told to stop, and when all
-    ran again (ms)."""
+    `asked`, `stopped`, `running`: when it was wanted, when tasks were told to stop, and when all of
+    these ran again (ms). `stopped_tasks`: how many these were; `kept_tasks`: how many went on."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
@@ -21,8 +21,10 @@ class RescaleFigures:
     asked_ms: int
     stopped_ms: int
     running_ms: int
+    stopped_tasks: int = 0
+    kept_tasks: int = 0
 
     @property
     def silence_ms(self) -> int:
-        """How long not all tasks ran."""
+        """How long those that were stopped did not all run."""
         return self.running_ms - self.stopped_ms

@@ -9,6 +9,20 @@
       fails        the tasks of that attempt are stopped    RETURNING
     RETURNING      on_graph_kept, of the former graph       over: the job restarts as it was
 
+Where a part of the job can go on (`rescaled_part`), only the others stop, once it is written down
+that they are about to:
+
+    CHECKPOINTING  the same                               KEEPING
+    KEEPING        on_graph_kept                          STOPPING
+    STOPPING       on_tasks_stopped (`region_restarts`)   STARTING
+    STARTING       TaskRunning of all that have stopped   over
+      fails        the same                               RETURNING
+    RETURNING      the former ones have stopped, the      over: they are as they were
+                   others run again
+
+What goes wrong with the others has nothing to do with it, unless the whole job has to begin again:
+then the rescale goes on as one of the whole job.
+
 A job for which there is too little room (`adaptive`) goes from its deployment to RETURNING, to what
 there is room for, and grows by rescales of its own. What it is `wanted` to be is what it was
 planned as, or what somebody or its load made of it.
@@ -24,7 +38,8 @@ Who takes over from a coordinator that dies finds in what it has left
 
     before KEEPING is done        the former graph: the job goes on, or restarts, as it was
     behind that                   the new one, and the former: it goes on with STARTING
-    once all tasks run            the new one
+    while a part is RETURNING     the former one, and the new: it goes on with that
+    once all tasks run            the new one, or the former
 
 and never tasks of one graph as those of the other (`takeover`, by their shape).
 """
@@ -35,11 +50,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ...checkpoint.coordinator import CheckpointCoordinator
-from ...core.ids import NO_CHECKPOINT, CheckpointId
+from ...core.ids import NO_CHECKPOINT, CheckpointId, TaskId
 from ..graph.model import ExecutionGraph, JobGraph
 from .actions import Actions, AnswerRescale, KeepGraph, LeaveRoom, MakeRoom
 from .askers import Asker
 from .lifecycle import Lifecycle, Step
+from .rescaled_part import Part, part_of
 from .rescale_figures import RescaleFigures
 from .running_attempt import RunningAttempt
 
@@ -63,7 +79,8 @@ class Stage(Enum):
 @dataclass
 class Rescale:
     """`request`: who is answered; None: nobody any more. `stage` is changed by `Rescales` only.
-    `why`: what was wrong with the new one, once the job returns."""
+    `why`: what was wrong with the new one, once the job returns. `part`: what stops, or starts now;
+    None: all tasks."""
 
     request: int | None
     former: ExecutionGraph
@@ -74,6 +91,7 @@ class Rescale:
     checkpoint_id: CheckpointId = NO_CHECKPOINT
     why: str = ""
     asker: Asker = Asker.SOMEBODY
+    part: Part | None = None
 
 
 class Rescales:
@@ -84,12 +102,16 @@ class Rescales:
         graph: ExecutionGraph,
         former: ExecutionGraph | None = None,
         wanted: ExecutionGraph | None = None,
+        returns: bool = False,
     ) -> None:
-        """`former`: another coordinator has died while the job was to come up with `graph`.
-        `wanted`: what it was to be when there is room (`settled`); None: `graph`."""
+        """`former`: another coordinator has died while the job was to come up with `graph`; if it
+        `returns`, from `former`. `wanted`: what it was to be when there is room (`settled`); None:
+        `graph`."""
         self.now: Rescale | None = None
         self._wanted = wanted or graph
-        if former is not None:
+        if former is not None and returns:
+            self.now = Rescale(None, graph, former, Stage.RETURNING)
+        elif former is not None:
             grows = not exceeds(graph.job, self._wanted.job) and not exceeds(former.job, graph.job)
             asker = Asker.ROOM if grows else Asker.SOMEBODY
             self.now = Rescale(None, former, graph, Stage.STARTING, asker=asker)
@@ -98,6 +120,8 @@ class Rescales:
         self.done = 0
         """How many went well."""
         self.last: RescaleFigures | None = None
+        self._written = 0
+        """KeepGraph that are not answered."""
 
     # --- while the job runs as it was ----------------------------------------------------------
 
@@ -154,30 +178,110 @@ class Rescales:
         return self.now is not None and self.now.stage is Stage.STOPPING
 
     def shrink(self, graph: ExecutionGraph, smaller: ExecutionGraph, why: str) -> Actions:
-        """There is room for this only: what is told of a rescale that was on. None is that has
-        stopped the job (`stops_job`)."""
+        """There is room for this only: what is told of a rescale that was on. None is that what
+        had no room is to come up for (`begins`)."""
         dropped = self.drop("there is less room than before")
         self.now = Rescale(None, smaller, graph, Stage.RETURNING)
         self.shortage = why
         return dropped
 
-    @property
-    def stops_job(self) -> bool:
-        """Whether there is one for which the job has stopped, or is about to come up again."""
-        return self.now is not None and not self.now.stage.runs
+    def begins(self, task: TaskId | None) -> bool:
+        """Whether a task (None: all) is about to come up for one, and is not to return."""
+        one = self.now
+        if one is None or one.stage.runs or one.stage is Stage.RETURNING:
+            return False
+        return one.part is None or one.part.concerns(task)
 
     @property
     def wanted(self) -> ExecutionGraph:
         """What the job is to be when there is room for it."""
         one = self.now
-        if one is None or not one.asker.decides or one.stage not in (Stage.KEEPING, Stage.STARTING):
+        if one is None or not one.asker.decides:
             return self._wanted
-        return one.graph
+        begun = one.stage is Stage.STOPPING and one.part is not None
+        return one.graph if begun or one.stage in (Stage.KEEPING, Stage.STARTING) else self._wanted
 
     @property
     def settled(self) -> ExecutionGraph:
         """The same, and what it stays if what it is about to be does not come up."""
         return self._wanted
+
+    def on_kept(self) -> bool:
+        """The answer to a KeepGraph: whether none is owed."""
+        self._written = max(0, self._written - 1)
+        return self.kept
+
+    @property
+    def kept(self) -> bool:
+        """Whether all is written down that was to be."""
+        return self._written == 0
+
+    def _keep(
+        self, graph: ExecutionGraph, other: ExecutionGraph | None, returns: bool = False
+    ) -> Actions:
+        self._written += 1
+        return (KeepGraph(graph, other, returns),)
+
+    # --- of a part -------------------------------------------------------------------------------
+
+    @property
+    def part(self) -> Part | None:
+        """What stops, or starts now, while the others go on."""
+        return None if self.now is None else self.now.part
+
+    def separable(self) -> Part | None:
+        """What is to stop, if the others can go on."""
+        one = self.now
+        assert one is not None, "no rescale"
+        return part_of(one.former, one.graph)
+
+    def hold(self, part: Part) -> Actions:
+        """Its checkpoint is complete, and only this is about to stop."""
+        one = self.now
+        assert one is not None and one.stage is Stage.STOPPING, "no rescale that stops"
+        one.part, one.stage = part, Stage.KEEPING
+        return self._keep(one.graph, one.former)
+
+    def stop(self, now_ms: int) -> TaskId | None:
+        """It is written down: the first of those that are to stop now, if any are."""
+        one = self.now
+        if one is None or one.part is None or one.stage is not Stage.KEEPING:
+            return None
+        one.stage, one.stopped_ms = Stage.STOPPING, now_ms
+        return one.part.stops[0]
+
+    def resume(self) -> Part | None:
+        """Of one that a coordinator before has begun: what comes up, with what was to stop for
+        that; None: all tasks."""
+        one = self.now
+        assert one is not None, "no rescale"
+        back = one.stage is Stage.RETURNING
+        now, then = (one.graph, one.former) if back else (one.former, one.graph)
+        one.part = part_of(now, then)
+        return one.part
+
+    def adopt(self) -> ExecutionGraph:
+        """The part has stopped: what the job is from now on."""
+        one = self.now
+        assert one is not None and one.part is not None, "no rescale of a part"
+        if one.stage is Stage.RETURNING:
+            return one.former
+        one.stage = Stage.STARTING
+        return one.graph
+
+    def turn_back(self, cause: str) -> Actions:
+        """A task of the part failed, or could not be started: the part returns."""
+        one = self.now
+        assert one is not None and one.stage is Stage.STARTING, "no rescale that starts"
+        one.stage, one.why, one.part = Stage.RETURNING, cause, part_of(one.graph, one.former)
+        return self._keep(one.former, one.graph, returns=True)
+
+    def widen(self) -> None:
+        """All tasks stop."""
+        one = self.now
+        if one is not None and one.part is not None:
+            one.part = None
+            one.stage = Stage.STOPPING if one.stage is Stage.KEEPING else one.stage
 
     # --- between two attempts ------------------------------------------------------------------
 
@@ -190,26 +294,26 @@ class Rescales:
         match one.stage:
             case Stage.STOPPING:
                 one.stage = Stage.KEEPING
-                return (KeepGraph(one.graph, one.former),)
+                return self._keep(one.graph, one.former)
             case Stage.RETURNING:
-                return (KeepGraph(one.former, None),)
+                return self._keep(one.former, None)
         return ()
 
-    def on_kept(self) -> tuple[ExecutionGraph, Actions]:
+    def take(self) -> tuple[ExecutionGraph, Actions]:
         """The graph that the job has from now on."""
         one = self.now
         assert one is not None, "no rescale"
         if one.stage is Stage.KEEPING:
             one.stage = Stage.STARTING
             return one.graph, ()
-        why = f"the job is as it was, for at the new parallelism it did not come up: {one.why}"
-        return one.former, self.drop(why)
+        return one.former, self.drop(_as_it_was(one))
 
     def returns(self, step: Step, cause: str) -> bool:
-        """A failure: whether it is one of the new parallelism, and the job goes back."""
+        """A failure of the whole job: whether it is one of the new parallelism, and the job goes
+        back."""
         one = self.now
         starting = step in (Step.LOADING, Step.PREPARING, Step.DEPLOYING)
-        if one is None or one.stage is not Stage.STARTING or not starting:
+        if one is None or one.stage is not Stage.STARTING or not (starting or one.part):
             return False
         one.stage, one.why = Stage.RETURNING, cause
         return True
@@ -217,20 +321,30 @@ class Rescales:
     # --- its end -------------------------------------------------------------------------------
 
     def on_running(self, now_ms: int) -> Actions:
-        """All tasks run."""
+        """All tasks run, or the part does."""
         one = self.now
-        if one is None or one.stage is not Stage.STARTING:
+        if one is None or one.stage not in (Stage.STARTING, Stage.RETURNING):
             return ()
+        if one.stage is Stage.RETURNING:
+            return (*self._keep(one.former, None), *self.drop(_as_it_was(one)))
         self._wanted, self.now = self.wanted, None
         self.done += 1
         before, after = _changes(one.former, one.graph)
         stopped_ms = one.stopped_ms or now_ms
+        stopped = one.former.tasks if one.part is None else one.part.stops
         figures = RescaleFigures(
-            before, after, one.checkpoint_id, one.asked_ms or stopped_ms, stopped_ms, now_ms
+            before,
+            after,
+            one.checkpoint_id,
+            one.asked_ms or stopped_ms,
+            stopped_ms,
+            now_ms,
+            len(stopped),
+            len(one.former.tasks) - len(stopped),
         )
         self.last = figures
         answer = () if one.request is None else (AnswerRescale(one.request, figures),)
-        return (KeepGraph(one.graph, None), *answer)
+        return (*self._keep(one.graph, None), *answer)
 
     def drop(self, why: str) -> Actions:
         """There is none, for this reason."""
@@ -247,6 +361,9 @@ class Rescales:
         one = self.now
         if one is None:
             assert step is not Step.KEEPING
+            return
+        if one.part is not None:
+            assert step is Step.RUNNING and not one.stage.runs, (one.stage, step)
             return
         assert not one.stage.runs or step is Step.RUNNING, (one.stage, step)
         assert one.stage is not Stage.STOPPING or step in (Step.STOPPING, Step.WAITING)
@@ -296,6 +413,10 @@ def shortage_of(job: JobGraph, wanted: JobGraph, why: str) -> str | None:
         return None
     few, many = (max(side) for side in zip(*pairs, strict=True))
     return f"runs with {few} of {many}" + (f": {why}" if why else "")
+
+
+def _as_it_was(one: Rescale) -> str:
+    return f"the job is as it was, for at the new parallelism it did not come up: {one.why}"
 
 
 def _changes(

@@ -14,14 +14,14 @@ restart a region alone (`region_restarts`), its tasks are counted as starting ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.storage import Latest
 from ...core.errors import StromError
-from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
+from ...core.ids import NO_CHECKPOINT, Attempt, CheckpointId, OperatorId, TaskId
 from ..messages import (
     AlignWatermarks,
     CheckpointAborted,
@@ -85,7 +85,10 @@ class RunningAttempt:
         """`checkpoints`, `translator`, `history` and `numbers` live as long as the job. `floor`: as
         of LoadLatest."""
         found = start.manifest
-        self._began_with = 0 if found is None else found.checkpoint_id
+        began_with = NO_CHECKPOINT if found is None else found.checkpoint_id
+        self._dealt = dict.fromkeys(plan.shape_of, began_with)
+        """The checkpoint whose state was dealt out anew to the tasks of each vertex; from later ones
+        each gets what was its own."""
         self._halted_at = found.checkpoint_id if start.halted and found is not None else None
         """The terminal checkpoint at which the job was stopped; the attempt only commits it."""
         self._attempt = attempt
@@ -163,7 +166,7 @@ class RunningAttempt:
         """Its tasks run already, as another coordinator has left them. Those that do not are said
         to have failed behind this."""
         self.begun = True
-        self._began_with = left.began_with
+        self._dealt = {**dict.fromkeys(self._dealt, left.newest), **left.dealt}
         self.progress.running |= self.progress.tasks
         self.progress.drained |= self.progress.tasks if left.terminal else left.drained
         self.progress.finished |= left.finished
@@ -195,22 +198,25 @@ class RunningAttempt:
     def restart(self, region: Region, at_ms: int, why: str, now_ms: int) -> Outcome:
         """Stop its tasks, and begin them again not before `at_ms`. The checkpoint that is on is
         given up, for it lacks their part, unless it only has to be stored."""
-        self.progress.restart(region.tasks)
-        self._requests.forget(region.tasks)
-        self._alignment.restart(region.tasks)
         self._history.on_stopping(now_ms, region.tasks)
         numbers = self._numbers
         cancel = self.restarts.begin(
             region, numbers.of(region.tasks[0]), at_ms, numbers.newest_of_tasks()
         )
-        given_up = self.carry_out(self._checkpoints.on_job_restart(why), now_ms)
-        return Outcome((cancel, *given_up.actions))
+        return Outcome((cancel, *self._leave(region.tasks, why, now_ms)))
+
+    def _leave(self, tasks: Collection[TaskId], why: str, now_ms: int) -> Actions:
+        """They begin again, and are not heard until they do."""
+        self.progress.restart(tasks)
+        self._requests.forget(tasks)
+        self._alignment.restart(tasks)
+        return self.carry_out(self._checkpoints.on_job_restart(why), now_ms).actions
 
     def on_tasks_stopped(self, attempt: Attempt, tasks: tuple[TaskId, ...], now_ms: int) -> Outcome:
         """The answer to a CancelTasks."""
         if self.restarts.on_stopped(attempt, tasks) is None:
             return NOTHING
-        self._history.on_stopped(now_ms, tasks)
+        self._history.on_stopped(now_ms, [task for task in tasks if task in self.progress.tasks])
         return _do(self.proceed(now_ms))
 
     def proceed(self, now_ms: int) -> Actions:
@@ -228,9 +234,10 @@ class RunningAttempt:
         found = 0 if manifest is None else manifest.checkpoint_id
         if found != (newest if newest > self._floor else 0):
             return Outcome(go_back=f"checkpoint {newest} is to be restored, and is not usable")
-        restart.stage, restart.own_share = Stage.PREPARING, found != self._began_with
-        restart.manifest = manifest
         region = restart.region
+        dealt = self._dealt[region.tasks[0].vertex]
+        restart.stage, restart.own_share = Stage.PREPARING, found != dealt
+        restart.manifest = manifest
         stored = {} if manifest is None else manifest.enumerators
         states = {o: stored[o] for o in region.sources if o in stored}
         began = self._attempt
@@ -259,6 +266,38 @@ class RunningAttempt:
         resumed = self.carry_out(self._checkpoints.resume(now_ms), now_ms)
         actions = (*repeated, *asked.actions, *resumed.actions)
         return Outcome(actions, resumed.failure, resumed.go_back, whole=True)
+
+    # --- a part at another parallelism -----------------------------------------------------------
+
+    def hold(self, tasks: tuple[TaskId, ...], now_ms: int) -> Outcome:
+        """These are about to be stopped for a rescale, and not heard any more. No checkpoint is
+        taken until they run again. Some of them may be none of the job's."""
+        self.restarts.hold(tasks, self._numbers.last)
+        why = "a part of the job is being rescaled: ask again when it runs"
+        return _do(self._leave(tasks, why, now_ms))
+
+    def move(self, first: TaskId, now_ms: int) -> Outcome:
+        """They are to stop. `first`: of them."""
+        cancel = self.restarts.move(first)
+        known = [task for task in cancel.tasks if task in self.progress.tasks]
+        self._history.on_stopping(now_ms, known)
+        return _do([cancel])
+
+    def may_adopt(self, first: TaskId) -> bool:
+        """Whether they have stopped, and no checkpoint is being stored."""
+        return self.restarts.is_moving(first) and not self._checkpoints.storing
+
+    def adopt(self, plan: JobPlan, starts: Region, now_ms: int) -> Outcome:
+        """The job's from now on: these begin, and the other tasks are those that run."""
+        self._plan = plan
+        self.progress.adopt(frozenset(plan.tasks))
+        self.restarts.adopt(plan.regions, starts)
+        self._alignment.adopt(plan.aligned, starts.tasks)
+        newest = self._checkpoints.newest_complete
+        self._dealt.update({task.vertex: newest for task in starts.tasks})
+        return _do(self.proceed(now_ms))
+
+    # --- both ------------------------------------------------------------------------------------
 
     def _ask(self, readers: Iterable[Reader]) -> Outcome:
         asked: list[Action] = []

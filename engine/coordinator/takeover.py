@@ -11,7 +11,8 @@ that were on nothing is left (they are aborted, and their numbers not used again
 complete one is complete is said once more; and the enumerators are asked again, from their states
 in that one on, for what readers say that they have been given since. A task that is not there, or
 not running, has failed: that is a failure of its region, as ever. Tasks of another shape than the
-job's, of a rescale that was on, are no tasks of it: then nobody goes on.
+job's are no tasks of it. They are of a rescale that was on, which goes on if the rest of the job
+runs (`transitions`); nobody goes on beside any others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...checkpoint.manifest import Manifest
-from ...core.ids import NO_CHECKPOINT, Attempt, CheckpointId, OperatorId, TaskId
+from ...core.ids import NO_CHECKPOINT, Attempt, CheckpointId, OperatorId, TaskId, VertexId
 from ..accounts import Stage, TaskAccount
 from ..messages import SplitsAssigned, ValuePublished
 from .failures import Failure
@@ -33,20 +34,22 @@ Given = Mapping[OperatorId, tuple[tuple[int, SplitsAssigned], ...]]
 
 @dataclass(frozen=True)
 class TakeOver:
-    """`attempt`: the newest that any task has. `began_with`: what the first of them was restored
-    from. `attempts`: of all tasks. `running`, `drained`,
-    `finished`: those that go on, as of `Progress`. `failures`: why the others do not.
+    """`attempt`: the newest that any task has. `dealt`: by vertex, what the first of its tasks that
+    go on was restored from. `attempts`: of all tasks. `running`, `drained`,
+    `finished`: those that go on, as of `Progress`. `failures`: why the others do not. `others`:
+    those that were found of another shape, before or behind a rescale.
     `newest`: the newest complete checkpoint that the storage or a task knows of; `seen`: the
     highest number that is used up. `terminal`: `newest` is the job's last one, and tasks only have
     to commit it. `ending`: sources were told to end, for a savepoint that is not complete."""
 
     attempt: Attempt
-    began_with: CheckpointId
+    dealt: Mapping[VertexId, CheckpointId]
     attempts: Mapping[TaskId, Attempt]
     running: frozenset[TaskId]
     drained: frozenset[TaskId]
     finished: frozenset[TaskId]
     failures: tuple[Failure, ...]
+    others: tuple[TaskId, ...]
     newest: CheckpointId
     seen: CheckpointId
     terminal: bool
@@ -73,16 +76,14 @@ def take_over(
     """`accounts`: of all that were found, whatever state they are in. `manifest`: the newest valid
     checkpoint that the job can go back to. `highest_id`: as of `Latest`. None: no task goes on."""
     known = tuple(accounts)
-    if any(one.shape not in ("", plan.shape) for one in known):
-        return None
-    found = {one.task: one for one in known if one.task in plan.labels}
+    found = {one.task: one for one in known if one.task in plan.labels and _is_of(plan, one)}
     alive = {task: one for task, one in found.items() if one.stage.goes_on}
     if not alive:
         return None
-    attempt = Attempt(max(one.attempt for one in found.values()))
+    attempt = Attempt(max(one.attempt for one in known))
     stored = NO_CHECKPOINT if manifest is None else manifest.checkpoint_id
     newest = CheckpointId(max(stored, *(one.completed for one in found.values())))
-    seen = CheckpointId(max(newest, highest_id, *(one.seen for one in found.values())))
+    seen = CheckpointId(max(newest, highest_id, *(one.seen for one in known)))
     own = manifest is not None and manifest.job_id == plan.job_id and stored == newest
     terminal = own and manifest is not None and (manifest.terminal or manifest.stopped)
     given: dict[OperatorId, list[tuple[int, SplitsAssigned]]] = {}
@@ -91,7 +92,7 @@ def take_over(
             given.setdefault(answer.operator, []).append((task.subtask, answer))
     return TakeOver(
         attempt=attempt,
-        began_with=CheckpointId(min(one.began_with for one in alive.values())),
+        dealt=_dealt(alive.values()),
         attempts={task: found[task].attempt if task in found else attempt for task in plan.tasks},
         running=frozenset(alive),
         drained=_in(alive, Stage.DRAINED, Stage.FINISHED),
@@ -99,6 +100,7 @@ def take_over(
         failures=tuple(
             _failure(plan, task, found.get(task)) for task in plan.tasks if task not in alive
         ),
+        others=tuple(one.task for one in known if not _is_of(plan, one)),
         newest=newest,
         seen=seen,
         terminal=terminal,
@@ -126,6 +128,19 @@ def begun(accounts: Iterable[TaskAccount], highest_id: int) -> list[CheckpointId
     """Checkpoints behind the highest that the storage has, of which tasks have heard."""
     seen = max(one.seen for one in accounts)
     return [CheckpointId(n) for n in range(highest_id + 1, seen + 1)]
+
+
+def _is_of(plan: JobPlan, one: TaskAccount) -> bool:
+    """Whether it is a task of the job as that is now."""
+    return one.shape in ("", plan.shape_of.get(one.task.vertex))
+
+
+def _dealt(alive: Iterable[TaskAccount]) -> dict[VertexId, CheckpointId]:
+    first: dict[VertexId, CheckpointId] = {}
+    for one in alive:
+        vertex = one.task.vertex
+        first[vertex] = min(first.get(vertex, one.began_with), one.began_with)
+    return first
 
 
 def _in(alive: Mapping[TaskId, TaskAccount], *stages: Stage) -> frozenset[TaskId]:

@@ -14,12 +14,14 @@ class TaskFigures:
     """The last figures of each task of the current attempt, or the last one."""
 
     def __init__(self, tasks: Iterable[TaskId]) -> None:
-        self.adopt(tasks)
-
-    def adopt(self, tasks: Iterable[TaskId]) -> None:
-        """The job has these tasks from now on, and none of them has told anything."""
         self._none: Paged[TaskId, dict[str, Any]] = Paged(tasks)
         self._of = self._none
+
+    def adopt(self, tasks: Iterable[TaskId], going: Iterable[TaskId] = ()) -> None:
+        """The job has these tasks from now on, and none of them has told anything but those that
+        are `going`."""
+        before, self._none = self._of, Paged(tasks)
+        self._of = self._none.changed({task: before[task] for task in going if task in before})
 
     def on_report(self, report: MetricsReported) -> None:
         self._of = self._of.changed({report.task: report.metrics})

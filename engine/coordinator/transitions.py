@@ -11,6 +11,7 @@ from dataclasses import replace
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.storage import Latest
+from ...core.ids import TaskId
 from ...core.job_status import JobStatus
 from ..accounts import TaskAccount
 from ..graph.model import ExecutionGraph
@@ -36,9 +37,10 @@ from .history import JobHistory
 from .lifecycle import Lifecycle, Step
 from .plan import JobPlan, make_plan
 from .regions import Region
-from .rescales import Rescales, exceeds, shortage_of, why_no_rescale
+from .rescaled_part import Part
+from .rescales import Rescales, Stage, exceeds, shortage_of, why_no_rescale
 from .restart import RestartPolicy
-from .running_attempt import Outcome, RunningAttempt
+from .running_attempt import NOTHING, Outcome, RunningAttempt
 from .starting_point import Start, StartingPoint
 from .takeover import TakeOver, begun, take_over
 from .task_figures import TaskFigures
@@ -55,13 +57,12 @@ class Transitions:
         policy: RestartPolicy,
         first_attempt: int,
         takes_over: bool,
-        former: ExecutionGraph | None,
-        wanted: ExecutionGraph | None,
+        rescales: Rescales,
     ) -> None:
-        """`plan`: of `graph`. `first_attempt`, `takes_over`, `former`, `wanted`: as of
-        JobMaster."""
+        """`plan`: of `graph`. `first_attempt`, `takes_over`: as of JobMaster. `rescales`: of the
+        job."""
         self.plan, self.graph = plan, graph
-        self.rescales = Rescales(graph, former, wanted)
+        self.rescales = rescales
         self.life = Lifecycle(plan.job_name)
         self.starting_point = starting_point
         self.checkpoints = CheckpointCoordinator(
@@ -140,12 +141,15 @@ class Transitions:
     def why_no_rescale(self, asker: Asker) -> str | None:
         return why_no_rescale(self.life, self.running, self.checkpoints, self.rescales, asker)
 
-    def shrink(self, smaller: ExecutionGraph, why: str, now_ms: int) -> Actions:
-        """Tasks were to be started, and there is room for this only: that is no failure."""
+    def shrink(
+        self, smaller: ExecutionGraph, why: str, now_ms: int, region: Region | None = None
+    ) -> Actions:
+        """Tasks were to be started, all or of a region, and there is room for this only: that is no
+        failure."""
         if self.life.step not in (Step.DEPLOYING, Step.RUNNING):
             return ()
-        if self.rescales.stops_job:
-            return self.fail(Failure(f"the job could not be deployed: {why}"), now_ms)
+        if self.rescales.begins(None if region is None else region.tasks[0]):
+            return self.fail(Failure(f"the job could not be deployed: {why}"), now_ms, region)
         told = self.rescales.shrink(self.graph, smaller, why)
         self.failures.on_rescale(now_ms)
         news = shortage_of(smaller.job, self.rescales.wanted.job, why) or why
@@ -167,29 +171,85 @@ class Transitions:
         return shortage_of(self.graph.job, self.rescales.wanted.job, self.rescales.shortage)
 
     def _rescale_on(self, now_ms: int) -> Actions:
-        """What the last event means for a rescale whose checkpoint is on."""
+        """What the last event means for a rescale whose checkpoint is on, or of a part."""
         assert self.running is not None
+        if self.rescales.part is not None:
+            return self._part_on(self.rescales.part, self.running, now_ms)
         why = self.rescales.on_checkpoints(self.checkpoints, self.running, now_ms)
         if why is not None:
             return self.rescales.drop(why)
         if not self.rescales.stops:
             return ()
-        self.failures.on_rescale(now_ms)
-        return self.stop(JobStatus.RESTARTING, now_ms)
+        splits = self.failover.parts_restart(self.running, self.life.step)
+        part = self.rescales.separable() if splits else None
+        if part is None:
+            self.failures.on_rescale(now_ms)
+            return self.stop(JobStatus.RESTARTING, now_ms)
+        kept = self.rescales.hold(part)
+        return (*kept, *self.after(self.running.hold(part.stops, now_ms), now_ms))
+
+    def _part_on(self, part: Part, running: RunningAttempt, now_ms: int) -> Actions:
+        """It may have stopped, or come up."""
+        first = part.stops[0]
+        if running.restarts.of(first) is None:
+            return self.rescales.on_running(now_ms)
+        if not (self.rescales.kept and running.may_adopt(first)):
+            return ()
+        self._adopt(self.rescales.adopt(), part)
+        return self.after(running.adopt(self.plan, part.starts, now_ms), now_ms)
 
     def on_graph_kept(self, now_ms: int) -> Actions:
-        """The job has another graph from now on."""
-        if self.life.step is not Step.KEEPING:
+        """It is written down: the job has another graph, or a part of it stops for that."""
+        if not self.rescales.on_kept():
             return ()
-        self.graph, told = self.rescales.on_kept()
-        self.plan = plan = make_plan(self.plan.job_id, self.graph)
-        for part in (self.starting_point, self.translator, self.failover):
-            part.adopt(plan)
+        if self.life.step is Step.KEEPING:
+            graph, told = self.rescales.take()
+            self._adopt(graph)
+            return (*told, *self.load())
+        if self.running is None:
+            return ()
+        first = self.rescales.stop(now_ms)
+        return self.after(NOTHING if first is None else self.running.move(first, now_ms), now_ms)
+
+    def _adopt(self, graph: ExecutionGraph, part: Part | None = None) -> None:
+        """The job has it from now on. None of its tasks runs, or none of the part."""
+        self.graph = graph
+        self.plan = plan = make_plan(self.plan.job_id, graph)
+        for one in (self.starting_point, self.translator, self.failover):
+            one.adopt(plan)
+        begin = set(plan.tasks if part is None else part.starts.tasks)
+        going = [task for task in plan.tasks if task not in begin]
         self.checkpoints.adopt(plan.tasks, plan.labels)
-        self.history.adopt(plan.tasks)
-        self.figures.adopt(plan.tasks)
-        self.numbers.forget()
-        return (*told, *self.load())
+        self.history.adopt(plan.tasks, going)
+        self.figures.adopt(plan.tasks, going)
+        if part is None:
+            self.numbers.forget()
+        else:
+            self.numbers.keep(plan.labels.keys())
+
+    def _turn_back(self, failure: Failure, region: Region | None, now_ms: int) -> Actions | None:
+        """What becomes of a rescale for whose sake tasks come up, if they do not for this."""
+        part, one = self.rescales.part, self.rescales.now
+        failed = failure.task if region is None else region.tasks[0]
+        why = f"the job goes back to its former parallelism: {failure.cause}"
+        if part is None or failed is None:
+            if not self.rescales.returns(self.life.step, failure.cause):
+                return None
+            self.failures.on_rescale(now_ms)
+            return (Warn(why), *self.stop(JobStatus.RESTARTING, now_ms))
+        assert one is not None and self.running is not None
+        if one.stage is not Stage.STARTING or not part.concerns(failed):
+            return None
+        kept = self.rescales.turn_back(failure.cause)
+        return (Warn(why), *kept, *self._stop_part(self.running, part.starts.tasks, now_ms))
+
+    def _stop_part(
+        self, running: RunningAttempt, tasks: tuple[TaskId, ...], now_ms: int
+    ) -> Actions:
+        """Of a rescale that goes back, or that another coordinator has begun."""
+        held = running.hold(tasks, now_ms).actions
+        moved = running.move(tasks[0], now_ms).actions
+        return self.after(Outcome((*held, *moved)), now_ms)
 
     # --- tasks that run already --------------------------------------------------------------
 
@@ -204,6 +264,8 @@ class Transitions:
         latest, self._found = self._found, None
         assert latest is not None, "nobody was looked for"
         left = take_over(self.plan, accounts, latest.manifest, latest.highest_id)
+        if left is not None and left.others and not self._goes_on_in_part:
+            left = None
         if left is None and not accounts:
             return self.begin(latest, now_ms)
         found = {one.task: one.attempt for one in accounts}
@@ -240,10 +302,31 @@ class Transitions:
         self._move(JobStatus.RUNNING, now_ms)
         self.life.go(Step.RUNNING)
         self.failures.on_stable(now_ms)
-        came = self.rescales.on_running(now_ms)
         going = self.after(self.running.take_over(left, now_ms), now_ms)
-        failed = [self.fail(failure, now_ms) for failure in left.failures]
-        return tuple(action for part in (came, going, *failed) for action in part)
+        came, failures = self._come_up(left, self.running, now_ms)
+        failed = [self.fail(failure, now_ms) for failure in failures]
+        return tuple(action for part in (going, came, *failed) for action in part)
+
+    @property
+    def _goes_on_in_part(self) -> bool:
+        """Whether a rescale that another coordinator has begun may be one of a part."""
+        return self.rescales.now is not None and self.failover.by_regions
+
+    def _come_up(
+        self, left: TakeOver, running: RunningAttempt, now_ms: int
+    ) -> tuple[Actions, Sequence[Failure]]:
+        """A rescale is over if all that begins for it runs; else, if the others do, it goes on.
+        With that what has failed beside it."""
+        if self.rescales.now is None or self.life.step is not Step.RUNNING:
+            return (), left.failures
+        splits = self.failover.parts_restart(running, self.life.step)
+        part = self.rescales.resume() if splits else None
+        missing = part and (left.others or any(part.concerns(f.task) for f in left.failures))
+        if part is None or not missing:
+            return self.rescales.on_running(now_ms), left.failures
+        tasks = (*part.starts.tasks, *(t for t in left.others if not part.concerns(t)))
+        failures = [one for one in left.failures if not part.concerns(one.task)]
+        return self._stop_part(running, tasks, now_ms), failures
 
     # --- from one attempt to the next --------------------------------------------------------
 
@@ -287,10 +370,9 @@ class Transitions:
         cause counts."""
         if self.life.step in (Step.STOPPING, Step.WAITING, Step.KEEPING, Step.ENDED):
             return ()
-        if self.rescales.returns(self.life.step, failure.cause):
-            self.failures.on_rescale(now_ms)
-            why = f"the job goes back to its former parallelism: {failure.cause}"
-            return (Warn(why), *self.stop(JobStatus.RESTARTING, now_ms))
+        back = self._turn_back(failure, region, now_ms)
+        if back is not None:
+            return back
         next_ = self.failover.on_failure(failure, region, self.running, self.life.step, now_ms)
         if not isinstance(next_, RestartRegion):
             return self.stop(next_, now_ms)
@@ -310,6 +392,7 @@ class Transitions:
         rescale = self.rescales.now
         if rescale is not None and (rescale.stage.runs or status is not JobStatus.RESTARTING):
             dropped = self.rescales.drop(f"the job is {status.value}")
+        self.rescales.widen()
         cancel: Actions = ()
         if self.life.deployed:
             self.history.on_stopping(now_ms)

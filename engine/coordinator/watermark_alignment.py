@@ -35,12 +35,23 @@ class WatermarkAlignment:
 
     def __init__(self, groups: Mapping[OperatorId, AlignmentGroup]) -> None:
         self._groups = groups
-        self._watermarks: dict[str, dict[Reader, int]] = {}
+        self._watermarks: dict[str, dict[Reader, int]] = {
+            group.name: {} for group in groups.values()
+        }
         """By group, of those that hold it back: None was reported by the others."""
-        for operator, group in groups.items():
-            members = self._watermarks.setdefault(group.name, {})
-            members.update({(operator, task): MIN_TIMESTAMP for task in group.tasks})
         self._told: dict[Reader, int | None] = {}
+        self.restart([task for group in groups.values() for task in group.tasks])
+
+    def adopt(self, groups: Mapping[OperatorId, AlignmentGroup], starts: Collection[TaskId]) -> None:
+        """The job has these from now on: of vertices of which any is in `starts` the tasks are
+        those, and begin; the others stay."""
+        self._groups = groups
+        vertices = {task.vertex for task in starts}
+        for members in self._watermarks.values():
+            for reader in [one for one in members if one[1].vertex in vertices]:
+                del members[reader]
+        self._told = {r: limit for r, limit in self._told.items() if r[1].vertex not in vertices}
+        self.restart(starts)
 
     def resume(self, told: Iterable[tuple[OperatorId, TaskId, int | None]]) -> None:
         """What readers have told a coordinator before this."""

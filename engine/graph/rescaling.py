@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...core.errors import GraphError
 from ...core.ids import VertexId
 from .execution import build_execution_graph
-from .model import Forward, Global, JobGraph, JobVertex
+from .model import Forward, Global, JobEdge, JobGraph, JobVertex
 
 Widths = Mapping[str, int]
 """The parallelism of each vertex, by its id as text."""
@@ -104,14 +104,34 @@ def kept_widths(planned: JobGraph) -> Mapping[VertexId, str]:
 
 
 def shape_of(job: JobGraph) -> str:
-    """Tells graphs of one job apart: tasks of different shapes cannot run together.
+    """Tells graphs of one job apart.
 
     >>> from strom.core.config import JobConfig
-    >>> one = JobVertex(VertexId(0), "one", (), 2, 128)
-    >>> shape_of(JobGraph("job", (one, replace(one, parallelism=3)), (), JobConfig()))
+    >>> one = JobVertex(VertexId("a"), "one", (), 2, 128)
+    >>> shape_of(JobGraph("job", (one, replace(one, id="b", parallelism=3)), (), JobConfig()))
     '2,3'
     """
-    return ",".join(str(vertex.parallelism) for vertex in job.vertices)
+    return _shape(job.vertices)
+
+
+def shapes_of(job: JobGraph) -> dict[VertexId, str]:
+    """Of each vertex the shape of all that edges connect it with: tasks that exchange records, and
+    have different ones, cannot run together.
+
+    >>> from strom.core.config import JobConfig
+    >>> one = JobVertex(VertexId("a"), "one", (), 2, 128)
+    >>> shapes_of(JobGraph("job", (one, replace(one, id="b", parallelism=3)), (), JobConfig()))
+    {'a': '2', 'b': '3'}
+    """
+    group = _joined(job, job.edges)
+    return {
+        vertex.id: _shape(one for one in job.vertices if one.id in group[vertex.id])
+        for vertex in job.vertices
+    }
+
+
+def _shape(vertices: Iterable[JobVertex]) -> str:
+    return ",".join(str(vertex.parallelism) for vertex in vertices)
 
 
 def _spread(planned: JobGraph, now: JobGraph, parallelism: int) -> JobGraph:
@@ -191,11 +211,15 @@ def _is(operator: object, name: str) -> bool:
 
 def _groups(job: JobGraph) -> dict[VertexId, frozenset[VertexId]]:
     """Of each vertex those that have its parallelism, as forward edges connect them."""
+    return _joined(job, (edge for edge in job.edges if isinstance(edge.partitioner, Forward)))
+
+
+def _joined(job: JobGraph, edges: Iterable[JobEdge]) -> dict[VertexId, frozenset[VertexId]]:
+    """Of each vertex those that these edges connect it with, itself among them."""
     group = {vertex.id: frozenset({vertex.id}) for vertex in job.vertices}
-    for edge in job.edges:
-        if isinstance(edge.partitioner, Forward):
-            joined = group[edge.source] | group[edge.target]
-            group.update(_each(joined, joined))
+    for edge in edges:
+        joined = group[edge.source] | group[edge.target]
+        group.update(_each(joined, joined))
     return group
 
 

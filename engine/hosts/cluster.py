@@ -45,8 +45,8 @@ class Cluster(Protocol):
         ...
 
     def adopt(self, job: JobGraph) -> None:
-        """The job is this from now on, or still: what tasks of others needed is let go of, and none
-        of these runs."""
+        """The job is this from now on, or still: what tasks needed that it does not have is let go
+        of. None of these runs, nor does any of a vertex that changes."""
         ...
 
     def cancel_all(self, attempt: Attempt) -> None:

@@ -276,6 +276,7 @@ class CoordinatorLife:
             widths=widths,
             former=former,
             wanted=self._term.wanted,
+            returns=self._term.returns,
         )
         if graph.config.adaptive.enabled:
             self._growth = GrowthLooks(graph, self._driver, self._inbox.put)
@@ -309,11 +310,12 @@ class CoordinatorLife:
         """Before it begins; on the driver's thread."""
         self._change_term(attempt=max(self._term.attempt, attempt))
 
-    def _keep_graph(self, widths: Widths, former: Widths | None) -> None:
+    def _keep_graph(self, widths: Widths, former: Widths | None, returns: bool) -> None:
         """On the driver's thread, which goes on when it is written, or cannot be."""
         assert self._driver is not None
         wanted = widths_of(self._driver.settled)
-        written = self._change_term(widths=widths, former=former, wanted=wanted)
+        fields = {"widths": widths, "former": former, "wanted": wanted, "returns": returns}
+        written = self._change_term(**fields)
         written.add_done_callback(lambda _: self._inbox.put(GraphKept()))
 
     def _change_term(self, **fields: Any) -> Future[None]:

@@ -78,9 +78,10 @@ WIND_UP_S: Final = 2.0
 """How long a job that failed or was cancelled waits for what its workers still do (files being
 deleted, enumerators being closed) before it is over."""
 
-Keep = Callable[[Widths, Widths | None], None]
+Keep = Callable[[Widths, Widths | None, bool], None]
 """Writes down at which parallelisms the job is from now on, and which it goes back to if it does
-not come up at these; the host calls `on_graph_kept` when that is done."""
+not come up at these, or returns from if that is true; the host calls `on_graph_kept` when that is
+done."""
 
 FINISH_S: Final = 60.0
 """The same for a job that finished: nobody wanted it to end sooner."""
@@ -114,6 +115,7 @@ class JobDriver(JobPicture):
         widths: Widths | None = None,
         former: Widths | None = None,
         wanted: Widths | None = None,
+        returns: bool = False,
         make_scaler: MakeScaler | None = None,
     ) -> None:
         """`make_background`: the workers that do what may take long. `storage`: where checkpoints
@@ -122,8 +124,8 @@ class JobDriver(JobPicture):
         `before_end`: called on the driver's thread when it is settled how the job ends, before
         anything is removed that it could go on from. `results`: where what is published is written
         down for the drivers that come; None: there will be none. `keep`: None: nobody takes over
-        from this driver. `widths`, `former`, `wanted`: what was kept last; None: the job is as it
-        was planned, has come up, and is to be as it is. `make_scaler`: as of
+        from this driver. `widths`, `former`, `wanted`, `returns`: what was kept last; None: the job
+        is as it was planned, has come up, and is to be as it is. `make_scaler`: as of
         `OwnRescales`."""
         self._before_end = before_end
         self._keep = keep
@@ -146,6 +148,7 @@ class JobDriver(JobPicture):
             takes_over=takes_over,
             former=None if former is None else build_execution_graph(with_widths(planned, former)),
             wanted=None if wanted is None else build_execution_graph(with_widths(planned, wanted)),
+            returns=returns,
         )
         own = OwnRescales(
             job_id,
@@ -394,7 +397,7 @@ class JobDriver(JobPicture):
         return actions
 
     def _adopt(self, graph: ExecutionGraph) -> None:
-        """The job is this from now on, and none of its tasks runs."""
+        """The job is this from now on: of vertices that change no task runs."""
         self.graph = graph
         self.errands.adopt(graph.job)
         self._cluster.adopt(graph.job)
@@ -429,8 +432,8 @@ class JobDriver(JobPicture):
                 self._cluster.make_room(request, graph.job)
             case LeaveRoom():
                 self._cluster.adopt(self.graph.job)
-            case KeepGraph(graph, former):
-                return self._keep_graph(graph, former)
+            case KeepGraph():
+                return self._keep_graph(action)
             case AnswerRescale(request, figures, error):
                 self._rescales.answer(request, figures, error)
             case DeployAll():
@@ -447,10 +450,11 @@ class JobDriver(JobPicture):
                 self._end(status, error)
         return ()
 
-    def _keep_graph(self, graph: ExecutionGraph, former: ExecutionGraph | None) -> Actions:
+    def _keep_graph(self, action: KeepGraph) -> Actions:
         if self._keep is None:
             return self._event(self._master.on_graph_kept)
-        self._keep(widths_of(graph.job), None if former is None else widths_of(former.job))
+        former = None if action.former is None else widths_of(action.former.job)
+        self._keep(widths_of(action.graph.job), former, action.returns)
         return ()
 
     def _find(self) -> Actions:

@@ -39,11 +39,14 @@ class Enumerators:
         """Those of the current attempt; empty between `close` and `prepare`."""
         self._numbers: Counter[OperatorId] = Counter()
         """How often each has given something away."""
+        self._given: dict[OperatorId, Given] = {}
+        """Of each that is remembered."""
         self.adopt(job, remembered)
 
     def adopt(self, job: JobGraph, remembered: Collection[OperatorId]) -> None:
-        """The job is this from now on, which has the same sources; all were closed."""
-        self._given: dict[OperatorId, Given] = {operator: Given() for operator in remembered}
+        """The job is this from now on, which has the same sources. Those that it has at another
+        parallelism are made anew before they are asked for anything."""
+        self._given = {operator: self._given.get(operator) or Given() for operator in remembered}
         self._sources = {
             operator.operator_id: (operator.name, vertex.parallelism, operator.spec)
             for vertex in job.vertices
@@ -86,8 +89,12 @@ class Enumerators:
     ) -> list[tuple[TaskId, Answer]]:
         """Some readers begin again. Make the enumerators of `sources` anew; of the others, return
         what each of `readers` was given since the checkpoint, in order."""
-        for problem in self._close(list(sources)):
+        sources = tuple(sources)
+        for problem in self._close(sources):
             log.warning("job %s: %s", self._job_id, problem)
+        for operator in sources:
+            if operator in self._given:
+                self._given[operator].clear()
         self._make(sources, states)
         return [
             (task, answer)

@@ -96,7 +96,7 @@ class Errands:
         self._sources.begin(action, self._storage.loaded)
 
     def adopt(self, job: JobGraph) -> None:
-        """The job is this from now on, and none of its tasks runs."""
+        """The job is this from now on: of vertices that change no task runs."""
         self._sources.adopt(job)
 
     def last(self, status: str) -> None:

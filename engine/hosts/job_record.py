@@ -87,8 +87,8 @@ class Term:
     few; `cancelled`: whether somebody was told that it ends. `run`: as `Begun.first_attempt`, which
     tells it from those that the job had before it was begun once more. `widths`: the parallelisms
     to which the job was rescaled; None: those it began with. `former`: what it goes back to if it
-    does not come up at these; None: it has (`coordinator.rescales`). `wanted`: what it is to be
-    when there is room for it; None: what it is."""
+    does not come up at these, or `returns` from; None: it has (`coordinator.rescales`). `wanted`:
+    what it is to be when there is room for it; None: what it is."""
 
     number: int = 0
     attached: bool = True
@@ -99,6 +99,7 @@ class Term:
     widths: Mapping[str, int] | None = None
     former: Mapping[str, int] | None = None
     wanted: Mapping[str, int] | None = None
+    returns: bool = False
 
     def next(self, now_ms: int) -> Term:
         """That of the one that comes after it."""

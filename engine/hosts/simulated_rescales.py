@@ -47,11 +47,13 @@ class SimulatedRescales:
         self.widths: Widths | None = None
         self.former: Widths | None = None
         self.wanted: Widths | None = None
+        self.returns = False
         """What a coordinator begins with that comes now."""
 
     def forget(self) -> None:
         """It is another job from now on."""
         self.widths = self.former = self.wanted = None
+        self.returns = False
 
     def keeper(self, hire: Callable[[str], Worker], driver: Callable[[], JobDriver]) -> Keep | None:
         """Of one coordinator: it takes its time, as its other workers do."""
@@ -59,11 +61,12 @@ class SimulatedRescales:
             return None
         worker = hire("record")
 
-        def keep(widths: Widths, former: Widths | None) -> None:
+        def keep(widths: Widths, former: Widths | None, returns: bool) -> None:
             wanted = widths_of(driver().settled)
 
             def write() -> None:
                 self.widths, self.former, self.wanted = widths, former, wanted
+                self.returns = returns
 
             worker.submit(write, lambda _, error: driver().on_graph_kept())
 
@@ -108,6 +111,7 @@ class SimulatedRescales:
 
     def _grown(self, figures: RescaleFigures | None, error: str | None) -> None:
         self._result.grown += error is None
+        self._count_kept(figures)
 
     def maybe_ask(self, driver: JobDriver, step: int) -> bool:
         """Whether it is time to, and the job runs."""
@@ -131,6 +135,10 @@ class SimulatedRescales:
             self._result.not_rescaled.append(error)
         elif figures is not None and figures.after:
             self._result.rescaled += 1
+        self._count_kept(figures)
+
+    def _count_kept(self, figures: RescaleFigures | None) -> None:
+        self._result.rescaled_in_part += figures is not None and figures.kept_tasks > 0
 
 
 class Whims:

@@ -100,6 +100,8 @@ class SimulationResult:
     rescaled: int = 0
     """So often somebody was told that it was; `not_rescaled`: why it was not, the other times."""
     not_rescaled: list[str] = field(default_factory=list)
+    rescaled_in_part: int = 0
+    """So often others went on meanwhile, as those were told who had asked for it."""
     rescaled_itself: int = 0
     """So often it was by its autoscaler."""
     shrunk: int = 0

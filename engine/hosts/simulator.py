@@ -119,6 +119,7 @@ class Simulation:
             widths=self._rescales.widths,
             former=self._rescales.former,
             wanted=self._rescales.wanted,
+            returns=self._rescales.returns,
             make_scaler=self._rescales.make_scaler(lambda: driver),
         )
         cluster.check_room = lambda: self._rescales.check_room(driver)

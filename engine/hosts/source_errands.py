@@ -130,7 +130,7 @@ class SourceErrands:
                 self._begin(enumerators.close, self._closed)
 
     def adopt(self, job: JobGraph) -> None:
-        """The job is this from now on; its enumerators are being closed."""
+        """The job is this from now on; enumerators that change are made anew behind this."""
         self._begin(partial(self._enumerators.adopt, job, self._master.shared_sources), _ignored)
 
     def release_outputs(self, status: str) -> None:

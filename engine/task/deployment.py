@@ -12,7 +12,7 @@ from ...core.ids import Attempt, TaskId, VertexId
 from ...logs.scope import LogScope
 from ..graph.edge_names import edge_names
 from ..graph.model import Channel, ExecutionGraph, JobEdge, JobVertex
-from ..graph.rescaling import shape_of
+from ..graph.rescaling import shapes_of
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class TaskDeployment:
     only commits what that holds, and ends. `tokens`: what shows that the coordinator has taken over
     what sinks write to, if it has. `own_share`: only some subtasks of its operators begin again,
     each with what it had itself at `restore`. `local_folders`: where the job keeps copies of what
-    tasks write on this machine, said by the host; none: nowhere. `shape`: of the job
-    (`graph.rescaling`).
+    tasks write on this machine, said by the host; none: nowhere. `shape`: of its vertex
+    (`graph.rescaling.shapes_of`).
     """
 
     task: TaskId
@@ -95,7 +95,7 @@ def deployments_of(
     """Cut the parts of these tasks out of the execution graph, in their order."""
     job = graph.job
     vertices = {vertex.id: vertex for vertex in job.vertices}
-    names, shape = edge_names(job), shape_of(job)
+    names, shapes = edge_names(job), shapes_of(job)
     fed: dict[VertexId, list[JobEdge]] = {}
     read: dict[VertexId, list[JobEdge]] = {}
     for edge in job.edges:
@@ -125,7 +125,7 @@ def deployments_of(
             halted=halted,
             tokens=tokens or {},
             own_share=own_share,
-            shape=shape,
+            shape=shapes[vertex.id],
         )
 
     common: dict[VertexId, TaskDeployment] = {}

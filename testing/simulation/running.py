@@ -83,6 +83,7 @@ class Ran:
     cut_off: int = 0
     partitions: int = 0
     rescaled: int = 0
+    rescaled_in_part: int = 0
     rescaled_itself: int = 0
     shrunk: int = 0
     grown: int = 0
@@ -304,6 +305,7 @@ class _Lives:
         ran.cut_off += len(result.cut_off)
         ran.partitions += partitions.made
         ran.rescaled += result.rescaled
+        ran.rescaled_in_part += result.rescaled_in_part
         ran.rescaled_itself += result.rescaled_itself
         ran.shrunk += result.shrunk
         ran.grown += result.grown

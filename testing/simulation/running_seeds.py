@@ -44,6 +44,7 @@ class Totals:
     cut_off: int = 0
     partitions: int = 0
     rescaled: int = 0
+    rescaled_in_part: int = 0
     rescaled_itself: int = 0
     shrunk: int = 0
     grown: int = 0
@@ -71,6 +72,7 @@ class Totals:
         self.cut_off += ran.cut_off
         self.partitions += ran.partitions
         self.rescaled += ran.rescaled
+        self.rescaled_in_part += ran.rescaled_in_part
         self.rescaled_itself += ran.rescaled_itself
         self.shrunk += ran.shrunk
         self.grown += ran.grown
@@ -97,6 +99,7 @@ class Totals:
             "coordinators_cut_off": self.cut_off,
             "tasks_cut_off": self.partitions,
             "rescaled_while_running": self.rescaled,
+            "rescaled_while_others_ran": self.rescaled_in_part,
             "rescaled_by_themselves": self.rescaled_itself,
             "went_on_smaller": self.shrunk,
             "grew_again": self.grown,

@@ -17,6 +17,7 @@ from ...api.aggregates import count, max_, sum_
 from ...api.streams.data_stream import DataStream
 from ...api.windows.session_windows import EventTimeSessionWindows
 from ...api.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from ..scripted import Pause
 from .functions import (
     BOUND,
     RULES,
@@ -251,6 +252,29 @@ def expect_regions(data: Data) -> Expected:
     return [*first, *_named("second", second), *_named("rules", rules)]
 
 
+def islands(read: Reading, data: Data) -> Streams:
+    """The same that take their time, so that one is rescaled while the others go on: two with an
+    exchange, and one of which each subtask is alone."""
+    first = read.tuples(_slowly(data.first), "a").key_by(_key).process(Spans())
+    second = read.tuples(_slowly(data.second), "b").key_by(_key).process(Spans())
+    third = read.tuples(_slowly(data.second), "c").map(lambda r: (r[0], 3 * r[1]))
+    return {"first": first, "second": second, "third": third}
+
+
+def expect_islands(data: Data) -> Expected:
+    third = [(k, 3 * v) for k, v, _ in data.others]
+    first, second = _named("first", _sums(data.records)), _named("second", _sums(data.others))
+    return [*first, *second, *_named("third", third)]
+
+
+def _slowly(lanes: list[list[Any]]) -> list[list[Any]]:
+    """With a pause behind each third record."""
+    return [
+        [item for at, r in enumerate(lane) for item in ([r, Pause(2)] if at % 3 == 2 else [r])]
+        for lane in lanes
+    ]
+
+
 TOPOLOGIES: Final[dict[str, Topology]] = {
     "timers": Topology(timers, expect_timers),
     "stateless": Topology(stateless, expect_stateless, "set"),
@@ -265,4 +289,5 @@ TOPOLOGIES: Final[dict[str, Topology]] = {
     "joined": Topology(joined, expect_joined, "set", "ab"),
     "broadcast": Topology(broadcast, expect_broadcast, "set"),
     "regions": Topology(regions, expect_regions, sources="ab"),
+    "islands": Topology(islands, expect_islands, sources="ab"),
 }

@@ -21,7 +21,7 @@ from strom.engine.coordinator import actions as act
 from strom.engine.coordinator.askers import Asker
 from strom.engine.coordinator.job_master import JobMaster
 from strom.engine.graph.model import Channel, ExecutionGraph
-from strom.engine.graph.rescaling import shape_of
+from strom.engine.graph.rescaling import shapes_of
 from strom.engine.messages import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -513,9 +513,9 @@ def another(graph: ExecutionGraph, former: ExecutionGraph | None, accounts: Any)
 
 
 def accounts_of(graph: ExecutionGraph, stage: Stage = Stage.RUNNING) -> list[TaskAccount]:
-    shape = shape_of(graph.job)
+    shapes = shapes_of(graph.job)
     return [
-        TaskAccount(task, 4, stage, began_with=1, seen=1, completed=1, shape=shape)
+        TaskAccount(task, 4, stage, began_with=1, seen=1, completed=1, shape=shapes[task.vertex])
         for task in graph.tasks
     ]
 
