@@ -38,7 +38,8 @@ def rescale(
 ) -> None:
     """Have JOB go on at PARALLELISM, as the same job, from a checkpoint that is taken for it.
 
-    Its tasks stop and start again; what speaks against that leaves it as it was. With --savepoint
+    Its tasks stop and start again, but for pipelines that have nothing to do with OPERATOR; what
+    speaks against that leaves it as it was. With --savepoint
     it is stopped with one and started again from that under another id: for detached jobs of a
     session. From then on it is in the savepoint, which is told: `strom run -s` goes on from that
     where the new job fails."""
@@ -55,6 +56,8 @@ def rescale(
                     "before": dict(made.before),
                     "after": dict(made.after),
                     "silence_ms": made.silence_ms,
+                    "stopped_tasks": made.stopped_tasks,
+                    "kept_tasks": made.kept_tasks,
                 }
             )
         elif not made.after:
@@ -63,7 +66,8 @@ def rescale(
             said = ", ".join(
                 f"{name}: {made.before[name]} to {n}" for name, n in made.after.items()
             )
-            answers.say(f"job {job} goes on after {made.silence_ms} ms; {said}")
+            rest = f", while {made.kept_tasks} tasks went on" if made.kept_tasks else ""
+            answers.say(f"job {job} goes on after {made.silence_ms} ms; {said}{rest}")
 
 
 def _move(

@@ -269,6 +269,8 @@ def _plans(ways: Ways, seed: int, folder: str) -> tuple[SimulationPlan, Simulati
         savepoint_directory=folder,
         stop_after_checkpoint=None if halts else stop,
         halt_after_checkpoint=stop if halts else None,
+        rescales=ways.rescales,
+        amid=ways.rescales // 2,
     )
     late = SimulationPlan(
         seed=seed,
@@ -277,6 +279,8 @@ def _plans(ways: Ways, seed: int, folder: str) -> tuple[SimulationPlan, Simulati
         crash_window=ways.crash_window,
         crash_after_checkpoints=ways.crashes - crashes,
         continues=True,
+        rescales=ways.rescales,
+        amid=ways.rescales // 2,
     )
     return early, late
 

@@ -33,6 +33,8 @@ class Ways:
     seeds: those that are run in any case; the `spare` that follow them only while nothing was
     interrupted.
     insist: it is an error if nothing was interrupted; off for pipelines that are over at once.
+    rescales: so often each job in the simulator is asked to go on at another parallelism, as the
+    same job; up to half as many tasks or coordinators crash meanwhile.
     """
 
     seeds: Sequence[int] = range(3)
@@ -46,6 +48,7 @@ class Ways:
     local: bool = True
     ray: bool = False
     insist: bool = True
+    rescales: int = 0
     state: StateConfig | None = None
     """Where all ways but the first keep their state, but for jobs that go on in memory. None: in
     the simulator the seed says where, elsewhere it is in memory."""

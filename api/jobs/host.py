@@ -82,13 +82,16 @@ class DetachedJobExecutionResult(JobExecutionResult):
 class RescaleResult(Answered):
     """What a rescale of a running job came to. `before`, `after`: the parallelism of each chain of
     operators, by its name; of those that changed, so empty where the job had what was asked for.
-    `checkpoint_id`: where it went on from; None: nothing had to stop. `silence`: how long not all
-    of its tasks ran."""
+    `checkpoint_id`: where it went on from; None: nothing had to stop. `stopped_tasks`: how many
+    stopped for it; `silence`: how long not all of these ran. `kept_tasks`: how many went on
+    meanwhile, without a stop."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
     checkpoint_id: int | None
     silence: timedelta
+    stopped_tasks: int = 0
+    kept_tasks: int = 0
 
 
 @runtime_checkable
@@ -147,8 +150,9 @@ class JobClient(Protocol):
     def rescale(self, parallelism: int | Mapping[str, int]) -> CompletableFuture[RescaleResult]:
         """Go on at another parallelism, as the same job: of all operators that the program gave
         none of their own, or of those that are named, by name or uid, with all that is chained to
-        them or connected one to one. Exactly once: the job takes a checkpoint at once, and its
-        tasks go on from that. The future is done when all tasks run again; its `result()` raises
+        them or connected one to one. Exactly once: the job takes a checkpoint at once, and tasks
+        that exchange records with what changes stop, and go on from that; pipelines that have
+        nothing to do with it run on. The future is done when all tasks run; its `result()` raises
         RescaleError, with the reason, where the job stayed, or is again, as it was. Nobody gets
         more subtasks than key groups, and what was planned for one stays at that."""
         ...

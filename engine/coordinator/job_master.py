@@ -413,6 +413,12 @@ class JobMaster:
         return self._job.rescales.settled
 
     @property
+    def rescaling(self) -> bool:
+        """Whether tasks have stopped for a rescale, or are about to."""
+        now = self._job.rescales.now
+        return now is not None and not now.stage.runs
+
+    @property
     def _plan(self) -> JobPlan:
         return self._job.plan
 

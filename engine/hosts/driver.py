@@ -326,6 +326,11 @@ class JobDriver(JobPicture):
         return self._master.settled.job
 
     @property
+    def rescaling(self) -> bool:
+        """As of `JobMaster`."""
+        return self._master.rescaling
+
+    @property
     def began_with(self) -> int | None:
         """The checkpoint or savepoint that the job began with under this driver, 0: with none;
         None: it has not begun."""

@@ -2,7 +2,8 @@
 
     state, attempt, restarts, runtime_ms, last_failure, rescales
     shortage      None, or why it runs with fewer subtasks than it is to have
-    last_rescale  None, or before, after (parallelisms by chain), checkpoint_id, silence_ms
+    last_rescale  None, or before, after (parallelisms by chain), checkpoint_id, silence_ms,
+                  stopped_tasks, kept_tasks
     checkpoints   completed, failed, in_progress, last_id, last_duration_ms, last_size,
                   restored_from, and what the tasks of the attempt read: restored_bytes,
                   restored_local_bytes of copies on their machines
@@ -113,6 +114,8 @@ def _rescale(figures: RescaleFigures | None) -> dict[str, Any] | None:
         "after": dict(figures.after),
         "checkpoint_id": figures.checkpoint_id,
         "silence_ms": figures.silence_ms,
+        "stopped_tasks": figures.stopped_tasks,
+        "kept_tasks": figures.kept_tasks,
     }
 
 

@@ -53,5 +53,7 @@ def answer_rescale(
             dict(figures.after),
             int(figures.checkpoint_id) or None,
             timedelta(milliseconds=figures.silence_ms),
+            figures.stopped_tasks,
+            figures.kept_tasks,
         )
     )

@@ -83,6 +83,8 @@ class Simulation:
         self._halting = False
         self._halts_asked = 0
         self._crashes_left = plan.crash_after_checkpoints
+        self._amid, self._chance = plan.amid, random.Random(f"amid-{plan.seed}")
+        """So many crashes wait for a rescale, and when they come."""
         self._seen = 0
         """Completed checkpoints after which somebody could have crashed."""
         self._before = 0
@@ -313,6 +315,12 @@ class Simulation:
             self._seen = self._completed()
             self._crashes_left -= 1
             self._crash_one()
+        if self._amid and self._staff.driver.rescaling and self._chance.random() < 0.04:
+            self._amid -= 1
+            if self._chance.random() < 0.5:
+                self._crash_one()
+            else:
+                self._replace_coordinator()
         if self._cut_off_steps and self._result.steps >= self._cut_off_steps[0]:
             self._cut_off_steps.pop(0)
             if not self._staff.driver.ended:

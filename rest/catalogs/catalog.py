@@ -81,11 +81,14 @@ class Moved:
 @dataclass(frozen=True)
 class Rescaled:
     """A job that goes on at other parallelisms, as the same job: of each chain that changed, by its
-    name. `silence_ms`: how long not all of its tasks ran."""
+    name. `stopped_tasks`: how many stopped for it; `silence_ms`: how long not all of these ran;
+    `kept_tasks`: how many went on."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
     silence_ms: int
+    stopped_tasks: int = 0
+    kept_tasks: int = 0
 
 
 class JobCatalog(Protocol):

@@ -161,7 +161,9 @@ class OneJob:
         except StromError as error:
             raise Refused(str(error)) from None
         self._views.forget(job_id)
-        return Rescaled(made.before, made.after, round(made.silence.total_seconds() * 1000))
+        silence_ms = round(made.silence.total_seconds() * 1000)
+        stopped, kept = made.stopped_tasks, made.kept_tasks
+        return Rescaled(made.before, made.after, silence_ms, stopped, kept)
 
     def _view(self) -> JobView:
         if self._last is not None:

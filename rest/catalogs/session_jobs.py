@@ -183,7 +183,8 @@ class SessionJobs:
         self._changed(job_id)
         if error is not None:
             raise Refused(f"job '{job_id}' was {error}")
-        return LiveRescaled(figures.before, figures.after, figures.silence_ms)
+        stopped, kept = figures.stopped_tasks, figures.kept_tasks
+        return LiveRescaled(figures.before, figures.after, figures.silence_ms, stopped, kept)
 
     def _moved(self, new: JobRecord, submission: bytes, directory: str | None) -> str:
         """Once the dispatcher has the savepoint, which may take its time; the dispatcher may die

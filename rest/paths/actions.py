@@ -59,6 +59,8 @@ Done = TypedDict(
         "location": NotRequired[str],
         "jobid": NotRequired[str],
         "silence-ms": NotRequired[int],
+        "stopped-tasks": NotRequired[int],
+        "kept-tasks": NotRequired[int],
         "failure-cause": NotRequired[FailureCause],
     },
 )
@@ -125,7 +127,13 @@ def rescale_job(
 
     def work() -> dict[str, Any]:
         if mode == "live":
-            return {"jobid": job, "silence-ms": catalog.rescale_live(job, parallelism).silence_ms}
+            made = catalog.rescale_live(job, parallelism)
+            return {
+                "jobid": job,
+                "silence-ms": made.silence_ms,
+                "stopped-tasks": made.stopped_tasks,
+                "kept-tasks": made.kept_tasks,
+            }
         moved = catalog.rescale(job, parallelism, directory)
         return {"jobid": moved.job_id, "location": moved.savepoint}
 

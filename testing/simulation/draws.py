@@ -24,7 +24,7 @@ class Faults:
     right behind a completed checkpoint. savepoints: asked for meanwhile. rescales: so often the job
     is stopped, and goes on at another parallelism from a checkpoint or savepoint. live: so often it
     is rescaled while it runs. own: so often its autoscaler does that. short: so often there is too
-    little room for it. storage: whether
+    little room for it. amid: tasks or coordinators while it is rescaled. storage: whether
     calls of the checkpoint storage fail. hangs: whether some take longer than checkpoints may.
     slow: whether some tasks and writers are slow. rocksdb: whether state is in RocksDB now and
     then. cut_offs: coordinators that are taken for dead, with all their tasks, and go on while
@@ -41,6 +41,7 @@ class Faults:
     live: int = 2
     own: int = 4
     short: int = 2
+    amid: int = 2
     storage: bool = True
     hangs: bool = True
     slow: bool = True
@@ -121,6 +122,9 @@ def draw(
     looks = whims.choice((1, 1, 2, 5)) if own else Case.looks
     room = random.Random(f"short {seed}")
     short = room.randint(1, faults.short) if faults.short and room.random() < 0.2 else 0
+    fates = random.Random(f"amid {seed}")
+    moved = storage != "memory" and (live or own or short)
+    amid = fates.randint(0, faults.amid) if moved and faults.amid else 0
     widths = tuple(rng.choice(PARALLELISMS) for _ in range(lives))
     if live or own or short:  # what is planned for one subtask stays at that
         widths = tuple(max(2, width) for width in widths)
@@ -157,4 +161,5 @@ def draw(
         own=own,
         looks=looks,
         short=short,
+        amid=amid,
     )

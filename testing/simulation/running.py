@@ -142,6 +142,7 @@ def plan_of(case: Case, life: int, where: str) -> SimulationPlan:
         rescales=case.live,
         own_rescales=case.own,
         shortages=case.short,
+        amid=case.amid,
         savepoint_directory=where,
         stop_after_checkpoint=None if last or halts else case.stop,
         halt_after_checkpoint=case.stop if halts else None,

@@ -275,7 +275,7 @@ class PlayedJobs:
             raise Refused("it has 100 key groups")
         if parallelism == 2:
             return Rescaled({}, {}, 0)
-        return Rescaled({"Map": 2}, {"Map": 3}, 340)
+        return Rescaled({"Map": 2}, {"Map": 3}, 340, 4, 6)
 
 
 def client_of(catalog: Any, access: Access | None = None, **options: Any) -> TestClient:
