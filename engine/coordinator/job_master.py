@@ -331,6 +331,8 @@ class JobMaster:
         later, exactly one."""
         self._life.record(f"savepoint {savepoint.request}")
         why = why_no_savepoint(savepoint, self._plan, self._life, self._job.running)
+        if self._job.rescales.part is not None:
+            why = "a part of the job is being rescaled: ask again when it runs"
         way = self._job.rescales.give_way("a savepoint") if why is None else ()
         if why is None and self._job.rescales.now is not None:
             why = "the job is being rescaled: ask again when that is done"

@@ -78,7 +78,7 @@ class RegionRestarts:
     def __init__(self, regions: Iterable[Region]) -> None:
         self._region_of = {task: region for region in regions for task in region.tasks}
         self._own: dict[TaskId, Region] = {}
-        """The regions of tasks that begin again as one for a rescale, and are one until they run."""
+        """The regions of tasks that begin again as one for a rescale, which they are until then."""
         self._of: dict[TaskId, RegionRestart] = {}
         """By each task of the region."""
         self._all: dict[TaskId, RegionRestart] = {}

@@ -55,8 +55,8 @@ from ..graph.model import ExecutionGraph, JobGraph
 from .actions import Actions, AnswerRescale, KeepGraph, LeaveRoom, MakeRoom
 from .askers import Asker
 from .lifecycle import Lifecycle, Step
-from .rescaled_part import Part, part_of
 from .rescale_figures import RescaleFigures
+from .rescaled_part import Part, part_of
 from .running_attempt import RunningAttempt
 
 
@@ -185,6 +185,11 @@ class Rescales:
         self.shortage = why
         return dropped
 
+    @property
+    def _one(self) -> Rescale:
+        assert self.now is not None, "no rescale"
+        return self.now
+
     def begins(self, task: TaskId | None) -> bool:
         """Whether a task (None: all) is about to come up for one, and is not to return."""
         one = self.now
@@ -231,14 +236,12 @@ class Rescales:
 
     def separable(self) -> Part | None:
         """What is to stop, if the others can go on."""
-        one = self.now
-        assert one is not None, "no rescale"
-        return part_of(one.former, one.graph)
+        return part_of(self._one.former, self._one.graph)
 
     def hold(self, part: Part) -> Actions:
         """Its checkpoint is complete, and only this is about to stop."""
-        one = self.now
-        assert one is not None and one.stage is Stage.STOPPING, "no rescale that stops"
+        one = self._one
+        assert one.stage is Stage.STOPPING, one.stage
         one.part, one.stage = part, Stage.KEEPING
         return self._keep(one.graph, one.former)
 
@@ -253,8 +256,7 @@ class Rescales:
     def resume(self) -> Part | None:
         """Of one that a coordinator before has begun: what comes up, with what was to stop for
         that; None: all tasks."""
-        one = self.now
-        assert one is not None, "no rescale"
+        one = self._one
         back = one.stage is Stage.RETURNING
         now, then = (one.graph, one.former) if back else (one.former, one.graph)
         one.part = part_of(now, then)
@@ -262,8 +264,7 @@ class Rescales:
 
     def adopt(self) -> ExecutionGraph:
         """The part has stopped: what the job is from now on."""
-        one = self.now
-        assert one is not None and one.part is not None, "no rescale of a part"
+        one = self._one
         if one.stage is Stage.RETURNING:
             return one.former
         one.stage = Stage.STARTING
@@ -271,8 +272,8 @@ class Rescales:
 
     def turn_back(self, cause: str) -> Actions:
         """A task of the part failed, or could not be started: the part returns."""
-        one = self.now
-        assert one is not None and one.stage is Stage.STARTING, "no rescale that starts"
+        one = self._one
+        assert one.stage is Stage.STARTING, one.stage
         one.stage, one.why, one.part = Stage.RETURNING, cause, part_of(one.graph, one.former)
         return self._keep(one.former, one.graph, returns=True)
 
@@ -301,8 +302,7 @@ class Rescales:
 
     def take(self) -> tuple[ExecutionGraph, Actions]:
         """The graph that the job has from now on."""
-        one = self.now
-        assert one is not None, "no rescale"
+        one = self._one
         if one.stage is Stage.KEEPING:
             one.stage = Stage.STARTING
             return one.graph, ()
@@ -363,7 +363,8 @@ class Rescales:
             assert step is not Step.KEEPING
             return
         if one.part is not None:
-            assert step is Step.RUNNING and not one.stage.runs, (one.stage, step)
+            assert step is Step.RUNNING, step
+            assert not one.stage.runs, one.stage
             return
         assert not one.stage.runs or step is Step.RUNNING, (one.stage, step)
         assert one.stage is not Stage.STOPPING or step in (Step.STOPPING, Step.WAITING)

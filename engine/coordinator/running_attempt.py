@@ -87,7 +87,7 @@ class RunningAttempt:
         found = start.manifest
         began_with = NO_CHECKPOINT if found is None else found.checkpoint_id
         self._dealt = dict.fromkeys(plan.shape_of, began_with)
-        """The checkpoint whose state was dealt out anew to the tasks of each vertex; from later ones
+        """The checkpoint whose state was dealt out anew to the tasks of each vertex; of later ones
         each gets what was its own."""
         self._halted_at = found.checkpoint_id if start.halted and found is not None else None
         """The terminal checkpoint at which the job was stopped; the attempt only commits it."""

@@ -237,9 +237,9 @@ class Transitions:
                 return None
             self.failures.on_rescale(now_ms)
             return (Warn(why), *self.stop(JobStatus.RESTARTING, now_ms))
-        assert one is not None and self.running is not None
-        if one.stage is not Stage.STARTING or not part.concerns(failed):
+        if one is None or one.stage is not Stage.STARTING or not part.concerns(failed):
             return None
+        assert self.running is not None
         kept = self.rescales.turn_back(failure.cause)
         return (Warn(why), *kept, *self._stop_part(self.running, part.starts.tasks, now_ms))
 

@@ -42,7 +42,9 @@ class WatermarkAlignment:
         self._told: dict[Reader, int | None] = {}
         self.restart([task for group in groups.values() for task in group.tasks])
 
-    def adopt(self, groups: Mapping[OperatorId, AlignmentGroup], starts: Collection[TaskId]) -> None:
+    def adopt(
+        self, groups: Mapping[OperatorId, AlignmentGroup], starts: Collection[TaskId]
+    ) -> None:
         """The job has these from now on: of vertices of which any is in `starts` the tasks are
         those, and begin; the others stay."""
         self._groups = groups

@@ -44,9 +44,9 @@ class Case:
     within the first `window` steps of a life, coordinators, and tasks right behind a checkpoint.
     savepoints: asked for on the way. live: rescales of the running job that are. own: rescales by
     an autoscaler that wants anything; looks: how often it looks (ms). short: starts of tasks for
-    which there is room for fewer; it grows again. amid: tasks or coordinators that crash while tasks
-    stop and start for a rescale. failing: of a thousand calls of the storage so
-    many fail. cut_offs: coordinators of the last life that are
+    which there is room for fewer; it grows again. amid: tasks or coordinators that crash while
+    tasks stop and start for a rescale. failing: of a thousand calls of the storage so many fail.
+    cut_offs: coordinators of the last life that are
     taken for dead with all their tasks, and come back up to `away` ms later. partitions: tasks of
     each life that are cut off from others or from the coordinator for a time. commits: of a
     thousand commits so many begin a time in which all fail. figures: whether tasks report them when

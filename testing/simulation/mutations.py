@@ -18,6 +18,9 @@ from ...checkpoint.shared_files import SharedFiles
 from ...core.errors import StromError
 from ...core.ids import CheckpointId
 from ...engine.coordinator.job_master import JobMaster
+from ...engine.coordinator.regions import Region
+from ...engine.coordinator.rescaled_part import Part
+from ...engine.coordinator.rescales import Rescales
 from ...engine.exchange.credits import SenderLedger
 from ...engine.hosts.result_log import ResultLog
 from ...engine.hosts.tenure import Tenure
@@ -170,6 +173,23 @@ def _always_done(original: Any) -> Any:
     return on_failed
 
 
+def _torn(original: Any) -> Any:
+    """A rescale stops what changes, and not what exchanges records with that."""
+
+    def separable(self: Rescales) -> Part | None:
+        part, one = original(self), self.now
+        if part is None or one is None:
+            return None
+        before, after = one.former.job, one.graph.job
+        changed = {v.id for v in after.vertices if v.parallelism != before.vertex(v.id).parallelism}
+        tasks = tuple(task for task in part.starts.tasks if task.vertex in changed)
+        sources = tuple(o for o in part.starts.sources if o in changed)
+        stops = tuple(task for task in part.stops if task.vertex in changed)
+        return Part(stops, Region(tasks, sources))
+
+    return separable
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "alignment dropped": (BarrierAligner, "__init__", _no_alignment),
     "a credit doubled": (SenderLedger, "on_credit", _credit_doubled),
@@ -186,6 +206,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "results not written down": (ResultLog, "write", _not_written),
     "a stop forgotten": (CheckpointCoordinator, "on_stopped_before", _not_known),
     "a rescale taken for done": (Steering, "on_failed", _always_done),
+    "a part torn from its region": (Rescales, "separable", _torn),
 }
 
 
@@ -238,6 +259,10 @@ KNOWN: Final[dict[str, str]] = {
     "results not written down": (
         "seed=4 job=stateless variant=9 parallelism=1 batch=1 interval=1 coordinators=2 window=300 "
         "figures=0"
+    ),
+    "a part torn from its region": (
+        "seed=6 job=islands variant=6 records=2 batch=1 interval=1 window=60 figures=0 choices=30 "
+        "live=2"
     ),
     "a rescale taken for done": "seed=0 job=stateless crashes=3 after=2 window=150 own=4",
     "a stop forgotten": (

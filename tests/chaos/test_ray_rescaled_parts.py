@@ -21,7 +21,7 @@ from strom.core.errors import TransportError
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
-COUNT = 60_000
+COUNT = 160_000
 
 PAUSE_MS = 50
 
@@ -40,7 +40,7 @@ class Job:
     def __init__(self, root: Path) -> None:
         self.root = root
         (root / "notes").mkdir()
-        env = environment(config(root / "state", interval_ms=250, batch_size=50), "ray")
+        env = environment(config(root / "state", interval_ms=250, batch_size=20), "ray")
         for i, name in enumerate(NAMES):
             release, more = root / "release", {"splits": 6, "block": 10, "schema": NUMBERS}
             source = LeashedNumbers(release, PAUSE_MS, numbers, COUNT, **more)
@@ -77,8 +77,8 @@ class Job:
 
 
 def test_the_other_one_goes_on(tmp_path: Path) -> None:
-    """It keeps its processes and attempts, reads nothing twice, and records come while there are
-    none of the first one."""
+    """It keeps its processes and attempts, and its records come while there are none of the first
+    one."""
     job = Job(tmp_path)
     metrics = job.client.metrics
     until(lambda: metrics()["checkpoints"]["completed"] > 1, "two checkpoints", 60.0)
@@ -98,7 +98,6 @@ def test_the_other_one_goes_on(tmp_path: Path) -> None:
     ends_with_nothing()
 
     mine, others = (Notes.of(tmp_path / "notes", i) for i in range(2))
-    assert others.replayed == 0
     times = [at for at in mine.times if asked - 1 < at < done + 1]
     began, ended = max(pairwise(times), key=lambda pair: pair[1] - pair[0])
     during = [at for at in others.times if began < at < ended]

@@ -1,7 +1,7 @@
 """A rescale that stops a part of the job while the others go on. Times are ms.
 
-The job is that of `parts` (tests/coordinator/conftest.py): FOUR hang together, and beside them A and
-B read alone, which are to become three.
+The job is that of `parts` (tests/coordinator/conftest.py): FOUR hang together, and beside them A
+and B read alone, which are to become three.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from datetime import timedelta
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -61,9 +60,7 @@ def test_the_others_neither_stop_nor_begin_again(tmp_path: Path) -> None:
     latch = threading.Event()
     env = environment(config(tmp_path / "state", interval_ms=50, batch_size=20))
     for name in ("first", "second"):
-        source = HeldSource(
-            numbers, COUNT, latch, 50, 1000.0, splits=6, block=10, schema=NUMBERS
-        )
+        source = HeldSource(numbers, COUNT, latch, 50, 1000.0, splits=6, block=10, schema=NUMBERS)
         read = env.from_source(source, source_name=name).uid(name).rebalance()
         noted = read.map_batches(lambda batch: batch).name(f"{name} on").uid(f"{name} on")
         noted.sink_to(FileSink(tmp_path / name))
