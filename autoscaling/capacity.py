@@ -33,11 +33,16 @@ class Shares:
     def __init__(self, load: Load) -> None:
         self._portions = load.vertex.portions
         self._sums = _sums(load.loads) if load.vertex.keyed else None
+        self._now = load.parallelism, load.busiest_share
+        """What is so, however key groups were dealt; a rescale deals them evenly."""
         even = self._even(load.parallelism)
         self._skew = max(1.0, load.skew / (even * load.parallelism))
         """What portions of equal size do not explain."""
 
     def busiest(self, parallelism: int) -> float:
+        now, share = self._now
+        if self._sums is not None and share is not None and parallelism == now:
+            return share
         if self._sums is not None and parallelism < len(self._sums):
             return _largest(self._sums, parallelism)
         return min(1.0, self._even(parallelism) * self._skew)

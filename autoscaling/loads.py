@@ -71,6 +71,7 @@ class Load:
     rate: float
     behind_s: float = 0.0
     loads: tuple[int, ...] | None = None
+    busiest_share: float | None = None
 
 
 def loads_of(shape: Shape, window: Window, catch_up_s: float) -> dict[VertexId, Load]:
@@ -99,6 +100,7 @@ def loads_of(shape: Shape, window: Window, catch_up_s: float) -> dict[VertexId, 
             mine.rate,
             behind_s,
             mine.loads,
+            mine.busiest_share,
         )
     return found
 

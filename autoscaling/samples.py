@@ -21,13 +21,14 @@ class Totals:
     read. `busy_ms`: of each subtask. `held_ms`: held up by full outputs, over all subtasks.
     `backlog`: records that a source has not read yet, now; None: it does not know. `loads`: how
     records lately were distributed over the key groups (or as many runs of groups as there are
-    numbers); None: not known."""
+    numbers), and `busiest_share` what the busiest subtask got of them; None: not known."""
 
     records: int
     busy_ms: tuple[float, ...]
     held_ms: float = 0.0
     backlog: int | None = None
     loads: tuple[int, ...] | None = None
+    busiest_share: float | None = None
 
     @property
     def parallelism(self) -> int:
@@ -58,6 +59,7 @@ class Means:
     backlog: int | None
     growth: float
     loads: tuple[int, ...] | None
+    busiest_share: float | None
 
 
 @dataclass
@@ -168,4 +170,5 @@ def _means(first: Totals, last: Totals, seconds: float) -> Means:
         backlog=last.backlog,
         growth=((last.backlog or 0) - (first.backlog or 0)) / seconds if known else 0.0,
         loads=last.loads,
+        busiest_share=last.busiest_share,
     )

@@ -23,7 +23,7 @@ from typing import Final, Protocol, TypeAlias
 import pyarrow as pa
 
 from ..core.errors import CheckpointError, CorruptCheckpointError, StateError
-from ..core.ids import CheckpointId, KeyGroupRange, OperatorId
+from ..core.ids import EVEN, CheckpointId, Deal, KeyGroupRange, OperatorId
 from ..state.key_groups import range_for
 from ..state.stored import StateTable
 from ..state.stored_files import (
@@ -101,17 +101,19 @@ def inherited(
     parallelism: int,
     max_parallelism: int,
     same_program: bool = True,
+    deal: Deal = EVEN,
 ) -> InheritedFiles | None:
-    """The databases that former subtasks had with key groups of this one. None if there is none, or
+    """The databases that former subtasks had with key groups of this one, which has those of
+    `deal`. None if there is none, or
     if former subtasks had a state in layouts that are not read together: then they are read as
     tables."""
     shape, snapshots = manifest.shape(operator), manifest.snapshots(operator)
     if shape is None or shape.max_parallelism != max_parallelism:
         return None
-    mine = range_for(subtask, parallelism, max_parallelism)
+    mine = range_for(subtask, parallelism, max_parallelism, deal)
     found = []
     for former, snapshot in enumerate(snapshots[: shape.parallelism]):
-        theirs = range_for(former, shape.parallelism, max_parallelism)
+        theirs = range_for(former, shape.parallelism, max_parallelism, shape.deal)
         if theirs.last < mine.first or mine.last < theirs.first or snapshot.database is None:
             continue
         found.append(_former(storage, manifest.checkpoint_id, snapshot.database, theirs))

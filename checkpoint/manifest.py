@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import xxhash
 
-from ..core.errors import CheckpointFormatError, CorruptCheckpointError
-from ..core.ids import CheckpointId, OperatorId
+from ..core.errors import CheckpointFormatError, ConfigurationError, CorruptCheckpointError
+from ..core.ids import EVEN, CheckpointId, Deal, OperatorId
+from ..state.key_groups import check_deal
 from . import manifest_json
 from .handles import FileHandle, OperatorSnapshot, SubtaskSnapshot
 from .manifest_text import content, flag, items, record, subtask_text
@@ -27,7 +28,11 @@ hold several small ones. 6: lists, maps, timers and what expires in local databa
 tables with values or of objects in them. 8: keys of columns of any type in them, and tables tell
 which of their rows do not count. 9: what barriers overtook."""
 
-READ_VERSIONS: Final = (2, 3, 4, 5, 6, 7, 8, 9)
+UNEVEN_VERSION: Final = 10
+"""Of those in which key groups are dealt unevenly: the files of a local database hold key groups
+that were another subtask's before, and who does not know of deals would take them for current."""
+
+READ_VERSIONS: Final = (2, 3, 4, 5, 6, 7, 8, 9, 10)
 
 _BODY: Final = b'{"body":'
 """How a manifest begins that `encode` wrote."""
@@ -36,13 +41,14 @@ _BODY: Final = b'{"body":'
 @dataclass(frozen=True)
 class OperatorShape:
     """How an operator was run when the checkpoint was taken. `uid`: for people and tools to name it
-    by; what it is matched by is its id."""
+    by; what it is matched by is its id. `deal`: of the key groups to its subtasks."""
 
     operator: OperatorId
     name: str
     parallelism: int
     max_parallelism: int
     uid: str | None = None
+    deal: Deal = EVEN
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,9 @@ def stateful(manifest: Manifest) -> list[OperatorId]:
 def encode(manifest: Manifest) -> bytes:
     """As JSON text: the body in its canonical encoding, and the checksum of that."""
     body = _body_text(manifest).encode("ascii")
-    return b"".join((_BODY, body, _rest(xxhash.xxh64_hexdigest(body), FORMAT_VERSION)))
+    uneven = any(shape.deal for shape in manifest.operators)
+    version = UNEVEN_VERSION if uneven else FORMAT_VERSION
+    return b"".join((_BODY, body, _rest(xxhash.xxh64_hexdigest(body), version)))
 
 
 def _body_text(manifest: Manifest) -> str:
@@ -163,6 +171,8 @@ def _shape_text(shape: OperatorShape) -> str:
     }
     if shape.uid is not None:
         members["uid"] = quoted(shape.uid)
+    if shape.deal:
+        members["deal"] = items(map(str, shape.deal))
     return record(members)
 
 
@@ -219,7 +229,19 @@ def _shape(reader: manifest_json.Reader) -> OperatorShape:
         reader.integer("parallelism"),
         reader.integer("max_parallelism"),
         reader.text("uid") if "uid" in reader.value else None,
+        _deal(reader) if "deal" in reader.value else EVEN,
     )
+
+
+def _deal(reader: manifest_json.Reader) -> Deal:
+    found = tuple(reader.items("deal"))
+    try:
+        if not all(type(first) is int for first in found):
+            raise ConfigurationError(f"found {found}, expected integers")
+        check_deal(found, reader.integer("parallelism"), reader.integer("max_parallelism"))
+    except ConfigurationError as error:
+        raise CorruptCheckpointError(f"{reader.where}: field 'deal': {error}") from error
+    return found
 
 
 def _as_encoded(data: bytes, checksum: str, version: int) -> bool:

@@ -25,7 +25,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ..core.errors import CorruptCheckpointError
-from ..core.ids import CheckpointId, KeyGroupRange, OperatorId, TaskId
+from ..core.ids import EVEN, CheckpointId, Deal, KeyGroupRange, OperatorId, TaskId
 from ..state.increments import EVERY_GROUP
 from ..state.key_groups import range_for
 from .folder_storage import FolderStorage
@@ -220,9 +220,11 @@ def copied(
     task: TaskId,
     parallelism: int,
     target: FolderStorage,
+    deal: Deal = EVEN,
 ) -> Manifest:
-    """Copy what `task` of `parallelism` is restored from, of one operator, into `target`: the
-    manifest to publish there. Raises what reading and writing files does."""
+    """Copy what `task` of `parallelism`, with its key groups of `deal`, is restored from, of one
+    operator, into `target`: the manifest to publish there. Raises what reading and writing files
+    does."""
     shape = manifest.shape(operator)
     kept: list[SubtaskSnapshot] = []
     number = 0
@@ -237,8 +239,9 @@ def copied(
         for one in subtask.operators:
             if one.operator != operator or shape is None:
                 continue
-            mine = range_for(task.subtask, parallelism, shape.max_parallelism)
-            theirs = range_for(subtask.task.subtask, shape.parallelism, shape.max_parallelism)
+            most, former = shape.max_parallelism, subtask.task.subtask
+            mine = range_for(task.subtask, parallelism, most, deal)
+            theirs = range_for(former, shape.parallelism, most, shape.deal)
             near = theirs.first <= mine.last and mine.first <= theirs.last
             keyed = tuple(
                 replace(handle, file=copy(handle.file))

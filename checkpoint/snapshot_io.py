@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..core.arrays import numpy_of
 from ..core.errors import CorruptCheckpointError, StateError
-from ..core.ids import CheckpointId, KeyGroupRange, OperatorId, TaskId
+from ..core.ids import EVEN, CheckpointId, Deal, KeyGroupRange, OperatorId, TaskId
 from ..state.backend import KEY_GROUP, KeyedSnapshot, OperatorStateTable, StateTable
 from ..state.increments import EVERY_GROUP
 from ..state.key_groups import range_for
@@ -117,9 +117,11 @@ def read_operator(
     transfers: Transfers = INLINE,
     inherits: bool = False,
     own_share: bool = False,
+    deal: Deal = EVEN,
 ) -> tuple[list[StateTable], list[OperatorStateTable]]:
-    """What `subtask` of `parallelism` starts from: the rows of its key groups, its share of the
-    operator state. Both empty if the checkpoint does not know the operator.
+    """What `subtask` of `parallelism` starts from: the rows of its key groups, which are dealt to
+    these as `deal` says, and its share of the operator state. Both empty if the checkpoint does not
+    know the operator.
 
     Tables of one name come from several former subtasks, in order of their index. Raises StateError
     when keyed state was taken at another max parallelism, CorruptCheckpointError for bad files.
@@ -130,7 +132,7 @@ def read_operator(
     snapshots = manifest.snapshots(operator)
     if any(snapshot.keyed or snapshot.database for snapshot in snapshots):
         _check_max_parallelism(manifest, operator, max_parallelism)
-    groups = range_for(subtask, parallelism, max_parallelism)
+    groups = range_for(subtask, parallelism, max_parallelism, deal)
     with Downloads(storage.read_file, manifest.checkpoint_id, transfers) as files:
         keyed = [handle for snapshot in snapshots for handle in snapshot.keyed]
         files.want(handle.file for handle in keyed if _parts_of(handle, groups))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,9 @@ from . import answers
 from .asking import catalog
 from .cluster import Address, Json
 from .jobs import Job
+
+if TYPE_CHECKING:
+    from ..rest.catalogs.catalog import Balanced
 
 
 def rescale(
@@ -25,6 +29,14 @@ def rescale(
             "is given several times."
         ),
     ] = None,
+    balance: Annotated[
+        bool,
+        typer.Option(
+            "--balance",
+            help="Deal key groups to subtasks by their load, so that the busiest has as little as "
+            "can be; PARALLELISM may be the one that JOB has.",
+        ),
+    ] = False,
     savepoint: Annotated[
         bool,
         typer.Option("--savepoint", help="As another job, from a savepoint that stops this one."),
@@ -45,10 +57,12 @@ def rescale(
     where the new job fails."""
     with answers.answering(as_json):
         if savepoint or directory is not None:
+            if balance:
+                raise typer.BadParameter("--balance is for a job that goes on, not for --savepoint")
             _move(job, parallelism, operator, directory, address, as_json)
             return
         wanted = parallelism if not operator else dict.fromkeys(operator, parallelism)
-        made = catalog(address).rescale_live(job, wanted)
+        made = catalog(address).rescale_live(job, wanted, balance)
         if as_json:
             answers.say_json(
                 {
@@ -58,16 +72,30 @@ def rescale(
                     "silence_ms": made.silence_ms,
                     "stopped_tasks": made.stopped_tasks,
                     "kept_tasks": made.kept_tasks,
+                    **({"balance": dict(made.balance)} if balance else {}),
                 }
             )
-        elif not made.after:
-            answers.say(f"job {job} has that parallelism already")
+        elif not made.after and not made.silence_ms:
+            what = "deal of key groups" if balance else "parallelism"
+            answers.say(f"job {job} has that {what} already")
         else:
-            said = ", ".join(
-                f"{name}: {made.before[name]} to {n}" for name, n in made.after.items()
-            )
+            said = [f"{name}: {made.before[name]} to {n}" for name, n in made.after.items()]
+            more = f"; {', '.join(said)}" if said else ""
             rest = f", while {made.kept_tasks} tasks went on" if made.kept_tasks else ""
-            answers.say(f"job {job} goes on after {made.silence_ms} ms; {said}{rest}")
+            answers.say(f"job {job} goes on after {made.silence_ms} ms{more}{rest}")
+        if not as_json:
+            for line in _balance_lines(made.balance):
+                answers.say(line)
+
+
+def _balance_lines(balance: Mapping[str, Balanced]) -> Iterator[str]:
+    """What became of the busiest subtask, of each operator that was dealt by load."""
+    for name, one in balance.items():
+        limit = f" ({one['limit']})" if one["limit"] else ""
+        yield (
+            f"{name}: its busiest subtask had {one['before']:.0%} of the records, and is to have "
+            f"{one['after']:.0%}{limit}"
+        )
 
 
 def _move(

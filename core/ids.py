@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NewType
+from typing import Final, NewType
 
 OperatorId = NewType("OperatorId", str)
 """Stable id of one operator: derived from the user's uid, else from the topology."""
@@ -21,6 +21,13 @@ Attempt = NewType("Attempt", int)
 
 ChannelId = NewType("ChannelId", int)
 """Index of a channel in the execution graph; unique within one job."""
+
+
+Deal = tuple[int, ...]
+"""Which key groups each subtask of a vertex has: the first of each, ascending from 0."""
+
+EVEN: Final[Deal] = ()
+"""As many for each as for the others (`state.key_groups.range_for`)."""
 
 
 @dataclass(frozen=True, order=True, slots=True)

@@ -13,7 +13,7 @@ from ..checkpoint.transfers import INLINE
 from ..core.batch import Batch, ColumnBatch, ObjectBatch
 from ..core.config import JobConfig
 from ..core.elements import MIN_TIMESTAMP, LatencyMarker, StreamStatus, Watermark
-from ..core.ids import Attempt, OperatorId, TaskId, VertexId
+from ..core.ids import EVEN, Attempt, Deal, OperatorId, TaskId, VertexId
 from ..engine.graph.model import ChainedOperator, JobVertex
 from ..engine.task.deployment import TaskDeployment
 from ..engine.task.in_flight import element_of
@@ -147,7 +147,7 @@ class Run:
     ) -> OperatorContext:
         chained, clock = program.operator, self.clock
         shape = about["subtask"], about["parallelism"], about["max_parallelism"]
-        groups = range_for(*shape)
+        groups = range_for(*shape, _deal(about))
         return OperatorContext(
             operator_id=chained.operator_id,
             name=chained.name,
@@ -185,7 +185,12 @@ class Run:
         alone = copied is None
         parallelism = 1 if alone else about["parallelism"]
         vertex = JobVertex(
-            VertexId("replay"), chained.name, (chained,), parallelism, about["max_parallelism"]
+            VertexId("replay"),
+            chained.name,
+            (chained,),
+            parallelism,
+            about["max_parallelism"],
+            deal=EVEN if alone else _deal(about),
         )
         deployment = TaskDeployment(
             task=TaskId(vertex.id, 0 if alone else about["subtask"]),
@@ -344,3 +349,8 @@ def steps(tail: Tail) -> Iterator[Step]:
 
 
 OPEN: Final = Row("open", 0, 0, None, None)
+
+
+def _deal(about: dict[str, Any]) -> Deal:
+    """Recordings of before have none."""
+    return tuple(about.get("deal", EVEN))

@@ -27,7 +27,7 @@ from ..checkpoint.manifest import Manifest, OperatorShape, edges_in_flight
 from ..checkpoint.names import check_job_id, safe_name
 from ..checkpoint.snapshot_io import group_offsets, to_ipc_file
 from ..core.errors import ConfigurationError, StateError
-from ..core.ids import CheckpointId, OperatorId, TaskId, VertexId
+from ..core.ids import EVEN, CheckpointId, OperatorId, TaskId, VertexId
 from ..engine.graph.operator_ids import uid_operator_id
 from ..state.stored import StateTable
 from . import keyed_rows
@@ -189,7 +189,7 @@ class Edits(Filled):
                     given = (keys or {}).get(name, ())
                     found.keyed[name] = self._rehashed(table, shape, most, given)
             parallelism = min(shape.parallelism, most)
-            found.shape = replace(shape, max_parallelism=most, parallelism=parallelism)
+            found.shape = replace(shape, max_parallelism=most, parallelism=parallelism, deal=EVEN)
         self._max_parallelism = most
         return self
 
@@ -244,7 +244,7 @@ class Edits(Filled):
             job_name=self._job[0],
             checkpoint_id=self._number,
             timestamp_ms=int(time.time() * 1000),
-            operators=tuple(replace(shape, parallelism=1) for shape in shapes),
+            operators=tuple(replace(shape, parallelism=1, deal=EVEN) for shape in shapes),
             subtasks=tuple(subtasks),
             enumerators={
                 operator: found.enumerator

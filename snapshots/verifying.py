@@ -93,7 +93,7 @@ def _verify_part(
     shape = stored.shape(part.operator)
     place = f"{part.files[0].path} (operator '{shape.name}', state '{table.name}')"
     if part.subtask < shape.parallelism:
-        owned = range_for(part.subtask, shape.parallelism, shape.max_parallelism)
+        owned = range_for(part.subtask, shape.parallelism, shape.max_parallelism, shape.deal)
         groups = np.unique(table.data.column(KEY_GROUP).to_numpy()).tolist()
         outside = [group for group in groups if group not in owned]
         if outside:

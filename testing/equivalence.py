@@ -128,14 +128,15 @@ def _assert_equivalent(
     config = checkpointed(ways, 2)
     if ways.local:
         compare("local, checkpointed", reference, run_on_host(new_probe, config))
-    crashed = stopped = tried = 0
+    crashed = stopped = dealt = tried = 0
     for seed in chain(ways.seeds, ways.spares()):
-        if tried >= len(ways.seeds) and crashed and stopped:
+        if tried >= len(ways.seeds) and crashed and stopped and dealt >= min(ways.deals, 1):
             break
         output, midway = run_interrupted(new_probe, ways, seed)
         compare(f"interrupted, seed {seed}", reference, output)
         crashed += midway.crashes
         stopped += midway.stops
+        dealt += midway.dealt
         tried += 1
     if ways.ray:
         compare("ray", reference, run_on_host(new_probe, config, host="ray"))
@@ -145,6 +146,8 @@ def _assert_equivalent(
             "checkpoint and the end of the input: give the pipeline more records, smaller batches "
             "or more seeds"
         )
+    if ways.insist and ways.seeds and ways.deals and not dealt:
+        raise NothingProven(f"in {tried} seeds, key groups were never dealt unevenly")
     return reference
 
 
@@ -202,10 +205,12 @@ def run_crashing(
 
 @dataclass(frozen=True)
 class Midway:
-    """How many crashes and stops came while there was a checkpoint to go back to and input left."""
+    """How many crashes and stops came while there was a checkpoint to go back to and input left;
+    `dealt`: how many times key groups were dealt unevenly, and the job went on."""
 
     crashes: int
     stops: int
+    dealt: int = 0
 
 
 def run_interrupted(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[Any], Midway]:
@@ -232,7 +237,7 @@ def run_interrupted(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[An
             if over or halted:
                 _require_finished(first, f"{way}, before it was stopped")
             if over:
-                return probe.output(_published(first)), Midway(first.midway, 0)
+                return probe.output(_published(first)), Midway(first.midway, 0, first.dealt)
             config = resumed(ways, seed, 2, 3)
             if not itself:
                 point = Path(folder) / storage.job_id / f"chk-{first.last_checkpoint}"
@@ -249,7 +254,8 @@ def run_interrupted(new_probe: NewProbe, ways: Ways, seed: int) -> tuple[list[An
             check_copies(way, used, config)
         stops = int(first.stopped_midway)
         crashes = first.midway - stops + second.midway
-        return probe.output(_published(first, second)), Midway(crashes, stops)
+        dealt = first.dealt + second.dealt
+        return probe.output(_published(first, second)), Midway(crashes, stops, dealt)
 
 
 def _plans(ways: Ways, seed: int, folder: str) -> tuple[SimulationPlan, SimulationPlan]:
@@ -269,8 +275,9 @@ def _plans(ways: Ways, seed: int, folder: str) -> tuple[SimulationPlan, Simulati
         savepoint_directory=folder,
         stop_after_checkpoint=None if halts else stop,
         halt_after_checkpoint=stop if halts else None,
-        rescales=ways.rescales,
+        rescales=ways.rescales + ways.deals,
         amid=ways.rescales // 2,
+        deals=100 * ways.deals // max(1, ways.rescales + ways.deals),
     )
     late = SimulationPlan(
         seed=seed,
@@ -279,8 +286,9 @@ def _plans(ways: Ways, seed: int, folder: str) -> tuple[SimulationPlan, Simulati
         crash_window=ways.crash_window,
         crash_after_checkpoints=ways.crashes - crashes,
         continues=True,
-        rescales=ways.rescales,
+        rescales=ways.rescales + ways.deals,
         amid=ways.rescales // 2,
+        deals=100 * ways.deals // max(1, ways.rescales + ways.deals),
     )
     return early, late
 

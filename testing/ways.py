@@ -35,6 +35,8 @@ class Ways:
     insist: it is an error if nothing was interrupted; off for pipelines that are over at once.
     rescales: so often each job in the simulator is asked to go on at another parallelism, as the
     same job; up to half as many tasks or coordinators crash meanwhile.
+    deals: so often each simulated job goes on, while it runs, at any parallelism with its key
+    groups dealt unevenly; it is an error if none ever did.
     """
 
     seeds: Sequence[int] = range(3)
@@ -49,6 +51,7 @@ class Ways:
     ray: bool = False
     insist: bool = True
     rescales: int = 0
+    deals: int = 0
     state: StateConfig | None = None
     """Where all ways but the first keep their state, but for jobs that go on in memory. None: in
     the simulator the seed says where, elsewhere it is in memory."""

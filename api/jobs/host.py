@@ -22,6 +22,7 @@ from .accumulator_results import AccumulatorResults
 if TYPE_CHECKING:
     from ...core.ids import OperatorId
     from ...engine.graph.model import JobGraph
+    from ...state.key_group_deals import Balance
 
 
 JobMetrics = dict[str, Any]
@@ -84,7 +85,8 @@ class RescaleResult(Answered):
     operators, by its name; of those that changed, so empty where the job had what was asked for.
     `checkpoint_id`: where it went on from; None: nothing had to stop. `stopped_tasks`: how many
     stopped for it; `silence`: how long not all of these ran. `kept_tasks`: how many went on
-    meanwhile, without a stop."""
+    meanwhile, without a stop. `balance`: of operators whose key groups were to be dealt by load, by
+    name: what part of the records the busiest subtask had, and is to have."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
@@ -92,6 +94,7 @@ class RescaleResult(Answered):
     silence: timedelta
     stopped_tasks: int = 0
     kept_tasks: int = 0
+    balance: Mapping[str, Balance] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -147,14 +150,19 @@ class JobClient(Protocol):
         savepoint fails, the job goes on."""
         ...
 
-    def rescale(self, parallelism: int | Mapping[str, int]) -> CompletableFuture[RescaleResult]:
+    def rescale(
+        self, parallelism: int | Mapping[str, int], *, balance: bool = False
+    ) -> CompletableFuture[RescaleResult]:
         """Go on at another parallelism, as the same job: of all operators that the program gave
         none of their own, or of those that are named, by name or uid, with all that is chained to
         them or connected one to one. Exactly once: the job takes a checkpoint at once, and tasks
         that exchange records with what changes stop, and go on from that; pipelines that have
         nothing to do with it run on. The future is done when all tasks run; its `result()` raises
         RescaleError, with the reason, where the job stayed, or is again, as it was. Nobody gets
-        more subtasks than key groups, and what was planned for one stays at that."""
+        more subtasks than key groups, and what was planned for one stays at that. `balance`: deal
+        key groups to subtasks by the load of each that was measured, so that the busiest subtask
+        has as little as can be; at the parallelism that it has, too. Else each has as many groups.
+        Refused where no load is known."""
         ...
 
     def show(self, interval: timedelta = ..., *, wait: bool = True) -> None:

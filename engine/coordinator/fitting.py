@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ..graph.model import JobGraph
-from ..graph.rescaling import Widths, limited_widths, widths_of
+from ..graph.rescaling import limited_widths, parallelisms_of
 from ..graph.slots import Bundle, bundle_of
 
 Nodes = Sequence[Mapping[str, float]]
@@ -42,14 +42,14 @@ def greatest(slots_at: Callable[[int], Slots], least: int, most: int, nodes: Nod
 def slots_at(planned: JobGraph, job: JobGraph, most: int, has: JobGraph | None = None) -> Slots:
     """What `rescaling.limited` of these takes beside what `has` takes, which the job has."""
     wanted = _numbers(limited_widths(planned, job, most), job)
-    there = {} if has is None else _numbers(widths_of(has), has)
+    there = {} if has is None else _numbers(parallelisms_of(has), has)
     return [
         (bundle_of(job, group), max(0, number - there.get(group, 0)))
         for group, number in wanted.items()
     ]
 
 
-def _numbers(widths: Widths, job: JobGraph) -> dict[str, int]:
+def _numbers(widths: Mapping[str, int], job: JobGraph) -> dict[str, int]:
     """How many slots each sharing group has."""
     numbers: dict[str, int] = {}
     for vertex in job.vertices:

@@ -63,7 +63,12 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         raise GraphError(f"job '{job.name}' has no source")
     shapes = tuple(
         OperatorShape(
-            operator.operator_id, operator.name, v.parallelism, v.max_parallelism, operator.uid
+            operator.operator_id,
+            operator.name,
+            v.parallelism,
+            v.max_parallelism,
+            operator.uid,
+            v.deal,
         )
         for v in job.vertices
         for operator in v.operators

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...core.ids import CheckpointId
+from ...state.key_group_deals import Balance
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,8 @@ class RescaleFigures:
     """One that went well. `before`, `after`: the parallelism of each chain, by its name; of those
     that changed. `checkpoint_id`: where it went on from, 0 if another coordinator did that.
     `asked`, `stopped`, `running`: when it was wanted, when tasks were told to stop, and when all of
-    these ran again (ms). `stopped_tasks`: how many these were; `kept_tasks`: how many went on."""
+    these ran again (ms). `stopped_tasks`: how many these were; `kept_tasks`: how many went on.
+    `balance`: of operators whose key groups were to be dealt by load, by name."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
@@ -23,6 +25,7 @@ class RescaleFigures:
     running_ms: int
     stopped_tasks: int = 0
     kept_tasks: int = 0
+    balance: Mapping[str, Balance] = field(default_factory=dict)
 
     @property
     def silence_ms(self) -> int:

@@ -1,9 +1,9 @@
 """Which tasks a rescale stops and starts, where the others go on.
 
-What changes its parallelism is dealt out anew, and with it begins again whatever shares a region
-(`regions`) with any of its tasks, before or after, and all other tasks of the same vertices. What
-is left shares no channel with them, and is the same in both graphs: its regions, its tasks, and
-what these hold.
+What changes its parallelism, or how its key groups are dealt, begins again, and with it whatever
+shares a region (`regions`) with any of its tasks, before or after, and all other tasks of the same
+vertices. What is left shares no channel with them, and is the same in both graphs: its regions, its
+tasks, and what these hold.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
-from ...core.ids import TaskId, VertexId
-from ..graph.model import ExecutionGraph
+from ...core.ids import Deal, TaskId, VertexId
+from ..graph.model import ExecutionGraph, JobVertex
 from .regions import Region, regions_of
 
 
@@ -30,10 +30,10 @@ class Part:
 
 
 def part_of(now: ExecutionGraph, then: ExecutionGraph) -> Part | None:
-    """Of a job that is `now`, and is to be `then`, which differs from it in parallelisms only.
+    """Of a job that is `now`, and is to be `then`, which differs from it in parallelisms and deals.
     None: nothing goes on."""
     pairs = zip(now.job.vertices, then.job.vertices, strict=True)
-    changed = {old.id for old, new in pairs if old.parallelism != new.parallelism}
+    changed = {old.id for old, new in pairs if _dealt(old) != _dealt(new)}
     regions = (*regions_of(now), *regions_of(then))
     vertices = _whole(changed, [{task.vertex for task in region.tasks} for region in regions])
     stops = tuple(task for task in now.tasks if task.vertex in vertices)
@@ -48,6 +48,10 @@ def part_of(now: ExecutionGraph, then: ExecutionGraph) -> Part | None:
     )
     starts = tuple(task for task in then.tasks if task.vertex in vertices)
     return Part(stops, Region(starts, sources))
+
+
+def _dealt(vertex: JobVertex) -> tuple[int, Deal]:
+    return vertex.parallelism, vertex.deal
 
 
 def _whole(changed: Set[VertexId], regions: Iterable[Set[VertexId]]) -> Set[VertexId]:

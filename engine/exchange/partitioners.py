@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import ConfigurationError, TypeMismatchError
+from ...core.ids import EVEN, Deal
 from ...core.keys import FunctionKey, KeySelector
 from ...core.preload import preload
 from ...state.key_groups import route, route_keys
@@ -50,12 +51,13 @@ def make_selector(
     max_parallelism: int = 128,
     seed: int = 0,
     load: KeyLoad | None = None,
+    deal: Deal = EVEN,
 ) -> Selector:
     """How the sending `subtask` distributes records over its `channels` channels of one edge.
 
-    For KeyGroups and Custom `channels` is the parallelism of the receivers, and `max_parallelism`
-    theirs; for Rescale it is this subtask's share of them. `load` is told of keys, where there are
-    several channels to choose from by key group.
+    For KeyGroups and Custom `channels` is the parallelism of the receivers, `max_parallelism` and
+    `deal` are theirs; for Rescale it is this subtask's share of them. `load` is told of keys, where
+    there are several channels to choose from by key group.
     """
     if channels < 1:
         raise ConfigurationError(f"an edge needs at least one channel, has {channels}")
@@ -71,7 +73,7 @@ def make_selector(
         case Broadcast():
             return _Broadcast(channels)
         case KeyGroups(key):
-            return _ByKey(key, channels, max_parallelism, load)
+            return _ByKey(key, channels, max_parallelism, load, deal=deal)
         case Custom(partition, key):
             return _Custom(partition, key, channels)
 
@@ -124,12 +126,18 @@ class _ByKey:
     """By the key's key group, columns to columns where the key is a column."""
 
     def __init__(
-        self, key: KeySelector, channels: int, max_parallelism: int, load: KeyLoad | None = None
+        self,
+        key: KeySelector,
+        channels: int,
+        max_parallelism: int,
+        load: KeyLoad | None = None,
+        deal: Deal = EVEN,
     ) -> None:
         self._load = load
         self._key = key
         self._channels = channels
         self._max_parallelism = max_parallelism
+        self._deal = deal
         if channels > 1 and not isinstance(key, FunctionKey):
             preload("state.hash_kernels")
 
@@ -141,12 +149,12 @@ class _ByKey:
         if columns is not None:
             if load is not None:
                 load.saw_columns(columns)
-            order, offsets = route(columns, self._channels, self._max_parallelism)
+            order, offsets = route(columns, self._channels, self._max_parallelism, self._deal)
         else:
             keys = self._key.keys(batch)
             if load is not None:
                 load.saw_keys(keys)
-            order, offsets = route_keys(keys, self._channels, self._max_parallelism)
+            order, offsets = route_keys(keys, self._channels, self._max_parallelism, self._deal)
         return by_order(batch, order, offsets)
 
 

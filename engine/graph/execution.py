@@ -72,6 +72,11 @@ def _pairs(edge: JobEdge, source: JobVertex, target: JobVertex) -> Iterator[tupl
                     f"'{target.name}' (parallelism {target.parallelism}): both sides of a forward "
                     "edge need one parallelism"
                 )
+            if source.deal != target.deal and source.max_parallelism == target.max_parallelism:
+                raise GraphError(
+                    f"forward edge from '{source.name}' to '{target.name}': both sides of a "
+                    "forward edge need their key groups dealt in one way"
+                )
             yield from ((i, i) for i in range(source.parallelism))
         case Rescale():
             for i in range(source.parallelism):

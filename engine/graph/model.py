@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 from ...core.config import JobConfig
 from ...core.errors import SerializationError
 from ...core.failure_text import described
-from ...core.ids import ChannelId, OperatorId, TaskId, VertexId
+from ...core.ids import EVEN, ChannelId, Deal, OperatorId, TaskId, VertexId
 from ...core.keys import KeySelector
 from ...core.shown import shows
 from .implementation import Implementation
@@ -186,6 +186,8 @@ class JobVertex:
     parallelism: int
     max_parallelism: int
     slot_sharing_group: str = "default"
+    deal: Deal = EVEN
+    """Of its key groups to its subtasks; with forward edges go equal ones."""
 
     @property
     def is_source(self) -> bool:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 
 from ...core.errors import GraphError
-from ...core.ids import VertexId
+from ...core.ids import EVEN, Deal, VertexId
 from .execution import build_execution_graph
 from .model import Forward, Global, JobEdge, JobGraph, JobVertex
 
-Widths = Mapping[str, int]
-"""The parallelism of each vertex, by its id as text."""
+Width = int | Sequence[int]
+"""Of a vertex: its parallelism; where key groups are not dealt evenly, the deal, as a list if it
+was read from JSON."""
+
+Widths = Mapping[str, Width]
+"""Of each vertex, by its id as text."""
 
 
 def rescaled(job: JobGraph, parallelism: int) -> JobGraph:
@@ -29,8 +34,15 @@ def moved(planned: JobGraph, now: JobGraph, wanted: int | Mapping[str, int]) -> 
     `wanted`: of all vertices without one of their own, or by the name or uid of an operator; with
     an operator go those that are chained to it, and those that it is connected to one to one.
     GraphError as of `rescaled`, and for a name that no operator or several have."""
+    widths = chosen(planned, wanted)
+    _check(planned, widths)
+    return _with(planned, now, widths)
+
+
+def chosen(planned: JobGraph, wanted: int | Mapping[str, int]) -> dict[VertexId, int]:
+    """The vertices that get another parallelism, and which, as of `moved`."""
     if isinstance(wanted, int):
-        return _spread(planned, now, wanted)
+        return _own_spread(planned, wanted)
     if not wanted:
         raise GraphError("a rescale names at least one operator")
     groups, given = _groups(planned), dict[VertexId, tuple[str, int]]()
@@ -42,25 +54,41 @@ def moved(planned: JobGraph, now: JobGraph, wanted: int | Mapping[str, int]) -> 
                     f"'{first}' and '{name}' are connected one to one, and have one parallelism: "
                     f"not {before} and {parallelism}"
                 )
-    widths = {vertex: parallelism for vertex, (_, parallelism) in given.items()}
-    _check(planned, widths)
-    return _with(planned, now, widths)
+    return {vertex: parallelism for vertex, (_, parallelism) in given.items()}
+
+
+def dealt(planned: JobGraph, now: JobGraph, deals: Mapping[VertexId, Deal]) -> JobGraph:
+    """`now` with other deals of as many subtasks. GraphError where the sides of a forward edge
+    would differ."""
+    found = {vertex.id: vertex.parallelism for vertex in now.vertices}
+    assert all(len(deal) in (0, found[vertex]) for vertex, deal in deals.items()), deals
+    return _with(planned, now, {vertex: deal or found[vertex] for vertex, deal in deals.items()})
+
+
+def together(job: JobGraph) -> list[tuple[JobVertex, ...]]:
+    """The vertices by who shares key groups with whom: what a forward edge connects goes on with
+    its keys where they are. In order of the first of each."""
+    groups = _groups(job)
+    found: dict[tuple[frozenset[VertexId], int], list[JobVertex]] = {}
+    for vertex in job.vertices:
+        found.setdefault((groups[vertex.id], vertex.max_parallelism), []).append(vertex)
+    return [tuple(group) for group in found.values()]
 
 
 def limited(planned: JobGraph, wanted: JobGraph, most: int) -> JobGraph:
     """`wanted` with no more subtasks than `most` of each vertex that the program gave no
     parallelism of its own. GraphError where that cannot be."""
-    widths = limited_widths(planned, wanted, most)
-    own = {vertex: widths[str(vertex)] for vertex in _own_widths(planned, wanted)}
-    _check(planned, own)
-    return _with(planned, wanted, own)
+    own = _own_widths(planned, wanted)
+    less = {vertex: most for vertex, parallelism in own.items() if parallelism > most}
+    _check(planned, less)
+    return _with(planned, wanted, less)
 
 
-def limited_widths(planned: JobGraph, wanted: JobGraph, most: int) -> Widths:
-    """Those of `limited`."""
+def limited_widths(planned: JobGraph, wanted: JobGraph, most: int) -> Mapping[str, int]:
+    """The parallelisms of `limited`."""
     own = _own_widths(planned, wanted)
     less = {str(vertex): min(parallelism, most) for vertex, parallelism in own.items()}
-    return {**widths_of(wanted), **less}
+    return {**parallelisms_of(wanted), **less}
 
 
 def widest(planned: JobGraph, job: JobGraph) -> int:
@@ -75,14 +103,18 @@ def _own_widths(planned: JobGraph, job: JobGraph) -> dict[VertexId, int]:
     return {new.id: new.parallelism for old, new in pairs if old.parallelism == own}
 
 
-def widths_of(job: JobGraph) -> dict[str, int]:
-    """What `with_widths` makes the same of."""
+def parallelisms_of(job: JobGraph) -> dict[str, int]:
+    """Of its vertices, by their ids as text."""
     return {str(vertex.id): vertex.parallelism for vertex in job.vertices}
 
 
+def widths_of(job: JobGraph) -> dict[str, Width]:
+    """What `with_widths` makes the same of."""
+    return {str(vertex.id): vertex.deal or vertex.parallelism for vertex in job.vertices}
+
+
 def with_widths(planned: JobGraph, widths: Widths) -> JobGraph:
-    """The job as it was planned, at the parallelisms that it has come to. What they do not name
-    stays."""
+    """The job as it was planned, at what it has come to. What they do not name stays."""
     known = {v.id: widths[str(v.id)] for v in planned.vertices if str(v.id) in widths}
     return _with(planned, planned, known)
 
@@ -131,10 +163,23 @@ def shapes_of(job: JobGraph) -> dict[VertexId, str]:
 
 
 def _shape(vertices: Iterable[JobVertex]) -> str:
-    return ",".join(str(vertex.parallelism) for vertex in vertices)
+    return ",".join(f"{vertex.parallelism}{_short(vertex.deal)}" for vertex in vertices)
+
+
+def _short(deal: Deal) -> str:
+    """There may be thousands of subtasks, and each task has this text."""
+    if not deal:
+        return ""
+    return f"#{blake2b(repr(tuple(deal)).encode(), digest_size=8).hexdigest()}"
 
 
 def _spread(planned: JobGraph, now: JobGraph, parallelism: int) -> JobGraph:
+    widths = _own_spread(planned, parallelism)
+    _check(planned, widths)
+    return _with(planned, now, widths)
+
+
+def _own_spread(planned: JobGraph, parallelism: int) -> dict[VertexId, int]:
     """To all vertices that were planned at the job's own parallelism."""
     if parallelism < 1:
         raise GraphError(f"a parallelism is at least 1, is {parallelism}")
@@ -150,9 +195,7 @@ def _spread(planned: JobGraph, now: JobGraph, parallelism: int) -> JobGraph:
             f"no operator of job '{planned.name}' has the job's parallelism {before}: each was "
             "given one of its own by the program"
         )
-    widths = dict.fromkeys(found, parallelism)
-    _check(planned, widths)
-    return _with(planned, now, widths)
+    return dict.fromkeys(found, parallelism)
 
 
 def _check(planned: JobGraph, widths: Mapping[VertexId, int]) -> None:
@@ -172,10 +215,12 @@ def _check(planned: JobGraph, widths: Mapping[VertexId, int]) -> None:
             )
 
 
-def _with(planned: JobGraph, now: JobGraph, widths: Mapping[VertexId, int]) -> JobGraph:
+def _with(planned: JobGraph, now: JobGraph, widths: Mapping[VertexId, Width]) -> JobGraph:
     """The job has the parallelism that all have that were planned to have the job's; while they
     differ, the one it had."""
-    vertices = tuple(replace(v, parallelism=widths.get(v.id, v.parallelism)) for v in now.vertices)
+    vertices = tuple(
+        _at(vertex, widths[vertex.id]) if vertex.id in widths else vertex for vertex in now.vertices
+    )
     own = {
         new.parallelism
         for old, new in zip(planned.vertices, vertices, strict=True)
@@ -190,6 +235,12 @@ def _with(planned: JobGraph, now: JobGraph, widths: Mapping[VertexId, int]) -> J
     made = replace(now, vertices=vertices, config=config)
     build_execution_graph(made)  # raises where both sides of an edge need one parallelism
     return made
+
+
+def _at(vertex: JobVertex, width: Width) -> JobVertex:
+    if isinstance(width, int):
+        return replace(vertex, parallelism=width, deal=EVEN)
+    return replace(vertex, parallelism=len(width), deal=tuple(width))
 
 
 def _named(job: JobGraph, name: str) -> JobVertex:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from ...core.errors import GraphError
 from ...core.ids import CheckpointId
+from ...state.key_group_deals import Balance
 from ..coordinator.askers import Asker
 from ..coordinator.rescale_figures import RescaleFigures
 from ..graph.execution import build_execution_graph
 from ..graph.model import ExecutionGraph, JobGraph
 from ..graph.rescaling import moved, shape_of
+from .balancing import Balanced, Reports, balanced
 
 RescaleAnswer = Callable[[RescaleFigures | None, str | None], None]
 """Called once, with what came of it or the reason why nothing did."""
 
 
-Wanted = int | Mapping[str, int] | JobGraph
-"""As of `graph.rescaling.moved`, or what the job is to become."""
+Wanted = int | Mapping[str, int] | Balanced | JobGraph
+"""As of `graph.rescaling.moved`, with key groups dealt by load, or what the job is to become."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +51,30 @@ class AskedRescales:
         """To be asked for with a later `next`."""
         self._wanted.append((wanted, answer, asker))
 
-    def next(self, now: JobGraph) -> Asked | None:
+    def next(self, now: JobGraph, reports: Reports) -> Asked | None:
         """The oldest that is wanted. `now`: what the job is; None: it cannot be, or is that already
-        and stays so, as was answered."""
+        and stays so, as was answered. `reports`: what its tasks told last."""
         wanted, answer, asker = self._wanted.popleft()
         try:
-            made = wanted if isinstance(wanted, JobGraph) else moved(self.planned, now, wanted)
+            made, balance = self._made(wanted, now, reports)
         except GraphError as error:
             answer(None, f"not rescaled: {error}")
             return None
         if shape_of(made) == shape_of(now) and not self._waiting:
-            answer(RescaleFigures({}, {}, CheckpointId(0), 0, 0, 0), None)
+            answer(RescaleFigures({}, {}, CheckpointId(0), 0, 0, 0, balance=balance), None)
             return None
         self._requests += 1
-        self._waiting[self._requests] = answer
+        self._waiting[self._requests] = partial(_answer, answer, balance) if balance else answer
         return Asked(self._requests, build_execution_graph(made), asker)
+
+    def _made(
+        self, wanted: Wanted, now: JobGraph, reports: Reports
+    ) -> tuple[JobGraph, Mapping[str, Balance]]:
+        if isinstance(wanted, JobGraph):
+            return wanted, {}
+        if isinstance(wanted, Balanced):
+            return balanced(self.planned, now, wanted, reports)
+        return moved(self.planned, now, wanted), {}
 
     def answer(self, request: int, figures: RescaleFigures | None, error: str | None) -> None:
         """The job master's."""
@@ -74,3 +86,12 @@ class AskedRescales:
         waiting, self._waiting = self._waiting, {}
         for answer in [*waiting.values(), *(answer for _, answer, _ in wanted)]:
             answer(None, f"not rescaled: {why}")
+
+
+def _answer(
+    answer: RescaleAnswer,
+    balance: Mapping[str, Balance],
+    figures: RescaleFigures | None,
+    error: str | None,
+) -> None:
+    answer(None if figures is None else replace(figures, balance=balance), error)

@@ -243,7 +243,7 @@ class JobDriver(JobPicture):
 
     def _rescale(self) -> None:
         """The oldest that is wanted."""
-        asked = self._rescales.next(self.graph.job)
+        asked = self._rescales.next(self.graph.job, self._picture.metrics)
         if asked is not None:
             self._run(self._master.on_rescale, asked.request, asked.graph, asked.asker)
 

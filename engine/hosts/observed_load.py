@@ -13,7 +13,7 @@ from ..coordinator.job_state import JobState
 from ..graph.model import JobGraph, JobVertex
 from ..graph.rescaling import kept_widths
 from .job_view import InputView, JobView, VertexView, vertex_views
-from .key_figures import key_loads
+from .key_figures import KeyLoads, key_loads
 from .task_figures import leaving, load_figures, operator_labels
 
 _SHIPS: Final[dict[str, Ship]] = {"FORWARD": "forward", "BROADCAST": "broadcast"}
@@ -41,7 +41,7 @@ def sample_of(view: JobView) -> Sample:
     told: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
     for task in view["tasks"]:
         told.setdefault(task["vertex"], []).append((task["subtask"], task["metrics"]))
-    loads = {one["vertex"]: one["loads"] for one in view.get("keys", [])}
+    loads = {one["vertex"]: (one["loads"], max(one["subtasks"])) for one in view.get("keys", [])}
     return _sample(view["now_ms"], view["attempt"], view["vertices"], told, loads)
 
 
@@ -80,7 +80,7 @@ def _sample(
     attempt: int,
     vertices: Sequence[VertexView],
     told: Told,
-    loads: Mapping[str, Sequence[float]],
+    loads: Mapping[str, KeyLoads],
 ) -> Sample:
     found = {
         VertexId(vertex["id"]): totals
@@ -122,7 +122,7 @@ def _ship(one: InputView) -> Ship:
 def _totals(
     vertex: VertexView,
     told: Sequence[tuple[int, Mapping[str, Any]]],
-    loads: Sequence[float] | None,
+    loads: KeyLoads | None,
 ) -> Totals | None:
     figures = [one for _, one in sorted(told, key=lambda task: task[0])]
     if len(figures) < vertex["parallelism"] or any(BUSY not in one for one in figures):
@@ -137,7 +137,8 @@ def _totals(
         tuple(float(one[BUSY]) for one in figures),
         sum(float(one.get(HELD) or 0.0) for one in figures),
         round(sum(behind)) if behind else None,
-        None if loads is None else tuple(round(load * 1_000_000) for load in loads),
+        None if loads is None else tuple(round(load * 1_000_000) for load in loads[0]),
+        None if loads is None else loads[1],
     )
 
 

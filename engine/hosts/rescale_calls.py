@@ -12,21 +12,26 @@ from ...core.checks import check_kind
 from ...core.errors import ConfigurationError, RescaleError
 from ..coordinator.rescale_figures import RescaleFigures
 from .asked_rescales import Wanted
+from .balancing import Balanced
 
 
 class RescaleCalls(ABC):
     """The call of a job's client, over one that its host answers."""
 
-    def rescale(self, parallelism: int | Mapping[str, int]) -> CompletableFuture[RescaleResult]:
+    def rescale(
+        self, parallelism: int | Mapping[str, int], *, balance: bool = False
+    ) -> CompletableFuture[RescaleResult]:
         check_kind("parallelism", parallelism, int, Mapping)
+        check_kind("balance", balance, bool)
         if isinstance(parallelism, int):
-            return self._rescale(parallelism)
+            return self._rescale(Balanced(parallelism) if balance else parallelism)
         for name, number in parallelism.items():
             check_kind("an operator to rescale", name, str)
             check_kind(f"the parallelism of '{name}'", number, int)
         if not parallelism:
             raise ConfigurationError("rescale: name at least one operator, or give one number")
-        return self._rescale(dict(parallelism))
+        wanted = dict(parallelism)
+        return self._rescale(Balanced(wanted) if balance else wanted)
 
     @abstractmethod
     def _rescale(self, wanted: Wanted) -> CompletableFuture[RescaleResult]:
@@ -55,5 +60,6 @@ def answer_rescale(
             timedelta(milliseconds=figures.silence_ms),
             figures.stopped_tasks,
             figures.kept_tasks,
+            dict(figures.balance),
         )
     )

@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ...autoscaling.samples import Sample
 from ...autoscaling.shape import Shape, Vertex
 from ...autoscaling.verdicts import Decision, Reason, Verdict
 from ...core.autoscaler_config import AutoscalerConfig
-from ...core.ids import VertexId
+from ...core.errors import GraphError
+from ...core.ids import Deal, VertexId
 from ...core.job_status import JobStatus
+from ...state.key_group_deals import as_deal, deal
 from ..coordinator.askers import Asker
 from ..coordinator.rescale_figures import RescaleFigures
 from ..graph.model import JobGraph
-from ..graph.rescaling import Widths, limited, widest, widths_of
-from .asked_rescales import Wanted
+from ..graph.rescaling import Widths, dealt, limited, moved, together, widest, widths_of
 from .cluster import LittleRoomError
 from .driver import JobDriver, Keep
 from .own_rescales import MakeScaler
@@ -35,6 +37,8 @@ class SimulatedRescales:
         self._planned = planned
         self._rng = rng = random.Random(f"rescales-{plan.seed}")
         self._steps = sorted(rng.randrange(plan.crash_window) for _ in range(plan.rescales))
+        self._deals = random.Random(f"deals-{plan.seed}")
+        self._uneven = plan.deals
         self._room = random.Random(f"room-{plan.seed}")
         self._shortages = plan.shortages
         """So often there will be too little room."""
@@ -120,21 +124,40 @@ class SimulatedRescales:
         if self._rng.random() < 0.9:
             return False
         self._steps.pop(0)
-        driver.rescale(self._draw(driver), self._told)
+        wanted = self._draw(driver)
+        deals = self._uneven > 0 and self._deals.randrange(100) < self._uneven
+        uneven = self._deal(driver.graph.job, wanted) if deals else None
+        driver.rescale(uneven or wanted, partial(self._told, uneven is not None))
         return True
 
-    def _draw(self, driver: JobDriver) -> Wanted:
+    def _draw(self, driver: JobDriver) -> int | dict[str, int]:
         parallelism = self._rng.randint(1, MOST)
         wide: list[Any] = [v for v in driver.graph.job.vertices if v.parallelism > 1]
         if not wide or self._rng.random() < 0.6:
             return parallelism
         return {str(self._rng.choice(wide).operators[0].operator_id): parallelism}
 
-    def _told(self, figures: RescaleFigures | None, error: str | None) -> None:
+    def _deal(self, now: JobGraph, wanted: int | dict[str, int]) -> JobGraph | None:
+        """What is wanted with key groups dealt by any loads; None: it cannot be."""
+        try:
+            base = now if self._deals.random() < 0.5 else moved(self._planned, now, wanted)
+            deals = dict[VertexId, Deal]()
+            for group in together(base):
+                width, groups = group[0].parallelism, group[0].max_parallelism
+                if self._deals.random() < 0.8:
+                    loads = [self._deals.randrange(100) ** 3 for _ in range(groups)]
+                    drawn = as_deal(deal(loads, width))
+                    deals.update((vertex.id, drawn) for vertex in group)
+            return dealt(self._planned, base, deals)
+        except GraphError:
+            return None
+
+    def _told(self, uneven: bool, figures: RescaleFigures | None, error: str | None) -> None:
         if error is not None:
             self._result.not_rescaled.append(error)
-        elif figures is not None and figures.after:
+        elif figures is not None and figures.running_ms:
             self._result.rescaled += 1
+            self._result.dealt += uneven
         self._count_kept(figures)
 
     def _count_kept(self, figures: RescaleFigures | None) -> None:

@@ -21,12 +21,12 @@ class SimulationPlan:
     """What happens to the job besides its own work.
 
     `crashes`: this many tasks crash, each at a random step of the first `crash_window` steps.
-    `coordinator_crashes`: this often the coordinator crashes, each from a random step
-    of the same window on; half of the times right behind the next checkpoint's publication, before
-    anybody was told of it. What its workers had not begun is never done. A new coordinator starts
-    on the same storage; of a hundred times it takes over the tasks `tasks_stay` times, else they
-    have crashed, too. `slow_workers`: a piece of work of the coordinator's workers (publishing,
-    deleting and finding checkpoints, asking enumerators) begins up to so many ms late.
+    `coordinator_crashes`: this often the coordinator crashes, each from a random step of the same
+    window on; half of the times right behind the next checkpoint's publication, before anybody was
+    told of it. What its workers had not begun is never done. A new coordinator starts on the same
+    storage; of a hundred times it takes over the tasks `tasks_stay` times, else they have crashed,
+    too. `slow_workers`: a piece of work of the coordinator's workers (publishing, deleting and
+    finding checkpoints, asking enumerators) begins up to so many ms late.
     `crash_after_checkpoints`: a random task crashes right after each of the first so many completed
     checkpoints. `stop_after_checkpoint`: everything is dropped, for good, once so many completed.
     `savepoints`: so many are asked for, each at a random step of the same window.
@@ -37,15 +37,16 @@ class SimulationPlan:
     others start on the same storage: as the same job, or as another one that is restored from it.
     Those that were taken for dead do nothing for up to `away` ms first. `rescales`: so often the
     job is asked to go on at another parallelism of 1 to 3, of all operators or one, each time when
-    it runs, from a random step of the same window on. `own_rescales`: so often the job's
-    autoscaler, if it is enabled, has it rescaled by a whim; 0: it decides by figures, of which
-    there are none under a virtual clock. `shortages`: so often tasks that are started find room for
-    fewer, and later there is more. `amid`: so many tasks or coordinators crash while tasks stop
-    and start for a rescale. `slow_writers`: the same delay of what tasks
-    write. `hangs`: of a thousand pieces of work (of workers and writers) so many take `hang_ms` to
-    begin. `slow_tasks`: so many of a hundred tasks are seldom given a step. `brisk`: who had
-    nothing to do is left out until it may have heard of something, and time passes once all are:
-    fewer steps, and other schedules. `choices`: so many are drawn; from then on all take turns.
+    it runs, from a random step of the same window on; of a hundred of them, `deals` deal key groups
+    by loads that are drawn, and half of these keep the parallelism. `own_rescales`: so often the
+    job's autoscaler, if it is enabled, has it rescaled by a whim; 0: it decides by figures, of
+    which there are none under a virtual clock. `shortages`: so often tasks that are started find
+    room for fewer, and later there is more. `amid`: so many tasks or coordinators crash while tasks
+    stop and start for a rescale. `slow_writers`: the same delay of what tasks write. `hangs`: of a
+    thousand pieces of work (of workers and writers) so many take `hang_ms` to begin. `slow_tasks`:
+    so many of a hundred tasks are seldom given a step. `brisk`: who had nothing to do is left out
+    until it may have heard of something, and time passes once all are: fewer steps, and other
+    schedules. `choices`: so many are drawn; from then on all take turns.
     """
 
     seed: int = 0
@@ -67,6 +68,7 @@ class SimulationPlan:
     cut_offs: int = 0
     away: int = 0
     rescales: int = 0
+    deals: int = 0
     own_rescales: int = 0
     shortages: int = 0
     amid: int = 0
@@ -104,6 +106,8 @@ class SimulationResult:
     not_rescaled: list[str] = field(default_factory=list)
     rescaled_in_part: int = 0
     """So often others went on meanwhile, as those were told who had asked for it."""
+    dealt: int = 0
+    """So often key groups were dealt unevenly."""
     rescaled_itself: int = 0
     """So often it was by its autoscaler."""
     shrunk: int = 0

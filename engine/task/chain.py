@@ -103,7 +103,8 @@ class OperatorChain:
             if isinstance(operator, RecordedOperator):
                 self._recorded.append(operator)
         node = ChainNode(operator, metrics, d.task.subtask, self._slice, d.config.object_reuse)
-        groups = range_for(d.task.subtask, d.vertex.parallelism, d.vertex.max_parallelism)
+        most, deal = d.vertex.max_parallelism, d.vertex.deal
+        groups = range_for(d.task.subtask, d.vertex.parallelism, most, deal)
         context = OperatorContext(
             operator_id=chained.operator_id,
             name=chained.name,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ...checkpoint.manifest import Manifest
 from ...checkpoint.storage import CheckpointStorage
 from ...core.config import JobConfig
-from ...core.ids import Attempt, TaskId, VertexId
+from ...core.ids import EVEN, Attempt, Deal, TaskId, VertexId
 from ...logs.scope import LogScope
 from ..graph.edge_names import edge_names
 from ..graph.model import Channel, ExecutionGraph, JobEdge, JobVertex
@@ -20,16 +20,16 @@ class TaskDeployment:
     """One subtask in one attempt.
 
     `inputs` are in order of `target_index`, `outputs` by channel id; `edges` are the job edges the
-    chain feeds, `key_groups` the number of key groups of their receivers, by edge id;
-    `input_edges` are those it reads. `edge_names`: of all these, by edge id. `restore` is
-    the checkpoint to start from, None for a fresh start; its files are in `restore_storage`, new
-    checkpoints go to `storage`. `revoke`: later checkpoints than `restore` have been published and
-    are lost, so sinks must take them back. `halted`: the job was stopped at `restore`; the task
-    only commits what that holds, and ends. `tokens`: what shows that the coordinator has taken over
-    what sinks write to, if it has. `own_share`: only some subtasks of its operators begin again,
-    each with what it had itself at `restore`. `local_folders`: where the job keeps copies of what
-    tasks write on this machine, said by the host; none: nowhere. `shape`: of its vertex
-    (`graph.rescaling.shapes_of`).
+    chain feeds, `key_groups` the number of key groups of their receivers, by edge id, and `deals`
+    how these are dealt where that is not evenly; `input_edges` are those it reads. `edge_names`: of
+    all these, by edge id. `restore` is the checkpoint to start from, None for a fresh start; its
+    files are in `restore_storage`, new checkpoints go to `storage`. `revoke`: later checkpoints
+    than `restore` have been published and are lost, so sinks must take them back. `halted`: the job
+    was stopped at `restore`; the task only commits what that holds, and ends. `tokens`: what shows
+    that the coordinator has taken over what sinks write to, if it has. `own_share`: only some
+    subtasks of its operators begin again, each with what it had itself at `restore`.
+    `local_folders`: where the job keeps copies of what tasks write on this machine, said by the
+    host; none: nowhere. `shape`: of its vertex (`graph.rescaling.shapes_of`).
     """
 
     task: TaskId
@@ -53,6 +53,7 @@ class TaskDeployment:
     own_share: bool = False
     local_folders: tuple[str, ...] = ()
     shape: str = ""
+    deals: Mapping[int, Deal] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -126,6 +127,7 @@ def deployments_of(
             tokens=tokens or {},
             own_share=own_share,
             shape=shapes[vertex.id],
+            deals={e.id: deal for e in edges if (deal := vertices[e.target].deal) != EVEN},
         )
 
     common: dict[VertexId, TaskDeployment] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.batch import Batch
 from ...core.elements import CheckpointBarrier, Control, Element
-from ...core.ids import ChannelId, CheckpointId
+from ...core.ids import EVEN, ChannelId, CheckpointId
 from ...state.copies import own_batch
 from ..exchange.endpoint import OutputChannel
 from ..exchange.key_load import KeyLoad
@@ -53,6 +53,7 @@ class EdgeWriter:
             len(self._channels),
             subtask=d.task.subtask,
             max_parallelism=key_groups,
+            deal=d.deals.get(edge.id, EVEN),
             load=self.key_load,
         )
 

@@ -102,6 +102,7 @@ class _Recording:
             "subtask": int(d.task.subtask),
             "parallelism": d.vertex.parallelism,
             "max_parallelism": d.vertex.max_parallelism,
+            "deal": d.vertex.deal,
             "attempt": int(d.attempt),
             "started_ms": now_ms,
             "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
@@ -119,7 +120,7 @@ class _Recording:
                 return self._manifest(START, now_ms)
             operator = self._chained.operator_id
             shape = d.task, d.vertex.parallelism
-            return copied(d.restore_storage, d.restore, operator, *shape, base)
+            return copied(d.restore_storage, d.restore, operator, *shape, base, deal=d.vertex.deal)
 
         return write
 
@@ -144,6 +145,7 @@ class _Recording:
             d.vertex.parallelism,
             d.vertex.max_parallelism,
             chained.uid,
+            d.vertex.deal,
         )
         about = d.job_id, d.job_name, checkpoint_id, now_ms
         return Manifest(*about, (shape,), (), savepoint=True)

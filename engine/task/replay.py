@@ -1,9 +1,9 @@
 """What a restored checkpoint had on its way to a task: it comes before anything new.
 
-    same parallelism     what was on its way to this subtask
-    another, by key      of all subtasks, the records whose keys are this subtask's now; likewise by
+    same parallelism     what was on its way to this subtask, if its key groups were dealt likewise
+    else, by key         of all subtasks, the records whose keys are this subtask's now; likewise by
                          the user's partitioner
-    another, otherwise   what was on its way to the subtasks that this one stands for: i mod p
+    else                 what was on its way to the subtasks that this one stands for: i mod p
 
 Where the two operators are in one chain now, it goes to the second one.
 
@@ -21,7 +21,7 @@ from operator import itemgetter
 
 from ...checkpoint.in_flight import Item, Made, Place, Waiting, read_in_flight
 from ...checkpoint.ipc_files import FilesFrom
-from ...checkpoint.manifest import Manifest
+from ...checkpoint.manifest import Manifest, OperatorShape
 from ...core.batch import Batch, ColumnBatch, ObjectBatch
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, Element, StreamStatus, Watermark
 from ...core.ids import OperatorId
@@ -177,9 +177,20 @@ class _Sharing:
         self._selector: Selector | None = None
         """Of what was on its way to all former subtasks."""
         by_record = isinstance(partitioner, (KeyGroups, Custom))
-        if by_record and self._former != self._now:
-            groups = d.vertex.max_parallelism
-            self._selector = make_selector(partitioner, self._now, max_parallelism=groups)
+        if by_record and not self._as_before(partitioner, d, shape):
+            self._selector = make_selector(
+                partitioner,
+                self._now,
+                max_parallelism=d.vertex.max_parallelism,
+                deal=d.vertex.deal,
+            )
+
+    def _as_before(
+        self, partitioner: Partitioner, d: TaskDeployment, shape: OperatorShape | None
+    ) -> bool:
+        """Whether keys are with the subtasks that they were with."""
+        dealt = shape is None or shape.deal == d.vertex.deal
+        return self._former == self._now and (dealt or not isinstance(partitioner, KeyGroups))
 
     def takes(self, target: int) -> bool:
         """Whether something that was on its way to a former subtask may be this one's."""

@@ -55,9 +55,13 @@ def _restore_operator(
     own = manifest.job_id == d.job_id
     files = None
     if context.keyed_state.inherits and not chained.migrations:
-        files = inherited(*share, same_program=own)
+        files = inherited(*share, same_program=own, deal=d.vertex.deal)
     keyed, operator = read_operator(
-        *share, transfers, inherits=files is not None, own_share=d.own_share
+        *share,
+        transfers,
+        inherits=files is not None,
+        own_share=d.own_share,
+        deal=d.vertex.deal,
     )
     if chained.migrations:
         who = f"operator '{context.name}', subtask {context.subtask}"

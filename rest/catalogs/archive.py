@@ -88,7 +88,9 @@ class Archive:
     def rescale(self, job_id: str, parallelism: int, directory: str | None) -> Moved:
         self._refuse(job_id)
 
-    def rescale_live(self, job_id: str, parallelism: int | Mapping[str, int]) -> Rescaled:
+    def rescale_live(
+        self, job_id: str, parallelism: int | Mapping[str, int], balance: bool = False
+    ) -> Rescaled:
         self._refuse(job_id)
 
     def _refuse(self, job_id: str) -> NoReturn:

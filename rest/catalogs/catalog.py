@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
+from typing_extensions import TypedDict
+
 from ...checkpoint.savepoints import Stop
 from ...core.errors import ConfigurationError, StromError
 from ...core.job_status import JobStatus
@@ -78,17 +80,35 @@ class Moved:
     savepoint: str
 
 
+class Balanced(TypedDict):
+    """What part of an operator's records its busiest subtask had, and is to have; what keeps that
+    from being less, or nothing."""
+
+    before: float
+    after: float
+    limit: str
+
+
 @dataclass(frozen=True)
 class Rescaled:
     """A job that goes on at other parallelisms, as the same job: of each chain that changed, by its
     name. `stopped_tasks`: how many stopped for it; `silence_ms`: how long not all of these ran;
-    `kept_tasks`: how many went on."""
+    `kept_tasks`: how many went on. `balance`: of those that were dealt by load."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
     silence_ms: int
     stopped_tasks: int = 0
     kept_tasks: int = 0
+    balance: Mapping[str, Balanced] = field(default_factory=dict)
+
+
+def told(balance: Mapping[str, Any]) -> dict[str, Balanced]:
+    """As plain data."""
+    return {
+        name: {"before": one.before, "after": one.after, "limit": one.limit}
+        for name, one in balance.items()
+    }
 
 
 class JobCatalog(Protocol):
@@ -140,9 +160,12 @@ class JobCatalog(Protocol):
         be started again, of which the text tells the savepoint. `directory`: as of `savepoint`."""
         ...
 
-    def rescale_live(self, job_id: str, parallelism: int | Mapping[str, int]) -> Rescaled:
+    def rescale_live(
+        self, job_id: str, parallelism: int | Mapping[str, int], balance: bool = False
+    ) -> Rescaled:
         """Have it go on at another parallelism, of all operators or of these, as the same job, and
-        wait until it does. Refused if it does not: then it is as it was."""
+        wait until it does. `balance`: with key groups dealt by load. Refused if it does not:
+        then it is as it was."""
         ...
 
 

@@ -30,6 +30,7 @@ from .catalog import (
     Slots,
     Unavailable,
     summary_of,
+    told,
 )
 
 log = logging.getLogger("strom")
@@ -59,7 +60,7 @@ class Viewed(Protocol):
         self, advance_to_end_of_event_time: bool = False, savepoint_directory: str | None = None
     ) -> Any: ...
 
-    def rescale(self, parallelism: int | Mapping[str, int]) -> Any: ...
+    def rescale(self, parallelism: int | Mapping[str, int], *, balance: bool = False) -> Any: ...
 
 
 class OneJob:
@@ -154,16 +155,19 @@ class OneJob:
         self.view(job_id)
         raise Refused(NO_SESSION)
 
-    def rescale_live(self, job_id: str, parallelism: int | Mapping[str, int]) -> Rescaled:
+    def rescale_live(
+        self, job_id: str, parallelism: int | Mapping[str, int], balance: bool = False
+    ) -> Rescaled:
         self.view(job_id)
         try:
-            made = self._client.rescale(parallelism).result(SAVEPOINT_S)
+            made = self._client.rescale(parallelism, balance=balance).result(SAVEPOINT_S)
         except StromError as error:
             raise Refused(str(error)) from None
         self._views.forget(job_id)
         silence_ms = round(made.silence.total_seconds() * 1000)
         stopped, kept = made.stopped_tasks, made.kept_tasks
-        return Rescaled(made.before, made.after, silence_ms, stopped, kept)
+        spread = told(made.balance)
+        return Rescaled(made.before, made.after, silence_ms, stopped, kept, spread)
 
     def _view(self) -> JobView:
         if self._last is not None:

@@ -24,6 +24,7 @@ from ...cluster.dispatcher_client import AWAY_S, PAUSE_S, find
 from ...cluster.new_jobs import rescaled
 from ...cluster.records import JobRecord, Phase
 from ...core.errors import ConfigurationError, GraphError, StromError, TransportError
+from ...engine.hosts.balancing import Balanced
 from ...engine.hosts.coordinator_answers import Rescaled, coordinator_name
 from ...engine.hosts.job_view import JobView
 from ...engine.hosts.launch import Submission
@@ -41,6 +42,7 @@ from .catalog import (
     Slots,
     Unavailable,
     task_counts,
+    told,
     view_without_run,
 )
 from .catalog import Rescaled as LiveRescaled
@@ -168,11 +170,14 @@ class SessionJobs:
         self._changed(job_id)
         return Moved(new.job_id, savepoint)
 
-    def rescale_live(self, job_id: str, parallelism: int | Mapping[str, int]) -> LiveRescaled:
+    def rescale_live(
+        self, job_id: str, parallelism: int | Mapping[str, int], balance: bool = False
+    ) -> LiveRescaled:
         record, _ = self._found(job_id)
         if record.phase is not Phase.RUNNING:
             raise Refused(f"job '{job_id}' does not run: only a job that runs is rescaled")
-        call = self._coordinator(record).rescale.remote(parallelism)
+        wanted = Balanced(parallelism) if balance else parallelism
+        call = self._coordinator(record).rescale.remote(wanted)
         try:
             figures, error = ray.get(call)
         except RayError as gone:
@@ -184,7 +189,8 @@ class SessionJobs:
         if error is not None:
             raise Refused(f"job '{job_id}' was {error}")
         stopped, kept = figures.stopped_tasks, figures.kept_tasks
-        return LiveRescaled(figures.before, figures.after, figures.silence_ms, stopped, kept)
+        spread, silence_ms = told(figures.balance), figures.silence_ms
+        return LiveRescaled(figures.before, figures.after, silence_ms, stopped, kept, spread)
 
     def _moved(self, new: JobRecord, submission: bytes, directory: str | None) -> str:
         """Once the dispatcher has the savepoint, which may take its time; the dispatcher may die

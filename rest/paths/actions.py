@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from ...checkpoint.savepoints import Stop
+from ..catalogs.catalog import Balanced
 from .long_work import Operation, Subject
 from .parameters import ID, Catalog, Common, JobParameter
 
@@ -53,6 +54,7 @@ class Status(TypedDict):
 
 FailureCause = TypedDict("FailureCause", {"class": str, "stack-trace": str})
 
+
 Done = TypedDict(
     "Done",
     {
@@ -61,6 +63,7 @@ Done = TypedDict(
         "silence-ms": NotRequired[int],
         "stopped-tasks": NotRequired[int],
         "kept-tasks": NotRequired[int],
+        "balance": NotRequired[dict[str, Balanced]],
         "failure-cause": NotRequired[FailureCause],
     },
 )
@@ -118,21 +121,28 @@ def rescale_job(
         str | None, Query(alias="targetDirectory", max_length=4096, min_length=1)
     ] = None,
     mode: Annotated[Literal["savepoint", "live"], Query()] = "savepoint",
+    balance: Annotated[bool, Query()] = False,
 ) -> Triggered:
     """Stop the job with a savepoint and start it again at another parallelism, under another id,
-    which is told under the id of the request; or, `live`, have it go on at that as the same job."""
+    which is told under the id of the request; or, `live`, have it go on at that as the same job;
+    with `balance`, key groups are dealt to its subtasks by their load."""
     catalog.job(job)
     if mode == "live" and directory is not None:
         raise HTTPException(400, "a live rescale takes no savepoint: leave targetDirectory out")
 
+    if mode != "live" and balance:
+        raise HTTPException(400, "key groups are dealt by load where mode is live")
+
     def work() -> dict[str, Any]:
         if mode == "live":
-            made = catalog.rescale_live(job, parallelism)
+            made = catalog.rescale_live(job, parallelism, balance)
+            spread = {"balance": dict(made.balance)} if balance else {}
             return {
                 "jobid": job,
                 "silence-ms": made.silence_ms,
                 "stopped-tasks": made.stopped_tasks,
                 "kept-tasks": made.kept_tasks,
+                **spread,
             }
         moved = catalog.rescale(job, parallelism, directory)
         return {"jobid": moved.job_id, "location": moved.savepoint}

@@ -42,18 +42,19 @@ class Case:
     complete. cramped: buffers that each batch fills. at_once: so many checkpoints may be on their
     way. full_every: one of so many builds on none. crashes, coordinators, after: tasks that crash
     within the first `window` steps of a life, coordinators, and tasks right behind a checkpoint.
-    savepoints: asked for on the way. live: rescales of the running job that are. own: rescales by
-    an autoscaler that wants anything; looks: how often it looks (ms). short: starts of tasks for
-    which there is room for fewer; it grows again. amid: tasks or coordinators that crash while
-    tasks stop and start for a rescale. failing: of a thousand calls of the storage so many fail.
-    cut_offs: coordinators of the last life that are
-    taken for dead with all their tasks, and come back up to `away` ms later. partitions: tasks of
-    each life that are cut off from others or from the coordinator for a time. commits: of a
-    thousand commits so many begin a time in which all fail. figures: whether tasks report them when
-    they begin. refused: of a hundred records so many have one beside them for which a function
-    raises; `limit`: how many of these may be put aside. hangs: of a thousand pieces of work in the
-    background so many take longer than a checkpoint may. slow_tasks: of a hundred. slow_work: the
-    longest delay of work in the background (ms). choices: so many are drawn, then all take turns.
+    savepoints: asked for on the way. live: rescales of the running job that are; of a hundred of
+    these `deals` deal key groups unevenly. own: rescales by an autoscaler that wants anything;
+    looks: how often it looks (ms). short: starts of tasks for which there is room for fewer; it
+    grows again. amid: tasks or coordinators that crash while tasks stop and start for a rescale.
+    failing: of a thousand calls of the storage so many fail. cut_offs: coordinators of the last
+    life that are taken for dead with all their tasks, and come back up to `away` ms later.
+    partitions: tasks of each life that are cut off from others or from the coordinator for a time.
+    commits: of a thousand commits so many begin a time in which all fail. figures: whether tasks
+    report them when they begin. refused: of a hundred records so many have one beside them for
+    which a function raises; `limit`: how many of these may be put aside. hangs: of a thousand
+    pieces of work in the background so many take longer than a checkpoint may. slow_tasks: of a
+    hundred. slow_work: the longest delay of work in the background (ms). choices: so many are
+    drawn, then all take turns.
     """
 
     seed: int = 0
@@ -92,6 +93,7 @@ class Case:
     limit: Limit = "none"
     choices: int | None = None
     live: int = 0
+    deals: int = 0
     own: int = 0
     looks: int = 1
     short: int = 0

@@ -23,9 +23,10 @@ class Faults:
     crashes: tasks, at any step. coordinators: coordinators, and all tasks with them. after: tasks
     right behind a completed checkpoint. savepoints: asked for meanwhile. rescales: so often the job
     is stopped, and goes on at another parallelism from a checkpoint or savepoint. live: so often it
-    is rescaled while it runs. own: so often its autoscaler does that. short: so often there is too
-    little room for it. amid: tasks or coordinators while it is rescaled. storage: whether
-    calls of the checkpoint storage fail. hangs: whether some take longer than checkpoints may.
+    is rescaled while it runs. deals: whether key groups are dealt unevenly then, now and then. own:
+    so often its autoscaler does that. short: so often there is too little room for it. amid: tasks
+    or coordinators while it is rescaled. storage: whether calls of the checkpoint storage fail.
+    hangs: whether some take longer than checkpoints may.
     slow: whether some tasks and writers are slow. rocksdb: whether state is in RocksDB now and
     then. cut_offs: coordinators that are taken for dead, with all their tasks, and go on while
     others begin. partitions: tasks that are cut off from others, or from the coordinator, for a
@@ -39,6 +40,7 @@ class Faults:
     savepoints: int = 1
     rescales: int = 1
     live: int = 2
+    deals: bool = True
     own: int = 4
     short: int = 2
     amid: int = 2
@@ -117,6 +119,8 @@ def draw(
     cuts = faults.cut_offs > 0 and storage != "memory" and rng.random() < 0.1
     rescales = random.Random(f"live {seed}")
     live = rescales.randint(1, faults.live) if faults.live and rescales.random() < 0.3 else 0
+    shuffled = random.Random(f"deals {seed}")
+    deals = shuffled.choice((0, 50, 100)) if live and faults.deals else 0
     whims = random.Random(f"own {seed}")
     own = whims.randint(1, faults.own) if faults.own and whims.random() < 0.25 else 0
     looks = whims.choice((1, 1, 2, 5)) if own else Case.looks
@@ -158,6 +162,7 @@ def draw(
         figures=rng.random() < 0.25,
         commits=rng.choice((100, 300)) if faults.commits and rng.random() < 0.15 else 0,
         live=live,
+        deals=deals,
         own=own,
         looks=looks,
         short=short,

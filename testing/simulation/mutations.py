@@ -16,12 +16,13 @@ from ...checkpoint.barrier_alignment import BarrierAligner
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.shared_files import SharedFiles
 from ...core.errors import StromError
-from ...core.ids import CheckpointId
+from ...core.ids import EVEN, CheckpointId
 from ...engine.coordinator.job_master import JobMaster
 from ...engine.coordinator.regions import Region
 from ...engine.coordinator.rescaled_part import Part
 from ...engine.coordinator.rescales import Rescales
 from ...engine.exchange.credits import SenderLedger
+from ...engine.exchange.partitioners import _ByKey
 from ...engine.hosts.result_log import ResultLog
 from ...engine.hosts.tenure import Tenure
 from ...engine.task.replay import _Sharing
@@ -190,6 +191,24 @@ def _torn(original: Any) -> Any:
     return separable
 
 
+def _dealt_evenly(original: Any) -> Any:
+    """Who sends by key takes each subtask to have as many key groups as the others."""
+
+    def __init__(self: _ByKey, *arguments: Any, deal: Any = EVEN) -> None:
+        original(self, *arguments)
+
+    return __init__
+
+
+def _always_as_before(original: Any) -> Any:
+    """What was on its way goes by the number of subtasks, whatever their key groups are."""
+
+    def _as_before(self: _Sharing, *arguments: Any) -> bool:
+        return self._former == self._now
+
+    return _as_before
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "alignment dropped": (BarrierAligner, "__init__", _no_alignment),
     "a credit doubled": (SenderLedger, "on_credit", _credit_doubled),
@@ -207,6 +226,8 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "a stop forgotten": (CheckpointCoordinator, "on_stopped_before", _not_known),
     "a rescale taken for done": (Steering, "on_failed", _always_done),
     "a part torn from its region": (Rescales, "separable", _torn),
+    "sent as if dealt evenly": (_ByKey, "__init__", _dealt_evenly),
+    "channel state by parallelism": (_Sharing, "_as_before", _always_as_before),
 }
 
 
@@ -265,6 +286,14 @@ KNOWN: Final[dict[str, str]] = {
         "live=2"
     ),
     "a rescale taken for done": "seed=0 job=stateless crashes=3 after=2 window=150 own=4",
+    "sent as if dealt evenly": (
+        "seed=37 job=tumbling variant=5 batch=5 interval=1 incremental=0 storage=memory stop=3 "
+        "crashes=2 coordinators=1 after=2 window=100 slow_work=1 figures=0 live=3 deals=100"
+    ),
+    "channel state by parallelism": (
+        "seed=59 job=pairs variant=9 records=2 batch=8 cramped=1 mode=unaligned interval=4 "
+        "window=60 figures=0 choices=0 live=3 deals=100"
+    ),
     "a stop forgotten": (
         "seed=7064 job=sessions variant=8 parallelism=2,3 batch=8 cramped=1 interval=4 at_once=3 "
         "full_every=1 ends=savepoint crashes=3 coordinators=1"

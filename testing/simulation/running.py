@@ -84,6 +84,7 @@ class Ran:
     partitions: int = 0
     rescaled: int = 0
     rescaled_in_part: int = 0
+    dealt: int = 0
     rescaled_itself: int = 0
     shrunk: int = 0
     grown: int = 0
@@ -140,6 +141,7 @@ def plan_of(case: Case, life: int, where: str) -> SimulationPlan:
         crash_after_checkpoints=case.after,
         savepoints=case.savepoints,
         rescales=case.live,
+        deals=case.deals,
         own_rescales=case.own,
         shortages=case.short,
         amid=case.amid,
@@ -307,6 +309,7 @@ class _Lives:
         ran.partitions += partitions.made
         ran.rescaled += result.rescaled
         ran.rescaled_in_part += result.rescaled_in_part
+        ran.dealt += result.dealt
         ran.rescaled_itself += result.rescaled_itself
         ran.shrunk += result.shrunk
         ran.grown += result.grown

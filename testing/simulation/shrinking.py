@@ -79,6 +79,7 @@ def _with(case: Case, name: str, value: Any) -> Case:
 
 _OFF: dict[str, Any] = {
     "live": 0,
+    "deals": 0,
     "own": 0,
     "looks": Case.looks,
     "short": 0,

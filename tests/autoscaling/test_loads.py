@@ -126,6 +126,13 @@ def test_loads_of_key_groups_say_what_more_subtasks_bring() -> None:
     assert Shares(skewed).busiest(2) == 0.75
 
 
+def test_a_deal_by_load_counts_as_long_as_the_parallelism_stays() -> None:
+    """With two subtasks of two key groups each one would have 80 % and not 70 %."""
+    vertex = Vertex(A, "a", key_groups=4, keyed=True)
+    dealt = Shares(load(vertex, 2, loads=(70, 10, 10, 10), busiest_share=0.7))
+    assert [dealt.busiest(p) for p in (1, 2, 3)] == [pytest.approx(s) for s in (1, 0.7, 0.8)]
+
+
 def test_what_comes_to_all_subtasks_is_not_divided() -> None:
     both = load(Vertex(A, "a"), target=Flow(300.0, 40.0))
     assert utilization(both, Shares(both), 5, both.target) == 1.0

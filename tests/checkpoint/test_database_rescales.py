@@ -22,7 +22,7 @@ from strom import (
     ValueStateDescriptor,
 )
 from strom.core.errors import CorruptCheckpointError
-from strom.core.ids import KeyGroupRange
+from strom.core.ids import EVEN, KeyGroupRange
 from strom.core.state_config import StateConfig
 from strom.snapshots.stored import StoredStates
 from strom.state.backend import AccColumn
@@ -324,3 +324,25 @@ def test_what_cannot_be_read_is_no_end(tmp_path: Path) -> None:
             for _ in files.pairs(b"\x00\x01", groups):
                 pass
         files.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_key_groups_that_are_dealt_unevenly_keep_what_they_have(
+    seed: int, all_of: Subtasks
+) -> None:
+    """Also at one parallelism, where the files of a subtask hold groups that it had and others
+    have by now."""
+    rng = random.Random(seed)
+    model = Model(rng, others=0)
+    all_of.start(2)
+    for _ in range(6):
+        for _ in range(rng.randrange(150)):
+            model.step(all_of)
+        all_of.checkpoint()
+        parallelism = rng.choice([2, 2, 2, 3])
+        cuts = sorted(rng.sample(range(1, MOST), parallelism - 1))
+        deal = EVEN if rng.random() < 0.2 else (0, *cuts)
+        all_of.start(parallelism, rng.random() < 0.5, deal)
+        assert all(places_are_own(backend) for backend in all_of.backends)
+        assert held_by(all_of.backends) == model.held
+        all_of.start(parallelism, rng.random() < 0.5, deal)

@@ -20,7 +20,7 @@ from strom.checkpoint.storage import CheckpointStorage, MemoryStorage, open_stor
 from strom.core.batch import Batch, ColumnBatch, ObjectBatch
 from strom.core.elements import StreamStatus, Watermark
 from strom.core.errors import CorruptCheckpointError, StateError
-from strom.core.ids import CheckpointId, OperatorId, TaskId, VertexId
+from strom.core.ids import EVEN, CheckpointId, Deal, OperatorId, TaskId, VertexId
 from strom.core.keys import FunctionKey
 from strom.engine.exchange.partitioners import make_selector
 from strom.engine.graph.model import (
@@ -124,13 +124,13 @@ def test_a_given_up_checkpoint_leaves_no_file(tmp_path: Path) -> None:
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
 
 
-def manifest_of(handles: dict[TaskId, Any], parallelism: int) -> Manifest:
+def manifest_of(handles: dict[TaskId, Any], parallelism: int, deal: Deal = EVEN) -> Manifest:
     return Manifest(
         "job",
         "a job",
         CheckpointId(3),
         0,
-        (OperatorShape(OperatorId("window"), "Window", parallelism, 128),),
+        (OperatorShape(OperatorId("window"), "Window", parallelism, 128, deal=deal),),
         tuple(SubtaskSnapshot(task, (), handle) for task, handle in handles.items()),
     )
 
@@ -211,20 +211,29 @@ PARTITIONERS: list[Partitioner] = [
 ]
 
 
+def deal_at(turn: int, parallelism: int) -> Deal:
+    """Even at every other turn, else another one at each."""
+    cuts = random.Random(turn).sample(range(1, 128), parallelism - 1)
+    return (0, *sorted(cuts)) if turn % 2 else EVEN
+
+
 @pytest.mark.parametrize("partitioner", PARTITIONERS, ids=lambda p: type(p).__name__)
 @pytest.mark.parametrize("seed", range(6))
 def test_each_record_is_replayed_once_and_where_it_belongs(
     partitioner: Partitioner, seed: int
 ) -> None:
     """Numbers on their way from each source to each former subtask, some sent and some not, are
-    restored at every parallelism from 1 to 4; then what is left half-way is saved and restored once
-    more."""
+    restored at every parallelism from 1 to 4, and in other deals of key groups; then what is left
+    half-way is saved and restored once more."""
     rng = random.Random(seed)
     sources, former = rng.randint(1, 3), rng.randint(1, 3)
     storage: CheckpointStorage = MemoryStorage("job")
     sent: dict[tuple[int, int], list[Waiting]] = {}
     selectors = [
-        make_selector(partitioner, former, subtask=s, max_parallelism=128) for s in range(sources)
+        make_selector(
+            partitioner, former, subtask=s, max_parallelism=128, deal=deal_at(seed, former)
+        )
+        for s in range(sources)
     ]
     count = 0
     for s in range(sources):
@@ -245,27 +254,37 @@ def test_each_record_is_replayed_once_and_where_it_belongs(
     for (side, subtask), parts in sent.items():
         task = TaskId(VertexId("window" if side else "map"), subtask)
         handles[task] = write_in_flight(storage, CheckpointId(3), task, parts, NO)
-    manifest = manifest_of(handles, former)
+    manifest = manifest_of(handles, former, deal_at(seed, former))
     for now in range(1, 5):
-        check(partitioner, storage, manifest, now, count)
-        half, left = half_way(partitioner, storage, manifest, now, rng)
+        deal = deal_at(seed // 2, now)
+        check(partitioner, storage, manifest, now, deal, count)
+        half, left = half_way(partitioner, storage, manifest, now, deal, rng)
         again = MemoryStorage("job")
         kept = {
             task: write_in_flight(again, CheckpointId(3), task, parts, NO)
             for task, parts in left.items()
         }
         for later in range(1, 4):
-            check(partitioner, again, manifest_of(kept, now), later, count, half)
+            then = manifest_of(kept, now, deal)
+            check(partitioner, again, then, later, deal_at(seed // 3, later), count, half)
 
 
-def deployed(partitioner: Partitioner, manifest: Manifest, subtask: int, parallelism: int) -> Any:
+def deployed(
+    partitioner: Partitioner,
+    manifest: Manifest,
+    subtask: int,
+    parallelism: int,
+    deal: Deal = EVEN,
+) -> Any:
     edge = JobEdge(4, VertexId("map"), VertexId("window"), partitioner, port=1)
     return SimpleNamespace(
         restore=manifest,
         input_edges=(edge,),
         edge_names={4: EDGE},
         task=TaskId(VertexId("window"), subtask),
-        vertex=SimpleNamespace(parallelism=parallelism, max_parallelism=128, operators=()),
+        vertex=SimpleNamespace(
+            parallelism=parallelism, max_parallelism=128, deal=deal, operators=()
+        ),
     )
 
 
@@ -274,21 +293,22 @@ def check(
     storage: Any,
     manifest: Manifest,
     now: int,
+    deal: Deal,
     count: int,
     already: frozenset[int] = frozenset(),
 ) -> None:
     seen: list[int] = []
     by_record = isinstance(partitioner, (KeyGroups, Custom))
-    selector = make_selector(partitioner, now, max_parallelism=128) if by_record else None
+    selector = make_selector(partitioner, now, max_parallelism=128, deal=deal)
     for subtask in range(now):
-        replay = replay_of(deployed(partitioner, manifest, subtask, now), storage)
+        replay = replay_of(deployed(partitioner, manifest, subtask, now, deal), storage)
         assert all(lane.port == 1 for lane in replay.lanes)
         lanes: dict[int, list[int]] = {}
         while (item := replay.poll()) is not None:
             lane, element = item
             if isinstance(element, ObjectBatch):
                 lanes.setdefault(lane, []).extend(element.values)
-                if selector is not None:
+                if by_record:
                     assert [at for at, _ in selector.split(element)] == [subtask]
         for numbers in lanes.values():
             assert numbers == sorted(numbers), "a channel keeps its order"
@@ -297,13 +317,18 @@ def check(
 
 
 def half_way(
-    partitioner: Partitioner, storage: Any, manifest: Manifest, now: int, rng: random.Random
+    partitioner: Partitioner,
+    storage: Any,
+    manifest: Manifest,
+    now: int,
+    deal: Deal,
+    rng: random.Random,
 ) -> tuple[frozenset[int], dict[TaskId, list[Waiting]]]:
     """What was handled when another checkpoint overtook, and what that has."""
     handled: set[int] = set()
     left: dict[TaskId, list[Waiting]] = {}
     for subtask in range(now):
-        replay = replay_of(deployed(partitioner, manifest, subtask, now), storage)
+        replay = replay_of(deployed(partitioner, manifest, subtask, now, deal), storage)
         rest = None
         for _ in range(rng.randint(0, 6)):
             item = replay.poll()

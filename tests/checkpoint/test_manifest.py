@@ -222,7 +222,7 @@ def test_torn_text_is_named(cut: int) -> None:
         decode(encode(EXAMPLE)[:cut], "where/manifest.json")
 
 
-@pytest.mark.parametrize("version", [READ_VERSIONS[0] - 1, FORMAT_VERSION + 1])
+@pytest.mark.parametrize("version", [READ_VERSIONS[0] - 1, READ_VERSIONS[-1] + 1])
 def test_another_format_is_refused_by_a_sentence_that_names_both(version: int) -> None:
     """Before anything else of it is looked at: its body may be quite different."""
     other = {"format": version, "anything": "else"}
@@ -230,8 +230,35 @@ def test_another_format_is_refused_by_a_sentence_that_names_both(version: int) -
         decode(json.dumps(other).encode(), "chk-3/manifest.json")
     text = str(caught.value)
     assert text.startswith(f"chk-3/manifest.json: written in checkpoint format {version}, ")
-    assert f"this strom reads formats {READ_VERSIONS[0]} to {FORMAT_VERSION}:" in text
+    assert f"this strom reads formats {READ_VERSIONS[0]} to {READ_VERSIONS[-1]}:" in text
     assert not isinstance(caught.value, CorruptCheckpointError)
+
+
+UNEVEN = replace(EXAMPLE, operators=(OperatorShape("op", "Sum", 3, 128, "sum", (0, 5, 90)),))
+
+
+def test_an_uneven_deal_is_told_in_a_format_of_its_own() -> None:
+    """All others are as they were: who knows of no deals reads them."""
+    found = json.loads(encode(UNEVEN))
+    assert (found["format"], json.loads(encode(EXAMPLE))["format"]) == (10, FORMAT_VERSION)
+    assert found["body"]["operators"] == [
+        {
+            "operator": "op",
+            "name": "Sum",
+            "parallelism": 3,
+            "max_parallelism": 128,
+            "uid": "sum",
+            "deal": [0, 5, 90],
+        }
+    ]
+    assert "deal" not in json.loads(encode(EXAMPLE))["body"]["operators"][0]
+    assert decode(encode(UNEVEN), "m") == UNEVEN
+
+
+@pytest.mark.parametrize("deal", [[0], [0, 200], [1, 2], [0, 0], ["0", 4], [0, True], "0,5", None])
+def test_a_deal_that_is_none_names_the_field(deal: Any) -> None:
+    with pytest.raises(CorruptCheckpointError, match="field 'deal'"):
+        decode(signed(lambda body: body["operators"][0].update(deal=deal)), "m")
 
 
 def test_other_texts() -> None:

@@ -18,7 +18,7 @@ from strom.checkpoint.manifest import Manifest, OperatorShape
 from strom.checkpoint.snapshot_io import group_offsets, read_operator, write_subtask
 from strom.checkpoint.storage import CheckpointStorage, MemoryStorage, open_storage
 from strom.core.errors import CorruptCheckpointError, StateError
-from strom.core.ids import TaskId
+from strom.core.ids import EVEN, Deal, TaskId
 from strom.state.backend import KEY_GROUP, KeyedSnapshot, OperatorStateTable, StateTable
 from strom.state.key_groups import range_for
 from strom.state.operator_state import OperatorStateSnapshot
@@ -96,6 +96,23 @@ def test_every_row_is_restored_once_by_the_owner_of_its_group(
             assert all(g in range_for(subtask, after, MAX) for g in found)
             restored += found
     assert sorted(restored) == sorted(groups)
+
+
+@pytest.mark.parametrize("after", [(0, 1), (0, 15), (0, 3, 4, 12), EVEN])
+def test_rows_go_to_whoever_has_their_group_in_any_deal(after: Deal) -> None:
+    """Key groups are stored by number, whoever had them."""
+    storage = MemoryStorage("job")
+    parts = range(5), range(5, MAX)
+    manifest = take(storage, [Tables(keyed_table("s", [*part])) for part in parts])
+    subtasks = len(after) or 2
+    found = []
+    for subtask in range(subtasks):
+        tables, _ = read_operator(storage, manifest, "op", subtask, subtasks, MAX, deal=after)
+        mine = [group for t in tables for group in t.data.column(KEY_GROUP).to_pylist()]
+        owned = range_for(subtask, subtasks, MAX, after)
+        assert mine == list(range(owned.first, owned.last + 1))
+        found += mine
+    assert found == list(range(MAX))
 
 
 def test_same_parallelism_gives_back_the_tables(

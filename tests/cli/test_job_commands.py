@@ -127,6 +127,21 @@ def test_rescaling_a_job_that_goes_on(jobs: PlayedJobs) -> None:
     )
 
 
+def test_rescaling_by_load(jobs: PlayedJobs) -> None:
+    assert said("rescale", JOB, "3", "--balance").splitlines() == [
+        f"job {JOB} goes on after 340 ms; Map: 2 to 3",
+        "Map: its busiest subtask had 62% of the records, and is to have 50% (one key group has "
+        "50%)",
+    ]
+    found = json.loads(said("rescale", JOB, "4", "--operator", "a", "--balance", "--json"))
+    assert found["balance"] == {
+        "Map": {"before": 0.625, "after": 0.5, "limit": "one key group has 50%"}
+    }
+    assert jobs.asked[-1] == ("rescale_live", JOB, {"a": 4}, "balance")
+    assert "deal of key groups already" in said("rescale", JOB, "2", "--balance")
+    assert "not for --savepoint" in said("rescale", JOB, "3", "--balance", "--savepoint", code=2)
+
+
 def test_rescaling(jobs: PlayedJobs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     moved = json.loads(said("rescale", JOB, "3", "--directory", "s3://b/s", "--json"))
     assert moved["was"] == JOB

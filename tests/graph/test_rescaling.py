@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,13 +10,16 @@ from chaos_kit import config, environment
 from strom import DiscardSink
 from strom.connectors.datagen import DataGenSource
 from strom.core.errors import GraphError
+from strom.core.ids import Deal
 from strom.engine.graph.execution import build_execution_graph
 from strom.engine.graph.model import JobGraph
 from strom.engine.graph.rescaling import (
+    dealt,
     limited,
     moved,
     rescaled,
     shape_of,
+    together,
     widest,
     widths_of,
     with_widths,
@@ -143,3 +147,45 @@ def test_a_job_that_runs_with_one_is_rescaled_by_what_it_is_to_be() -> None:
     with pytest.raises(GraphError, match="planned for the parallelism 1"):
         rescaled(small, 4)
     assert widths(rescaled(whole, 4)) == [1, 4]
+
+
+def deal_of(job: JobGraph, name: str, deal: Deal) -> JobGraph:
+    """With this deal of the vertices that share key groups with one."""
+    (group,) = [found for found in together(job) if name in [vertex.name for vertex in found]]
+    return dealt(job, job, {vertex.id: deal for vertex in group})
+
+
+def test_what_a_forward_edge_connects_shares_its_key_groups() -> None:
+    planned = chains()
+    assert [[v.name for v in group] for group in together(planned)] == [
+        ["numbers", "doubled"],
+        ["keyed -> Sink: DiscardSink"],
+    ]
+    numbers = planned.vertices[0]
+    with pytest.raises(GraphError, match=r"from 'numbers' to 'doubled'.* dealt in one way"):
+        dealt(planned, planned, {numbers.id: (0, 3)})
+    assert [v.deal for v in deal_of(planned, "numbers", (0, 3)).vertices] == [(0, 3), (0, 3), ()]
+
+
+def test_a_deal_is_kept_as_what_is_written_down_and_tells_tasks_apart() -> None:
+    planned = chains()
+    name = planned.vertices[-1].name
+    uneven = deal_of(planned, name, (0, 3))
+    assert widths(uneven) == [2, 2, 2]
+    kept = json.loads(json.dumps(widths_of(uneven)))
+    assert list(kept.values()) == [2, 2, [0, 3]]
+    assert with_widths(planned, kept) == uneven
+    shapes = {shape_of(planned), shape_of(uneven), shape_of(deal_of(planned, name, (0, 4)))}
+    assert len(shapes) == 3
+    assert len(shape_of(uneven)) < 30
+
+
+def test_another_parallelism_is_dealt_evenly_and_what_is_not_asked_for_stays() -> None:
+    planned = chains()
+    uneven = deal_of(planned, planned.vertices[-1].name, (0, 3))
+    assert moved(planned, uneven, 2) == planned, "also the one that it has"
+    assert moved(planned, uneven, {"keyed": 2}) == planned
+    aside = moved(planned, uneven, {"numbers": 3})
+    assert [(v.parallelism, v.deal) for v in aside.vertices] == [(3, ()), (3, ()), (2, (0, 3))]
+    assert limited(planned, uneven, 2) == uneven
+    assert limited(planned, uneven, 1) == moved(planned, planned, 1)

@@ -87,6 +87,7 @@ def test_shape_figures_and_what_is_said(client: Any, monkeypatch: pytest.MonkeyP
     totals = sample.vertices
     assert all(one.parallelism == 2 for one in totals.values())
     assert totals[keyed.id].loads is not None
+    assert 0 < (totals[keyed.id].busiest_share or 0) <= 1
     assert sample.edges[1] == totals[copies.id].records // 2
     assert totals[source.id].records > 0
     assert shape_as_planned(job_of(client)) == shape

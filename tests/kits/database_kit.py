@@ -13,7 +13,7 @@ from strom.checkpoint.manifest import Manifest, OperatorShape, decode, encode
 from strom.checkpoint.snapshot_io import read_operator, write_subtask
 from strom.checkpoint.storage import open_storage
 from strom.core.clock import Clock
-from strom.core.ids import NO_CHECKPOINT, CheckpointId, OperatorId, TaskId, VertexId
+from strom.core.ids import EVEN, NO_CHECKPOINT, CheckpointId, Deal, OperatorId, TaskId, VertexId
 from strom.core.state_config import StateConfig
 from strom.state.backend import StateTable
 from strom.state.key_groups import key_group, range_for
@@ -40,24 +40,28 @@ class Subtasks:
         self._states: list[KeyedStates] = []
         self._increments: list[Increments] = []
         self._n = 0
+        self._deal: Deal = EVEN
         self._base = NO_CHECKPOINT
 
-    def start(self, parallelism: int = 1, same_program: bool = True) -> None:
+    def start(self, parallelism: int = 1, same_program: bool = True, deal: Deal = EVEN) -> None:
         """From the newest checkpoint, if there is one."""
         self.close()
+        self._deal = deal
         self._increments = [Increments() for _ in range(parallelism)]
         self._base = NO_CHECKPOINT
         for subtask in range(parallelism):
             states = KeyedStates(self.config)
             self._states.append(states)
-            backend = states.make(range_for(subtask, parallelism, MOST), MOST, self.clock)
+            groups = range_for(subtask, parallelism, MOST, deal)
+            backend = states.make(groups, MOST, self.clock)
             self.backends.append(backend)
             if self.manifest is not None:
                 share = (self.storage, self.manifest, OPERATOR, subtask, parallelism, MOST)
-                files = inherited(*share, same_program=same_program)
+                files = inherited(*share, same_program=same_program, deal=deal)
                 if files is not None:
                     backend.inherit(files)
-                backend.restore(read_operator(*share, inherits=files is not None)[0])
+                inherits = files is not None
+                backend.restore(read_operator(*share, inherits=inherits, deal=deal)[0])
 
     def of(self, key: Any) -> Any:
         """The keyed state that has a key, which is its current one."""
@@ -84,7 +88,7 @@ class Subtasks:
             layers, files = increment.layers, increment.files
             made.append(write_subtask(self.storage, n, task, part, layers=layers, files=files))
             increments.written(n, made[-1])
-        shape = OperatorShape(OPERATOR, "op", len(made), MOST)
+        shape = OperatorShape(OPERATOR, "op", len(made), MOST, deal=self._deal)
         manifest = Manifest("job", "job", n, 0, (shape,), tuple(made))
         self.manifest = decode(encode(manifest), "manifest")
         self.storage.publish(self.manifest)

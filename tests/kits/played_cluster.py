@@ -137,7 +137,7 @@ class PlayedCluster:
         self.played[MOVED] = PlayedJob(MOVED, job.name, job.vertices, began_ms=self.now_ms)
         return Moved(MOVED, "s3://shop/savepoints/savepoint-5b0d1a-2")
 
-    def rescale_live(self, job_id: str, parallelism: Any) -> Any:
+    def rescale_live(self, job_id: str, parallelism: Any, balance: bool = False) -> Any:
         raise Refused("these jobs are played")
 
     def _found(self, job_id: str) -> PlayedJob:

@@ -11,6 +11,7 @@ from strom.checkpoint.savepoints import Stop
 from strom.engine.hosts.job_view import JobView
 from strom.rest.catalogs.catalog import (
     ENDED,
+    Balanced,
     JobSummary,
     Moved,
     Node,
@@ -269,12 +270,17 @@ class PlayedJobs:
             raise Refused("it has 100 key groups")
         return Moved("00000000000000aa", "s3://savepoint-7")
 
-    def rescale_live(self, job_id: str, parallelism: int | Mapping[str, int]) -> Rescaled:
-        self.asked.append(("rescale_live", job_id, parallelism))
+    def rescale_live(
+        self, job_id: str, parallelism: int | Mapping[str, int], balance: bool = False
+    ) -> Rescaled:
+        self.asked.append(("rescale_live", job_id, parallelism, *["balance"][: int(balance)]))
         if parallelism == 101:
             raise Refused("it has 100 key groups")
         if parallelism == 2:
             return Rescaled({}, {}, 0)
+        if balance:
+            spread: Balanced = {"before": 0.625, "after": 0.5, "limit": "one key group has 50%"}
+            return Rescaled({"Map": 2}, {"Map": 3}, 340, 4, 6, {"Map": spread})
         return Rescaled({"Map": 2}, {"Map": 3}, 340, 4, 6)
 
 

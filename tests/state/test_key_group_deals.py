@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strom.core.errors import ConfigurationError
-from strom.state.key_group_deals import deal, even_deal, loads_of, moved
+from strom.core.ids import EVEN
+from strom.state.key_group_deals import (
+    WORTH,
+    as_deal,
+    best_deal,
+    deal,
+    even_deal,
+    loads_of,
+    moved,
+    ranges_of,
+)
 
 LOADS = st.lists(st.integers(0, 50) | st.just(0) | st.integers(0, 10**12), min_size=1, max_size=9)
 
@@ -43,3 +53,30 @@ def test_what_cannot_be_dealt_is_refused() -> None:
         deal([1, 2], 3)
     with pytest.raises(ConfigurationError, match="one is -1"):
         deal([1, -1], 1)
+
+
+def test_what_is_below_the_maximum_is_spread_too() -> None:
+    """One group has more than a subtask should; the others are shared by those that are left."""
+    ranges = deal([40, *[2] * 30], 4)
+    assert loads_of([40, *[2] * 30], ranges) == [40, 20, 20, 20]
+
+
+@given(st.lists(st.integers(0, 1000), min_size=8, max_size=8), st.integers(1, 8), st.data())
+def test_the_best_deal_is_that_of_now_if_it_will_do(
+    loads: list[int], parallelism: int, data: st.DataObject
+) -> None:
+    """So a job that was dealt by its load is not stopped again for the same."""
+    before = data.draw(st.integers(1, 8))
+    now = best_deal(loads, EVEN, before, before)
+    again = best_deal(loads, now, before, before)
+    assert again == now
+    best = best_deal(loads, now, before, parallelism)
+    least = max(loads_of(loads, deal(loads, parallelism)))
+    found = max(loads_of(loads, ranges_of(best, parallelism, 8)))
+    assert found - least <= WORTH * sum(loads)
+
+
+def test_an_even_deal_is_none() -> None:
+    assert as_deal(even_deal(3, 128)) == EVEN
+    assert as_deal(deal([9, 1, 1, 1, 1, 5], 3)) == (0, 1, 5)
+    assert best_deal([5] * 8, EVEN, 2, 4) == EVEN

@@ -300,7 +300,13 @@ def test_rescaling(client: TestClient, catalog: PlayedJobs) -> None:
     assert done["failure-cause"]["stack-trace"] == "it has 100 key groups"
     asked = client.patch(f"{AT}/rescaling?parallelism=4&mode=live").json()
     done = wait_for(client, f"{AT}/rescaling/{asked['request-id']}")
-    assert done == {"jobid": JOB, "silence-ms": 340, "stopped-tasks": 4, "kept-tasks": 6}
+    told = {"jobid": JOB, "silence-ms": 340, "stopped-tasks": 4, "kept-tasks": 6}
+    assert done == told
+    asked = client.patch(f"{AT}/rescaling?parallelism=4&mode=live&balance=true").json()
+    done = wait_for(client, f"{AT}/rescaling/{asked['request-id']}")
+    spread = {"before": 0.625, "after": 0.5, "limit": "one key group has 50%"}
+    assert done == told | {"balance": {"Map": spread}}
+    assert client.patch(f"{AT}/rescaling?parallelism=4&balance=true").status_code == 400
     refused = client.patch(f"{AT}/rescaling?parallelism=4&mode=live&targetDirectory=d")
     assert refused.status_code == 400
     assert client.patch(f"{AT}/rescaling").status_code == 400
