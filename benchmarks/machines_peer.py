@@ -97,8 +97,8 @@ def _take(endpoint: SocketEndpoint, seconds: float) -> dict[str, Any]:
             warm = warm or last + WARM_SHARE * seconds
             if started:
                 rows += len(element)
-            elif last >= warm:
-                started, bytes_before = last, endpoint.statistics().bytes_received
+        if warm and not started and last >= warm:  # all that came was taken, and nothing counts yet
+            started, bytes_before = last, endpoint.statistics().bytes_received
 
 
 if __name__ == "__main__":
