@@ -129,7 +129,7 @@ def test_rescaling_a_job_that_goes_on(jobs: PlayedJobs) -> None:
 
 def test_rescaling_by_load(jobs: PlayedJobs) -> None:
     assert said("rescale", JOB, "3", "--balance").splitlines() == [
-        f"job {JOB} goes on after 340 ms; Map: 2 to 3",
+        f"job {JOB} goes on after 340 ms; Map: 2 to 3, while 6 tasks went on",
         "Map: its busiest subtask had 62% of the records, and is to have 50% (one key group has "
         "50%)",
     ]
