@@ -283,6 +283,11 @@ class RunningAttempt:
         self._history.on_stopping(now_ms, known)
         return _do([cancel])
 
+    def stop(self, tasks: tuple[TaskId, ...], now_ms: int) -> Outcome:
+        """Both at once: of a rescale that goes back, or that another coordinator has begun."""
+        held, moved = self.hold(tasks, now_ms), self.move(tasks[0], now_ms)
+        return _do([*held.actions, *moved.actions])
+
     def may_adopt(self, first: TaskId) -> bool:
         """Whether they have stopped, and no checkpoint is being stored."""
         return self.restarts.is_moving(first) and not self._checkpoints.storing

@@ -11,7 +11,6 @@ from dataclasses import replace
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.storage import Latest
-from ...core.ids import TaskId
 from ...core.job_status import JobStatus
 from ..accounts import TaskAccount
 from ..graph.model import ExecutionGraph
@@ -241,15 +240,8 @@ class Transitions:
             return None
         assert self.running is not None
         kept = self.rescales.turn_back(failure.cause)
-        return (Warn(why), *kept, *self._stop_part(self.running, part.starts.tasks, now_ms))
-
-    def _stop_part(
-        self, running: RunningAttempt, tasks: tuple[TaskId, ...], now_ms: int
-    ) -> Actions:
-        """Of a rescale that goes back, or that another coordinator has begun."""
-        held = running.hold(tasks, now_ms).actions
-        moved = running.move(tasks[0], now_ms).actions
-        return self.after(Outcome((*held, *moved)), now_ms)
+        stopped = self.running.stop(part.starts.tasks, now_ms)
+        return (Warn(why), *kept, *self.after(stopped, now_ms))
 
     # --- tasks that run already --------------------------------------------------------------
 
@@ -326,7 +318,7 @@ class Transitions:
             return self.rescales.on_running(now_ms), left.failures
         tasks = (*part.starts.tasks, *(t for t in left.others if not part.concerns(t)))
         failures = [one for one in left.failures if not part.concerns(one.task)]
-        return self._stop_part(running, tasks, now_ms), failures
+        return self.after(running.stop(tasks, now_ms), now_ms), failures
 
     # --- from one attempt to the next --------------------------------------------------------
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,7 +16,7 @@ from typing import Any
 import pytest
 from chaos_kit import config, environment, until, within
 from leashed_source import LeashedNumbers
-from ray_chaos_kit import ends_with_nothing
+from ray_chaos_kit import coordinator_pid, ends_with_nothing
 from shared_ray import ray_of
 from strom.benchmarks.regions import NUMBERS, Notes, Noting, numbers, read_numbers
 from strom.connectors.files import FileSink
@@ -26,6 +29,8 @@ COUNT = 160_000
 PAUSE_MS = 50
 
 NAMES = ("first", "second")
+
+Tasks = dict[tuple[str, int], tuple[int, int]]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,7 +45,8 @@ class Job:
     def __init__(self, root: Path) -> None:
         self.root = root
         (root / "notes").mkdir()
-        env = environment(config(root / "state", interval_ms=250, batch_size=20), "ray")
+        quiet = {"interval_ms": 500, "metrics_interval": timedelta(seconds=0.5)}
+        env = environment(config(root / "state", batch_size=20, **quiet), "ray")
         for i, name in enumerate(NAMES):
             release, more = root / "release", {"splits": 6, "block": 10, "schema": NUMBERS}
             source = LeashedNumbers(release, PAUSE_MS, numbers, COUNT, **more)
@@ -49,24 +55,25 @@ class Job:
             noted.uid(f"{name} notes").sink_to(FileSink(root / name))
         self.client: Any = env.execute_async("pipelines")
 
-    def tasks(self, name: str) -> dict[tuple[str, int], tuple[int, int]]:
-        """Of each subtask of a pipeline its attempt and process, once all of the job run."""
+    def tasks(self) -> tuple[Tasks, Tasks]:
+        """Of each subtask of the two its attempt and process, once all of the job run."""
 
         def found() -> Any:
             with suppress(TransportError):  # the machine is busy: ask again
-                return of(self.client.view())
+                view = self.client.view()
+                running = all(t["status"] == "RUNNING" and t["pid"] for t in view["tasks"])
+                return running and tuple(of(view, name) for name in NAMES)
 
-        def of(view: Any) -> Any:
+        def of(view: Any, name: str) -> Tasks:
             mine = {v["id"] for v in view["vertices"] if v["name"].startswith(name)}
-            running = all(t["status"] == "RUNNING" and t["pid"] for t in view["tasks"])
-            return running and {
+            return {
                 (t["vertex"], t["subtask"]): (t["attempt"], t["pid"])
                 for t in view["tasks"]
                 if t["vertex"] in mine
             }
 
-        tasks: dict[tuple[str, int], tuple[int, int]] = until(found, "all tasks", 60.0)
-        return tasks
+        first, second = until(found, "all tasks", 90.0)
+        return first, second
 
     def finish(self) -> None:
         (self.root / "release").touch()
@@ -82,7 +89,7 @@ def test_the_other_one_goes_on(tmp_path: Path) -> None:
     job = Job(tmp_path)
     metrics = job.client.metrics
     until(lambda: metrics()["checkpoints"]["completed"] > 1, "two checkpoints", 60.0)
-    first, second = map(job.tasks, NAMES)
+    first, second = job.tasks()
     asked = time.time()
     made = job.client.rescale({"first": 3, "first notes": 3}).result(60)
     done = time.time()
@@ -90,8 +97,8 @@ def test_the_other_one_goes_on(tmp_path: Path) -> None:
     assert made.silence < timedelta(seconds=30)
     completed = metrics()["checkpoints"]["completed"]
     until(lambda: metrics()["checkpoints"]["completed"] > completed, "another checkpoint", 60.0)
-    assert job.tasks("second") == second
-    moved = job.tasks("first")
+    moved, still = job.tasks()
+    assert still == second
     assert len(moved) == 6
     assert {pid for _, pid in first.values()} < {pid for _, pid in moved.values()}
     job.finish()
@@ -102,3 +109,25 @@ def test_the_other_one_goes_on(tmp_path: Path) -> None:
     began, ended = max(pairwise(times), key=lambda pair: pair[1] - pair[0])
     during = [at for at in others.times if began < at < ended]
     assert len(during) > 3, (began, ended, others.times)
+
+
+def test_the_other_one_goes_on_when_the_coordinator_dies_meanwhile(tmp_path: Path) -> None:
+    """Right behind the moment when three are written down: the next one goes on with both."""
+    job = Job(tmp_path)
+    metrics = job.client.metrics
+    until(lambda: metrics()["checkpoints"]["completed"] > 1, "two checkpoints", 60.0)
+    _, second = job.tasks()
+    job_id = str(job.client.get_job_id())
+    former = coordinator_pid(job_id)
+    record = tmp_path / "state" / ".coordinators" / job_id / "term.json"
+    asked = job.client.rescale({"first": 3, "first notes": 3})
+    until(lambda: json.loads(record.read_bytes())["former"], "the new parallelism", 60.0)
+    os.kill(former, signal.SIGKILL)
+    asked.result(120)
+    moved, still = job.tasks()
+    assert still == second
+    assert len(moved) == 6
+    assert metrics()["restarts"] == 0
+    assert coordinator_pid(job_id) != former
+    job.finish()
+    ends_with_nothing()

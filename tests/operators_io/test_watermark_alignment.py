@@ -190,6 +190,30 @@ def test_who_was_told_nothing_yet_is_told_that_there_is_no_limit() -> None:
     assert alignment.on_report(*reader_of("one", 0), None) is None
 
 
+def test_readers_of_another_parallelism_hold_their_group_back_until_they_report() -> None:
+    one, two = OperatorId("one"), OperatorId("two")
+
+    def groups(readers: int) -> dict[OperatorId, AlignmentGroup]:
+        tasks = tuple(reader_of("one", n)[1] for n in range(readers))
+        return {
+            one: AlignmentGroup("g", 10, tasks),
+            two: AlignmentGroup("g", 10, (reader_of("two", 0)[1],)),
+        }
+
+    alignment = WatermarkAlignment(groups(2))
+    for operator, subtask, watermark in (("one", 0, 50), ("one", 1, 60), ("two", 0, 70)):
+        told = alignment.on_report(*reader_of(operator, subtask), watermark)
+    assert told == (60,)
+    for readers, reported in ((3, 80), (1, 90)):
+        starts = groups(readers)[one].tasks
+        alignment.adopt(groups(readers), starts)
+        told = alignment.on_report(*reader_of("two", 0), reported)
+        assert told == (MIN_TIMESTAMP + 10,), "none of them has said anything"
+        for subtask in range(readers):
+            alignment.on_report(*reader_of("one", subtask), 100 + subtask)
+        assert alignment.on_report(*reader_of("two", 0), reported) == (reported + 10,)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_no_split_runs_ahead_and_none_waits_for_ever(seed: int) -> None:
     """Subtasks with splits of random speeds, messages of random delay: a split is never read while
