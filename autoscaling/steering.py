@@ -151,9 +151,9 @@ class Steering:
         return self._note(Act(decision, now_ms, Outcome.ASKED))
 
     def on_rescaled(self, now_ms: int) -> Act:
-        """The answer: all tasks run as was asked for."""
+        """The answer: what was to change runs as was asked for. Where others do not, all begin with
+        these."""
         act = self._end(now_ms, Outcome.DONE)
-        assert self._started is not None, "nothing has begun"
         self._begin(now_ms)
         return act
 

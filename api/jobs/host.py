@@ -157,7 +157,7 @@ class JobClient(Protocol):
         none of their own, or of those that are named, by name or uid, with all that is chained to
         them or connected one to one. Exactly once: the job takes a checkpoint at once, and tasks
         that exchange records with what changes stop, and go on from that; pipelines that have
-        nothing to do with it run on. The future is done when all tasks run; its `result()` raises
+        nothing to do with it run on. The future is done when they run again; its `result()` raises
         RescaleError, with the reason, where the job stayed, or is again, as it was. Nobody gets
         more subtasks than key groups, and what was planned for one stays at that. `balance`: deal
         key groups to subtasks by the load of each that was measured, so that the busiest subtask

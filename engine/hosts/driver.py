@@ -46,6 +46,7 @@ from ..coordinator.actions import (
 )
 from ..coordinator.askers import Asker
 from ..coordinator.job_master import JobMaster
+from ..coordinator.rescale_figures import RescaleFigures
 from ..coordinator.traces import TraceRecorder
 from ..graph.execution import build_execution_graph
 from ..graph.model import ExecutionGraph, JobGraph
@@ -324,6 +325,11 @@ class JobDriver(JobPicture):
     def settled(self) -> JobGraph:
         """The same, to be kept for another driver."""
         return self._master.settled.job
+
+    @property
+    def last_rescale(self) -> RescaleFigures | None:
+        """The last under this driver that went well."""
+        return self._shown[0].last_rescale
 
     @property
     def rescaling(self) -> bool:

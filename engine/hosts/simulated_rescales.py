@@ -53,6 +53,8 @@ class SimulatedRescales:
         self.wanted: Widths | None = None
         self.returns = False
         """What a coordinator begins with that comes now."""
+        self._last: RescaleFigures | None = None
+        """The last that went well."""
 
     def forget(self) -> None:
         """It is another job from now on."""
@@ -115,7 +117,6 @@ class SimulatedRescales:
 
     def _grown(self, figures: RescaleFigures | None, error: str | None) -> None:
         self._result.grown += error is None
-        self._count_kept(figures)
 
     def maybe_ask(self, driver: JobDriver, step: int) -> bool:
         """Whether it is time to, and the job runs."""
@@ -158,10 +159,13 @@ class SimulatedRescales:
         elif figures is not None and figures.running_ms:
             self._result.rescaled += 1
             self._result.dealt += uneven
-        self._count_kept(figures)
 
-    def _count_kept(self, figures: RescaleFigures | None) -> None:
-        self._result.rescaled_in_part += figures is not None and figures.kept_tasks > 0
+    def look(self, driver: JobDriver) -> None:
+        """Whether another rescale went well, whoever was told."""
+        last = driver.last_rescale
+        if last is not None and last is not self._last:
+            self._last = last
+            self._result.rescaled_in_part += last.kept_tasks > 0
 
 
 class Whims:

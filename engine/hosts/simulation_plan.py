@@ -105,7 +105,7 @@ class SimulationResult:
     """So often somebody was told that it was; `not_rescaled`: why it was not, the other times."""
     not_rescaled: list[str] = field(default_factory=list)
     rescaled_in_part: int = 0
-    """So often others went on meanwhile, as those were told who had asked for it."""
+    """So often others went on meanwhile, whoever was told of it."""
     dealt: int = 0
     """So often key groups were dealt unevenly."""
     rescaled_itself: int = 0

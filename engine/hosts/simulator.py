@@ -197,6 +197,7 @@ class Simulation:
                 self._turn()
             except _CoordinatorDied:
                 self._replace_coordinator()
+            self._rescales.look(self._staff.driver)
             if self._watch is not None:
                 self._watch.stepped()
             self._client.step()

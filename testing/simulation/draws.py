@@ -88,6 +88,8 @@ def drawn(seed: int) -> Case:
     rng = random.Random(seed)
     job = rng.choice(sorted(TOPOLOGIES))
     case = draw(seed, EVERYTHING, rng, at_least_once=TOPOLOGIES[job].at_least is not None)
+    if TOPOLOGIES[job].parts and not case.live:
+        case = _rescaled(case)
     refused = rng.choice((10, 30)) if case.mode != "at_least_once" and rng.random() < 0.2 else 0
     return replace(
         case,
@@ -96,6 +98,16 @@ def drawn(seed: int) -> Case:
         sink="staged" if rng.random() < 0.3 else "collect",
         refused=refused,
         limit=rng.choice(("none", "exact", "short")) if refused else "none",
+    )
+
+
+def _rescaled(case: Case) -> Case:
+    rng = random.Random(f"parts {case.seed}")
+    return replace(
+        case,
+        parallelism=tuple(max(2, width) for width in case.parallelism),
+        live=rng.randint(1, 3),
+        amid=rng.randint(0, 2) if case.storage != "memory" else 0,
     )
 
 
