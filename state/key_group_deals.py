@@ -42,7 +42,7 @@ def deal(loads: Sequence[int], parallelism: int) -> list[KeyGroupRange]:
     >>> [(r.first, r.last) for r in deal([9, 1, 1, 1, 1, 5], 3)]
     [(0, 0), (1, 4), (5, 5)]
     >>> [(r.first, r.last) for r in deal([9, 1, 1, 1, 1, 1], 3)]
-    [(0, 0), (1, 3), (4, 5)]
+    [(0, 0), (1, 2), (3, 5)]
     """
     if not 1 <= parallelism <= len(loads):
         raise ConfigurationError(
