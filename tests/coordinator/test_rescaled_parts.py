@@ -16,6 +16,7 @@ from regions_kit import EVERY, FOUR, SOLO, A, B, Parts
 from scripted_job import TWICE, of
 from strom.checkpoint.handles import SubtaskSnapshot
 from strom.checkpoint.manifest import Manifest
+from strom.checkpoint.savepoints import Savepoint
 from strom.checkpoint.storage import Latest
 from strom.core.config import NoRestart
 from strom.core.ids import ChannelId, TaskId
@@ -192,6 +193,9 @@ def test_the_others_read_on_and_no_checkpoint_is_taken_meanwhile(moving: Moving)
     m.kept()
     assert not m.told(master.on_tick(300), TriggerCheckpoint)
     assert master.on_trigger(301) == ()
+    (refused,) = of(act.AnswerSavepoint, master.on_savepoint(Savepoint(7, "/s"), 302))
+    assert "a part of the job is being rescaled" in refused.error
+    assert "already" in error_of(master.on_rescale(8, m.after, Asker.SOMEBODY, 303))
     m.stopped()
     m.loaded()
     m.ready()
