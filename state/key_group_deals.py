@@ -9,15 +9,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import sqrt
 from typing import Final
 
 from ..core.errors import ConfigurationError
 from ..core.ids import EVEN, Deal, KeyGroupRange
 from .key_groups import range_for
 
-WORTH: Final = 0.005
-"""Of all records so many more are with the busiest subtask than need be, before a job that has the
-right parallelism is dealt anew: less is within what is known of loads."""
+WORTH: Final = 0.02
+"""As of `worth`, of many records."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,13 @@ def moved(before: Sequence[KeyGroupRange], after: Sequence[KeyGroupRange]) -> in
     return sum(len(groups) for groups in after) - stay
 
 
+def worth(records: int) -> float:
+    """Of so many that were counted so many more have to be with the busiest subtask than need be,
+    before a job that has the right parallelism is dealt anew. Of few that is more: two standard
+    deviations of a count that is half of them, as the next ones will not be quite like these."""
+    return max(WORTH * records, sqrt(records))
+
+
 def best_deal(loads: Sequence[int], now: Deal, before: int, parallelism: int) -> Deal:
     """Of `parallelism` subtasks, where `before` have the groups as of `now`: that of now if it is
     as good as any, an even one if that is, else that of `deal`."""
@@ -106,7 +113,7 @@ def best_deal(loads: Sequence[int], now: Deal, before: int, parallelism: int) ->
     least = max(loads_of(loads, found))
     if parallelism == before:
         busiest = max(loads_of(loads, ranges_of(now, before, groups)))
-        if busiest - least <= WORTH * total:
+        if busiest - least <= worth(total):
             return now
     if max(loads_of(loads, even_deal(parallelism, groups))) == least:
         return EVEN

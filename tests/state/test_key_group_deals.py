@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from strom.core.errors import ConfigurationError
 from strom.core.ids import EVEN
 from strom.state.key_group_deals import (
-    WORTH,
     as_deal,
     best_deal,
     deal,
@@ -18,6 +17,7 @@ from strom.state.key_group_deals import (
     loads_of,
     moved,
     ranges_of,
+    worth,
 )
 
 LOADS = st.lists(st.integers(0, 50) | st.just(0) | st.integers(0, 10**12), min_size=1, max_size=9)
@@ -73,7 +73,7 @@ def test_the_best_deal_is_that_of_now_if_it_will_do(
     best = best_deal(loads, now, before, parallelism)
     least = max(loads_of(loads, deal(loads, parallelism)))
     found = max(loads_of(loads, ranges_of(best, parallelism, 8)))
-    assert found - least <= WORTH * sum(loads)
+    assert found - least <= worth(sum(loads))
 
 
 def test_an_even_deal_is_none() -> None:
