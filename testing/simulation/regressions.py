@@ -65,6 +65,7 @@ REGRESSIONS: Final[dict[str, str]] = {
         "seed=4937 job=diamond variant=6 parallelism=2,2 mode=unaligned full_every=2 "
         "storage=memory ends=savepoint crashes=3 after=2 window=60 failing=5 figures=0 sink=staged "
         "own=3"
+    ),
     "a rescale for the load whose part runs while another one is being restarted": (
         "seed=1012 job=regions variant=2 mode=unaligned interval=4 at_once=3 full_every=1 stop=3 "
         "crashes=1 coordinators=1 after=1 window=60 live=1 own=3"

