@@ -28,7 +28,7 @@ from ...api.connectors.builtin_sinks import CollectWriter
 from ...checkpoint.file_storage import FileStorage
 from ...checkpoint.folder_storage import FolderStorage
 from ...checkpoint.manifest import Manifest
-from ...checkpoint.storage import CheckpointStorage, MemoryStorage
+from ...checkpoint.storage import CheckpointStorage, MemoryStorage, open_storage
 from ...core.batch import Batch, ColumnBatch, ObjectBatch
 from ...core.elements import CheckpointBarrier, Control, EndOfData, Watermark
 from ...core.ids import CheckpointId
@@ -92,8 +92,10 @@ class Invariants:
         self._stored = 0
         """The newest checkpoint that was ever published, of all simulations of a case."""
         self.stopped_with: str | None = None
-        """The savepoint with which the job was stopped, as the checkpoint says that was published
-        last; None: it was not."""
+        """The savepoint with which the job was stopped, as its newest checkpoint says; None: it was
+        not."""
+        self._newest = CheckpointId(0)
+        """That one: an older one may be stored later."""
         self.partitions = Partitions(0, 0, 1, LOST)
         self.verified = 0
 
@@ -101,6 +103,7 @@ class Invariants:
         """Of another simulation. `storage`: as it really is."""
         self._times.clear()
         self.stopped_with = None
+        self._newest = CheckpointId(0)
         self.partitions = partitions
         self._storage = storage
         self._completed = None
@@ -166,7 +169,9 @@ class Invariants:
     def _look_at_checkpoint(self, n: CheckpointId) -> None:
         assert self._driver is not None
         self._driver._master.validate()
-        storage = self._storage
+        storage, job_id = self._storage, self._driver.job_id
+        if storage is not None and storage.job_id != job_id:  # another job, restored from that one
+            storage = open_storage(storage.home, job_id)
         if storage is None or n % VERIFIED or n not in storage.list():
             return  # a savepoint, or gone already
         storage.verify(storage.load(n))
@@ -255,7 +260,8 @@ class Invariants:
 
     def stored(self, storage: CheckpointStorage, manifest: Manifest) -> None:
         self._stored = max(self._stored, manifest.checkpoint_id)
-        if not isinstance(storage, FolderStorage):
+        if not isinstance(storage, FolderStorage) and manifest.checkpoint_id >= self._newest:
+            self._newest = manifest.checkpoint_id
             self.stopped_with = manifest.stopped_with
 
     def committing(self, writer: SinkWriter, committables: Sequence[tuple[str, Any]]) -> None:

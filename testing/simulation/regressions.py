@@ -70,4 +70,14 @@ REGRESSIONS: Final[dict[str, str]] = {
         "seed=1012 job=regions variant=2 mode=unaligned interval=4 at_once=3 full_every=1 stop=3 "
         "crashes=1 coordinators=1 after=1 window=60 live=1 own=3"
     ),
+    "the checkpoints of another job, which was restored from one that was taken for dead": (
+        "seed=1831 job=sliding variant=2 parallelism=2,2 batch=1 mode=at_least_once incremental=0 "
+        "at_once=3 storage=objects stop=3 crashes=2 coordinators=1 window=60 cut_offs=1 away=30 "
+        "figures=0 sink=staged live=2 own=2 looks=2 short=1"
+    ),
+    "an older checkpoint that is stored behind the one with which the job was stopped": (
+        "seed=10277 job=islands variant=6 parallelism=3,2 cramped=1 interval=4 full_every=2 "
+        "ends=savepoint stop=2 crashes=3 coordinators=1 hangs=20 commits=100 figures=0 sink=staged "
+        "live=3 short=1 amid=2"
+    ),
 }
