@@ -110,10 +110,11 @@ def sessions(database: Database) -> list[int]:
     return [pid for (pid,) in database.run(f"SELECT pid {STROM}")]
 
 
-def waits(database: Database, words: str = "") -> bool:
-    """Whether a session of a connector waits for a lock, in a statement with these words."""
+def waits(database: Database, words: str = "", by: Any = None) -> bool:
+    """Whether a session of a connector waits for a lock, in a statement with these words. `by`: a
+    connection in autocommit that is asked; None: a new one."""
     found = f"SELECT count(*) {STROM} AND wait_event_type = 'Lock' AND query LIKE '%{words}%'"
-    return bool(database.one(found))
+    return bool(database.one(found) if by is None else by.execute(found).fetchone()[0])
 
 
 def capture(database: Database, **more: Any) -> PostgresCdcSource:
@@ -236,10 +237,13 @@ def test_a_capture_is_closed_while_it_looks_at_the_catalogs(
     monkeypatch.setattr(feeds, "LOOK_EVERY_S", 0.1)
     reading = Reading(capture(numbers))
     reading.read_to(numbers.mark())
-    with another(numbers, "LOCK TABLE pg_catalog.pg_publication IN ACCESS EXCLUSIVE MODE"):
-        until(lambda: waits(numbers, "pg_publication"), "a look")
-        soon(reading.reader.close)
-        until(lambda: not waits(numbers), "the end of the look", SOON_S)
+    lock = "LOCK TABLE pg_catalog.pg_publication IN ACCESS EXCLUSIVE MODE"
+    with numbers.connect(autocommit=True) as known:  # new ones may need what is locked to begin
+        assert not waits(numbers, "pg_publication", known)
+        with another(numbers, lock):
+            until(lambda: waits(numbers, "pg_publication", known), "a look")
+            soon(reading.reader.close)
+            until(lambda: not waits(numbers, "", known), "the end of the look", SOON_S)
 
 
 def test_a_capture_is_closed_while_its_stream_does_not_begin(
