@@ -17,7 +17,7 @@ CALLERS = frozenset(
 
 OUR_OWN = frozenset(
     {
-        "_cache(shape, parallelism, max_parallelism).__getitem__",
+        "_cache(shape, parallelism, max_parallelism, deal).__getitem__",
         "datetime.time",
         "distinct",
         "itemgetter(index)",
