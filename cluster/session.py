@@ -285,8 +285,8 @@ class Session:
 
     def _room_is_lacked(self) -> bool:
         """By jobs that run, and nobody comes before them."""
-        runs = ((job_id, run) for job_id, run in self._lacking.items())
-        lacked = any(self._of_run(job_id, run, Phase.RUNNING) for job_id, run in runs)
+        lacking = self._lacking.items()
+        lacked = any(self._of_run(job_id, run, Phase.RUNNING) for job_id, run in lacking)
         return lacked and not self.others_wait
 
     def _queue(self) -> list[JobRecord]:
