@@ -18,8 +18,8 @@ from .draws import drawn
 from .random_jobs import run_random
 from .running import Ran
 
-CHUNK: Final = 50
-"""Seeds that a process takes at once."""
+CHUNK: Final = 250
+"""Seeds that a process takes at once: at the start of each all garbage is collected."""
 
 TIDIED: Final = 20
 """After so many cases new garbage is collected: to look for it takes as long as half a case."""
@@ -188,8 +188,9 @@ def run_seeds(first: int, seeds: int, time_s: float | None = None, processes: in
         totals.add(_chunk(first, first + seeds, until))
     else:
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            starts = range(first, first + seeds, CHUNK)
-            ends = [min(start + CHUNK, first + seeds) for start in starts]
+            size = max(1, min(CHUNK, -(-seeds // processes)))
+            starts = range(first, first + seeds, size)
+            ends = [min(start + size, first + seeds) for start in starts]
             for part in pool.map(_chunk, starts, ends, [until] * len(starts)):
                 totals.add(part)
     totals.seconds = time.monotonic() - began
