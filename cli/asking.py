@@ -14,7 +14,7 @@ def account(address: str | None) -> Account:
     from ..cluster.account import account
     from ..engine.hosts.ray_connect import join_ray
 
-    join_ray(address)
+    join_ray(address, log_to_driver=False)
     return account()
 
 
@@ -23,5 +23,5 @@ def catalog(address: str | None) -> SessionJobs:
     from ..engine.hosts.ray_connect import join_ray
     from ..rest.catalogs.session_jobs import jobs_there
 
-    join_ray(address)
+    join_ray(address, log_to_driver=False)
     return jobs_there()

@@ -114,7 +114,7 @@ def _session(address: str | None, as_json: bool) -> Any:
     from ..cluster import dispatcher_client
     from ..engine.hosts.ray_connect import join_ray
 
-    join_ray(address)
+    join_ray(address, log_to_driver=False)
     client = dispatcher_client.find()
     if client is None:
         answers.fail("the cluster has no dispatcher: `strom cluster start`", as_json, answers.USAGE)

@@ -40,7 +40,7 @@ def dashboard(
         from ..rest.servers import session_server
         from ..rest.servers.job_server import link
 
-        join_ray(address)
+        join_ray(address, log_to_driver=False)
         found = session_server.about()
         if found is None:
             answers.fail(

@@ -67,7 +67,7 @@ def _connect(address: str | None) -> Any:
     from ..cluster import dispatcher_client
     from ..engine.hosts.ray_connect import join_ray
 
-    join_ray(address)
+    join_ray(address, log_to_driver=False)
     return dispatcher_client.find()
 
 

@@ -158,7 +158,7 @@ def cluster(question: dict[str, Any]) -> dict[str, Any]:
     from ..engine.hosts.ray_connect import join_ray
 
     try:
-        join_ray(question["address"])
+        join_ray(question["address"], log_to_driver=False)
     except (StromError, RuntimeError, OSError) as error:
         return {"refused": f"{type(error).__name__}: {error}", "nodes": []}
     alive = [node for node in ray.nodes() if node["Alive"]]

@@ -80,7 +80,10 @@ class Tour:
     def strom(self, *words: str) -> Any:
         """What the command says, as JSON."""
         said = self.run("strom", *words, "--json")
-        return json.loads(said)
+        try:
+            return json.loads(said)
+        except ValueError:
+            raise SystemExit(f"strom {' '.join(words)} --json: no JSON:\n{said}") from None
 
     def run(self, program: str, *words: str) -> str:
         print(f"$ {program} {' '.join(words)}", flush=True)

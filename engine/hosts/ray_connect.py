@@ -6,13 +6,14 @@ its address behind. So somebody must listen at an address before Ray hears of it
 
 from __future__ import annotations
 
+import importlib
 import os
 import secrets
 import signal
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple, NoReturn
@@ -25,6 +26,9 @@ NAMESPACE: Final = "strom"
 
 ANSWER_S: Final = 3.0
 """How long a cluster's machine may take to answer at all."""
+
+OF_CLUSTER: Final = frozenset({"raylet", "gcs_server", "autoscaler"})
+"""Whose name Ray gives to what it tells all programs."""
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -50,7 +54,7 @@ def connect_to_ray(
     address, or if Ray cannot join what does.
 
     From then on SIGTERM raises SystemExit in the main thread, so that attached jobs are cancelled;
-    a handler that the program has set for it stays.
+    a handler that the program has set for it stays. What Ray says of the cluster goes to stderr.
     """
     import ray
 
@@ -69,16 +73,18 @@ def connect_to_ray(
         given = None if named.source == LEFT else named.address
         with own_sigterm():
             _join(ray, named, {"address": given, **common})
+        notices_to_stderr()
         return
     # Ray turns token authentication on for a cluster of its own; with no token given it would
     # leave one in the user's home, which changes what later `ray start`s do.
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     with own_sigterm():
         ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **common)
+    notices_to_stderr()
     _own.append(ray.get_runtime_context().gcs_address)
 
 
-def join_ray(address: str | None = None) -> None:
+def join_ray(address: str | None = None, log_to_driver: bool = True) -> None:
     """As `connect_to_ray`, but to a cluster that is there: ResourceError if none is named."""
     import ray
 
@@ -87,7 +93,7 @@ def join_ray(address: str | None = None) -> None:
             "no Ray cluster is named, and none that `ray start` left runs on this machine: say "
             "which by an address, or in RAY_ADDRESS"
         )
-    connect_to_ray(address=address)
+    connect_to_ray(address=address, log_to_driver=log_to_driver)
 
 
 _own: list[str] = []
@@ -181,6 +187,28 @@ def _join(ray: Any, named: Named, options: dict[str, Any]) -> None:
             f"the Ray cluster at {named.address}, the address {named.source}, could not be "
             f"joined: {reason}"
         ) from None
+
+
+def notices_to_stderr() -> None:
+    """What Ray tells every program of its cluster, as that a process of some job died, it prints to
+    stdout, among what the program prints for others to read, such as JSON. From now on that goes to
+    stderr; what tasks print stays where they print it."""
+    with suppress(ImportError, AttributeError):  # there is no public way (Ray 2.60)
+        worker: Any = importlib.import_module("ray._private.worker")
+        show = worker.print_to_stdstream
+        if not isinstance(show, _Apart):
+            worker.print_to_stdstream = _Apart(show)
+
+
+class _Apart:
+    """Shows what `show` would."""
+
+    def __init__(self, show: Callable[..., None]) -> None:
+        self._show = show
+
+    def __call__(self, data: Mapping[str, Any], *rest: Any, **more: Any) -> None:
+        told = {**data, "is_err": True} if data.get("pid") in OF_CLUSTER else data
+        self._show(told, *rest, **more)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import strom
-from chaos_kit import config, environment, failure, gather, within
+from chaos_kit import config, environment, failure, gather, until, within
 from odd_programs import MOST, PROGRAMS, OddSource, Unreadable, numbers
 from shared_ray import ray_of
 
@@ -224,3 +224,22 @@ def test_a_module_that_only_a_tasks_process_lacks() -> None:
     assert "module 'only_there' is not to be had in the processes" in text
     assert "ray::" not in text
     assert "\n" not in text
+
+
+def test_what_ray_says_of_the_cluster_is_not_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    """It says so to every program: whoever reads JSON there would find it ahead of that."""
+    from ray._private.utils import publish_error_to_driver
+    from ray._private.worker import global_worker
+
+    said = ["", ""]
+
+    def told(number: int) -> bool:
+        publish_error_to_driver("notice", f"notice {number}", global_worker.gcs_client)
+        for at, new in enumerate(capsys.readouterr()):
+            said[at] += new
+        return "notice" in said[1]
+
+    numbers_of = iter(range(10_000))
+    until(lambda: told(next(numbers_of)), "a notice on stderr", 30.0)
+    assert "(raylet)" in said[1]
+    assert "notice" not in said[0]

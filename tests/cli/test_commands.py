@@ -91,7 +91,7 @@ def nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError(f"no actor '{name}'")
 
     for module in (ray_connect, session_client, dispatcher_client):
-        monkeypatch.setattr(module, "join_ray", lambda address=None: None)
+        monkeypatch.setattr(module, "join_ray", lambda *args, **options: None)
     monkeypatch.setattr(ray, "get_actor", none)
     monkeypatch.setattr(coordinators, "list_named_actors", lambda all_namespaces: [])
     monkeypatch.setattr(session_server, "about", lambda: None)
