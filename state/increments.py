@@ -70,7 +70,8 @@ class Since:
 class Continuity:
     """Whether a state's record of changes fits what a snapshot is to continue.
 
-    Invariant: changes are recorded since `_base`, and apart from these since `_last`."""
+    Invariant: changes are recorded since `_base`, if there is one, and apart from these since
+    `_last`."""
 
     _base: CheckpointId = field(default=NO_CHECKPOINT)
     _last: CheckpointId = field(default=NO_CHECKPOINT)
@@ -78,14 +79,17 @@ class Continuity:
     def advance(self, since: Since) -> Literal["completed", "failed", "unknown"]:
         """What became of the snapshot before: with it completed changes since it count, with it
         failed, or not known to be complete, also those before; unknown: nothing is recorded since
-        the base, as where others were taken behind it before it was complete."""
+        the base, as where others were taken behind it before it was complete, nor will be: what
+        comes next is unknown, too, unless this one completes."""
         last, former = self._last, self._base
         self._base, self._last = since.base, since.checkpoint_id
-        if since.base == NO_CHECKPOINT:
-            return "unknown"
-        if since.base == last:
-            return "completed"
-        return "failed" if since.base == former else "unknown"
+        if since.base != NO_CHECKPOINT:
+            if since.base == last:
+                return "completed"
+            if since.base == former:
+                return "failed"
+        self._base = NO_CHECKPOINT
+        return "unknown"
 
 
 def columns_text(columns: Sequence[str]) -> str:

@@ -80,4 +80,8 @@ REGRESSIONS: Final[dict[str, str]] = {
         "ends=savepoint stop=2 crashes=3 coordinators=1 hangs=20 commits=100 figures=0 sink=staged "
         "live=3 short=1 amid=2"
     ),
+    "a state of which nothing is left, in the second of two over one that was not the last": (
+        "seed=14680 job=tumbling variant=1 parallelism=2,1 batch=5 cramped=1 interval=1 at_once=3 "
+        "stop=2 window=150 slow_tasks=50 slow_work=1 figures=0 choices=300 own=2 amid=1"
+    ),
 }

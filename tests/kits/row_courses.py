@@ -136,6 +136,8 @@ class Run:
         self.manifest: Manifest | None = None
         self.expected: dict[Any, Any] = {}
         self.layers: set[str] = set()
+        self.written: list[tuple[int, Any, Any]] = []
+        """Those of which it is not known whether they are complete, with what they hold."""
 
     def backend(self, subtask: int = 0, parallelism: int = 1) -> MemoryKeyedStateBackend:
         return MemoryKeyedStateBackend(range_for(subtask, parallelism, MAX), MAX, self.clock)
@@ -218,7 +220,8 @@ class Run:
 
     def snapshot(self) -> None:
         self.n += 1
-        increment = self.increments.begin(self.n, self.base)
+        full = self.rng.random() < 0.1
+        increment = self.increments.begin(self.n, 0 if full else self.base)
         whole = self.whole()
         frozen = self.state.snapshot(increment.since("op"))
         self.access()  # while it is being encoded
@@ -228,11 +231,21 @@ class Run:
             self.storage, self.n, TaskId("v", 0), [("op", frozen, None)], layers=increment.layers
         )
         self.increments.written(self.n, part)
+        self.written.append((self.n, part, whole))
+        if self.rng.random() < 0.7 or self.descriptor.ttl_config is not None:
+            self.settle()  # else others are taken while it is on its way, and what is in it expires
+
+    def settle(self) -> None:
+        """It becomes known of one that is written whether it is complete; those before it fail."""
+        if not self.written:
+            return
+        n, part, whole = self.written.pop(self.rng.randrange(len(self.written)))
         if self.rng.random() < 0.3:
             return  # another task failed
-        self.base, self.expected = self.n, whole
+        self.written = [one for one in self.written if one[0] > n]
+        self.base, self.expected = n, whole
         shape = OperatorShape("op", "Op", 1, MAX)
-        self.manifest = Manifest("job", "Job", self.n, 0, (shape,), (part,))
+        self.manifest = Manifest("job", "Job", n, 0, (shape,), (part,))
         self.layers |= {h.layer for h in part.operators[0].keyed if h.name == "s"}
         self.check()
 
@@ -258,6 +271,6 @@ class Run:
 
     def go(self, steps: int) -> None:
         actions = [self.access] * 8 + [self.snapshot] * 5
-        actions += [self.later, self.later, self.savepoint, self.bulk, self.fire]
+        actions += [self.later, self.later, self.savepoint, self.bulk, self.fire, self.settle]
         for _ in range(steps):
             self.rng.choice(actions)()

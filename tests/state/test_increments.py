@@ -72,6 +72,8 @@ class Run:
         self.manifest: Manifest | None = None
         self.expected: dict[Any, Any] = {}
         self.layers: set[str] = set()
+        self.written: list[tuple[int, Any, Any]] = []
+        """Those of which it is not known whether they are complete, with what they hold."""
 
     def write(self) -> None:
         ns = self.rng.randrange(3)
@@ -108,6 +110,17 @@ class Run:
         table_of(self.state).drop(ns)
         self.model = {where: v for where, v in self.model.items() if where[0] != ns}
 
+    def end(self) -> None:
+        """Of all windows: nothing is left, and snapshots go on."""
+        self.empty()
+        self.model = {}
+        for _ in range(self.rng.randrange(4)):
+            self.snapshot()
+
+    def empty(self) -> None:
+        for ns in range(3):
+            table_of(self.state).drop(ns)
+
     def savepoint(self) -> None:
         """Whole, and none of the others' business."""
         assert held(self.state) == self.model
@@ -118,9 +131,10 @@ class Run:
     def snapshot(self) -> None:
         self.n += 1
         model = self.whole()
-        increment = self.increments.begin(self.n, self.base)
+        full = self.rng.random() < 0.1
+        increment = self.increments.begin(self.n, 0 if full else self.base)
         frozen = self.state.snapshot(increment.since("op"))
-        if self.rng.random() < 0.5:
+        if model and self.rng.random() < 0.5:
             self.write()  # while it is being encoded
         if self.rng.random() < 0.2:
             return  # it failed before it was written
@@ -128,11 +142,21 @@ class Run:
             self.storage, self.n, TaskId("v", 0), [("op", frozen, None)], layers=increment.layers
         )
         self.increments.written(self.n, part)
+        self.written.append((self.n, part, model))
+        if self.rng.random() < 0.7:
+            self.settle()  # else others are taken while it is on its way
+
+    def settle(self) -> None:
+        """It becomes known of one that is written whether it is complete; those before it fail."""
+        if not self.written:
+            return
+        n, part, model = self.written.pop(self.rng.randrange(len(self.written)))
         if self.rng.random() < 0.3:
             return  # another task failed
-        self.base, self.expected = self.n, model
+        self.written = [one for one in self.written if one[0] > n]
+        self.base, self.expected = n, model
         shape = OperatorShape("op", "Op", 1, MAX)
-        self.manifest = Manifest("job", "Job", self.n, 0, (shape,), (part,))
+        self.manifest = Manifest("job", "Job", n, 0, (shape,), (part,))
         self.layers |= {handle.layer for handle in part.operators[0].keyed}
         self.check()
 
@@ -153,9 +177,19 @@ class Run:
             found |= mine
         assert found == self.expected
 
+    def go_on(self) -> None:
+        """Until there were snapshots of either kind."""
+        self.go(120)
+        for _ in range(20):
+            if self.layers == {"base", "delta"}:
+                return
+            self.go(40)
+        raise AssertionError(self.layers)
+
     def go(self, steps: int) -> None:
         actions = [self.write] * 8 + [self.snapshot] * 4
         actions += [self.release, self.release, self.tidy, self.drop, self.savepoint]
+        actions += [self.settle, self.end]
         for _ in range(steps):
             self.rng.choice(actions)()
 
@@ -165,9 +199,7 @@ def test_any_course_of_events(seed: int, tmp_path: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr("strom.state.slot_table.SPARE", 5)  # few dead keys make a table renumber
     monkeypatch.setattr("strom.state.value_store.FIRST_LIMIT", 50)
     run = Run(seed, str(tmp_path))
-    run.go(120)
-    assert run.base
-    assert run.layers == {"base", "delta"}
+    run.go_on()
 
 
 def test_a_delta_holds_what_changed_and_nothing_else(tmp_path: Any) -> None:
@@ -250,6 +282,9 @@ class EntryRun(Run):
 
     drop = tidy
 
+    def empty(self) -> None:
+        self.entries_of(self.state).reset(np.array(sorted(self.model), np.int64))
+
     def savepoint(self) -> None:
         assert self.rows_of(self.state) == self.in_order(self.model)
 
@@ -286,8 +321,7 @@ def test_any_course_of_events_of_entries(
 ) -> None:
     monkeypatch.setattr("strom.state.live_keys.FIRST_LIMIT", 3)
     run = EntryRun(seed, str(tmp_path))
-    run.go(120)
-    assert run.layers == {"base", "delta"}
+    run.go_on()
 
 
 ROWS = pa.schema([("k", pa.int64()), ("text", pa.string())])
@@ -327,6 +361,10 @@ class RowsRun(Run):
 
     tidy = drop = release
 
+    def empty(self) -> None:
+        rows = self.rows_of(self.state)
+        rows.release(rows.positions())
+
     def savepoint(self) -> None:
         self.stored(self.state)
 
@@ -355,8 +393,7 @@ class RowsRun(Run):
 @pytest.mark.parametrize("seed", seeds(12, least=4))
 def test_any_course_of_events_of_rows(seed: int, tmp_path: Any) -> None:
     run = RowsRun(seed, str(tmp_path))
-    run.go(120)
-    assert run.layers == {"base", "delta"}
+    run.go_on()
 
 
 class LogRun(RowsRun):
@@ -387,6 +424,10 @@ class LogRun(RowsRun):
         rows.remove(np.array(gone, np.int64))
         rows.validate()
 
+    def empty(self) -> None:
+        rows = self.rows_of(self.state)
+        rows.remove(rows.rows())
+
     def drop(self) -> None:
         rows = self.rows_of(self.state)
         there = rows.rows().tolist()
@@ -407,8 +448,7 @@ class LogRun(RowsRun):
 @pytest.mark.parametrize("seed", seeds(12, least=4))
 def test_any_course_of_events_of_logs(seed: int, tmp_path: Any) -> None:
     run = LogRun(seed, str(tmp_path))
-    run.go(120)
-    assert run.layers == {"base", "delta"}
+    run.go_on()
 
 
 def handle(layer: Any, size: int) -> KeyedHandle:
