@@ -210,8 +210,9 @@ class Whims:
         self._attempt = attempt
         wanted, self._wanted = self._wanted, None
         if wanted is not None:
-            now = self._widths()
-            assert {vertex: now[vertex] for vertex in wanted} == wanted, (now, wanted)
+            # It may have shrunk since, where a part of it failed for which there is less room.
+            made = _widths_of(self._driver().wanted)
+            assert {vertex: made[vertex] for vertex in wanted} == wanted, (made, wanted)
             self._rescales.count_own()
 
     def failed(self, at_s: float, why: str) -> None:
@@ -219,5 +220,8 @@ class Whims:
         self._wanted = None
 
     def _widths(self) -> dict[VertexId, int]:
-        vertices = self._driver().graph.job.vertices
-        return {VertexId(str(vertex.id)): vertex.parallelism for vertex in vertices}
+        return _widths_of(self._driver().graph.job)
+
+
+def _widths_of(job: JobGraph) -> dict[VertexId, int]:
+    return {VertexId(str(vertex.id)): vertex.parallelism for vertex in job.vertices}

@@ -84,4 +84,9 @@ REGRESSIONS: Final[dict[str, str]] = {
         "seed=14680 job=tumbling variant=1 parallelism=2,1 batch=5 cramped=1 interval=1 at_once=3 "
         "stop=2 window=150 slow_tasks=50 slow_work=1 figures=0 choices=300 own=2 amid=1"
     ),
+    "a job that was rescaled for its load, and shrank before all of it ran": (
+        "seed=16137 job=islands variant=4 parallelism=2,2 batch=1 cramped=1 mode=unaligned "
+        "incremental=0 full_every=2 crashes=2 failing=20 figures=0 sink=staged live=1 deals=100 "
+        "own=3 short=2"
+    ),
 }
