@@ -1,6 +1,7 @@
 """The format of what coordinators write down of a job's collected results (`result_log`). Pure.
 
-    results-<epoch>-<coordinator>-<checkpoint>-<count>     the last one's checkpoint: `end`
+    results-<epoch>-<coordinator>-<checkpoint>-<count>            the last one's checkpoint: `end`
+    results-<epoch>-<coordinator>-<checkpoint>-<count>-<merge>    put together of several
 
     magic | length of the index, 8 bytes | index, JSON | values, one behind the other | checksum
 
@@ -30,7 +31,7 @@ PREFIX: Final = "results-"
 END: Final = 1 << 62
 """Greater than any checkpoint's number."""
 
-_NAME: Final = re.compile(r"results-(\d+)-(\d+)-(\d+|end)-(\d+)")
+_NAME: Final = re.compile(r"results-(\d+)-(\d+)-(\d+|end)-(\d+)(?:-\d+)?")
 
 _DIGITS: Final = 16
 
@@ -87,9 +88,12 @@ class Place:
     count: int
 
 
-def file_name(by: Coordinator, place: Place) -> str:
+def file_name(by: Coordinator, place: Place, merge: int = 0) -> str:
+    """`merge`: the number of that in which it was put together, 0: of none. Each has a name that
+    nothing else ever had: a write that hung, and comes through late, replaces none of these."""
     last = "end" if place.checkpoint == END else str(place.checkpoint)
-    return f"{PREFIX}{by.epoch}-{by.number}-{last}-{place.count}"
+    name = f"{PREFIX}{by.epoch}-{by.number}-{last}-{place.count}"
+    return f"{name}-{merge}" if merge else name
 
 
 def named(name: str) -> tuple[Coordinator, Place] | None:

@@ -195,6 +195,8 @@ class ResultLog:
         """Set before anything is heard."""
         self._merges = merges or ResultMerges()
         """Under the lock."""
+        self._merge = 0
+        """The number of the last one; of who merges."""
         self._merging = False
         """Whether some are being put together: one worker at a time, since another that hung in it
         would come back with less. Under the lock."""
@@ -254,8 +256,9 @@ class ResultLog:
                 )
             start, owes = max(before, default=0), self._owes
             heard = self._heard[start - self._base :]
-        if not heard and not owes:
-            return
+            there = Place(checkpoint, start) in self._done
+        if not heard and (there or not owes):
+            return  # what is there may hold more by now (`merge`): nothing replaces it
         by, left = Coordinator(self._epoch, self._number), self._left
         results = [sealed_result(*one) for one in heard]
         data = encode(ResultFile(start, left.shares, results, self._began, left.lost))
@@ -282,14 +285,15 @@ class ResultLog:
         if not due:
             return
         by = Coordinator(self._epoch, self._number)
-        *before, last = [file_name(by, one.place) for one in due]
+        names = [file_name(by, one.place, one.merge) for one in due]
         try:
-            files = [decode(name, self._folder.get_results(name)) for name in (*before, last)]
+            files = [decode(name, self._folder.get_results(name)) for name in names]
             data = encode(joined(files))
-            self._folder.put_results(last, data)
+            self._merge += 1
+            self._folder.put_results(file_name(by, due[-1].place, self._merge), data)
             with self._lock:
-                self._merges.merged(due, len(data))
-            self._folder.remove_results(before)
+                self._merges.merged(due, len(data), self._merge)
+            self._folder.remove_results(names)
         finally:
             with self._lock:
                 self._merging = False

@@ -2,13 +2,13 @@
 many as the job has checkpoints. Pure; of one coordinator, which puts its own together alone.
 
     level 0      one file per checkpoint with results; the last `BEHIND` stay as they are
-    level 1      `AT_ONCE` of these in one, under the name of the last of them
+    level 1      `AT_ONCE` of these in one, in the place of the last of them
     level 2      `AT_ONCE` of level 1 in one, and so on
 
 So there are at most a few dozen, and what is in them was written once per level. Nobody goes on
 from a checkpoint before the oldest that there is, but from the beginning: files are put together up
-to that one, and who goes on from a later one reads all of it. Under one name there are only ever
-more results, and those that were put together go last; who reads meanwhile may find both.
+to that one, and who goes on from a later one reads all of it. Those that were put together go last;
+who reads meanwhile may find both.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ MOST_BYTES: Final = 64 << 20
 @dataclass(frozen=True)
 class Written:
     """A file that is there. `size` in bytes; `level`: how often its results were written again, or
-    found to be too large for that."""
+    found to be too large for that; `merge`: as of `file_name`."""
 
     place: Place
     size: int
     level: int = 0
+    merge: int = 0
 
 
 class ResultMerges:
@@ -49,10 +50,13 @@ class ResultMerges:
         self._files: list[Written] = []
 
     def written(self, place: Place, size: int) -> None:
-        """Another file, or the same once more. That of an older checkpoint may come behind one of a
-        newer, but not behind one that was put together."""
-        others = [one for one in self._files if one.place != place]
-        self._files = sorted([*others, Written(place, size)], key=lambda one: one.place)
+        """Another file, or the same once more. That of an older checkpoint, whose publication hung,
+        may come behind those of newer ones, and behind what these were put together to: it counts
+        as such a one."""
+        if any(one.place == place for one in self._files):
+            return
+        level = max((one.level for one in self._files if one.place > place), default=0)
+        self._files = sorted([*self._files, Written(place, size, level)], key=lambda one: one.place)
 
     def due(self, oldest: int) -> list[Written]:
         """Those that may be put together now, in order; none: []. `oldest`: the first checkpoint
@@ -72,11 +76,16 @@ class ResultMerges:
                 self._files[at] = replace(some[0], level=level + 1)
         return []
 
-    def merged(self, files: Sequence[Written], size: int) -> None:
-        """These are one now, so large, under the name of the last."""
-        whole = Written(files[-1].place, size, files[-1].level + 1)
-        first = self._files.index(files[0])
-        self._files[first : first + len(files)] = [whole]
+    def merged(self, files: Sequence[Written], size: int, merge: int) -> None:
+        """These are one now, so large, in the place of the last. Others may have been written
+        meanwhile, also between them."""
+        place = files[-1].place
+        gone = {one.place for one in files}
+        others = [one for one in self._files if one.place not in gone]
+        level = max(one.level for one in (*files, *(o for o in others if o.place > place))) + 1
+        made = [Written(place, size, level, merge)]
+        before = [replace(o, level=max(o.level, level)) for o in others if o.place < place]
+        self._files = [*before, *made, *(o for o in others if o.place > place)]
 
     @property
     def count(self) -> int:
@@ -92,10 +101,13 @@ class ResultMerges:
 
 
 def joined(files: Sequence[ResultFile]) -> ResultFile:
-    """All that is in these files of one coordinator, which follow each other or overlap.
+    """All that is in these files of one coordinator, in the order of their places; what the last
+    says of others counts. They follow each other or overlap: one of an older checkpoint that came
+    late goes on from where those before it ended, and a newer one may hold all of that.
     CorruptCheckpointError where something is missing between two."""
-    results, start = list(files[0].results), files[0].start
-    for file in files[1:]:
+    first, *others = sorted(files, key=lambda file: file.start)
+    results, start = list(first.results), first.start
+    for file in others:
         end = start + len(results)
         if file.start > end:
             raise CorruptCheckpointError(

@@ -89,4 +89,8 @@ REGRESSIONS: Final[dict[str, str]] = {
         "incremental=0 full_every=2 crashes=2 failing=20 figures=0 sink=staged live=1 deals=100 "
         "own=3 short=2"
     ),
+    "results written down late, and put together with some that held more": (
+        "seed=10732 job=islands variant=8 cramped=1 interval=1 after=2 window=150 savepoints=1 "
+        "hangs=20 slow_tasks=50 slow_work=1 commits=100 figures=0 live=2 short=1"
+    ),
 }
