@@ -244,19 +244,6 @@ def take_table(data: pa.Table, indices: pa.Array) -> pa.Table:
         return pa.Table.from_batches([_take(pa.concat_batches(batches), indices)])
 
 
-def take_pieces(pieces: list[pa.Table], indices: pa.Array) -> pa.Table:
-    """`take_table` of all pieces, one behind the other, of which there is one at least. Takes them
-    out of the list, and lets each column go before it takes the next: where nobody else holds
-    them, all of them are never held twice."""
-    data = pa.concat_tables(pieces)
-    pieces.clear()
-    schema, columns, taken = data.schema, data.columns[::-1], []
-    del data
-    while columns:
-        taken.append(take_table(pa.table({"": columns.pop()}), indices).column(0))
-    return pa.Table.from_arrays(taken, schema=schema)
-
-
 def take_column(column: pa.Array, indices: pa.Array) -> pa.Array:
     """`column.take(indices)`, for every type; null where an index is null."""
     views = (pa.string_view(), pa.binary_view())

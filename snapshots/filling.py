@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..core.batch import take_table
 from ..core.column_values import python_values
 from ..core.errors import StateError
 from ..core.key_kinds import held_key
@@ -18,7 +17,8 @@ from ..core.keys import findable
 from ..core.row import make_row
 from ..state.encoding import encode
 from ..state.expiry import EVENT_STAMP, PROCESSING_STAMP, UNKNOWN
-from ..state.key_groups import group_order, key_groups_of
+from ..state.group_sort import sorted_by_group
+from ..state.key_groups import key_groups_of
 from ..state.names import ACC_PREFIX, KEY_PREFIX
 from ..state.row_tables import KEY, MAP_KEY, NAMESPACE, VALUE, groups_of_keys
 from ..state.stored import KEY_GROUP, StateTable
@@ -104,7 +104,7 @@ class Filled(ABC):
             made[KEY_PREFIX + name] = column
         for name, column in stored.items():
             made[ACC_PREFIX + name] = column_of(source, column, state)
-        rows = take_table(pa.table(made), pa.array(group_order(groups)))
+        rows = sorted_by_group([pa.table(made)])
         if like is not None:
             rows = _as_stored(rows, like, state)
         self._add(uid, StateTable(state, "table", rows))
@@ -149,7 +149,7 @@ class Filled(ABC):
             name, at = _stamps(stamp, what)
             columns[name] = (pa.array(np.full(len(keys), at, np.int64)), "int")
         made = {KEY_GROUP: pa.array(groups)} | {name: one for name, (one, _) in columns.items()}
-        rows = take_table(pa.table(made), pa.array(group_order(groups)))
+        rows = sorted_by_group([pa.table(made)])
         metadata = {name: one for name, (_, one) in columns.items()}
         self._add(uid, StateTable(state, kind, rows, metadata))
         return self

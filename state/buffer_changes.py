@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from ..core.arrays import Groups, Int64s
-from ..core.batch import take_table
 from ..core.value_types import empty_table
+from .group_sort import sorted_by_group
 from .increments import (
     EVERY_GROUP,
     IDENTITY,
@@ -28,7 +28,6 @@ from .increments import (
     Since,
     columns_text,
 )
-from .key_groups import group_order
 from .names import NAMESPACE
 from .slot_changes import MOST_CHANGED
 from .stored import KEY_GROUP, StateTable
@@ -123,7 +122,7 @@ def encoded(
         arrays.append(pa.array(np.zeros(len(groups), np.bool_)))
         metadata = {IDENTITY: columns_text([NAMESPACE, SLOT]), SCOPE: columns_text([NAMESPACE])}
     table = pa.Table.from_arrays(arrays, names=names)
-    table = take_table(table, pa.array(group_order(groups)))
+    table = sorted_by_group([table])
     if cleared:
         table = pa.concat_tables([_cleared(cleared, table.schema), table])
     return StateTable(name, "buffer", table, metadata, layer)

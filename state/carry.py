@@ -12,12 +12,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from ..core.arrays import numpy_of
-from ..core.batch import take_table
 from ..core.errors import StateError
 from ..core.ids import KeyGroupRange
 from .backend import KEY_GROUP, StateTable
 from .encoding import PICKLE, decode, pickled
-from .key_groups import group_order
+from .group_sort import sorted_by_group
 from .widening import with_rests
 
 
@@ -53,9 +52,7 @@ def join(tables: Sequence[StateTable]) -> StateTable:
             f"state '{first.name}' was stored with different columns by different subtasks: "
             f"{[part.schema.names for part in parts]}"
         )
-    data = pa.concat_tables(parts)
-    order = group_order(numpy_of(data.column(KEY_GROUP)))
-    return StateTable(first.name, first.kind, take_table(data, pa.array(order)), metadata)
+    return StateTable(first.name, first.kind, sorted_by_group(parts), metadata)
 
 
 def _with_encodings(table: StateTable, encodings: dict[str, str]) -> pa.Table:

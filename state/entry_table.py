@@ -19,12 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.arrays import Bools, Slots
-from ..core.batch import take_table
 from ..core.errors import StateError
 from .backend import KEY_GROUP, AccColumn, StateTable
 from .change_bits import Bits, slots_of
 from .column_face import EntryState
 from .column_migration import fitted
+from .group_sort import sorted_by_group
 from .increments import (
     EVERY_GROUP,
     IDENTITY,
@@ -36,7 +36,6 @@ from .increments import (
     Since,
     columns_text,
 )
-from .key_groups import group_order
 from .key_index import Frozen
 from .live_keys import LiveKeys
 from .names import KEY_PREFIX
@@ -245,8 +244,7 @@ class EntryFreeze:
         data = encoded_rows(groups, None, keys, shown)
         if self.layer != "whole":
             data = data.append_column(SLOT, pa.array(live))
-        taken: pa.Table = take_table(data, pa.array(group_order(groups)))
-        return taken
+        return sorted_by_group([data])
 
     def _owners(self, arrays: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
         for column in self.numbers.columns:

@@ -29,12 +29,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.batch import take_table
 from ..core.key_kinds import all_given
 from .encoding import encode
 from .exact_keys import NotExactError, check_equal, check_exact, equal_bytes, exact_bytes
+from .group_sort import sorted_by_group
 from .increments import EVERY_GROUP, IDENTITY, OWNER, PART, REMOVED, SCOPE, Since, columns_text
-from .key_groups import group_order
 from .row_changes import Entries, MapMarks, RowChanges, SpaceMarks
 from .row_states import Spaces
 from .row_tables import RowFreeze, groups_of_keys
@@ -292,9 +291,7 @@ class RowDelta:
             groups = self._groups(owners, max_parallelism)
             pieces.append(_removals(data.schema, groups, owners, parts))
         if len(pieces) > 1:
-            data = pa.concat_tables(pieces)
-            groups = data.column(KEY_GROUP).combine_chunks().to_numpy(zero_copy_only=False)
-            data = take_table(data, pa.array(group_order(groups)))
+            data = sorted_by_group(pieces)
         if not data.num_rows:
             return None
         metadata = {

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.arrays import numpy_of
-from ..core.batch import take_pieces
 from .change_bits import Bits
+from .group_sort import sorted_by_group
 from .increments import (
     EVERY_GROUP,
     IDENTITY,
@@ -27,7 +26,6 @@ from .increments import (
     Since,
     columns_text,
 )
-from .key_groups import group_order
 from .names import ACC_PREFIX, KEY_PREFIX, NAMESPACE
 from .slot_changes import MOST_CHANGED, FrozenChanges, SlotChanges
 from .slot_encoding import Columns
@@ -117,10 +115,9 @@ class TableDelta:
         pieces = [piece for piece in pieces if piece.num_rows]
         if not pieces:
             return None
-        groups = np.concatenate([numpy_of(piece.column(KEY_GROUP)) for piece in pieces])
         identity = [NAMESPACE, *(n for n in self.declared.names if n.startswith(KEY_PREFIX))]
         metadata = {IDENTITY: columns_text(identity), SCOPE: columns_text([NAMESPACE])}
-        data = take_pieces(pieces, pa.array(group_order(groups)))
+        data = sorted_by_group(pieces)
         return StateTable(self.name, "table", data, metadata, "delta")
 
     def _rows(

@@ -16,14 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.arrays import Bools, Slots, numpy_of
-from ..core.batch import take_pieces
 from ..core.errors import StateError
 from .backend import KEY_GROUP, AccColumn, StateTable
 from .column_face import SlotTable, TableState
 from .column_index import FIRST_SLOTS
 from .column_migration import fitted
+from .group_sort import sorted_by_group
 from .increments import Layer, Since
-from .key_groups import group_order
 from .names import ACC_PREFIX, KEY_PREFIX, NAMESPACE
 from .object_keys import ObjectKeyType
 from .slot_table import FrozenTable, MemorySlotTable, text_of
@@ -163,17 +162,15 @@ class TableFreeze:
 
     def table(self, max_parallelism: int) -> StateTable | None:
         """Encoded, sorted by key group; None if there is nothing."""
-        pieces, groups = [], []
+        pieces = []
         for namespace, frozen in self.parts:
             piece = self._rows(namespace, frozen, max_parallelism)
             if piece.num_rows:
-                groups.append(numpy_of(piece.column(KEY_GROUP)))
                 pieces.append(piece)
             del piece
         if not pieces:
             return None
-        order = pa.array(group_order(np.concatenate(groups)))
-        return StateTable(self.name, "table", take_pieces(pieces, order), layer=self.layer)
+        return StateTable(self.name, "table", sorted_by_group(pieces), layer=self.layer)
 
     def _rows(self, namespace: int, frozen: FrozenTable, max_parallelism: int) -> pa.Table:
         keys, columns = frozen.read()
