@@ -65,7 +65,7 @@ class TaskAccount:
     `completed`: the newest it knows to be complete. `ending`: it was told to end its sources.
     `published`: what it published behind its part in that checkpoint; all before, the coordinator
     that completed it has written down (`hosts.result_log`).
-    `shape`: as of `TaskDeployment`.
+    `shape`, `own_share`: as of `TaskDeployment`.
     """
 
     task: TaskId
@@ -82,6 +82,7 @@ class TaskAccount:
     ending: bool = False
     published: tuple[ValuePublished, ...] = ()
     shape: str = ""
+    own_share: bool = False
 
     def given_since(self, checkpoint_id: CheckpointId) -> tuple[SplitsAssigned, ...]:
         """What it was given behind the trigger of this checkpoint; all, if it has not heard of it:
@@ -90,8 +91,8 @@ class TaskAccount:
 
 
 class Ledger:
-    """Of one task in one attempt. `begins_with`: the checkpoint that it is restored from. `shape`:
-    as of `TaskAccount`.
+    """Of one task in one attempt. `begins_with`: the checkpoint that it is restored from. `shape`,
+    `own_share`: as of `TaskAccount`.
 
     Invariant: `_marks` and `_heard` are of checkpoints above `_completed`, and ascend with their
     ids.
@@ -116,8 +117,10 @@ class Ledger:
         attempt: Attempt,
         begins_with: CheckpointId = NO_CHECKPOINT,
         shape: str = "",
+        own_share: bool = False,
     ) -> None:
         self._shape = shape
+        self._own_share = own_share
         self._task = task
         self._attempt = attempt
         self._stage = Stage.STARTING
@@ -201,6 +204,7 @@ class Ledger:
             self._ending,
             tuple(self._published),
             self._shape,
+            self._own_share,
         )
 
     def validate(self) -> None:

@@ -34,10 +34,11 @@ Given = Mapping[OperatorId, tuple[tuple[int, SplitsAssigned], ...]]
 
 @dataclass(frozen=True)
 class TakeOver:
-    """`attempt`: the newest that any task has. `dealt`: by vertex, what the first of its tasks that
-    go on was restored from. `attempts`: of all tasks. `running`, `drained`,
-    `finished`: those that go on, as of `Progress`. `failures`: why the others do not. `others`:
-    those that were found of another shape, before or behind a rescale.
+    """`attempt`: the newest that any task has. `dealt`: by vertex of tasks that go on, the
+    checkpoint whose state was dealt out to it; none, if all of these have begun again since, each
+    with its own share of a later one. `attempts`: of all tasks. `running`, `drained`, `finished`:
+    those that go on, as of `Progress`. `failures`: why the others do not. `others`: those that were
+    found of another shape, before or behind a rescale.
     `newest`: the newest complete checkpoint that the storage or a task knows of; `seen`: the
     highest number that is used up. `terminal`: `newest` is the job's last one, and tasks only have
     to commit it. `ending`: sources were told to end, for a savepoint that is not complete."""
@@ -136,11 +137,11 @@ def _is_of(plan: JobPlan, one: TaskAccount) -> bool:
 
 
 def _dealt(alive: Iterable[TaskAccount]) -> dict[VertexId, CheckpointId]:
-    first: dict[VertexId, CheckpointId] = {}
+    found: dict[VertexId, CheckpointId] = {}
     for one in alive:
-        vertex = one.task.vertex
-        first[vertex] = min(first.get(vertex, one.began_with), one.began_with)
-    return first
+        known = NO_CHECKPOINT if one.own_share else one.began_with
+        found[one.task.vertex] = max(found.get(one.task.vertex, NO_CHECKPOINT), known)
+    return found
 
 
 def _in(alive: Mapping[TaskId, TaskAccount], *stages: Stage) -> frozenset[TaskId]:

@@ -136,7 +136,8 @@ class CooperativeCluster:
     def _start(self, d: TaskDeployment, endpoint: InProcessEndpoint) -> None:
         background = self._make_background(d.label)
         restored = NO_CHECKPOINT if d.restore is None else d.restore.checkpoint_id
-        ledger = self._ledgers[d.task] = Ledger(d.task, d.attempt, restored, d.shape)
+        ledger = Ledger(d.task, d.attempt, restored, d.shape, d.own_share)
+        self._ledgers[d.task] = ledger
 
         def report(said: TaskReport) -> None:
             ledger.on_report(said)

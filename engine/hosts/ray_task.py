@@ -110,7 +110,13 @@ class TaskRunner:
         """Of the reports in this term; all are made on the task's thread."""
         restored = deployment.restore
         begins_with = NO_CHECKPOINT if restored is None else restored.checkpoint_id
-        self._ledger = Ledger(deployment.task, deployment.attempt, begins_with, deployment.shape)
+        self._ledger = Ledger(
+            deployment.task,
+            deployment.attempt,
+            begins_with,
+            deployment.shape,
+            deployment.own_share,
+        )
         self._speaking = threading.Lock()
         """Held while a message is sent or taken, and noted."""
         self._task: Task | None = None

@@ -146,6 +146,29 @@ def test_a_task_that_does_not_run_has_failed(
     assert act.LoadForRegion(4, 0) in master.on_tasks_stopped(3, (A,), 1060)
 
 
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_task_gets_what_was_its_own_unless_it_was_dealt_out_anew(
+    left: Left, own: bool, lost: bool
+) -> None:
+    """Whoever goes on beside it has its state of checkpoint 4: its own share of it, if it began
+    again alone, or what the job dealt out when all began. `lost`: the task was not there any more
+    when the coordinator came, else it fails then."""
+    for task in (A, B):
+        left.change(task, began_with=4, own_share=own)
+    if lost:
+        del left.accounts[A]
+    master, _ = left.going()
+    if not lost:
+        master.on_report(TaskFailed(A, 3, "ValueError: odd"), 1004)
+    master.on_tasks_stopped(3, (A,), 1060)
+    master.on_tick(1100)
+    master.on_region_loaded(4, Latest(left.manifest, (), (4,)), 1101)
+    deployed = master.on_readers_ready(4, [], 1102)
+    assert act.DeployTasks(4, (A,), left.manifest, own_share=own) in deployed
+    master.validate()
+
+
 def test_none_goes_on(left: Left) -> None:
     """All are stopped, and begin again with a number that nobody had."""
     for task in EVERY:
@@ -249,8 +272,10 @@ def test_values_that_may_not_have_arrived_are_published_again(left: Left) -> Non
 
 
 def test_a_ledger_sums_up_both_ways() -> None:
-    ledger = Ledger(A, 3, begins_with=2)
-    assert ledger.account() == TaskAccount(A, 3, Stage.STARTING, 2, seen=2, completed=2)
+    ledger = Ledger(A, 3, begins_with=2, own_share=True)
+    assert ledger.account() == TaskAccount(
+        A, 3, Stage.STARTING, 2, seen=2, completed=2, own_share=True
+    )
     ledger.on_report(TaskRunning(A, 3))
     ledger.on_report(SplitsRequested(A, 3, "solo"))
     ledger.on_mail(SplitsAssigned("solo", ()))

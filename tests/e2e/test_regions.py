@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from strom.connectors.datagen import DataGenSource
 from strom.connectors.files import FileSink
 from strom.core.job_status import JobStatus
 from strom.core.metrics_config import MetricsConfig
+from strom.engine.accounts import Ledger, TaskAccount
 from strom.engine.coordinator import actions as act
 from strom.engine.hosts.driver import JobDriver
-from strom.engine.hosts.simulator import Simulation, SimulationPlan
+from strom.engine.hosts.simulator import Simulation, SimulationError, SimulationPlan
 from strom.testing.equivalence import Ways, assert_equivalent, assert_files_equivalent, checkpointed
-from strom.testing.probes import CollectProbe
-from strom.testing.scripted import ScriptedSource
+from strom.testing.probes import CollectProbe, seen_once
+from strom.testing.scripted import Pause, ScriptedSource
 
 UNTIMED = WatermarkStrategy.no_watermarks()
 
@@ -123,3 +125,46 @@ def test_or_all_of_it_if_that_is_wanted(asked: list[act.Action]) -> None:
     assert restarts > 2
     assert sum(isinstance(action, act.CancelAll) for action in asked) == restarts
     assert not any(isinstance(action, act.CancelTasks | act.RestartReaders) for action in asked)
+
+
+ALONE = range(12)
+
+
+def read_alone(seed: int) -> list[int]:
+    """What comes out of a job of two single tasks, of which one has all there is to read, while
+    both crash often and the coordinator dies, too."""
+    lane = [item for v in ALONE for item in (v, Pause(3))]
+    source = ScriptedSource([lane])
+    probe = CollectProbe(lambda env: env.from_source(source, UNTIMED, "lane").map(lambda v: -v))
+    config = replace(checkpointed(Ways(), 2), metrics=MetricsConfig())
+    checkpoint = replace(config.checkpoint, interval=timedelta(milliseconds=10))
+    graph = probe.graph(replace(config, checkpoint=checkpoint))
+    plan = SimulationPlan(seed, crashes=9, coordinator_crashes=3, tasks_stay=100, crash_window=900)
+    result = Simulation(graph, plan).run()
+    return sorted(probe.output(seen_once(result.published)), reverse=True)
+
+
+SHARES = (26, 84, 91, 133)
+"""Seeds in which all tasks of the source begin again alone, from one checkpoint, are taken over by
+another coordinator, and one of them crashes before the next checkpoint."""
+
+
+@pytest.mark.parametrize("seed", SHARES)
+def test_a_reader_keeps_its_splits_whoever_coordinates(seed: int) -> None:
+    assert read_alone(seed) == [-v for v in ALONE]
+
+
+def test_a_coordinator_that_deals_them_out_anew_is_noticed(monkeypatch: Any) -> None:
+    account = Ledger.account
+
+    def forgetful(ledger: Ledger) -> TaskAccount:
+        return replace(account(ledger), own_share=False)
+
+    def fails(seed: int) -> bool:
+        try:
+            return read_alone(seed) != [-v for v in ALONE]
+        except SimulationError:
+            return True
+
+    monkeypatch.setattr(Ledger, "account", forgetful)
+    assert any(fails(seed) for seed in SHARES)
