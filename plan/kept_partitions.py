@@ -10,7 +10,7 @@ groups finds them there: it needs no exchange, and may even run in the same task
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,17 +56,29 @@ def keep_partitions(graph: StreamGraph) -> StreamGraph:
         for edge in mine:
             source, before = nodes[edge.source], held[edge.source]
             anew = _why_anew(edge, source, node, before)
-            kept = replace(edge, partitioner=Forward()) if anew == "" else edge
-            inputs[node.id].append(kept)
+            inputs[node.id].append(_kept(edge, source, node, before, anew == ""))
             which = f"input {edge.port}: " if len(mine) > 1 else ""
             if anew == "":
                 shown = f"{which}no exchange: partitioned by {_shown(before.names)} already"
                 nodes[node.id] = remarked(nodes[node.id], shown)
             elif anew is not None:
                 nodes[node.id] = remarked(nodes[node.id], f"{which}partitioned anew: {anew}")
-        held[node.id] = _held_by(node, inputs[node.id], held)
+        held[node.id] = _held_by(node, inputs[node.id], held, nodes)
     edges = [inputs[edge.target].pop(0) for edge in graph.edges]
     return replace(graph, nodes=tuple(nodes.values()), edges=tuple(edges))
+
+
+def _kept(
+    edge: StreamEdge, source: StreamNode, target: StreamNode, held: Held, spared: bool
+) -> StreamEdge:
+    """The edge, a Forward one if it is `spared` its exchange. Forward ones say by which key their
+    records are in their place."""
+    forward = spared or isinstance(edge.partitioner, Forward)
+    if not forward or held.names is None or edge.tag is not None:
+        return edge
+    if source.max_parallelism != target.max_parallelism:
+        return edge
+    return replace(edge, partitioner=Forward(ColumnKey(held.names)))
 
 
 def _why_anew(edge: StreamEdge, source: StreamNode, target: StreamNode, held: Held) -> str | None:
@@ -90,7 +102,12 @@ def _shown(names: Names | None) -> str:
     return ", ".join(names or ())
 
 
-def _held_by(node: StreamNode, inputs: Sequence[StreamEdge], held: dict[int, Held]) -> Held:
+def _held_by(
+    node: StreamNode,
+    inputs: Sequence[StreamEdge],
+    held: dict[int, Held],
+    nodes: Mapping[int, StreamNode],
+) -> Held:
     """How the operator's main output is partitioned."""
     own = _own_key(node.spec)
     if own is not None:
@@ -100,6 +117,9 @@ def _held_by(node: StreamNode, inputs: Sequence[StreamEdge], held: dict[int, Hel
     before = [held[edge.source] for edge in inputs]
     if len(inputs) == 1 and inputs[0].tag is None and isinstance(inputs[0].partitioner, Forward):
         (one,) = before
+        groups = nodes[inputs[0].source].max_parallelism
+        if one.names is not None and groups != node.max_parallelism:
+            return Held(None, f"'{node.name}' has another max_parallelism than what is before it")
         if one.names is None or _passes(node.spec, one.names):
             return one
         return Held(None, f"'{node.name}' may change {_shown(one.names)}")

@@ -86,7 +86,8 @@ def _split_edges(
     for edge in graph.edges:
         source_head, target_head = heads[edge.source], heads[edge.target]
         if source_head == target_head:
-            inner[edge.source].append(InnerEdge(position[edge.target], edge.tag, edge.port))
+            key = edge.partitioner.key if isinstance(edge.partitioner, Forward) else None
+            inner[edge.source].append(InnerEdge(position[edge.target], edge.tag, edge.port, key))
             continue
         outer[edge.source].append(len(edges))
         edges.append(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from .model import JobGraph, JobVertex
+from .model import InnerEdge, JobGraph, JobVertex
 
 
 def edge_names(job: JobGraph) -> Mapping[int, str]:
@@ -31,14 +31,13 @@ def edge_names(job: JobGraph) -> Mapping[int, str]:
     return names
 
 
-def chained_names(vertex: JobVertex) -> Mapping[str, tuple[int, int]]:
-    """What the connections within a chain would be called were they edges: to which operator of
-    the chain, by its index, and to which of its inputs they lead. At another parallelism an edge
-    may have become one of these."""
+def chained_names(vertex: JobVertex) -> Mapping[str, InnerEdge]:
+    """The connections within a chain, by what they would be called were they edges. At another
+    parallelism an edge may have become one of these."""
     return {
         _name(
             operator.operator_id, inner.tag, vertex.operators[inner.target].operator_id, inner.port
-        ): (inner.target, inner.port)
+        ): inner
         for operator in vertex.operators
         for inner in operator.inner
     }

@@ -31,7 +31,11 @@ SAVED: Final = f"strom graph 1 {sys.version_info[0]}.{sys.version_info[1]}\n".en
 
 @dataclass(frozen=True)
 class Forward:
-    """Subtask i to subtask i; both sides have one parallelism."""
+    """Subtask i to subtask i; both sides have one parallelism. `key`: by the key groups of which
+    the records are in their subtasks already, if that is known: who restores what was on its way
+    asks for it."""
+
+    key: KeySelector | None = None
 
 
 @dataclass(frozen=True)
@@ -133,11 +137,13 @@ class StreamGraph:
 
 @dataclass(frozen=True)
 class InnerEdge:
-    """From this chained operator to operator `target` (index within the chain)."""
+    """From this chained operator to operator `target` (index within the chain). `key`: as of
+    Forward."""
 
     target: int
     tag: str | None = None
     port: int = 0
+    key: KeySelector | None = None
 
 
 @dataclass(frozen=True)

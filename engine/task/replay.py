@@ -1,11 +1,14 @@
 """What a restored checkpoint had on its way to a task: it comes before anything new.
 
-    same parallelism     what was on its way to this subtask, if its key groups were dealt likewise
-    else, by key         of all subtasks, the records whose keys are this subtask's now; likewise by
-                         the user's partitioner
+    by key               of all subtasks, the records whose keys are this subtask's now
+    by the user's rule   the same, at another parallelism
+    all to one subtask   all, for the first subtask
     else                 what was on its way to the subtasks that this one stands for: i mod p
 
-Where the two operators are in one chain now, it goes to the second one.
+That is as the two operators are connected now: how they were then nobody has written down. Only the
+job itself knows, which was connected as it is: what was on its way to a subtask by key is that
+subtask's, if all have the key groups that they had. By key are forward edges, too, whose records
+are where their keys are. Where the two operators are in one chain, it goes to the second one.
 
 Each channel that there was is a *lane*: a stream of its own with its own event time, which begins
 with where the channel's had been. Lanes are read one after the other, the oldest first: what was on
@@ -24,11 +27,12 @@ from ...checkpoint.ipc_files import FilesFrom
 from ...checkpoint.manifest import Manifest, OperatorShape
 from ...core.batch import Batch, ColumnBatch, ObjectBatch
 from ...core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, Element, StreamStatus, Watermark
+from ...core.errors import UnfitStateError
 from ...core.ids import OperatorId
 from ...operators.time.valve import WatermarkValve
 from ..exchange.partitioners import Selector, make_selector
 from ..graph.edge_names import chained_names, target_of
-from ..graph.model import Custom, Forward, KeyGroups, Partitioner
+from ..graph.model import Broadcast, Custom, Forward, Global, KeyGroups, Partitioner
 from .deployment import TaskDeployment
 from .in_flight import captured, element_of
 
@@ -174,8 +178,12 @@ class _Sharing:
         self.port = port
         self._mine, self._now = d.task.subtask, d.vertex.parallelism
         self._former = self._now if shape is None else shape.parallelism
+        self._to_first = isinstance(partitioner, Global)
+        """Whether all of it is the first subtask's."""
         self._selector: Selector | None = None
         """Of what was on its way to all former subtasks."""
+        if isinstance(partitioner, Forward) and partitioner.key is not None:
+            partitioner = KeyGroups(partitioner.key)
         by_record = isinstance(partitioner, (KeyGroups, Custom))
         if by_record and not self._as_before(partitioner, d, shape):
             self._selector = make_selector(
@@ -188,12 +196,15 @@ class _Sharing:
     def _as_before(
         self, partitioner: Partitioner, d: TaskDeployment, shape: OperatorShape | None
     ) -> bool:
-        """Whether keys are with the subtasks that they were with."""
-        dealt = shape is None or shape.deal == d.vertex.deal
-        return self._former == self._now and (dealt or not isinstance(partitioner, KeyGroups))
+        """Whether records are with the subtasks that they were with."""
+        assert d.restore is not None
+        own = d.restore.job_id == d.job_id and (shape is None or shape.deal == d.vertex.deal)
+        return self._former == self._now and (own or not isinstance(partitioner, KeyGroups))
 
     def takes(self, target: int) -> bool:
         """Whether something that was on its way to a former subtask may be this one's."""
+        if self._to_first:
+            return self._mine == 0
         return self._selector is not None or target % self._now == self._mine
 
     @property
@@ -215,12 +226,14 @@ class _Sharing:
 
 
 def replay_of(d: TaskDeployment, storage: FilesFrom) -> Replay:
-    """What the task starts with. CorruptCheckpointError, and what partitioners raise."""
+    """What the task starts with. CorruptCheckpointError, what partitioners raise, and
+    UnfitStateError for records that would have to be broadcast: no barrier overtakes what is, so
+    another program had another edge there, and each was on its way to one subtask."""
     if d.restore is None or all(one.in_flight is None for one in d.restore.subtasks):
         return Replay()
     shares = {
-        name: _Sharing(name, node, port, Forward(), d, d.restore)
-        for name, (node, port) in chained_names(d.vertex).items()
+        name: _Sharing(name, inner.target, inner.port, Forward(inner.key), d, d.restore)
+        for name, inner in chained_names(d.vertex).items()
     }
     for edge in d.input_edges:
         name = d.edge_names[edge.id]
@@ -231,11 +244,23 @@ def replay_of(d: TaskDeployment, storage: FilesFrom) -> Replay:
         sharing = shares[place.edge]
         one = Lane(place.edge, sharing.node, sharing.port)
         lanes.setdefault(place[:3], one).items.extend(sharing.share(items))
+    broadcast = {d.edge_names[e.id] for e in d.input_edges if isinstance(e.partitioner, Broadcast)}
+    for lane in lanes.values():
+        if lane.edge in broadcast and lane.has_records:
+            raise UnfitStateError(_why_unfit(d.label, d.restore, lane.edge))
     known = {place.target for place, _ in found if not place.unsent}
     needed = {
         target for sharing in shares.values() if not sharing.node for target in sharing.targets
     }
     return Replay(lanes.values(), holds=not needed <= known)
+
+
+def _why_unfit(label: str, manifest: Manifest, edge: str) -> str:
+    return (
+        f"task {label}: checkpoint {manifest.checkpoint_id} is unaligned, and holds records that "
+        f"were on their way to one subtask each ({edge}), where the program broadcasts now. Start "
+        "from a savepoint, which holds none"
+    )
 
 
 def _found(

@@ -19,6 +19,7 @@ from strom import (
     sum_,
 )
 from strom.connectors.datagen import DataGenSource
+from strom.core.keys import ColumnKey
 from strom.engine.graph.model import Forward, KeyGroups, StreamGraph
 from strom.testing import Ways, assert_equivalent
 
@@ -78,6 +79,26 @@ def test_what_keeps_the_key_column_keeps_the_partitions(records: DataStream) -> 
 def test_what_changes_key_or_place_does_not(records: DataStream, change: Any) -> None:
     again = change(windowed(records)).key_by("k").sum("n")
     assert isinstance(partitioner(again, "Sum"), KeyGroups)
+
+
+def test_edges_without_an_exchange_know_by_which_key_their_records_are_in_place(
+    records: DataStream,
+) -> None:
+    """Also where nobody would have exchanged them: another operator may count on it."""
+    between = windowed(records).filter(pl.col("n") > 0).name("Between").select("n").name("Less")
+    key = Forward(ColumnKey(("k",)))
+    assert partitioner(between, "Between") == key
+    assert partitioner(between.filter(pl.col("n") > 1).name("Last"), "Less") == key
+    assert partitioner(between, "Last") == Forward()
+    assert partitioner(windowed(records).name("Twice").key_by("k").sum("n"), "Sum") == key
+
+
+def test_other_key_groups_on_the_way_need_an_exchange(records: DataStream) -> None:
+    """64 of them lie elsewhere than 128, though the operators on both sides of an edge agree."""
+    between = windowed(records).filter(pl.col("n") > 0).set_max_parallelism(64)
+    again = between.key_by("k").sum("n").set_max_parallelism(64)
+    assert isinstance(partitioner(again, "Sum"), KeyGroups)
+    assert partitioner(again, "Filter") == Forward()
 
 
 def test_another_key_needs_an_exchange(records: DataStream) -> None:

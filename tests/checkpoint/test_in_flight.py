@@ -19,13 +19,17 @@ from strom.checkpoint.manifest import Manifest, OperatorShape, decode, encode
 from strom.checkpoint.storage import CheckpointStorage, MemoryStorage, open_storage
 from strom.core.batch import Batch, ColumnBatch, ObjectBatch
 from strom.core.elements import StreamStatus, Watermark
-from strom.core.errors import CorruptCheckpointError, StateError
+from strom.core.errors import CorruptCheckpointError, StateError, UnfitStateError
 from strom.core.ids import EVEN, CheckpointId, Deal, OperatorId, TaskId, VertexId
 from strom.core.keys import FunctionKey
 from strom.engine.exchange.partitioners import make_selector
 from strom.engine.graph.model import (
+    Broadcast,
+    ChainedOperator,
     Custom,
+    Forward,
     Global,
+    InnerEdge,
     JobEdge,
     KeyGroups,
     Partitioner,
@@ -217,17 +221,12 @@ def deal_at(turn: int, parallelism: int) -> Deal:
     return (0, *sorted(cuts)) if turn % 2 else EVEN
 
 
-@pytest.mark.parametrize("partitioner", PARTITIONERS, ids=lambda p: type(p).__name__)
-@pytest.mark.parametrize("seed", range(6))
-def test_each_record_is_replayed_once_and_where_it_belongs(
-    partitioner: Partitioner, seed: int
-) -> None:
-    """Numbers on their way from each source to each former subtask, some sent and some not, are
-    restored at every parallelism from 1 to 4, and in other deals of key groups; then what is left
-    half-way is saved and restored once more."""
-    rng = random.Random(seed)
+def recorded(
+    partitioner: Partitioner, storage: CheckpointStorage, seed: int, rng: random.Random
+) -> tuple[Manifest, int]:
+    """Numbers on their way from each source to each subtask, some sent and some not, and how many
+    there are."""
     sources, former = rng.randint(1, 3), rng.randint(1, 3)
-    storage: CheckpointStorage = MemoryStorage("job")
     sent: dict[tuple[int, int], list[Waiting]] = {}
     selectors = [
         make_selector(
@@ -254,7 +253,19 @@ def test_each_record_is_replayed_once_and_where_it_belongs(
     for (side, subtask), parts in sent.items():
         task = TaskId(VertexId("window" if side else "map"), subtask)
         handles[task] = write_in_flight(storage, CheckpointId(3), task, parts, NO)
-    manifest = manifest_of(handles, former, deal_at(seed, former))
+    return manifest_of(handles, former, deal_at(seed, former)), count
+
+
+@pytest.mark.parametrize("partitioner", PARTITIONERS, ids=lambda p: type(p).__name__)
+@pytest.mark.parametrize("seed", range(6))
+def test_each_record_is_replayed_once_and_where_it_belongs(
+    partitioner: Partitioner, seed: int
+) -> None:
+    """They are restored at every parallelism from 1 to 4, and in other deals of key groups; then
+    what is left half-way is saved and restored once more."""
+    rng = random.Random(seed)
+    storage: CheckpointStorage = MemoryStorage("job")
+    manifest, count = recorded(partitioner, storage, seed, rng)
     for now in range(1, 5):
         deal = deal_at(seed // 2, now)
         check(partitioner, storage, manifest, now, deal, count)
@@ -269,21 +280,80 @@ def test_each_record_is_replayed_once_and_where_it_belongs(
             check(partitioner, again, then, later, deal_at(seed // 3, later), count, half)
 
 
+def shape_of(manifest: Manifest) -> OperatorShape:
+    (shape,) = manifest.operators
+    return shape
+
+
+NOW = [
+    KeyGroups(FunctionKey(key)),
+    Forward(FunctionKey(key)),
+    Forward(),
+    Custom(modulo, FunctionKey(key)),
+    Rebalance(),
+    Global(),
+]
+"""What an edge may have become in another program, or by another plan. `Forward`: also within a
+chain."""
+
+
+@pytest.mark.parametrize("now", NOW, ids=str)
+@pytest.mark.parametrize("then", PARTITIONERS, ids=lambda p: type(p).__name__)
+@pytest.mark.parametrize("seed", range(4))
+def test_an_edge_that_is_another_one_now(then: Partitioner, now: Partitioner, seed: int) -> None:
+    """Whatever it was, each record comes once, with its key where keys count, also where as many
+    subtasks have the same key groups as before."""
+    storage = MemoryStorage("job")
+    manifest, count = recorded(then, storage, seed, random.Random(seed))
+    shape = shape_of(manifest)
+    for chained in (False, True) if isinstance(now, Forward) else (False,):
+        for parallelism in range(1, 4):
+            deal = shape.deal if parallelism == shape.parallelism else EVEN
+            how: Any = {"job_id": "another", "chained": chained}
+            check(now, storage, manifest, parallelism, deal, count, **how)
+
+
+def test_what_was_on_its_way_to_one_subtask_cannot_be_broadcast() -> None:
+    """What is broadcast itself no barrier overtakes: of such edges event times alone are there."""
+    storage = MemoryStorage("job")
+    manifest, _ = recorded(Rebalance(), storage, 0, random.Random(0))
+    with pytest.raises(UnfitStateError, match=r"checkpoint 3 .*map>window:0.*from a savepoint"):
+        replay_of(deployed(Broadcast(), manifest, 0, 1, job_id="another"), storage)
+    task = TaskId(VertexId("window"), 0)
+    times = [waiting(Place(EDGE, 0, 0, False), [StreamStatus(True), Watermark(9)])]
+    handle = write_in_flight(storage, CheckpointId(3), task, times, NO)
+    (lane,) = replay_of(deployed(Broadcast(), manifest_of({task: handle}, 1), 0, 1), storage).lanes
+    assert not lane.has_records
+
+
 def deployed(
     partitioner: Partitioner,
     manifest: Manifest,
     subtask: int,
     parallelism: int,
     deal: Deal = EVEN,
+    job_id: str = "job",
+    chained: bool = False,
 ) -> Any:
+    """The task that has the edge as an input, or, `chained`, within it."""
     edge = JobEdge(4, VertexId("map"), VertexId("window"), partitioner, port=1)
+    operators: tuple[ChainedOperator, ...] = ()
+    if chained:
+        assert isinstance(partitioner, Forward)
+        inner = InnerEdge(1, key=partitioner.key)
+        operators = (
+            ChainedOperator(OperatorId("map"), "Map", None, (inner,)),
+            ChainedOperator(OperatorId("window"), "Window", None),
+        )
     return SimpleNamespace(
+        job_id=job_id,
+        label="Window (1/1)",
         restore=manifest,
-        input_edges=(edge,),
+        input_edges=() if chained else (edge,),
         edge_names={4: EDGE},
         task=TaskId(VertexId("window"), subtask),
         vertex=SimpleNamespace(
-            parallelism=parallelism, max_parallelism=128, deal=deal, operators=()
+            parallelism=parallelism, max_parallelism=128, deal=deal, operators=operators
         ),
     )
 
@@ -296,19 +366,33 @@ def check(
     deal: Deal,
     count: int,
     already: frozenset[int] = frozenset(),
+    **how: Any,
 ) -> None:
+    """`how`: as of `deployed`."""
     seen: list[int] = []
-    by_record = isinstance(partitioner, (KeyGroups, Custom))
-    selector = make_selector(partitioner, now, max_parallelism=128, deal=deal)
+    rule = partitioner
+    if isinstance(rule, Forward) and rule.key is not None:
+        rule = KeyGroups(rule.key)
+    # the user's rule counts where it may have been another one: at another parallelism
+    by_rule = isinstance(rule, Custom) and (
+        "job_id" not in how or now != shape_of(manifest).parallelism
+    )
+    selector = make_selector(rule, now, max_parallelism=128, deal=deal)
     for subtask in range(now):
-        replay = replay_of(deployed(partitioner, manifest, subtask, now, deal), storage)
-        assert all(lane.port == 1 for lane in replay.lanes)
+        replay = replay_of(deployed(partitioner, manifest, subtask, now, deal, **how), storage)
+        assert all(
+            (lane.node, lane.port) == ((1, 0) if how.get("chained") else (0, 1))
+            for lane in replay.lanes
+        )
+        assert not (
+            isinstance(rule, Global) and subtask and any(lane.has_records for lane in replay.lanes)
+        )
         lanes: dict[int, list[int]] = {}
         while (item := replay.poll()) is not None:
             lane, element = item
             if isinstance(element, ObjectBatch):
                 lanes.setdefault(lane, []).extend(element.values)
-                if by_record:
+                if by_rule or isinstance(rule, KeyGroups):
                     assert [at for at, _ in selector.split(element)] == [subtask]
         for numbers in lanes.values():
             assert numbers == sorted(numbers), "a channel keeps its order"

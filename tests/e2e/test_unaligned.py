@@ -11,9 +11,11 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from amounts import seeds
+from fsspec.implementations.memory import MemoryFileSystem
 from strom import CheckpointingMode, MapFunction
 from strom.checkpoint.storage import open_storage
 from strom.core.config import CheckpointConfig, JobConfig
@@ -157,6 +159,55 @@ def test_jobs_that_are_stopped_again_and_again_lose_and_double_nothing(
     assert count["overtook"] > count["taken"] / 10, count
     assert count["replays"] > 10, count
     assert build is alone or count["in a replay"], count
+
+
+def reshaped(life: int) -> Callable[[Any], Any]:
+    """The same operators, connected in another way in each life: those in the middle by an exchange
+    that knows no keys, by none between two tasks, or in one chain. Each record makes one, which has
+    the number of its key's records so far."""
+
+    def build(env: Any) -> Any:
+        rows = env.from_collection([{"k": n % 7, "n": n, "one": 1} for n in NUMBERS]).uid("rows")
+        sums = rows.key_by("k").sum("n").uid("sums")
+        before = sums.rebalance() if life % 3 == 0 else sums
+        between = before.filter(lambda row: True).uid("between")
+        counts = between.key_by("k").sum("one").uid("counts")
+        if life % 3 == 1:
+            between.disable_chaining()
+        return counts.map(lambda row: (row["k"], row["one"])).uid("pairs")
+
+    return build
+
+
+def test_records_on_their_way_go_with_their_keys_though_the_job_is_another_one() -> None:
+    """Each life goes on from an unaligned checkpoint of the one before, at its parallelism or
+    another one."""
+    expected = sorted((k, n + 1) for k in range(7) for n in range(len(NUMBERS[k::7])))
+    with counted() as count:
+        for seed in range(1, 4):
+            home, start = f"memory://reshaped-{uuid4().hex}", None
+            published: list[dict[Any, dict[str, Any]]] = []
+            for life in range(LIVES + 1):
+                probe = CollectProbe(reshaped(life))
+                told = replace(config(1 + (seed + life // 2) % 3), restore_from=start)
+                plan = SimulationPlan(
+                    seed=seed * 100 + life,
+                    stop_after_checkpoint=1 if life < LIVES else None,
+                    continues=start is not None,
+                    max_steps=100_000,
+                )
+                storage = open_storage(home, f"life{life}")
+                result = Simulation(probe.graph(told), plan, storage).run()
+                published.append(result.published)
+                if result.outcome is not None:
+                    assert result.outcome.error is None, f"seed {seed}: {result.outcome.error}"
+                    break
+                start = f"{home}/life{life}/chk-{result.last_checkpoint}"
+            found = sorted(probe.output(seen_once(*published)))
+            MemoryFileSystem().rm(home.removeprefix("memory:/"), recursive=True)
+            assert found == expected, f"seed {seed}"
+    assert count["overtook"] > count["taken"] / 10, count
+    assert count["replays"] > 10, count
 
 
 def test_at_least_once_repeats_and_never_loses() -> None:

@@ -22,6 +22,7 @@ from strom import (
     count,
     sum_,
 )
+from strom.core.keys import ColumnKey
 from strom.core.state_config import StateConfig
 from strom.engine.graph.model import Forward
 from strom.testing.equivalence import Ways
@@ -84,5 +85,5 @@ def test_operators_that_share_the_deal(readings: Any, state: StateConfig) -> Non
 
     env = StreamExecutionEnvironment.get_execution_environment(JobConfig(parallelism=2))
     build(env).sink_to(DiscardSink())
-    assert Forward() in [edge.partitioner for edge in env.get_job_graph().edges]
+    assert Forward(ColumnKey(("k",))) in [e.partitioner for e in env.get_job_graph().edges]
     assert_equivalent(build, ways=replace(DEALT, state=state))
