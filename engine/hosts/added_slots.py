@@ -8,7 +8,9 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -27,8 +29,8 @@ def strategy_of(job: JobGraph) -> str:
 
 
 class AddedSlots:
-    """Of one job, in one coordinator. Thread-safe but for `make`, which one thread calls at a
-    time."""
+    """Of one job, in one coordinator. Thread-safe: a deployment has what the job needs while a
+    rescale waits for what it is to need, and either may want what the other does."""
 
     def __init__(self, name: str, strategy: str) -> None:
         """`name`: of the job's coordinator. `strategy`: of the job's other slots; of a group of one
@@ -36,52 +38,75 @@ class AddedSlots:
         self.prefix = prefix_of(name)
         """What the names of its groups begin with."""
         self._strategy = strategy
+        self._changing = threading.Lock()
+        """Held while groups are asked for or given back one by one, but not while they are waited
+        for."""
         self._groups: dict[SlotKey, PlacementGroup] = {}
-        """Those that are there; replaced, never changed."""
+        """Those that are there; replaced under `_changing`, never changed."""
+        self._new: dict[SlotKey, PlacementGroup] = {}
+        """Those that were asked for here and are not there yet. Changed under `_changing`."""
+        self._awaited: Counter[SlotKey] = Counter()
+        """How many wait for each. Changed under `_changing`."""
 
     def make(
         self, wanted: Mapping[SlotKey, Bundle], timeout_s: float, cancelled: Future[None]
     ) -> None:
         """Have all of these, of which some may be there, also from a coordinator before. Raises
-        TimeoutError, the error of `cancelled`, and Ray's; then there are none more than before."""
-        found, made = self._asked(wanted)
+        TimeoutError, the error of `cancelled`, and Ray's; then there are none more than before, but
+        for those that somebody else waits for."""
+        with self._changing:
+            found = self._asked(wanted)
+            self._awaited.update(wanted.keys())
         try:
-            await_placed([found[key] for key in wanted], timeout_s, cancelled)
+            await_placed([*found.values()], timeout_s, cancelled)
         except BaseException:
-            for key in made:
-                give_back(found[key])
+            with self._changing:
+                self._leave(wanted.keys())
+                for key in wanted:
+                    if key in self._new and not self._awaited[key]:
+                        give_back(self._new.pop(key))
             raise
-        self._groups = found
+        with self._changing:
+            self._leave(wanted.keys())
+            self._have(found)
 
     def ask(self, wanted: Mapping[SlotKey, Bundle]) -> None:
-        """Have these and no others, of which Ray makes what is not there; they are not waited for,
-        and others not given back (`trim`)."""
-        found, _ = self._asked(wanted)
-        self._groups = {key: found[key] for key in wanted}
+        """Have these, of which Ray makes what is not there; they are not waited for."""
+        with self._changing:
+            self._have(self._asked(wanted))
 
-    def _asked(
-        self, wanted: Mapping[SlotKey, Bundle]
-    ) -> tuple[dict[SlotKey, PlacementGroup], list[SlotKey]]:
-        """All then, and which of them nobody had asked for. The first slots of all sharing groups
-        come first: there may be room for some only."""
-        found, made = dict(self._groups), []
+    def _have(self, found: Mapping[SlotKey, PlacementGroup]) -> None:
+        """With what others have got meanwhile."""
+        self._groups = {**self._groups, **found}
+        for key in found:
+            self._new.pop(key, None)
+
+    def _leave(self, wanted: Iterable[SlotKey]) -> None:
+        """One less waits for these."""
+        self._awaited.subtract(wanted)
+        self._awaited = +self._awaited
+
+    def _asked(self, wanted: Mapping[SlotKey, Bundle]) -> dict[SlotKey, PlacementGroup]:
+        """These then. The first slots of all sharing groups come first: there may be room for some
+        only."""
+        found = {**self._new, **self._groups}
         for key in sorted(wanted.keys() - found.keys(), key=lambda key: (key[1], key[0])):
             name = self.name(key)
             try:
                 found[key] = get_placement_group(name)
             except ValueError:
-                found[key] = placement_group(
+                found[key] = self._new[key] = placement_group(
                     [wanted[key]], strategy=self._strategy, name=name, lifetime="detached"
                 )
-                made.append(key)
-        return found, made
+        return {key: found[key] for key in wanted}
 
     def find(self, keys: Collection[SlotKey]) -> None:
         """Those of these that a coordinator before has made."""
         for key in keys:
             with suppress(ValueError):
                 found = get_placement_group(self.name(key))
-                self._groups = {**self._groups, key: found}
+                with self._changing:
+                    self._have({key: found})
 
     def of(self, key: SlotKey) -> PlacementGroup | None:
         return self._groups.get(key)
@@ -89,7 +114,8 @@ class AddedSlots:
     def trim(self, needed: Collection[SlotKey]) -> None:
         """Give back all but these, also of a coordinator before; what runs there ends. Takes
         seconds."""
-        self._groups = {key: group for key, group in self._groups.items() if key in needed}
+        with self._changing:
+            self._groups = {key: one for key, one in self._groups.items() if key in needed}
         kept = {self.name(key) for key in needed}
         _give_back_all([name for name in _named(self.prefix) if name not in kept])
 
