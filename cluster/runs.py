@@ -23,6 +23,7 @@ from ..core.clock import Clock
 from ..core.errors import CheckpointFormatError, CorruptCheckpointError, StromError
 from ..core.failure_text import described
 from ..core.job_status import JobStatus
+from ..engine.hosts import job_record
 from ..engine.hosts.coordinator_answers import Followed, coordinator_name
 from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.job_view import JobView
@@ -133,6 +134,7 @@ class Runs:
             for_good = isinstance(known, StromError) or not isinstance(error, RayError | ValueError)
             why = f"the coordinator could not start: {described(known or error)}"
             self._do(self._session.start_failed(job_id, run, why, for_good, self._clock.now_ms()))
+            await self._tidy(record)
         else:
             self._coordinators[job_id] = coordinator
             self._do(self._session.started(job_id, run, self._clock.now_ms()))
@@ -149,9 +151,12 @@ class Runs:
                 with suppress(RayError):
                     await coordinator.detach.remote()
         if coordinator is None and await self._heard_of_its_end(record):
+            await self._tidy(record)
             return
         alive = coordinator is not None
         self._do(self._session.found(record.job_id, record.run, alive, self._clock.now_ms()))
+        if not alive:
+            await self._tidy(record)
 
     async def follow(self, record: JobRecord) -> None:
         """Until the run is over, or its coordinator gone."""
@@ -274,6 +279,13 @@ class Runs:
         """Its coordinator: the job may have been over before."""
         if not await self._heard_of_its_end(record):
             self._do(self._session.lost(record.job_id, record.run, why, self._clock.now_ms()))
+        await self._tidy(record)
+
+    async def _tidy(self, record: JobRecord) -> None:
+        """Its coordinator is gone: unless there is to be another, what it left is of no use."""
+        if self._session.job(record.job_id) is None:
+            left = job_record.JobRecord(record.checkpoints, record.job_id)
+            await asyncio.to_thread(left.remove)
 
     async def _heard_of_its_end(self, record: JobRecord) -> bool:
         """By what its coordinator left in the registry."""

@@ -118,6 +118,9 @@ class CoordinatorLife:
         self._slots = slots
         self._job_id = job_id
         self._records = RecordKeeper(JobRecord(records, job_id), job_id)
+        self._record = JobRecord(records, job_id) if farewell is None else None
+        """For whoever finds that no coordinator of the job comes back; None: a session may begin
+        the job once more, and sees to it."""
         self._term = Term(NONE_YET)
         self._changing_term = threading.Lock()
         self._driver: JobDriver | None = None
@@ -252,6 +255,7 @@ class CoordinatorLife:
             term=number,
             note=self._note_attempt,
             planned=graph,
+            record=self._record,
         )
         if outcome is not None:
             await asyncio.to_thread(self._cluster.take_over)

@@ -19,7 +19,7 @@ from ...core import code_pickles
 from ..graph.model import JobGraph
 from .added_slots import give_back_added
 from .coordinator_answers import Farewell, coordinator_name
-from .job_record import Begun
+from .job_record import Begun, JobRecord
 from .kept_slots import KeptSlots
 from .placed_files import Content, contents_of
 from .ray_connect import NAMESPACE
@@ -108,11 +108,11 @@ def home_node() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
-def withdraw(job_id: str) -> None:
+def withdraw(job_id: str, record: JobRecord | None = None) -> None:
     """End a job whose start broke off, with its slots; takes seconds. Its coordinator, which may be
     about to ask for these, is told first, and killed when it is done, or silent, and its slots are
     not just being made. What Ray hears of only after a death it keeps: that is looked for by its
-    name."""
+    name. `record`: what it has left, which goes, too; None: another run may go on from that."""
     name = coordinator_name(job_id)
     with suppress(Exception):
         coordinator = ray.get_actor(name, namespace=NAMESPACE)
@@ -128,6 +128,8 @@ def withdraw(job_id: str) -> None:
                 give_back(get_placement_group(name))
             time.sleep(0.1)
         give_back_added(name)
+    if record is not None:
+        record.remove()
 
 
 def _cancelled(coordinator: Any) -> None:

@@ -30,6 +30,7 @@ from ..task.deployment import TaskDeployment
 from .adaptive_slots import slots_for
 from .cluster_events import AllStopped, ClusterEvent, NotDeployed, TaskLost, TasksStopped
 from .control_service import patiently
+from .job_record import JobRecord
 from .kept_slots import KeptSlots
 from .last_words import Whereabouts, how_it_died
 from .left_tasks import ask_all, attempt_of, tasks_of
@@ -83,11 +84,12 @@ class RayCluster:
         term: int = 0,
         note: Callable[[Attempt], None] = lambda attempt: None,
         planned: JobGraph | None = None,
+        record: JobRecord | None = None,
     ) -> None:
         """`name`: of the coordinator, and of its slots unless there are `slots` that stay. `code`:
         what the tasks import from. `files`: what they have beside them. `term`: greater than that
         of all coordinators that the job had before. `note`: told of each attempt before it
-        begins. `planned`: as of `Slots`; None: it is the job still."""
+        begins. `planned`: as of `Slots`; None: it is the job still. `record`: as of `Tie`."""
         self._note = note
         self._name = name
         self._term = term
@@ -137,6 +139,7 @@ class RayCluster:
             files,
             Admittance(secret, certificate),
             self._cancelled,
+            record,
         )
         self._to_come = RoomToCome(
             self._maker, self._changing, lambda task: task in self._actors, self._start_error, inbox

@@ -44,6 +44,7 @@ from .coordinator_life import LINGER_S
 from .delivered import Delivered
 from .driver import new_job_id
 from .job_outcome import JobOutcome, accumulator_results, result_of
+from .job_record import JobRecord
 from .job_view import JobView
 from .last_words import how_it_died
 from .launch import make_coordinator, submission_of, withdraw
@@ -387,11 +388,11 @@ class RayHost:
         try:
             client = self._start(graph, job_name, job_id)
         except ray.exceptions.RayError as error:
-            withdraw(job_id)
+            withdraw(job_id, JobRecord(graph.config.checkpoint.storage, job_id))
             raise _start_error(graph, error) from None
         except BaseException:
             # An interrupt, above all: nobody would ever hear of this job.
-            withdraw(job_id)
+            withdraw(job_id, JobRecord(graph.config.checkpoint.storage, job_id))
             raise
         print(_notice(job_name, client), file=sys.stderr, flush=True)
         return client

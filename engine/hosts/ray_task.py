@@ -54,6 +54,7 @@ from ..task.deployment import TaskDeployment
 from ..task.task import Task
 from .added_slots import give_back_added
 from .job_folder import JobFolder
+from .job_record import JobRecord
 from .last_words import Whereabouts, confess_exits, own_whereabouts
 from .lean import keep_freed_memory, postpone_pandas, settle
 from .local_folder import LocalFolders, folders_of
@@ -200,12 +201,14 @@ class TaskRunner:
 @dataclass(frozen=True)
 class Tie:
     """What a task's process hangs on. `slots`: the name of those that end with the job; None: they
-    stay. `name`: of the coordinator, and what those are called after that were added."""
+    stay. `name`: of the coordinator, and what those are called after that were added. `record`:
+    what is of no use without that coordinator; None: a session may begin the job once more."""
 
     coordinator: Any
     term: int
     slots: str | None
     name: str = ""
+    record: JobRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -251,6 +254,8 @@ class TaskActor:
         self._slots: str | None = None
         """The name of the slots that end with the job; None: they stay."""
         self._coordinator_name = ""
+        self._record: JobRecord | None = None
+        """Of the coordinator, which goes with it."""
         self._following: asyncio.Task[None] | None = None
         self._standing_by: asyncio.Task[None] | None = None
         """Follows the keeper of a process that has no job yet."""
@@ -288,6 +293,7 @@ class TaskActor:
         if tie is not None:
             self._hear(tie.coordinator, tie.term)
             self._slots, self._coordinator_name = tie.slots, tie.name
+            self._record = tie.record
         self._task, self._admittance = task, admittance
         site = site_of(config.bind_host, get_node_ip_address(), several)
         async with self._preparing:
@@ -379,6 +385,10 @@ class TaskActor:
     def _end(self) -> None:
         """Whoever comes first takes the slots, and with them all that is in them."""
         with suppress(Exception):
+            if self._record is not None:
+                removing = threading.Thread(target=self._record.remove, daemon=True)
+                removing.start()
+                removing.join(ORPHAN_S)
             if self._coordinator_name:
                 give_back_added(self._coordinator_name)
             if self._slots is not None:

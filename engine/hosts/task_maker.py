@@ -23,6 +23,7 @@ from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from ..task.deployment import scope_of
 from .coordinator_answers import job_of
+from .job_record import JobRecord
 from .left_tasks import task_prefix
 from .placement import wait_for
 from .ray_connect import NAMESPACE
@@ -64,6 +65,8 @@ class TaskMaker:
     """Of all that are to reach each other; another's once tasks of its are taken over."""
     cancelled: Future[None]
     """Fails when nobody waits for them any more."""
+    record: JobRecord | None = None
+    """As of `Tie`."""
     storage: Any = None
     """Where checkpoints go, of the last deployment."""
 
@@ -86,7 +89,7 @@ class TaskMaker:
             self.code,
             self.files,
             (self.config.logging, scope),
-            Tie(self.coordinator, self.term, self.slots.own_name, self.name),
+            Tie(self.coordinator, self.term, self.slots.own_name, self.name, self.record),
         )
 
     def warm_up(self, job: JobGraph, actors: Mapping[TaskId, Any]) -> None:

@@ -110,3 +110,4 @@ def test_one_that_is_ended_for_good_takes_its_job_with_it(tmp_path: Path) -> Non
         f"again with restore_from the newest checkpoint in {job.state}/{job_id}"
     )
     assert caught.value.__suppress_context__, "Ray's own account is shown, too"
+    until(lambda: not (job.state / ".coordinators").exists(), "the end of what it left", 60.0)

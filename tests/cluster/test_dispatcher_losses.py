@@ -18,6 +18,8 @@ from strom.cluster.runs import ATTEMPTS_OF_A_RUN
 from strom.cluster.slot_pool import PREFIX, prefix_of
 from strom.core.errors import CheckpointError, CorruptCheckpointError, SerializationError
 from strom.core.job_status import JobStatus
+from strom.engine.hosts.job_record import Begun
+from strom.engine.hosts.job_record import JobRecord as Left
 from strom.engine.hosts.launch import Submission
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -343,3 +345,43 @@ def test_answers_that_get_lost_are_asked_for_again(world: World) -> None:
         assert (await phase(d, Phase.ENDED)).status is JobStatus.FINISHED
 
     run(world, test)
+
+
+@pytest.mark.parametrize("attached", [True, False])
+def test_what_a_lost_coordinator_left_stays_for_the_next_one_alone(
+    world: World, attached: bool, tmp_path: Path
+) -> None:
+    """An attached job has none."""
+    state = tmp_path / "state"
+    Left(str(state), "a1").begin(Begun(b"graph"))
+
+    async def test() -> None:
+        d = world.dispatcher()
+        record = replace(RECORD, attached=attached, checkpoints=str(state))
+        await d.submit(record, pickle.dumps(Submission("a1", b"graph")))
+        await phase(d, Phase.RUNNING)
+        world.made[0].ends.set_exception(ActorDiedError())
+        while len(world.made) < 2 and any(state.iterdir()):
+            await asyncio.sleep(0.001)
+        assert (await phase(d, Phase.ENDED if attached else Phase.RUNNING)).run == int(not attached)
+
+    run(world, test)
+    assert any(state.iterdir()) is not attached
+
+
+def test_what_one_left_that_could_not_start_goes(world: World, tmp_path: Path) -> None:
+    Left(str(tmp_path / "state"), "a1").begin(Begun(b"graph"))
+
+    async def test() -> None:
+        world.failure = SerializationError("no module named 'mine'")
+        d = world.dispatcher()
+        record = replace(RECORD, checkpoints=str(tmp_path / "state"))
+        await d.submit(record, pickle.dumps(Submission("a1", b"graph")))
+        await phase(d, Phase.ENDED)
+        while any((tmp_path / "state").iterdir()):
+            await asyncio.sleep(0.001)
+
+    run(world, test)
+    world.made.clear()
+    world.failure = None
+    gc.collect()

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from strom.core.errors import FencedError, ResourceError
 from strom.core.ids import Attempt, TaskId
 from strom.engine.hosts import ray_cluster, ray_task, task_maker
 from strom.engine.hosts.cluster_events import TaskLost
+from strom.engine.hosts.job_record import Begun, JobRecord
 from strom.engine.hosts.last_words import Whereabouts
 from strom.engine.hosts.ray_cluster import RayCluster
 from strom.logs.scope import LogScope
@@ -232,6 +234,22 @@ def test_a_deployment_that_another_coordinator_overtakes_does_not_begin(
 
     asyncio.run(test())
     assert begun == []
+
+
+def test_a_task_without_a_coordinator_takes_what_that_left_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ahead of the slots, with which it ends; not what a session begins the job from again."""
+    done: list[str] = []
+    monkeypatch.setattr(ray_task, "give_back_added", done.append)
+    monkeypatch.setattr(ray_task.os, "kill", lambda *_: done.append("killed"))
+    for record in (None, JobRecord(str(tmp_path), "a1")):
+        JobRecord(str(tmp_path), "a1").begin(Begun(b"graph"))
+        one: Any = ray_task.TaskActor()
+        one._record, one._coordinator_name = record, "a name"
+        one._end()
+        assert any(tmp_path.iterdir()) is (record is None)
+    assert done == ["a name", "killed"] * 2
 
 
 def test_who_dies_with_a_node_as_it_starts_starts_elsewhere(world: World) -> None:

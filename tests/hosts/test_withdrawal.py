@@ -3,11 +3,13 @@ for, and only then killed. On fakes of Ray; on the real one: tests/chaos/test_ra
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ray.exceptions import ActorDiedError, GetTimeoutError
 from strom.engine.hosts import launch
+from strom.engine.hosts.job_record import Begun, JobRecord
 
 
 class Called:
@@ -72,3 +74,22 @@ def test_one_that_is_waited_for_is_killed_by_a_second_interrupt(world: World) ->
     with pytest.raises(KeyboardInterrupt):
         launch.withdraw("a")
     assert world.told == ["cancel", "outcome", "kill"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_it_left_goes_with_a_job_that_nobody_begins_again(
+    world: World, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a coordinator that is gone already."""
+    record = JobRecord(str(tmp_path), "a1")
+    record.begin(Begun(b"graph"))
+
+    def none(name: str, namespace: str) -> None:
+        raise ValueError(name)
+
+    if not there:
+        monkeypatch.setattr(launch.ray, "get_actor", none)
+    launch.withdraw("a1")
+    assert JobRecord(str(tmp_path), "a1").read()[0] == Begun(b"graph")
+    launch.withdraw("a1", record)
+    assert list(tmp_path.iterdir()) == []
