@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ...core.failure_text import SUMMARY_LIMIT, TRACE_LIMIT, cut
 from ...core.ids import TaskId
 from ...core.job_status import JobStatus
-from .restart import RestartPolicy
+from .restart import Failed, RestartPolicy
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,11 @@ class Failures:
         """Decided so far; only grows."""
         self.restart_at_ms = 0
         """When the attempt after the last recoverable failure may begin."""
+
+    @property
+    def so_far(self) -> Failed:
+        """What another coordinator has to know of them."""
+        return self._policy.failed()
 
     @property
     def last_cause(self) -> str | None:

@@ -58,7 +58,7 @@ from .lifecycle import Step
 from .plan import JobPlan, make_plan
 from .region_restarts import Stage
 from .rescales import Rescales
-from .restart import make_policy
+from .restart import Failed, make_policy
 from .savepoint_rules import why_no_savepoint
 from .split_requests import Answer
 from .starting_point import StartingPoint
@@ -82,6 +82,7 @@ class JobMaster:
         former: ExecutionGraph | None = None,
         wanted: ExecutionGraph | None = None,
         returns: bool = False,
+        failed: Failed = (),
     ) -> None:
         """`resume`: start from the newest checkpoint in the job's storage, if there is one; else
         checkpoints that were there before are neither used nor touched. `allow_unmatched`: state
@@ -89,10 +90,10 @@ class JobMaster:
         `first_attempt`: greater than any of the masters that the job had before. `takes_over`: the
         job may run, as the last of these has left it (`takeover`). `former`: the graph that the job
         goes back to if it does not come up with this one (`rescales`), or that it `returns` from.
-        `wanted`: what it is to be when there is room; None: this."""
+        `wanted`: what it is to be when there is room; None: this. `failed`: as of `make_policy`."""
         plan = make_plan(job_id, graph)
         starting_point = StartingPoint(plan, resume, allow_unmatched)
-        policy = make_policy(plan.config.effective_restart, rng)
+        policy = make_policy(plan.config.effective_restart, rng, failed)
         self._job = job = Transitions(
             plan,
             graph,
@@ -413,6 +414,11 @@ class JobMaster:
     def settled(self) -> ExecutionGraph:
         """The same, to be kept for another coordinator: as of `Rescales`."""
         return self._job.rescales.settled
+
+    @property
+    def failed(self) -> Failed:
+        """What another coordinator has to know of the failures so far."""
+        return self._job.failures.so_far
 
     @property
     def rescaling(self) -> bool:

@@ -1,9 +1,14 @@
-"""Whether and when a failed job starts again. Pure: time and randomness are passed in."""
+"""Whether and when a failed job starts again. Pure: time and randomness are passed in.
+
+What a policy knows of the failures so far outlives the coordinator: a job that fails again and
+again would never be given up, if its coordinator died now and then. (Flink begins anew.)
+"""
 
 from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -16,9 +21,18 @@ from ...core.config import (
 )
 from ...core.errors import ConfigurationError
 
+Failed = Sequence[float]
+"""What a policy knows of the failures so far, for another one of the same strategy; empty: there
+were none."""
+
 
 class RestartPolicy(Protocol):
-    """The memory of one job's failures. Times are ms, never going back."""
+    """The memory of one job's failures. Times are ms, never going back, but from one coordinator to
+    the next, whose machines may differ a little."""
+
+    def failed(self) -> Failed:
+        """As `make_policy` takes it."""
+        ...
 
     def on_failure(self, now_ms: int) -> int | None:
         """The job failed: how many ms to wait before starting again, None: do not."""
@@ -32,6 +46,9 @@ class RestartPolicy(Protocol):
 class NoRestartPolicy:
     """Never again."""
 
+    def failed(self) -> Failed:
+        return ()
+
     def on_failure(self, now_ms: int) -> int | None:
         return None
 
@@ -42,10 +59,15 @@ class NoRestartPolicy:
 class FixedDelayPolicy:
     """A number of restarts for the whole life of the job."""
 
-    def __init__(self, strategy: FixedDelayRestart) -> None:
+    def __init__(self, strategy: FixedDelayRestart, failed: Failed = ()) -> None:
+        """`failed`: how often."""
         self._delay_ms = _ms(strategy.delay, "delay")
-        self._left = strategy.attempts
+        self._attempts = strategy.attempts
+        self._left = strategy.attempts - int(sum(failed))
         """Restarts still allowed; only shrinks."""
+
+    def failed(self) -> Failed:
+        return (self._attempts - self._left,) if self._left < self._attempts else ()
 
     def on_failure(self, now_ms: int) -> int | None:
         if self._left <= 0:
@@ -60,7 +82,10 @@ class FixedDelayPolicy:
 class ExponentialDelayPolicy:
     """Waits longer from failure to failure, until the job has run well for a while."""
 
-    def __init__(self, strategy: ExponentialDelayRestart, rng: random.Random) -> None:
+    def __init__(
+        self, strategy: ExponentialDelayRestart, rng: random.Random, failed: Failed = ()
+    ) -> None:
+        """`failed`: the next delay."""
         if strategy.multiplier < 1 or not 0 <= strategy.jitter < 1:
             raise ConfigurationError(
                 f"exponential restart needs multiplier >= 1 and 0 <= jitter < 1, has "
@@ -72,10 +97,13 @@ class ExponentialDelayPolicy:
         self._multiplier = strategy.multiplier
         self._jitter = strategy.jitter
         self._rng = rng
-        self._next_ms = float(self._initial_ms)
+        self._next_ms = float(max([self._initial_ms, *failed]))
         """The next delay before jitter; between the initial and the maximum one."""
         self._running_since: int | None = None
         """When the job last reached RUNNING, None since the failure after that."""
+
+    def failed(self) -> Failed:
+        return (self._next_ms,) if self._next_ms > self._initial_ms else ()
 
     def on_failure(self, now_ms: int) -> int | None:
         since, self._running_since = self._running_since, None
@@ -92,12 +120,16 @@ class ExponentialDelayPolicy:
 class FailureRatePolicy:
     """Restarts while failures stay rare."""
 
-    def __init__(self, strategy: FailureRateRestart) -> None:
+    def __init__(self, strategy: FailureRateRestart, failed: Failed = ()) -> None:
+        """`failed`: when."""
         self._allowed = strategy.failures
         self._interval_ms = _ms(strategy.interval, "interval")
         self._delay_ms = _ms(strategy.delay, "delay")
-        self._failures: deque[int] = deque()
+        self._failures: deque[float] = deque(failed)
         """Times of the failures within the interval before the latest one, ascending."""
+
+    def failed(self) -> Failed:
+        return tuple(self._failures)
 
     def on_failure(self, now_ms: int) -> int | None:
         self._failures.append(now_ms)
@@ -109,17 +141,20 @@ class FailureRatePolicy:
         """Changes nothing: only the rate counts."""
 
 
-def make_policy(strategy: RestartStrategy, rng: random.Random) -> RestartPolicy:
-    """The running policy for a configured strategy; `rng` draws the jitter."""
+def make_policy(
+    strategy: RestartStrategy, rng: random.Random, failed: Failed = ()
+) -> RestartPolicy:
+    """The running policy for a configured strategy; `rng` draws the jitter. `failed`: what the one
+    of the coordinator before this came to."""
     match strategy:
         case NoRestart():
             return NoRestartPolicy()
         case FixedDelayRestart():
-            return FixedDelayPolicy(strategy)
+            return FixedDelayPolicy(strategy, failed)
         case ExponentialDelayRestart():
-            return ExponentialDelayPolicy(strategy, rng)
+            return ExponentialDelayPolicy(strategy, rng, failed)
         case FailureRateRestart():
-            return FailureRatePolicy(strategy)
+            return FailureRatePolicy(strategy, failed)
 
 
 def _ms(duration: timedelta, name: str) -> int:

@@ -281,6 +281,7 @@ class CoordinatorLife:
             former=former,
             wanted=self._term.wanted,
             returns=self._term.returns,
+            failed=self._term.failed or (),
         )
         if graph.config.adaptive.enabled:
             self._growth = GrowthLooks(graph, self._driver, self._inbox.put)
@@ -311,8 +312,9 @@ class CoordinatorLife:
         self._news.ring()
 
     def _note_attempt(self, attempt: Attempt) -> None:
-        """Before it begins; on the driver's thread."""
-        self._change_term(attempt=max(self._term.attempt, attempt))
+        """Before it begins; on the driver's thread. There is one behind each failure."""
+        failed = None if self._driver is None else self._driver.failed or None
+        self._change_term(attempt=max(self._term.attempt, attempt), failed=failed)
 
     def _keep_graph(self, widths: Widths, former: Widths | None, returns: bool) -> None:
         """On the driver's thread, which goes on when it is written, or cannot be."""

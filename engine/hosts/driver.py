@@ -47,6 +47,7 @@ from ..coordinator.actions import (
 from ..coordinator.askers import Asker
 from ..coordinator.job_master import JobMaster
 from ..coordinator.rescale_figures import RescaleFigures
+from ..coordinator.restart import Failed
 from ..coordinator.traces import TraceRecorder
 from ..graph.execution import build_execution_graph
 from ..graph.model import ExecutionGraph, JobGraph
@@ -118,6 +119,7 @@ class JobDriver(JobPicture):
         wanted: Widths | None = None,
         returns: bool = False,
         make_scaler: MakeScaler | None = None,
+        failed: Failed = (),
     ) -> None:
         """`make_background`: the workers that do what may take long. `storage`: where checkpoints
         go, when not where the configuration says. `first_attempt`, `takes_over`: as of `JobMaster`.
@@ -127,7 +129,7 @@ class JobDriver(JobPicture):
         down for the drivers that come; None: there will be none. `keep`: None: nobody takes over
         from this driver. `widths`, `former`, `wanted`, `returns`: what was kept last; None: the job
         is as it was planned, has come up, and is to be as it is. `make_scaler`: as of
-        `OwnRescales`."""
+        `OwnRescales`. `failed`: as of `JobMaster`."""
         self._before_end = before_end
         self._keep = keep
         self._rescales = AskedRescales(graph)
@@ -150,6 +152,7 @@ class JobDriver(JobPicture):
             former=None if former is None else build_execution_graph(with_widths(planned, former)),
             wanted=None if wanted is None else build_execution_graph(with_widths(planned, wanted)),
             returns=returns,
+            failed=failed,
         )
         own = OwnRescales(
             job_id,
@@ -330,6 +333,11 @@ class JobDriver(JobPicture):
     def last_rescale(self) -> RescaleFigures | None:
         """The last under this driver that went well."""
         return self._shown[0].last_rescale
+
+    @property
+    def failed(self) -> Failed:
+        """What a driver after this one has to know of the job's failures."""
+        return self._master.failed
 
     @property
     def rescaling(self) -> bool:

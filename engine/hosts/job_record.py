@@ -88,7 +88,8 @@ class Term:
     tells it from those that the job had before it was begun once more. `widths`: the parallelisms
     to which the job was rescaled; None: those it began with. `former`: what it goes back to if it
     does not come up at these, or `returns` from; None: it has (`coordinator.rescales`). `wanted`:
-    what it is to be when there is room for it; None: what it is."""
+    what it is to be when there is room for it; None: what it is. `failed`: as of `JobMaster`; None:
+    never."""
 
     number: int = 0
     attached: bool = True
@@ -100,6 +101,7 @@ class Term:
     former: Mapping[str, int] | None = None
     wanted: Mapping[str, int] | None = None
     returns: bool = False
+    failed: Sequence[float] | None = None
 
     def next(self, now_ms: int) -> Term:
         """That of the one that comes after it."""

@@ -123,6 +123,7 @@ class Simulation:
             wanted=self._rescales.wanted,
             returns=self._rescales.returns,
             make_scaler=self._rescales.make_scaler(lambda: driver),
+            failed=() if former is None else former.driver.failed,
         )
         cluster.check_room = lambda: self._rescales.check_room(driver)
         desk.driver = driver

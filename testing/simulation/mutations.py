@@ -243,9 +243,8 @@ KNOWN: Final[dict[str, str]] = {
         "seed=0 job=sessions variant=5 records=2 parallelism=1 batch=5 interval=1 choices=0"
     ),
     "complete though not stored": (
-        "seed=12 job=sliding variant=8 parallelism=2,2 mode=unaligned interval=4 ends=savepoint "
-        "crashes=1 coordinators=1 after=1 window=60 failing=60 slow_tasks=50 cut_offs=1 away=5 "
-        "partitions=3 commits=300 figures=0"
+        "seed=10 job=timers variant=7 parallelism=1 interval=1 retained=2 after=2 window=60 "
+        "failing=60 figures=0"
     ),
     "a reference count off by one": (
         "seed=4 job=timers variant=7 parallelism=1 batch=2 interval=1 retained=3 window=60"

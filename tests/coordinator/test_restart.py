@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import timedelta
 
@@ -11,6 +12,7 @@ from strom.core.config import (
     FailureRateRestart,
     FixedDelayRestart,
     NoRestart,
+    RestartStrategy,
 )
 from strom.core.errors import ConfigurationError
 from strom.engine.coordinator.restart import make_policy
@@ -74,6 +76,34 @@ def test_failure_rate_forgets_old_failures() -> None:
     assert policy.on_failure(1_500) == 5
     # 900, 1,500 and 1,600 are within 1,000 ms.
     assert policy.on_failure(1_600) is None
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        NoRestart(),
+        FixedDelayRestart(5, ms(70)),
+        exponential(),
+        FailureRateRestart(3, ms(1000), ms(5)),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_another_coordinator_goes_on_where_the_one_before_was(strategy: RestartStrategy) -> None:
+    """It may die at any time; the record of it is JSON."""
+    answers = []
+    for seed in range(50):
+        rng, now = random.Random(seed), 0
+        one = make_policy(strategy, random.Random(0))
+        many = make_policy(strategy, random.Random(0))
+        for _ in range(12):
+            now += rng.choice((10, 300, 2_000))
+            if rng.random() < 0.5:
+                kept = json.loads(json.dumps(many.failed()))
+                many = make_policy(strategy, random.Random(0), kept)
+            answers.append(one.on_failure(now))
+            assert many.on_failure(now) == answers[-1], f"seed {seed}"
+    assert None in answers or isinstance(strategy, ExponentialDelayRestart)
+    assert not make_policy(strategy, random.Random(0)).failed()
 
 
 def test_nonsense_is_refused() -> None:

@@ -55,9 +55,12 @@ class Left:
     def change(self, task: TaskId, **fields: Any) -> None:
         self.accounts[task] = replace(self.accounts[task], **fields)
 
-    def found(self, manifest: Manifest | None = None, highest: int = 4) -> tuple[JobMaster, Any]:
+    def found(
+        self, manifest: Manifest | None = None, highest: int = 4, **how: Any
+    ) -> tuple[JobMaster, Any]:
         """The master that has come after it, and what it asks for once it knows what runs."""
-        master = JobMaster("job", self.graph, random.Random(0), first_attempt=4, takes_over=True)
+        rng = random.Random(0)
+        master = JobMaster("job", self.graph, rng, first_attempt=4, takes_over=True, **how)
         assert master.start(1000) == (act.LoadLatest(0, running=True),)
         latest = Latest(manifest or self.manifest, (), (4, highest))
         assert act.FindTasks() in master.on_loaded(latest, 1001)
@@ -65,9 +68,9 @@ class Left:
         master.validate()
         return master, actions
 
-    def going(self) -> tuple[JobMaster, Any]:
+    def going(self, **how: Any) -> tuple[JobMaster, Any]:
         """The same, once the enumerators are where they were."""
-        master, actions = self.found()
+        master, actions = self.found(**how)
         assert any(isinstance(one, act.TakeOverSources) for one in actions)
         actions = master.on_sources_ready(3, 1003)
         master.validate()
@@ -167,6 +170,18 @@ def test_a_task_gets_what_was_its_own_unless_it_was_dealt_out_anew(
     deployed = master.on_readers_ready(4, [], 1102)
     assert act.DeployTasks(4, (A,), left.manifest, own_share=own) in deployed
     master.validate()
+
+
+@pytest.mark.parametrize(("before", "status"), [((1,), "RESTARTING"), ((2,), "FAILING")])
+def test_failures_before_count_for_the_restart_strategy(
+    left: Left, before: tuple[int, ...], status: str
+) -> None:
+    """Which allows two restarts in the life of the job."""
+    master, _ = left.going(failed=before)
+    actions = master.on_source_failed(3, "odd", 1004)
+    assert act.CancelAll(3) in actions
+    assert master.status().status is JobStatus[status]
+    assert master.failed == (2,)
 
 
 def test_none_goes_on(left: Left) -> None:

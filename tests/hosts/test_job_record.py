@@ -29,9 +29,12 @@ def test_what_is_written_is_read_until_it_is_removed(
         record.read()
     record.begin(BEGUN)
     assert JobRecord(root, "a1").read() == (BEGUN, Term())
-    term = Term(2, False, 9, (5, 6, 7))
+    term = Term(2, False, 9, (5, 6, 7), failed=[2])
     record.write(term.next(8))
-    assert JobRecord(root, "a1").read() == (BEGUN, Term(3, False, 9, [5, 6, 7, 8]))
+    assert JobRecord(root, "a1").read() == (
+        BEGUN,
+        Term(3, False, 9, [5, 6, 7, 8], failed=[2]),
+    )
     assert record.outcome() is None
     record.end(OUTCOME, 3)
     assert JobRecord(root, "a1").outcome() == (OUTCOME, 3)
