@@ -100,6 +100,7 @@ def description_of(view: JobView) -> dict[str, Any]:
 
 def _node(vertex: VertexView, number: dict[str, str], read: set[str]) -> dict[str, Any]:
     ends = ["source"] * (not vertex["inputs"]) + ["sink"] * (vertex["id"] not in read)
+    deal = {"deal": vertex["deal"]} if "deal" in vertex else {}
     return {
         "id": number[vertex["id"]],
         "vertex_id": vertex["id"],
@@ -108,6 +109,7 @@ def _node(vertex: VertexView, number: dict[str, str], read: set[str]) -> dict[st
         "parallelism": vertex["parallelism"],
         "max_parallelism": vertex["max_parallelism"],
         "slot_sharing_group": vertex["slot_sharing_group"],
+        **deal,
         "inputs": [
             {
                 "from": number[one["source"]],

@@ -39,6 +39,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.manifest import Manifest
@@ -46,6 +48,7 @@ from ...checkpoint.savepoints import Savepoint
 from ...checkpoint.storage import Latest
 from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
 from ...core.job_status import JobStatus
+from ...state.key_group_deals import Balance
 from ..accounts import TaskAccount
 from ..graph.model import ExecutionGraph
 from ..messages import CheckpointAcknowledged, MetricsReported, TaskReport, ValuePublished
@@ -64,6 +67,8 @@ from .split_requests import Answer
 from .starting_point import StartingPoint
 from .takeover import TakeOver
 from .transitions import Transitions
+
+NO_BALANCE: Final[Mapping[str, Balance]] = MappingProxyType({})
 
 
 class JobMaster:
@@ -343,11 +348,18 @@ class JobMaster:
         actions = self._checkpoints.request_savepoint(savepoint, now_ms)
         return self._answer(way, self._job.carry_out(actions, now_ms))
 
-    def on_rescale(self, request: int, graph: ExecutionGraph, asker: Asker, now_ms: int) -> Actions:
-        """Go on as `graph`, which differs from that of now in parallelisms only. An AnswerRescale
-        for it comes now or later, exactly one."""
+    def on_rescale(
+        self,
+        request: int,
+        graph: ExecutionGraph,
+        asker: Asker,
+        now_ms: int,
+        balance: Mapping[str, Balance] = NO_BALANCE,
+    ) -> Actions:
+        """Go on as `graph`, which differs from that of now in parallelisms and deals only. An
+        AnswerRescale for it comes now or later, exactly one. `balance`: as of `RescaleFigures`."""
         self._life.record(f"rescale {request} for {asker.value}")
-        return self._answer(self._job.rescale(request, graph, asker, now_ms))
+        return self._answer(self._job.rescale(request, graph, asker, balance, now_ms))
 
     def on_room(self, request: int, why: str | None, now_ms: int) -> Actions:
         """The answer to MakeRoom; `why`: there is none."""

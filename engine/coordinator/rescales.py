@@ -46,11 +46,13 @@ and never tasks of one graph as those of the other (`takeover`, by their shape).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...core.ids import NO_CHECKPOINT, CheckpointId, TaskId
+from ...state.key_group_deals import Balance
 from ..graph.model import ExecutionGraph, JobGraph
 from .actions import Actions, AnswerRescale, KeepGraph, LeaveRoom, MakeRoom
 from .askers import Asker
@@ -80,7 +82,7 @@ class Stage(Enum):
 class Rescale:
     """`request`: who is answered; None: nobody any more. `stage` is changed by `Rescales` only.
     `why`: what was wrong with the new one, once the job returns. `part`: what stops, or starts now;
-    None: all tasks."""
+    None: all tasks. `balance`: as of `RescaleFigures`."""
 
     request: int | None
     former: ExecutionGraph
@@ -92,6 +94,7 @@ class Rescale:
     why: str = ""
     asker: Asker = Asker.SOMEBODY
     part: Part | None = None
+    balance: Mapping[str, Balance] = field(default_factory=dict)
 
 
 class Rescales:
@@ -131,10 +134,13 @@ class Rescales:
         former: ExecutionGraph,
         graph: ExecutionGraph,
         asker: Asker,
+        balance: Mapping[str, Balance],
         now_ms: int,
     ) -> Actions:
         """Nothing speaks against it (`why_no_rescale`)."""
-        self.now = Rescale(request, former, graph, Stage.RESERVING, now_ms, asker=asker)
+        self.now = Rescale(
+            request, former, graph, Stage.RESERVING, now_ms, asker=asker, balance=balance
+        )
         return (MakeRoom(request, graph),)
 
     def give_way(self, to: str) -> Actions:
@@ -341,6 +347,7 @@ class Rescales:
             now_ms,
             len(stopped),
             len(one.former.tasks) - len(stopped),
+            one.balance,
         )
         self.last = figures
         answer = () if one.request is None else (AnswerRescale(one.request, figures),)

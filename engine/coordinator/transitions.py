@@ -5,13 +5,14 @@ A part of the job master, which says what is heard when; here stands what follow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.storage import Latest
 from ...core.job_status import JobStatus
+from ...state.key_group_deals import Balance
 from ..accounts import TaskAccount
 from ..graph.model import ExecutionGraph
 from .actions import (
@@ -125,7 +126,14 @@ class Transitions:
 
     # --- at another parallelism --------------------------------------------------------------
 
-    def rescale(self, request: int, graph: ExecutionGraph, asker: Asker, now_ms: int) -> Actions:
+    def rescale(
+        self,
+        request: int,
+        graph: ExecutionGraph,
+        asker: Asker,
+        balance: Mapping[str, Balance],
+        now_ms: int,
+    ) -> Actions:
         """The job is to be this."""
         way = () if asker.yields else self.rescales.give_way("another rescale")
         why = self.why_no_rescale(asker)
@@ -135,7 +143,7 @@ class Transitions:
             why = why or "it has more subtasks by now"
         if why is not None:
             return (*way, AnswerRescale(request, error=f"not rescaled: {why}"))
-        return (*way, *self.rescales.begin(request, self.graph, graph, asker, now_ms))
+        return (*way, *self.rescales.begin(request, self.graph, graph, asker, balance, now_ms))
 
     def why_no_rescale(self, asker: Asker) -> str | None:
         return why_no_rescale(self.life, self.running, self.checkpoints, self.rescales, asker)

@@ -17,7 +17,8 @@ where nothing was planned:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from .implementation import Implementation
@@ -97,6 +98,7 @@ def _job_nodes(graph: JobGraph) -> list[Description]:
 
 
 def _job_node(vertex: JobVertex, number: str, inputs: list[Description]) -> Description:
+    deal = {"deal": list(vertex.deal)} if vertex.deal else {}
     return {
         "id": number,
         "vertex_id": vertex.id,
@@ -105,6 +107,7 @@ def _job_node(vertex: JobVertex, number: str, inputs: list[Description]) -> Desc
         "parallelism": vertex.parallelism,
         "max_parallelism": vertex.max_parallelism,
         "slot_sharing_group": vertex.slot_sharing_group,
+        **deal,
         "inputs": inputs,
         "operators": [_operator(operator) for operator in vertex.operators],
     }
@@ -188,6 +191,8 @@ def to_text(description: Mapping[str, Any]) -> str:
         facts.append(f"parallelism {node['parallelism']}")
         lines.append(f"{node['id']}  {node['name']}  [{', '.join(facts)}]")
         details = [[f"from {_edge_text(edge)}"] for edge in node["inputs"]]
+        if node.get("deal"):
+            details.append([_deal_text(node["deal"], node["max_parallelism"])])
         details += _operator_lines(node.get("operators", []))
         if node.get("description"):
             details.append([node["description"]])
@@ -200,6 +205,16 @@ def to_text(description: Mapping[str, Any]) -> str:
             lines.append(f"   {'└─' if last else '├─'} {detail}")
             lines += [f"   {' ' if last else '│'}     {line}" for line in below]
     return "\n".join(lines)
+
+
+def _deal_text(deal: Sequence[int], groups: int) -> str:
+    """Of key groups that are dealt unevenly.
+
+    >>> _deal_text([0, 5, 90], 128)
+    'key groups, dealt by load: 0..4, 5..89, 90..127'
+    """
+    ranges = [f"{first}..{behind - 1}" for first, behind in pairwise([*deal, groups])]
+    return f"key groups, dealt by load: {', '.join(ranges)}"
 
 
 def _operator_lines(operators: list[Description]) -> list[list[str]]:

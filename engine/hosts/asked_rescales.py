@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 from ...core.errors import GraphError
 from ...core.ids import CheckpointId
@@ -27,11 +26,12 @@ Wanted = int | Mapping[str, int] | Balanced | JobGraph
 
 @dataclass(frozen=True)
 class Asked:
-    """What the job is to become."""
+    """What the job is to become. `balance`: as of `RescaleFigures`."""
 
     request: int
     graph: ExecutionGraph
     asker: Asker
+    balance: Mapping[str, Balance]
 
 
 class AskedRescales:
@@ -64,8 +64,8 @@ class AskedRescales:
             answer(RescaleFigures({}, {}, CheckpointId(0), 0, 0, 0, balance=balance), None)
             return None
         self._requests += 1
-        self._waiting[self._requests] = partial(_answer, answer, balance) if balance else answer
-        return Asked(self._requests, build_execution_graph(made), asker)
+        self._waiting[self._requests] = answer
+        return Asked(self._requests, build_execution_graph(made), asker, balance)
 
     def _made(
         self, wanted: Wanted, now: JobGraph, reports: Reports
@@ -86,12 +86,3 @@ class AskedRescales:
         waiting, self._waiting = self._waiting, {}
         for answer in [*waiting.values(), *(answer for _, answer, _ in wanted)]:
             answer(None, f"not rescaled: {why}")
-
-
-def _answer(
-    answer: RescaleAnswer,
-    balance: Mapping[str, Balance],
-    figures: RescaleFigures | None,
-    error: str | None,
-) -> None:
-    answer(None if figures is None else replace(figures, balance=balance), error)

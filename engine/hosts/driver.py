@@ -249,7 +249,8 @@ class JobDriver(JobPicture):
         """The oldest that is wanted."""
         asked = self._rescales.next(self.graph.job, self._picture.metrics)
         if asked is not None:
-            self._run(self._master.on_rescale, asked.request, asked.graph, asked.asker)
+            event = partial(self._master.on_rescale, balance=asked.balance)
+            self._run(event, asked.request, asked.graph, asked.asker)
 
     def _when_known(self, do: Callable[[], None]) -> None:
         """Now, or as soon as it is known whether the job runs."""

@@ -55,7 +55,7 @@ class InputView(TypedDict):
 
 class VertexView(TypedDict):
     """`fixed`: why its parallelism stays as it is, where others follow a load; not there: it need
-    not."""
+    not. `deal`: the first key group of each subtask; not there: each has as many as the others."""
 
     id: str
     name: str
@@ -65,6 +65,7 @@ class VertexView(TypedDict):
     operators: list[OperatorView]
     inputs: list[InputView]
     fixed: NotRequired[str]
+    deal: NotRequired[list[int]]
 
 
 class TaskView(TypedDict):
@@ -239,6 +240,8 @@ def vertex_views(
     for vertex, view in zip(job.vertices, found, strict=True):
         if vertex.id in fixed:
             view["fixed"] = fixed[vertex.id]
+        if vertex.deal:
+            view["deal"] = list(vertex.deal)
     return found
 
 

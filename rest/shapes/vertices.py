@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -102,6 +102,8 @@ class Vertex(TypedDict):
     maxParallelism: int
     now: int
     subtasks: list[Subtask]
+    deal: NotRequired[list[int]]
+    """The first key group of each subtask, where they are not dealt evenly. Not Flink's."""
 
 
 class SubtaskTime(TypedDict):
@@ -190,7 +192,7 @@ def vertex_summary(view: JobView, vertex: VertexView) -> VertexSummary:
 
 
 def vertex_details(view: JobView, vertex: VertexView) -> Vertex:
-    return {
+    details: Vertex = {
         "id": vertex["id"],
         "name": vertex["name"],
         "parallelism": vertex["parallelism"],
@@ -198,6 +200,9 @@ def vertex_details(view: JobView, vertex: VertexView) -> Vertex:
         "now": view["now_ms"],
         "subtasks": [subtask_details(view, task) for task in tasks_of(view, vertex["id"])],
     }
+    if "deal" in vertex:
+        details["deal"] = vertex["deal"]
+    return details
 
 
 def subtask_details(view: JobView, task: TaskView) -> Subtask:

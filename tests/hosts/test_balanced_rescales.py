@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import strom
 from chaos_kit import until
-from skewed_job import SkewedJob
+from skewed_job import GROUPS, SkewedJob
 from strom import RescaleError
+from strom.cli.plan import description_of
+from strom.engine.graph.explain import to_text
+from strom.rest.shapes.vertices import vertex_details
 
 
 @pytest.fixture
@@ -40,6 +44,15 @@ def test_shares_become_even_and_the_output_is_exact(
     assert one.before == pytest.approx(before, abs=0.1)
     assert one.after < 0.62
     assert one.limit == ""
+    told = {name: asdict(one) for name, one in made.balance.items()}
+    assert job.client.metrics()["last_rescale"]["balance"] == told
+    view = job.client.view()
+    (dealt,) = [vertex for vertex in view["vertices"] if "deal" in vertex]
+    assert dealt["name"].startswith("sums")
+    assert vertex_details(view, dealt)["deal"] == dealt["deal"]
+    assert (len(dealt["deal"]), dealt["deal"][0]) == (2, 0)
+    ranges = f"0..{dealt['deal'][1] - 1}, {dealt['deal'][1]}..{GROUPS - 1}"
+    assert f"key groups, dealt by load: {ranges}" in to_text(description_of(view))
     assert job.deals(lambda share: share < 0.65) >= 0.5
 
     def again() -> Any:
@@ -64,6 +77,8 @@ def test_shares_become_even_and_the_output_is_exact(
     assert next(iter(wider.balance.values())).after < 0.5
     even = job.client.rescale(2).result(60)
     assert (set(even.after.values()), even.balance) == ({2}, {})
+    assert job.client.metrics()["last_rescale"]["balance"] == {}
+    assert all("deal" not in vertex for vertex in job.client.view()["vertices"])
     assert job.deals(lambda share: share > 0.75)
     result = job.finish()
     assert result.metrics["rescales"] >= 3
