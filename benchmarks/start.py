@@ -95,24 +95,38 @@ def measure_start(rounds: int, parallelism: int, ready: int) -> Iterator[dict[st
 def _session(way: str, ready: int) -> Iterator[Any]:
     """What waits until the next job may start."""
     if way == "alone":
-        yield lambda: time.sleep(1.0)
+        yield _await_end
         return
     import ray
     from strom.cluster import dispatcher_client
-    from strom.engine.hosts.ready_tasks import PER_CPU, count_ready
+    from strom.engine.hosts.ready_tasks import PER_CPU, await_ready, count_ready
 
     kept = min(ready, PER_CPU * int(ray.cluster_resources()["CPU"])) if way == "ready" else 0
     with tempfile.TemporaryDirectory(prefix="strom-", ignore_cleanup_errors=True) as registry:
         dispatcher_client.start(registry, ready=kept)
 
         def wait() -> None:
-            awaited(lambda: count_ready() >= kept, "the session's processes are not ready", 0.1)
-            time.sleep(1.0)  # the last one imports still
+            _await_end()
+            awaited(lambda: count_ready() >= kept, "the session's processes are not there", 0.1)
+            await_ready(LONGEST_S)
 
         try:
             yield wait
         finally:
             dispatcher_client.stop()
+
+
+def _await_end() -> None:
+    """Until no process of the job before is left."""
+    import ray
+    from strom.engine.hosts.left_tasks import PREFIX
+    from strom.engine.hosts.ready_tasks import taken
+
+    def over() -> bool:
+        named, owners = ray.util.list_named_actors(all_namespaces=True), taken()
+        return not any(one["name"].startswith(PREFIX) or one["name"] in owners for one in named)
+
+    awaited(over, "processes of the job before are left", 0.1)
 
 
 def _started(host: Any, folder: str, parallelism: int, longest_s: float) -> dict[str, float]:

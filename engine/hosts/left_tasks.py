@@ -23,9 +23,13 @@ ANSWER_S: Final = 30.0
 """How long they may take to answer, all together. They work meanwhile: it is worth to wait."""
 
 
+PREFIX: Final = "strom-task-of-"
+"""How the names begin of actors that coordinators have started for tasks."""
+
+
 def task_prefix(coordinator: str) -> str:
     """How the names of its tasks' actors begin."""
-    return f"strom-task-of-{coordinator}-"
+    return f"{PREFIX}{coordinator}-"
 
 
 def tasks_of(coordinator: str) -> list[Any]:

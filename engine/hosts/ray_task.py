@@ -259,6 +259,8 @@ class TaskActor:
         self._following: asyncio.Task[None] | None = None
         self._standing_by: asyncio.Task[None] | None = None
         """Follows the keeper of a process that has no job yet."""
+        self._imported = asyncio.Event()
+        """Whether it stands by."""
         with suppress(RuntimeError):  # there is no loop where this is no actor
             asyncio.get_running_loop().call_later(UNUSED_S, self._end_unless_used)
 
@@ -269,6 +271,11 @@ class TaskActor:
         if self._following is None:
             self._standing_by = asyncio.get_running_loop().create_task(self._end_with(keeper))
         await asyncio.to_thread(_import_operators)
+        self._imported.set()
+
+    async def stands_by(self) -> None:
+        """Answers once it does, with all that `stand_by` imports."""
+        await self._imported.wait()
 
     async def _end_with(self, keeper: Any) -> None:
         await _until_dead(keeper)

@@ -21,7 +21,7 @@ from strom.cluster.dispatcher import DISPATCHER
 from strom.core.errors import ConfigurationError
 from strom.engine.graph.slots import slots_of
 from strom.engine.hosts.ray_connect import NAMESPACE
-from strom.engine.hosts.ready_tasks import PREFIX, count_ready, taken
+from strom.engine.hosts.ready_tasks import PREFIX, await_ready, count_ready, taken
 from strom.rest.catalogs.session_jobs import jobs_there
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -53,6 +53,7 @@ def test_a_job_has_them_and_its_next_coordinator_finds_them(
     with pytest.raises(ConfigurationError, match="keeps 2 task processes ready on each node"):
         dispatcher_client.start(session.about()["registry"], ready=3)
     until(lambda: count_ready() == READY, "processes that are ready", 60.0)
+    await_ready(60.0)
     ready = {actor_pid(name) for name in _ready_names()}
     job = Counting(tmp_path / "job", 2)
     client = job.submit()

@@ -252,6 +252,26 @@ def test_a_task_without_a_coordinator_takes_what_that_left_along(
     assert done == ["a name", "killed"] * 2
 
 
+def test_who_asks_whether_a_process_stands_by_waits_for_what_it_imports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    imported = threading.Event()
+    monkeypatch.setattr(ray_task, "_import_operators", lambda: imported.wait(60))
+
+    async def test() -> None:
+        one: Any = ray_task.TaskActor()
+        one._following = asyncio.current_task()
+        standing = asyncio.ensure_future(one.stand_by(None))
+        asked = asyncio.ensure_future(one.stands_by())
+        await asyncio.sleep(0)
+        assert not asked.done()
+        imported.set()
+        await asyncio.wait_for(asked, 60)
+        await standing
+
+    asyncio.run(test())
+
+
 def test_who_dies_with_a_node_as_it_starts_starts_elsewhere(world: World) -> None:
     """Ray had placed it on a node of which it did not know yet that it was dead: nobody is told of
     a loss, and the task that has started is asked again with the new one."""
