@@ -1,8 +1,8 @@
 """The jobs of a cluster as their coordinators tell them: all there is where no dispatcher keeps
 account.
 
-A coordinator is a named actor. It is there from its job's submission until some time after the
-job's end (`LINGER_S`), so that is how long such a job is known.
+A coordinator is an actor, found by its job's id. It is there from the job's submission until some
+time after the job's end (`LINGER_S`), so that is how long such a job is known.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayError
-from ray.util import list_named_actors, placement_group_table
+from ray.util import placement_group_table
 
 from ..core.errors import ConfigurationError, TransportError
 from ..core.job_status import JobStatus
 from ..engine.hosts.control_service import on_stderr, patiently
 from ..engine.hosts.coordinator_answers import coordinator_name
 from ..engine.hosts.coordinator_life import LINGER_S
+from ..engine.hosts.coordinator_names import find_coordinator, jobs_with_coordinators
 from ..engine.hosts.job_view import JobView
-from ..engine.hosts.ray_connect import NAMESPACE
 from .records import JobRecord, Phase
 
 ANSWER_S: Final = 5.0
@@ -40,12 +39,7 @@ Listed = list[tuple[JobRecord, str]]
 
 def job_ids() -> list[str]:
     """Of all jobs that have a coordinator on the cluster which this process is connected to."""
-    prefix = coordinator_name("")
-    return [
-        actor["name"].removeprefix(prefix)
-        for actor in patiently(partial(list_named_actors, all_namespaces=True), on_stderr)
-        if actor["namespace"] == NAMESPACE and actor["name"].startswith(prefix)
-    ]
+    return patiently(jobs_with_coordinators, on_stderr)
 
 
 def views_of(job_ids: Sequence[str], timeout: float) -> dict[str, JobView]:
@@ -53,8 +47,7 @@ def views_of(job_ids: Sequence[str], timeout: float) -> dict[str, JobView]:
     calls: dict[Any, str] = {}
     for job_id in job_ids:
         with suppress(ValueError):  # it is gone meanwhile
-            actor = ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE)
-            calls[actor.view.remote()] = job_id
+            calls[find_coordinator(job_id).view.remote()] = job_id
     if not calls:
         return {}
     found: dict[str, JobView] = {}
@@ -110,7 +103,7 @@ class Coordinators:
 
     def _ask(self, job_id: str, call: str) -> Any:
         try:
-            actor = ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE)
+            actor = find_coordinator(job_id)
             return ray.get(getattr(actor, call).remote(), timeout=ANSWER_S)
         except (ValueError, ActorDiedError):
             raise ConfigurationError(

@@ -16,7 +16,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
 
 from ..core.clock import Clock
@@ -24,12 +23,13 @@ from ..core.errors import CheckpointFormatError, CorruptCheckpointError, StromEr
 from ..core.failure_text import described
 from ..core.job_status import JobStatus
 from ..engine.hosts import job_record
-from ..engine.hosts.coordinator_answers import Followed, coordinator_name
+from ..engine.hosts.control_service import patiently
+from ..engine.hosts.coordinator_answers import Followed
+from ..engine.hosts.coordinator_names import find_coordinator
 from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.kept_slots import KeptSlots
 from ..engine.hosts.launch import Submission, make_coordinator, withdraw
-from ..engine.hosts.ray_connect import NAMESPACE
 from .actions import Action
 from .ledger import Ledger
 from .records import JobRecord
@@ -142,7 +142,8 @@ class Runs:
     async def find(self, record: JobRecord) -> None:
         """Of a run that a former dispatcher has left."""
         try:
-            coordinator = ray.get_actor(coordinator_name(record.job_id), namespace=NAMESPACE)
+            find = partial(find_coordinator, record.job_id)
+            coordinator = await asyncio.to_thread(patiently, find)
         except ValueError:
             coordinator = None
         else:

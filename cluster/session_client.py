@@ -23,10 +23,10 @@ from ..core.errors import ConfigurationError, JobFailedError, StromError, Transp
 from ..core.job_status import JobStatus
 from ..core.texts import printable
 from ..engine.hosts.attachment import Attachment
-from ..engine.hosts.coordinator_answers import coordinator_name
+from ..engine.hosts.coordinator_names import find_coordinator
 from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.job_view import JobView
-from ..engine.hosts.ray_connect import NAMESPACE, join_ray
+from ..engine.hosts.ray_connect import join_ray
 from ..engine.hosts.ray_host import JobOver, RayJobClient, why_gone
 from ..engine.hosts.savepoint_calls import answer, answered_by_end, refused
 from .dispatcher_client import DispatcherClient, find
@@ -72,11 +72,7 @@ class SessionJobClient(RayJobClient):
         """Held by the one thread that looks for a coordinator."""
         if coordinator is None and record.phase in (Phase.RUNNING, Phase.ENDED):
             with suppress(ValueError):  # of a job that is over it may still be there
-                self._coordinator = ray.get_actor(self._actor_name, namespace=NAMESPACE)
-
-    @property
-    def _actor_name(self) -> str:
-        return coordinator_name(self._job_id)
+                self._coordinator = find_coordinator(self._job_id)
 
     # --- calls that do not wait for the next run --------------------------------------------------
 
@@ -195,7 +191,7 @@ class SessionJobClient(RayJobClient):
             match self._step(following, max(0.0, left)):
                 case Attach(run):
                     try:
-                        found = ray.get_actor(self._actor_name, namespace=NAMESPACE)
+                        found = find_coordinator(self._job_id)
                     except ValueError:
                         following.missing(run)
                     else:

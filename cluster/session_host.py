@@ -7,16 +7,13 @@ import sys
 from contextlib import suppress
 from typing import Any, Final
 
-import ray
-
 from ..core.errors import ConfigurationError, JobCancelledError, JobFailedError
 from ..core.job_status import JobStatus
 from ..core.texts import printable
 from ..engine.graph.model import JobGraph
 from ..engine.hosts.attachment import Attachment
-from ..engine.hosts.coordinator_answers import coordinator_name
+from ..engine.hosts.coordinator_names import find_coordinator
 from ..engine.hosts.launch import submission_of
-from ..engine.hosts.ray_connect import NAMESPACE
 from ..engine.hosts.ray_host import RayHost, RayJobClient
 from .dispatcher_client import DispatcherClient, find
 from .new_jobs import record_of
@@ -58,7 +55,7 @@ class SessionHost(RayHost):
 def _coordinator(job_id: str) -> Any:
     """Of a job that has started. None: it is gone again, and the client hears what comes of it."""
     with suppress(ValueError):
-        return ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE)
+        return find_coordinator(job_id)
     return None
 
 

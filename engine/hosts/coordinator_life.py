@@ -214,7 +214,7 @@ class CoordinatorLife:
     async def _end_without_record(self) -> None:
         """It died before it was told what to do, or what it was told is gone."""
         if not self._records.of_machine:
-            ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+            self._leave_for_good()
             return
         log.error("job %s: %s", self._job_id, LEFT_NOTHING)
         await asyncio.to_thread(end_tasks, coordinator_name(self._job_id))
@@ -293,7 +293,7 @@ class CoordinatorLife:
             self._reporter.start()
         self._lease.renew()
         threading.Thread(target=self._run, name="strom-driver", daemon=True).start()
-        self._leaving = loop.create_task(self._leave_when_done(me))
+        self._leaving = loop.create_task(self._leave_when_done())
         self._watching = loop.create_task(self._watch_lease())
         self._started.set()
 
@@ -306,8 +306,7 @@ class CoordinatorLife:
             self._published.add(one.operator, one.key, Parcel(one.data))
         self._outcome = outcome
         self._published.close()
-        me = ray.get_runtime_context().current_actor
-        self._leaving = asyncio.get_running_loop().create_task(self._leave_when_done(me))
+        self._leaving = asyncio.get_running_loop().create_task(self._leave_when_done())
         self._started.set()
         self._news.ring()
 
@@ -340,7 +339,11 @@ class CoordinatorLife:
     def _leave_unless_started(self) -> None:
         """The client died during the submission."""
         if not self._started.is_set():
-            ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+            self._leave_for_good()
+
+    def _leave_for_good(self) -> None:
+        """Ray does not start this actor again."""
+        ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
     # --- the driver's thread ---------------------------------------------------------------
 
@@ -421,7 +424,7 @@ class CoordinatorLife:
             return
         hand_over(event, driver)
 
-    async def _leave_when_done(self, me: Any) -> None:
+    async def _leave_when_done(self) -> None:
         while True:
             news = self._news.ticket()
             ended = self._outcome is not None
@@ -433,7 +436,7 @@ class CoordinatorLife:
             heard, release = (lambda: self._heard_by_session), self._cluster.release_left
             await leave_kept(self._job_id, heard, release)
         await self._records.remove()
-        ray.kill(me, no_restart=True)
+        self._leave_for_good()
 
     @property
     def _linger_s(self) -> float:

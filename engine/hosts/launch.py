@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import ray
@@ -18,7 +18,9 @@ from ray.util.placement_group import get_placement_group
 from ...core import code_pickles
 from ..graph.model import JobGraph
 from .added_slots import give_back_added
+from .control_service import patiently
 from .coordinator_answers import Farewell, coordinator_name
+from .coordinator_names import find_coordinator, forget_job
 from .job_record import Begun, JobRecord
 from .kept_slots import KeptSlots
 from .placed_files import Content, contents_of
@@ -89,18 +91,23 @@ def make_coordinator(
     so that as few nodes as can be have a part in the job's fate. `slots`, `farewell`: as of
     `JobCoordinator`. ValueError if the job has one."""
     packages = {} if submission.packages is None else {"runtime_env": submission.packages}
-    # Not NodeAffinitySchedulingStrategy(soft=True): Ray (2.60) forgets it of actors without CPUs.
-    actor = _actor().options(
-        name=coordinator_name(submission.job_id),
-        namespace=NAMESPACE,
-        lifetime="detached",
-        num_cpus=0,
-        max_restarts=-1,
-        label_selector={"ray.io/node-id": home_node()},
-        fallback_strategy=[{"label_selector": {}}],
-        **packages,
-    )
+    actor = _actor().options(**coordinator_options(coordinator_name(submission.job_id)), **packages)
     return actor.remote(submission.job_id, submission.checkpoints, slots, farewell)
+
+
+def coordinator_options(name: str) -> dict[str, Any]:
+    """How Ray makes a coordinator under this name, and makes it again whenever its process dies:
+    on this node, if there is a choice."""
+    # Not NodeAffinitySchedulingStrategy(soft=True): Ray (2.60) forgets it of actors without CPUs.
+    return {
+        "name": name,
+        "namespace": NAMESPACE,
+        "lifetime": "detached",
+        "num_cpus": 0,
+        "max_restarts": -1,
+        "label_selector": {"ray.io/node-id": home_node()},
+        "fallback_strategy": [{"label_selector": {}}],
+    }
 
 
 def home_node() -> str:
@@ -115,13 +122,14 @@ def withdraw(job_id: str, record: JobRecord | None = None) -> None:
     name. `record`: what it has left, which goes, too; None: another run may go on from that."""
     name = coordinator_name(job_id)
     with suppress(Exception):
-        coordinator = ray.get_actor(name, namespace=NAMESPACE)
+        coordinator = find_coordinator(job_id)
         try:
             _cancelled(coordinator)
             with suppress(Exception):  # above all ValueError: there are none
                 await_made(get_placement_group(name))
         finally:  # also if one of these waits is interrupted
             ray.kill(coordinator, no_restart=True)
+            patiently(partial(forget_job, job_id))
         deadline = time.monotonic() + WITHDRAWAL_S
         while time.monotonic() < deadline:
             with suppress(ValueError):  # there is none, or none yet

@@ -14,6 +14,7 @@ from ray.util.placement_group import get_placement_group
 
 from .added_slots import give_back_added
 from .control_service import patiently
+from .coordinator_names import named_actors
 from .placement import give_back
 from .ray_connect import NAMESPACE
 from .ray_task import Found
@@ -36,10 +37,8 @@ def tasks_of(coordinator: str) -> list[Any]:
     """The actors of tasks that coordinators of this name have started, or taken, and that are not
     dead."""
     prefix = task_prefix(coordinator)
-    named = patiently(lambda: ray.util.list_named_actors(all_namespaces=True))
-    names = [one["name"] for one in named if one["namespace"] == NAMESPACE]
     actors = []
-    for name in names:
+    for name in patiently(named_actors):
         if name.startswith(prefix):
             with suppress(ValueError):  # it has just died
                 actors.append(patiently(partial(ray.get_actor, name, NAMESPACE)))

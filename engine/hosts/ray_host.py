@@ -41,6 +41,7 @@ from .attachment import Attachment
 from .control_service import on_stderr, patiently, told_if_late
 from .coordinator_answers import coordinator_name
 from .coordinator_life import LINGER_S
+from .coordinator_names import find_coordinator
 from .delivered import Delivered
 from .driver import new_job_id
 from .job_outcome import JobOutcome, accumulator_results, result_of
@@ -50,7 +51,7 @@ from .last_words import how_it_died
 from .launch import make_coordinator, submission_of, withdraw
 from .published import Read
 from .ray_cache import RayCache
-from .ray_connect import NAMESPACE, connect_to_ray, on_own_cluster
+from .ray_connect import connect_to_ray, on_own_cluster
 from .requirements import not_installed
 from .rescale_calls import RescaleCalls, answer_rescale, not_rescaled
 from .savepoint_calls import SavepointCalls, answer, answered_by_end, refused
@@ -109,10 +110,10 @@ class RayJobClient(SavepointCalls, RescaleCalls, ShownJob):
     @classmethod
     def attach(cls, job_id: str) -> RayJobClient:
         """The client of a job submitted elsewhere. ConfigurationError if there is no such job."""
-        name = coordinator_name(job_id)
         try:
-            coordinator = patiently(partial(ray.get_actor, name, NAMESPACE), on_stderr)
+            coordinator = patiently(partial(find_coordinator, job_id), on_stderr)
         except ValueError:
+            name = coordinator_name(job_id)
             raise ConfigurationError(
                 f"there is no job '{job_id}' on this cluster (no actor '{name}'): it runs on "
                 f"another, or ended more than {LINGER_S:.0f} s ago"

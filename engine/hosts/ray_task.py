@@ -278,7 +278,7 @@ class TaskActor:
         await self._imported.wait()
 
     async def _end_with(self, keeper: Any) -> None:
-        await _until_dead(keeper)
+        await until_dead(keeper)
         if self._following is None:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -375,7 +375,7 @@ class TaskActor:
     async def _follow(self, coordinator: Any) -> None:
         """Until the coordinator is dead for good. That of a job that has ended ends this process
         before it."""
-        await _until_dead(coordinator)
+        await until_dead(coordinator)
         log.warning("the job's coordinator is gone for good: this task ends")
         runner = self._runner
         if runner is not None:
@@ -453,7 +453,7 @@ class TaskActor:
         await asyncio.Event().wait()
 
 
-async def _until_dead(actor: Any) -> None:
+async def until_dead(actor: Any) -> None:
     """For good: a process that Ray starts again is waited for."""
     while True:
         try:

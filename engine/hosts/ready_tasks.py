@@ -26,6 +26,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ..graph.slots import Bundle
 from .control_service import patiently
+from .coordinator_answers import coordinator_name
+from .coordinator_names import jobs_with_coordinators, named_actors
 from .ray_connect import NAMESPACE
 from .ray_task import TaskActor
 
@@ -70,7 +72,8 @@ class ReadyTasks:
         """Make at most one more on each node. Raises Ray's errors."""
         if not self._count:
             return
-        there, owners = _named(), taken()
+        owners = taken()  # ahead of where they are looked for: who has taken one was there then
+        there = patiently(named_actors)
         self._forget_dead(there, owners)
         now_taken = frozenset(owners) & frozenset(there)
         if now_taken - self._taken:
@@ -100,10 +103,12 @@ class ReadyTasks:
 
     def _forget_dead(self, there: Mapping[str, None], owners: Mapping[str, str]) -> None:
         """Also what a coordinator has taken that died for good before it could say anything."""
+        jobs = patiently(jobs_with_coordinators) if owners else []
+        coordinators = {coordinator_name(job_id) for job_id in jobs}
         for name, owner in owners.items():
             if name not in there:
                 internal_kv._internal_kv_del(name, namespace=TAKEN)
-            elif owner not in there:
+            elif owner not in coordinators:
                 _end(name)
 
 
@@ -111,7 +116,7 @@ class Taker:
     """Takes for one deployment of one coordinator."""
 
     def __init__(self, coordinator: str) -> None:
-        """`coordinator`: its actor's name."""
+        """`coordinator`: its name (`coordinator_name`)."""
         self._coordinator = coordinator
         self._names: list[str] | None = None
 
@@ -119,7 +124,8 @@ class Taker:
         """One on that node (Ray's id), which is this coordinator's from now on; None: there is
         none."""
         if self._names is None:
-            self._names = [name for name in _named() if name.startswith(PREFIX)]
+            there = patiently(named_actors)
+            self._names = [name for name in there if name.startswith(PREFIX)]
         prefix = _prefix(node)
         for name in [one for one in self._names if one.startswith(prefix)]:
             self._names.remove(name)
@@ -154,7 +160,8 @@ def taken_by(coordinator: str) -> Iterator[Any]:
 def count_ready() -> int:
     """How many nobody has taken, on all nodes, whether they are so far or not."""
     owners = taken()
-    return sum(one.startswith(PREFIX) and one not in owners for one in _named())
+    there = patiently(named_actors)
+    return sum(one.startswith(PREFIX) and one not in owners for one in there)
 
 
 def await_ready(timeout_s: float) -> None:
@@ -168,8 +175,8 @@ def await_ready(timeout_s: float) -> None:
 
 def end_ready() -> None:
     """Those of this process's runtime environment that nobody has taken."""
-    owners, mine = taken(), _environment()
-    for name in _named():
+    owners, mine = taken(), f"{PREFIX}{environment()}-"
+    for name in patiently(named_actors):
         if name.startswith(mine) and name not in owners:
             _end(name)
 
@@ -184,12 +191,6 @@ def _value(name: str) -> str:
     return "" if found is None else bytes(found).decode()
 
 
-def _named() -> dict[str, None]:
-    """The names of strom's actors."""
-    listed = patiently(partial(ray.util.list_named_actors, all_namespaces=True))
-    return dict.fromkeys(one["name"] for one in listed if one["namespace"] == NAMESPACE)
-
-
 def _nodes() -> dict[str, int]:
     """How many CPUs each node has, by Ray's ids; without those that have none."""
     alive = [node for node in patiently(ray.nodes) if node["Alive"]]
@@ -198,10 +199,10 @@ def _nodes() -> dict[str, int]:
 
 
 def _prefix(node: str) -> str:
-    return f"{_environment()}{node}-"
+    return f"{PREFIX}{environment()}-{node}-"
 
 
-def _environment() -> str:
-    """What the names of those begin with that have this process's runtime environment."""
+def environment() -> str:
+    """What names say of this process's runtime environment."""
     told = ray.get_runtime_context().get_runtime_env_string()
-    return f"{PREFIX}{blake2b(told.encode(), digest_size=4).hexdigest()}-"
+    return blake2b(told.encode(), digest_size=4).hexdigest()

@@ -25,7 +25,8 @@ from ...cluster.new_jobs import rescaled
 from ...cluster.records import JobRecord, Phase
 from ...core.errors import ConfigurationError, GraphError, StromError, TransportError
 from ...engine.hosts.balancing import Balanced
-from ...engine.hosts.coordinator_answers import Rescaled, coordinator_name
+from ...engine.hosts.coordinator_answers import Rescaled
+from ...engine.hosts.coordinator_names import find_coordinator
 from ...engine.hosts.job_view import JobView
 from ...engine.hosts.launch import Submission
 from ...engine.hosts.ray_connect import NAMESPACE
@@ -282,7 +283,7 @@ class SessionJobs:
 
     def _coordinator(self, record: JobRecord) -> Any:
         try:
-            return ray.get_actor(coordinator_name(record.job_id), namespace=NAMESPACE)
+            return find_coordinator(record.job_id)
         except ValueError:
             raise Unavailable(
                 f"the coordinator of job '{record.job_id}' is gone; its session, if it has one, "

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import ray
+from named_actors import NamedActors
 from strom.cli.main import app
-from strom.cluster import coordinators, dispatcher_client, session_client
+from strom.cluster import dispatcher_client, session_client
 from strom.engine.hosts import ray_connect
 from strom.rest.servers import session_server
 from typer.main import get_command
@@ -86,14 +87,9 @@ def test_without_a_cluster(
 @pytest.fixture
 def nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster without dispatcher and jobs."""
-
-    def none(name: str, namespace: str | None = None) -> Any:
-        raise ValueError(f"no actor '{name}'")
-
+    NamedActors(monkeypatch)
     for module in (ray_connect, session_client, dispatcher_client):
         monkeypatch.setattr(module, "join_ray", lambda *args, **options: None)
-    monkeypatch.setattr(ray, "get_actor", none)
-    monkeypatch.setattr(coordinators, "list_named_actors", lambda all_namespaces: [])
     monkeypatch.setattr(session_server, "about", lambda: None)
 
 

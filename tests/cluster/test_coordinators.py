@@ -20,7 +20,7 @@ def test_cancelled_jobs_are_remembered_while_they_are_there(
     monkeypatch.setattr(coordinators, "job_ids", lambda: list(there))
     monkeypatch.setattr(coordinators, "views_of", lambda ids, timeout: views)
     monkeypatch.setattr(coordinators, "placement_group_table", dict)
-    monkeypatch.setattr(coordinators.ray, "get_actor", lambda name, namespace: actor)
+    monkeypatch.setattr(coordinators, "find_coordinator", lambda job_id: actor)
     monkeypatch.setattr(coordinators.ray, "get", lambda call, timeout: call)
     found = Coordinators()
     for job_id in there:

@@ -33,8 +33,7 @@ from strom.cluster.dispatcher import DISPATCHER
 from strom.cluster.savepoints import newest_state
 from strom.cluster.slot_pool import PREFIX
 from strom.core.errors import ConfigurationError, TransportError
-from strom.engine.hosts.coordinator_answers import coordinator_name
-from strom.engine.hosts.ray_connect import NAMESPACE
+from strom.engine.hosts.coordinator_names import find_coordinator
 from strom.rest.catalogs.session_jobs import SessionJobs, jobs_there
 from wheels_kit import make_wheel
 
@@ -149,8 +148,7 @@ def test_a_job_outlives_its_coordinator_and_the_dispatcher(
     assert client.metrics()["attempt"] == 0, client.view()["failures"]
     assert session.job(job_id)[0].run == 0
     completed(client, 2)
-    coordinator = ray.get_actor(coordinator_name(job_id), namespace=NAMESPACE)
-    ray.kill(coordinator, no_restart=True)
+    ray.kill(find_coordinator(job_id), no_restart=True)
     until(lambda: client.metrics()["attempt"] >= 1_000_000, "the second run", 60.0)
     record, _ = session.job(job_id)
     assert (record.run, record.phase) == (1, "RUNNING")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from chaos_kit import config, environment
 from dispatcher_kit import RECORD, World, run
+from named_actors import NamedActors
 from strom import DiscardSink
 from strom.cluster import session_host
 from strom.cluster.new_jobs import rescaled
@@ -139,14 +140,7 @@ class Client:
 @pytest.fixture
 def actors(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Those that there are, by name."""
-    there: dict[str, Any] = {}
-
-    def find(name: str, namespace: str) -> Any:
-        if name not in there:
-            raise ValueError(name)
-        return there[name]
-
-    monkeypatch.setattr(session_host.ray, "get_actor", find)
+    there = NamedActors(monkeypatch).actors
     monkeypatch.setattr(
         session_host, "submission_of", lambda graph, job_id: Submission(job_id, b"graph")
     )

@@ -29,7 +29,8 @@ class World:
         self.answers: dict[str, BaseException] = {}
         self.cancel = Called(self.told, "cancel")
         self.outcome = Called(self.told, "outcome")
-        monkeypatch.setattr(launch.ray, "get_actor", lambda name, namespace: self)
+        monkeypatch.setattr(launch, "find_coordinator", lambda job_id: self)
+        monkeypatch.setattr(launch, "forget_job", lambda job_id: self.told.append("forget"))
         monkeypatch.setattr(launch.ray, "get", self.get)
         monkeypatch.setattr(launch.ray, "kill", self.kill)
         monkeypatch.setattr(launch, "get_placement_group", lambda name: name)
@@ -59,21 +60,21 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def test_the_coordinator_ends_the_job_before_it_is_killed(world: World) -> None:
     launch.withdraw("a")
-    assert world.told == ["cancel", "outcome", "made", "kill", "remove", "added"]
+    assert world.told == ["cancel", "outcome", "made", "kill", "forget", "remove", "added"]
 
 
 @pytest.mark.parametrize("error", [ActorDiedError(), GetTimeoutError()])
 def test_one_that_does_not_answer_is_killed(world: World, error: Exception) -> None:
     world.answers["cancel"] = error
     launch.withdraw("a")
-    assert world.told == ["cancel", "made", "kill", "remove", "added"]
+    assert world.told == ["cancel", "made", "kill", "forget", "remove", "added"]
 
 
 def test_one_that_is_waited_for_is_killed_by_a_second_interrupt(world: World) -> None:
     world.answers["outcome"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         launch.withdraw("a")
-    assert world.told == ["cancel", "outcome", "kill"]
+    assert world.told == ["cancel", "outcome", "kill", "forget"]
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -84,11 +85,11 @@ def test_what_it_left_goes_with_a_job_that_nobody_begins_again(
     record = JobRecord(str(tmp_path), "a1")
     record.begin(Begun(b"graph"))
 
-    def none(name: str, namespace: str) -> None:
-        raise ValueError(name)
+    def none(job_id: str) -> None:
+        raise ValueError(job_id)
 
     if not there:
-        monkeypatch.setattr(launch.ray, "get_actor", none)
+        monkeypatch.setattr(launch, "find_coordinator", none)
     launch.withdraw("a1")
     assert JobRecord(str(tmp_path), "a1").read()[0] == Begun(b"graph")
     launch.withdraw("a1", record)

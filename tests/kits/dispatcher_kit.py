@@ -132,8 +132,8 @@ class World:
         """The names of slots that there are."""
         monkeypatch.setattr(runs, "make_coordinator", self.make)
         monkeypatch.setattr(runs, "withdraw", lambda job_id: None)
-        monkeypatch.setattr(runs.ray, "cluster_resources", lambda: {"CPU": 4.0})
-        monkeypatch.setattr(runs.ray, "get_actor", self.find)
+        monkeypatch.setattr(dispatcher.ray, "cluster_resources", lambda: {"CPU": 4.0})
+        monkeypatch.setattr(runs, "find_coordinator", self.find)
         monkeypatch.setattr(runs, "PAUSE_S", 0.01)
         monkeypatch.setattr(ledger, "RETRY_S", 0.01)
         monkeypatch.setattr(
@@ -158,7 +158,7 @@ class World:
         self.made[-1].farewell = farewell
         return self.made[-1]
 
-    def find(self, name: str, namespace: str) -> Coordinator:
+    def find(self, job_id: str) -> Coordinator:
         if not self.made or self.all_left:
             raise ValueError
         return self.made[-1]

@@ -6,7 +6,9 @@ import glob
 import os
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,6 @@ from chaos_kit import (
 from leashed_source import Leashed
 from shared_ray import CPUS
 from strom.connectors.files import ParquetSink
-from strom.engine.hosts.coordinator_answers import coordinator_name
 
 COUNT = 40_000
 INTERVAL_MS = 100
@@ -168,18 +169,31 @@ def failure_of(client: Any) -> str:
 
 def coordinator_pid(job_id: str) -> int:
     """Of the process that a job's coordinator has now."""
-    return actor_pid(coordinator_name(job_id))
+    actor = until(lambda: _coordinator(job_id), f"a coordinator of {job_id}", 30.0)
+    return _pid(f"the coordinator of {job_id}", lambda one: one["ActorID"] == actor._actor_id.hex())
 
 
 def actor_pid(name: str) -> int:
     """Of the process that the actor of this name has now."""
+    return _pid(name, lambda one: one["Name"] == name)
+
+
+def _coordinator(job_id: str) -> Any:
+    from strom.engine.hosts.coordinator_names import find_coordinator
+
+    with suppress(ValueError):  # it is not there yet
+        return find_coordinator(job_id)
+    return None
+
+
+def _pid(what: str, is_it: Callable[[dict[str, Any]], bool]) -> int:
     from ray._private.state import actors
 
     def found() -> int | None:
         for actor in actors().values():
-            if actor["Name"] == name and actor["State"] == "ALIVE":
+            if is_it(actor) and actor["State"] == "ALIVE":
                 return int(actor["Pid"])
         return None
 
-    pid: int = until(found, f"a process of {name}", 30.0)
+    pid: int = until(found, f"a process of {what}", 30.0)
     return pid

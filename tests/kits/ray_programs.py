@@ -90,10 +90,9 @@ def program(folder: Path, text: str) -> Iterator[Program]:
 
 def job_ids() -> set[str]:
     """Of all jobs whose coordinators live."""
-    import ray
+    from strom.engine.hosts.coordinator_names import jobs_with_coordinators
 
-    names = [a["name"] for a in ray.util.list_named_actors(all_namespaces=True)]
-    return {n.removeprefix("strom-job-") for n in names if n.startswith("strom-job-")}
+    return set(jobs_with_coordinators())
 
 
 def running_job(before: set[str]) -> Any:

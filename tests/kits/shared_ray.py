@@ -41,7 +41,8 @@ def _unused(cpus: int) -> bool:
     import ray
 
     actors: list[Any] = ray.util.list_named_actors(all_namespaces=True)
-    others = [actor for actor in actors if not actor["name"].startswith("strom-job-")]
+    coordinators = ("strom-job-", "strom-coordinator-")
+    others = [actor for actor in actors if not actor["name"].startswith(coordinators)]
     return not others and ray.available_resources().get("CPU", 0) == cpus
 
 

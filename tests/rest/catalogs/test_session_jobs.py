@@ -15,6 +15,7 @@ from strom.cluster.records import JobRecord, Phase
 from strom.core.errors import ConfigurationError
 from strom.core.job_status import JobStatus
 from strom.engine.hosts.coordinator_answers import coordinator_name
+from strom.engine.hosts.ray_connect import NAMESPACE
 from strom.rest.catalogs import actors, caches, session_jobs
 from strom.rest.catalogs.actors import ANSWER_S
 from strom.rest.catalogs.catalog import Unavailable
@@ -89,6 +90,9 @@ class Cluster:
             raise ValueError(name)
         return self.actors[name]
 
+    def find_coordinator(self, job_id: str) -> Actor:
+        return self.get_actor(coordinator_name(job_id), NAMESPACE)
+
     def get(self, call: Call, timeout: float) -> Any:
         if call.actor.hangs:
             self.now += timeout
@@ -115,7 +119,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster()
     for module in (session_jobs, actors, caches):
         monkeypatch.setattr(module, "time", cluster)
-    monkeypatch.setattr(coordinators, "list_named_actors", lambda all_namespaces: [])
+    monkeypatch.setattr(coordinators, "jobs_with_coordinators", list)
+    monkeypatch.setattr(session_jobs, "find_coordinator", cluster.find_coordinator)
     for module in (session_jobs, actors):
         monkeypatch.setattr(
             module,
