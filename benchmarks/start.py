@@ -3,7 +3,7 @@
     records -> by key -> a note of when the first came -> nothing
 
 A job is executed `rounds` times in each of three ways: by itself (`alone`), in a session that keeps
-no task processes ready (`session`), and in one that does (`ready`), which is waited for. Of each,
+no processes ready (`session`), and in one that does (`ready`), which are waited for. Of each,
 medians of seconds since `execute`: until the program goes on (`submitted_s`), the job's coordinator
 runs (`coordinator_s`), all tasks run (`running_s`), and a record has come through the exchange
 (`first_record_s`). `restarted_s`: from when a task's process is killed to the first record of the
@@ -103,11 +103,14 @@ def _session(way: str, ready: int) -> Iterator[Any]:
 
     kept = min(ready, PER_CPU * int(ray.cluster_resources()["CPU"])) if way == "ready" else 0
     with tempfile.TemporaryDirectory(prefix="strom-", ignore_cleanup_errors=True) as registry:
-        dispatcher_client.start(registry, ready=kept)
+        dispatcher, _ = dispatcher_client.start(registry, ready=kept)
+
+        def ready_now() -> bool:
+            return not kept or (count_ready() >= kept and dispatcher.about()["ready_coordinator"])
 
         def wait() -> None:
             _await_end()
-            awaited(lambda: count_ready() >= kept, "the session's processes are not there", 0.1)
+            awaited(ready_now, "the session's processes are not ready", 0.1)
             await_ready(LONGEST_S)
 
         try:

@@ -49,7 +49,8 @@ def start(
         int | None,
         typer.Option(
             help="How many task processes are kept ready on each node, so that jobs start sooner; "
-            "each takes some 150 MB. Never more than two for each CPU of the node. Else 4.",
+            "each takes some 150 MB. Never more than two for each CPU of the node. Else 4. With 0 "
+            "no coordinator is kept ready either.",
             min=0,
         ),
     ] = None,

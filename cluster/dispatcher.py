@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import Any, Final
 
 import ray
@@ -17,6 +18,7 @@ import ray
 from ..core.clock import SystemClock
 from ..core.errors import ConfigurationError, JobCancelledError, JobFailedError
 from ..engine.hosts.job_outcome import JobOutcome
+from ..engine.hosts.ready_coordinators import ReadyCoordinators
 from ..engine.hosts.ready_tasks import ReadyTasks
 from .actions import Action, Cancel, Find, Follow, Release, Settle, Start, Stop, Store
 from .agenda import Agenda
@@ -48,14 +50,17 @@ class Dispatcher:
     def __init__(self, registry: str, retained: int = RETAINED_JOBS, ready: int = 0) -> None:
         """`registry`: an fsspec URL or path that outlives this process. `retained`: how many jobs
         that are over it keeps. `ready`: how many task processes on each node, as of
-        `ReadyTasks`."""
+        `ReadyTasks`; 0: no coordinator either."""
         self._clock = SystemClock()
         self._slots = prefix_of(registry)
         """What the names of the session's slots begin with."""
         self._session = Session(self._slots)
         self._ledger = Ledger(registry, self._clock, retained)
         self._agenda = Agenda(self._carry)
-        self._runs = Runs(self._session, self._ledger, self._do, DISPATCHER, self._clock)
+        self._coordinators = ReadyCoordinators()
+        self._runs = Runs(
+            self._session, self._ledger, self._do, DISPATCHER, self._clock, self._coordinators
+        )
         self._taking: set[str] = set()
         """Jobs that are about to take the place of others, and not in the session yet."""
         self._unwanted: dict[str, None] = {}
@@ -214,6 +219,7 @@ class Dispatcher:
             "registry": self._ledger.location,
             "retained_jobs": self._ledger.retained,
             "ready_tasks": self._ready,
+            "ready_coordinator": self._coordinators.is_ready,
             "since_ms": self._began_ms,
             "queued": sum(job.phase is Phase.QUEUED for job in jobs),
             "running": sum(job.phase is not Phase.QUEUED for job in jobs),
@@ -290,15 +296,16 @@ class Dispatcher:
         if not self._ready:
             return
         me = ray.get_runtime_context().current_actor
-        ready = ReadyTasks(me, self._ready)
+        tends = partial(self._coordinators.tend, me), ReadyTasks(me, self._ready).tend
         while True:
-            try:
-                await asyncio.to_thread(ready.tend)
-            except Exception:
-                log.exception("task processes could not be made ready")
+            for tend in tends:
+                try:
+                    await asyncio.to_thread(tend)
+                except Exception:
+                    log.exception("processes could not be made ready")
             await asyncio.sleep(TICK_S)
 
     async def hold(self) -> None:
-        """Never returns: task processes that are kept ready see this call fail when there is no
+        """Never returns: processes that are kept ready see this call fail when there is no
         dispatcher any more."""
         await asyncio.Event().wait()

@@ -22,6 +22,7 @@ from ..core.errors import ConfigurationError, StromError, TransportError
 from ..engine.hosts.control_service import on_stderr, patiently
 from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.ray_connect import NAMESPACE, join_ray
+from ..engine.hosts.ready_coordinators import end_ready_coordinators
 from ..engine.hosts.ready_tasks import end_ready
 from .dispatcher import DISPATCHER, Dispatcher
 from .ledger import RETAINED_JOBS
@@ -209,5 +210,6 @@ def stop(address: str | None = None) -> bool:
     with suppress(RayError):  # it may be dead, or unable to write; what it wrote then counts
         ray.get(actor.close.remote(), timeout=CLOSE_S)
     ray.kill(actor, no_restart=True)
+    end_ready_coordinators()
     end_ready()
     return True

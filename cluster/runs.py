@@ -30,6 +30,7 @@ from ..engine.hosts.job_outcome import JobOutcome
 from ..engine.hosts.job_view import JobView
 from ..engine.hosts.kept_slots import KeptSlots
 from ..engine.hosts.launch import Submission, make_coordinator, withdraw
+from ..engine.hosts.ready_coordinators import ReadyCoordinators
 from .actions import Action
 from .ledger import Ledger
 from .records import JobRecord
@@ -68,14 +69,17 @@ class Runs:
         do: Callable[[list[Action]], None],
         keeper: str,
         clock: Clock,
+        ready: ReadyCoordinators,
     ) -> None:
         """`do`: has the session's actions carried out. `keeper`: the name of the session's actor;
-        while there is one, slots that jobs have left stay."""
+        while there is one, slots that jobs have left stay. `ready`: a coordinator of these, if
+        there is one, is the next job's."""
         self._session = session
         self._ledger = ledger
         self._do = do
         self._keeper = keeper
         self._clock = clock
+        self._ready = ready
         self._coordinators: dict[str, Any] = {}
         self._last_words: dict[str, LastWords] = {}
         """What coordinators said in the end."""
@@ -121,7 +125,9 @@ class Runs:
                 await asyncio.to_thread(withdraw, job_id)
             slots = None if record.group is None else KeptSlots(record.group, self._keeper)
             farewell = partial(leave_word, self._ledger.location, run)
-            coordinator = make_coordinator(submission, slots, farewell)
+            coordinator = await self._ready.appointed(submission, slots, farewell)
+            if coordinator is None:
+                coordinator = make_coordinator(submission, slots, farewell)
             # Before anything can come between: nobody else would say so.
             detached = None if record.attached else coordinator.detach.remote()
             await coordinator.start.remote(submission.begun(run * ATTEMPTS_OF_A_RUN))

@@ -168,7 +168,7 @@ def await_ready(timeout_s: float) -> None:
     """Until all that nobody has taken stand by, and import nothing more. GetTimeoutError, and
     Ray's errors of one that dies meanwhile."""
     owners = taken()
-    names = [one for one in _named() if one.startswith(PREFIX) and one not in owners]
+    names = [one for one in patiently(named_actors) if one.startswith(PREFIX) and one not in owners]
     actors = [patiently(partial(ray.get_actor, name, NAMESPACE)) for name in names]
     ray.get([actor.stands_by.remote() for actor in actors], timeout=timeout_s)
 

@@ -56,6 +56,33 @@ def test_from_its_submission_to_the_archive(world: World) -> None:
     run(world, test)
 
 
+def test_a_job_has_the_coordinator_that_is_ready(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its later runs have one that is made for them, if there is no other."""
+
+    async def test() -> None:
+        ready = [Coordinator(None)]
+
+        async def appointed(submission: Submission, *arguments: Any) -> Coordinator | None:
+            assert submission.job_id == "a1"
+            return ready.pop() if ready else None
+
+        (first,) = ready
+        d = world.dispatcher()
+        monkeypatch.setattr(d._coordinators, "appointed", appointed)
+        await d.submit(RECORD, pickle.dumps(Submission("a1", b"graph")))
+        await phase(d, Phase.RUNNING)
+        assert (first.first_attempt, first.told, world.made) == (0, ["detach"], [])
+        first.ends.set_exception(ActorDiedError())
+        while not world.made or world.made[0].first_attempt is None:
+            await asyncio.sleep(0.001)
+        record = await phase(d, Phase.RUNNING)
+        assert (record.run, len(world.made)) == (1, 1)
+
+    run(world, test)
+
+
 def test_a_job_without_a_last_view_is_archived_all_the_same(world: World) -> None:
     async def test() -> None:
         d = await world.submitted()
