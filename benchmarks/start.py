@@ -25,45 +25,19 @@ from typing import Any, Final
 
 from strom import (
     CheckpointConfig,
-    DiscardSink,
     FixedDelayRestart,
     JobConfig,
     JobStatus,
-    KeyedProcessFunction,
-    RuntimeContext,
     StreamExecutionEnvironment,
 )
-from strom.connectors.datagen import DataGenSource
 
 from .awaited import await_running, awaited
 from .restore import opened
-from .streams import KEY_VALUE
+from .start_job import define
 
 WAYS: Final = ("alone", "session", "ready")
 LONGEST_S: Final = 120.0
 LOOK_S: Final = 0.005
-RATE: Final = 1_000
-
-
-class Noted(KeyedProcessFunction):
-    """Leaves a file that says when the first record came to this attempt of a subtask."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        attempt = runtime_context.get_attempt_number()
-        subtask = runtime_context.get_index_of_this_subtask()
-        self._path = Path(self._folder, f"{attempt}-{subtask}-{os.getpid()}")
-        self._first = True
-
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
-        if self._first:
-            self._first = False
-            made = self._path.with_name(f".{self._path.name}")
-            made.write_text(repr(time.time()))
-            made.rename(self._path)
-        yield value
 
 
 def measure_start(rounds: int, parallelism: int, ready: int) -> Iterator[dict[str, Any]]:
@@ -142,9 +116,7 @@ def _started(host: Any, folder: str, parallelism: int, longest_s: float) -> dict
     env = StreamExecutionEnvironment.get_execution_environment(config, host)
     notes = Path(folder, "notes")
     notes.mkdir()
-    source = DataGenSource(_records, splits=parallelism, schema=KEY_VALUE, rate=RATE)
-    noted = env.from_source(source, source_name="keys").key_by("k").process(Noted(str(notes)))
-    noted.sink_to(DiscardSink())
+    define(env, notes, parallelism)
     began = time.time()
     client: Any = env.execute_async("benchmark start")
     submitted = time.time()
@@ -180,11 +152,3 @@ def _first_note(notes: Path, attempt: int, longest_s: float) -> float:
         return min((float(path.read_text()) for path in notes.glob(f"{attempt}-*")), default=0.0)
 
     return awaited(first, f"no record of attempt {attempt} comes", LOOK_S, longest_s)
-
-
-def _records(start: int, count: int) -> Any:
-    import numpy as np
-    import pyarrow as pa
-
-    numbers = np.arange(start, start + count)
-    return pa.RecordBatch.from_arrays([pa.array(numbers), pa.array(numbers)], schema=KEY_VALUE)
