@@ -265,12 +265,13 @@ class TaskActor:
             asyncio.get_running_loop().call_later(UNUSED_S, self._end_unless_used)
 
     async def stand_by(self, keeper: Any) -> None:
-        """There is no job for this process yet: import what tasks are made of meanwhile. It ends
+        """There is no job for this process yet: import what tasks are made of meanwhile, and what
+        their programs may import. It ends
         when the keeper is dead for good, unless it has a job then. `keeper`: has a method
         `hold`, which never returns."""
         if self._following is None:
             self._standing_by = asyncio.get_running_loop().create_task(self._end_with(keeper))
-        await asyncio.to_thread(_import_operators)
+        await asyncio.to_thread(_import_all)
         self._imported.set()
 
     async def stands_by(self) -> None:
@@ -464,13 +465,23 @@ async def until_dead(actor: Any) -> None:
             await asyncio.sleep(REST_S)
 
 
-def _import_operators() -> None:
+def _import_all() -> None:
     """All that any task may be made of, and take it out of the collector's way."""
+    import_face()
     for package in (operators, state):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             with suppress(ImportError):  # a library that is not everywhere
                 importlib.import_module(module.name)
     settle()
+
+
+def import_face() -> None:
+    """All that programs may name of this package. A module of theirs that has functions of a job is
+    imported wherever these come, with all that it imports."""
+    face = importlib.import_module(__name__.partition(".")[0])
+    for name in face.__all__:
+        with suppress(ImportError):  # a library that is not everywhere
+            getattr(face, name)
 
 
 def _import_parts(payload: bytes) -> None:

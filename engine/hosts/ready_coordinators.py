@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
 import logging
 import pickle
 import secrets
@@ -50,7 +49,7 @@ from .kept_slots import KeptSlots
 from .launch import Submission, coordinator_options
 from .ray_connect import NAMESPACE
 from .ray_coordinator import JobCoordinator
-from .ray_task import UNUSED_S, until_dead, use_one_thread
+from .ray_task import UNUSED_S, import_face, until_dead, use_one_thread
 from .ready_tasks import CALM_S, environment
 
 log = logging.getLogger("strom")
@@ -60,9 +59,6 @@ PREFIX: Final = "strom-coordinator-"
 
 APPOINTING_S: Final = 5.0
 """How long one may take to say that it has the job."""
-
-USED: Final = ("cloudpickle", "fsspec.implementations.local", "pyarrow.parquet")
-"""What coordinators import when their jobs begin, of other libraries."""
 
 
 class ReadyCoordinator(JobCoordinator):
@@ -89,7 +85,7 @@ class ReadyCoordinator(JobCoordinator):
             asyncio.get_running_loop().call_later(UNUSED_S, self._end_unless_used)
 
     async def stand_by(self, keeper: Any) -> None:
-        """Import what coordinators are made of. It ends when the keeper is dead for good, unless it
+        """Import what programs of jobs import. It ends when the keeper is dead for good, unless it
         has a job then. `keeper`: has a method `hold`, which never returns."""
         if self._standing_by is None:
             self._standing_by = asyncio.get_running_loop().create_task(self._follow(keeper))
@@ -262,8 +258,7 @@ def _actor() -> Any:
 
 
 def _import_all() -> None:
-    for name in USED:
-        with suppress(ImportError):  # a library that is not everywhere
-            importlib.import_module(name)
+    """And take it out of the collector's way."""
+    import_face()
     gc.collect()
     gc.freeze()
