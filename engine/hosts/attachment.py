@@ -5,6 +5,9 @@ Three things tell a coordinator that its program is gone, each for another way t
 * the program ends, by itself, by Ctrl-C or by SIGTERM: what is attached is cancelled at exit;
 * its process is killed: Ray reports the owner of a call dead that the coordinator waits for;
 * nothing is heard of it, because it is stopped or cut off: the lease runs out.
+
+A Ray of the program's own ends with it, before coordinators would leave by themselves: what they
+have written down goes then, too, as nobody can ask for their jobs any more.
 """
 
 from __future__ import annotations
@@ -19,12 +22,16 @@ from typing import Any, Final
 
 import ray
 
+from .job_record import JobRecord
 from .lease import PERIOD_S
 
 log = logging.getLogger("strom")
 
 AT_EXIT_S: Final = 10.0
 """How long a program that ends waits for the jobs it cancels."""
+
+REMOVING_S: Final = 5.0
+"""For so long it begins to remove one more record."""
 
 
 class Attachment:
@@ -68,6 +75,26 @@ class Attachment:
 
 _held: set[Attachment] = set()
 """Of this process and, in a fork, of its parent."""
+
+_records: list[tuple[int, JobRecord]] = []
+"""With the process that submitted the job: a fork of it ends no cluster."""
+
+
+def goes_with_program(record: JobRecord) -> None:
+    """Of a job on a Ray of this program's own."""
+    _records.append((os.getpid(), record))
+
+
+@atexit.register
+def remove_records() -> None:
+    """At the program's end, behind `cancel_attached`: what is registered last is called first. The
+    newest first: coordinators of jobs that have long been over have removed theirs."""
+    mine = [record for process, record in reversed(_records) if process == os.getpid()]
+    _records.clear()
+    deadline = time.monotonic() + REMOVING_S
+    for record in mine:
+        if time.monotonic() < deadline:
+            record.remove()
 
 
 @atexit.register

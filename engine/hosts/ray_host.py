@@ -37,7 +37,7 @@ from ..graph.model import JobGraph
 from ..graph.shipping import naming_operator
 from ..graph.slots import bundles_of
 from .asked_rescales import Wanted
-from .attachment import Attachment
+from .attachment import Attachment, goes_with_program
 from .control_service import on_stderr, patiently, told_if_late
 from .coordinator_answers import coordinator_name
 from .coordinator_life import LINGER_S
@@ -412,6 +412,8 @@ class RayHost:
             attachment.release()
             raise
         storage = graph.config.checkpoint.storage
+        if on_own_cluster():
+            goes_with_program(JobRecord(storage, job_id))
         if graph.config.attached:
             return RayJobClient(job_id, job_name, coordinator, storage, attachment)
         attachment.release()
