@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -285,19 +285,19 @@ def shape_of(manifest: Manifest) -> OperatorShape:
     return shape
 
 
-NOW = [
-    KeyGroups(FunctionKey(key)),
-    Forward(FunctionKey(key)),
-    Forward(),
-    Custom(modulo, FunctionKey(key)),
-    Rebalance(),
-    Global(),
-]
+NOW: Final[dict[str, Partitioner]] = {
+    "KeyGroups": KeyGroups(FunctionKey(key)),
+    "Forward by key": Forward(FunctionKey(key)),
+    "Forward": Forward(),
+    "Custom": Custom(modulo, FunctionKey(key)),
+    "Rebalance": Rebalance(),
+    "Global": Global(),
+}
 """What an edge may have become in another program, or by another plan. `Forward`: also within a
 chain."""
 
 
-@pytest.mark.parametrize("now", NOW, ids=str)
+@pytest.mark.parametrize("now", NOW.values(), ids=NOW)
 @pytest.mark.parametrize("then", PARTITIONERS, ids=lambda p: type(p).__name__)
 @pytest.mark.parametrize("seed", range(4))
 def test_an_edge_that_is_another_one_now(then: Partitioner, now: Partitioner, seed: int) -> None:
