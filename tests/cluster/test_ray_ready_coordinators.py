@@ -60,9 +60,13 @@ def standing_by() -> list[str]:
 
 def ready(session: dispatcher_client.DispatcherClient) -> str:
     """The name of the one that the next job has."""
-    until(lambda: session.about()["ready_coordinator"], "a coordinator that is ready", 60.0)
-    (name,) = standing_by()
-    return name
+
+    def names() -> list[str]:
+        there = standing_by()  # first: the session may not have heard yet that the last one is gone
+        return there if session.about()["ready_coordinator"] else []
+
+    (name,) = until(names, "a coordinator that is ready", 60.0)
+    return str(name)
 
 
 def is_ordinary(client: Any) -> bool:

@@ -256,7 +256,7 @@ def test_who_asks_whether_a_process_stands_by_waits_for_what_it_imports(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     imported = threading.Event()
-    monkeypatch.setattr(ray_task, "_import_operators", lambda: imported.wait(60))
+    monkeypatch.setattr(ray_task, "_import_all", lambda: imported.wait(60))
 
     async def test() -> None:
         one: Any = ray_task.TaskActor()
