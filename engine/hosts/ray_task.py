@@ -266,9 +266,8 @@ class TaskActor:
 
     async def stand_by(self, keeper: Any) -> None:
         """There is no job for this process yet: import what tasks are made of meanwhile, and what
-        their programs may import. It ends
-        when the keeper is dead for good, unless it has a job then. `keeper`: has a method
-        `hold`, which never returns."""
+        their programs may import. It ends when the keeper is dead for good, unless it has a job
+        then. `keeper`: has a method `hold`, which never returns."""
         if self._following is None:
             self._standing_by = asyncio.get_running_loop().create_task(self._end_with(keeper))
         await asyncio.to_thread(_import_all)

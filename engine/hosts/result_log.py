@@ -258,7 +258,7 @@ class ResultLog:
             heard = self._heard[start - self._base :]
             there = Place(checkpoint, start) in self._done
         if not heard and (there or not owes):
-            return  # what is there may hold more by now (`merge`): nothing replaces it
+            return  # that file may hold results, and this would replace it by one of none
         by, left = Coordinator(self._epoch, self._number), self._left
         results = [sealed_result(*one) for one in heard]
         data = encode(ResultFile(start, left.shares, results, self._began, left.lost))
