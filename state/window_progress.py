@@ -10,7 +10,9 @@ furthest of them; `split` treats each group by its own.
 
 The end of all time is not remembered: whoever goes on behind it, from the savepoint of a job that
 was drained, begins with event time anew, and no record is late. Where the sources have ended for
-good they send that end again.
+good they send that end again. Of groups that have come to it while others here have not, which a
+rescale in the middle of the last firing makes, the state still holds what has fired: the last
+millisecond before the end is remembered, by which it does not fire again.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ class WindowProgress:
         groups = owned_groups(self._groups)
         marks = np.full(len(groups), self.watermark, dtype=np.int64)
         if self._floors is not None:
-            marks = np.maximum(marks, self._floors[groups])
+            marks = np.maximum(marks, np.minimum(self._floors[groups], MAX_TIMESTAMP - 1))
         layout = None if self.layout is None else self.layout.serialize().to_pybytes()
         columns = [
             pa.array(marks),

@@ -25,7 +25,7 @@ from strom.api.windows.time_windows import (
 from strom.api.windows.triggers import EventTimeTrigger, PurgingTrigger
 from strom.core.batch import ColumnBatch
 from strom.core.config import JobConfig
-from strom.core.elements import Watermark
+from strom.core.elements import MAX_TIMESTAMP, Watermark
 from strom.core.ids import KeyGroupRange
 from strom.core.keys import ColumnKey
 from strom.operators.window_choice import make_window_operator
@@ -301,6 +301,40 @@ def test_the_least_may_be_missing_of_several_subtasks() -> None:
     second.watermark(60)
     found.update(rows(second))
     assert found == expected
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_what_has_fired_to_the_end_of_all_time_is_not_fired_again(kind: str) -> None:
+    """Of two subtasks one was in the middle of its last firing, the other had not come to it. They
+    are continued as one, a snapshot is taken once all has fired that was under way, and another one
+    goes on from that, as one or as two."""
+    whole = harness_of(kind)
+    whole.push(records([3, 4, 15]))
+    for watermark in (12, MAX_TIMESTAMP):
+        whole.watermark(watermark)
+    halves = [KeyGroupRange(0, 7), KeyGroupRange(8, GROUPS - 1)]
+    parts = []
+    for groups, watermark in zip(halves, (12, MAX_TIMESTAMP), strict=True):
+        half = harness_of(kind, key_groups=groups)
+        half.push(of_groups(records([3, 4, 15]), groups))
+        half.watermark(12)
+        if watermark > 12:
+            paused(half, watermark)
+            assert half.busy
+        parts.append(half)
+    every = KeyGroupRange(0, GROUPS - 1)
+    both = harness_of(kind, restored=regroup([part.snapshot() for part in parts], every))
+    both.advance_processing_time(0)
+    snapshot = both.snapshot()
+    before = sum((Counter(rows(part)) for part in (*parts, both)), Counter())
+    for ranges in ([every], halves):
+        found = Counter(before)
+        for groups in ranges:
+            last = harness_of(kind, restored=cut(snapshot, groups), key_groups=groups)
+            last.watermark(12)
+            last.watermark(MAX_TIMESTAMP)
+            found.update(rows(last))
+        assert found == Counter(rows(whole)), ranges
 
 
 @pytest.mark.parametrize("at_end", [False, True])
