@@ -37,6 +37,10 @@ class StromError(Exception):
     """Whether the job may restart where a task fails of it. Not where another attempt would end the
     same way, or, worse, would not."""
 
+    fenced: bool = False
+    """Whether another has taken over what the task writes to. That is final for the coordinator
+    that has started the task, and for no later one."""
+
 
 class ConfigurationError(StromError, ValueError):
     """A setting is missing, contradictory or out of range."""
@@ -141,6 +145,7 @@ class FencedError(StromError):
     to be tried again: the other one is right."""
 
     recoverable = False
+    fenced = True
 
 
 class TransportError(StromError):

@@ -118,11 +118,13 @@ class TaskCancelled(Report):
 @dataclass(frozen=True)
 class TaskFailed(Report):
     """The task is over. `error` is the text for the user, `recoverable` False forbids a restart.
-    `symptom`: a connection broke, most likely because another task is over."""
+    `symptom`: a connection broke, most likely because another task is over. `fenced`: as of
+    `StromError`."""
 
     error: str
     recoverable: bool = True
     symptom: bool = False
+    fenced: bool = False
 
 
 @dataclass(frozen=True)

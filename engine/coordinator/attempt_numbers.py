@@ -27,6 +27,8 @@ class AttemptNumbers:
         """Those that the tasks have, or had."""
         self._newest = Attempt(self._last)
         """The greatest of these; a task only ever gets a greater one."""
+        self._left = Attempt(-1)
+        """The greatest that was given by a master before, to tasks that this one has found."""
 
     @property
     def none_yet(self) -> bool:
@@ -60,6 +62,7 @@ class AttemptNumbers:
         """Tasks run, or ran, in these, which a master before this has given. `tasks`: those of the
         job, which may have had others."""
         self._first = self._last = max(self._last, *found.values())
+        self._left = Attempt(self._last)
         self.began = Attempt(self._last)
         self._of = {task: attempt for task, attempt in found.items() if task in tasks}
         self._newest = max(self._of.values(), default=self.began)
@@ -81,6 +84,10 @@ class AttemptNumbers:
     def of(self, task: TaskId) -> Attempt:
         """The current one of a task, or the last one that it had; before all, the last given."""
         return self._of.get(task, self.last)
+
+    def is_left(self, task: TaskId) -> bool:
+        """Whether a master before this has begun it."""
+        return self.of(task) <= self._left
 
     def newest_of_tasks(self) -> Attempt:
         """The greatest that a task has. Once they have begun."""

@@ -49,7 +49,7 @@ from .region_restarts import RegionRestart, RegionRestarts, Stage
 from .regions import Reader, Region
 from .split_requests import Answer, SplitRequests
 from .starting_point import Start
-from .takeover import TakeOver
+from .takeover import TakeOver, fenced_before
 from .watermark_alignment import WatermarkAlignment
 
 
@@ -112,6 +112,8 @@ class RunningAttempt:
         match report:
             case TaskRunning() | TaskDrained() | TaskFinished():
                 return self._advance(report, now_ms)
+            case TaskFailed(task=task, error=error, fenced=True) if self._numbers.is_left(task):
+                return Outcome(go_back=fenced_before(error))
             case TaskFailed(task=task, error=error, recoverable=recoverable, symptom=symptom):
                 return Outcome(failure=Failure(error, recoverable, symptom, task))
             case TaskCancelled(task=task):

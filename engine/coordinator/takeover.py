@@ -61,6 +61,9 @@ class TakeOver:
     published: tuple[ValuePublished, ...]
     """All that was published behind `newest`, but for tasks that are gone, which begin with it and
     publish that once more; and maybe some of before."""
+    fenced: str | None
+    """Why nobody goes on, where that is what a task found that it had left: who was between the two
+    coordinators may have what it writes to."""
     strange: bool
     """The storage has `newest`, and a source has not heard of it: it was given up, and published
     after all, behind an attempt that went back before it. Nobody goes on beside that."""
@@ -113,10 +116,20 @@ def take_over(
             for task, one in alive.items()
             for operator, watermark in one.watermarks.items()
         ),
+        fenced=next(
+            (fenced_before(f.error) for one in found.values() if (f := one.failure) and f.fenced),
+            None,
+        ),
         strange=stored == newest
         and any(not _knows(alive[task], newest) for task in plan.sources if task in alive),
         published=tuple(value for one in found.values() for value in one.published),
     )
+
+
+def fenced_before(error: str) -> str:
+    """Why the tasks that another coordinator has started do not go on. What they write to was taken
+    over by somebody else, or is by this coordinator only: its own tasks find out."""
+    return f"what the tasks of the coordinator before write to was taken over: {error}"
 
 
 def _knows(source: TaskAccount, n: CheckpointId) -> bool:

@@ -270,11 +270,12 @@ class Transitions:
             return self.begin(latest, now_ms)
         found = {one.task: one.attempt for one in accounts}
         self.numbers.take_over(found, self.plan.labels.keys())
-        if left is None or left.strange:
+        if left is None or left.strange or left.fenced:
             self.checkpoints.on_left(begun(accounts, latest.highest_id))
             why = "its coordinator died while its tasks were being started or stopped"
             if left is not None:
-                why = f"checkpoint {left.newest} became complete after it had been given up"
+                given_up = f"checkpoint {left.newest} became complete after it had been given up"
+                why = left.fenced or given_up
             return self._go_back(why, now_ms)
         self.history.on_found({task: left.attempts[task] for task in left.running}, now_ms)
         match self.starting_point.take_over(latest, left, self.checkpoints):

@@ -295,7 +295,7 @@ class ChainNode:
         if isinstance(error, StromError):
             text = described(error) + users_place(error)
             made = OperatorError(self.metrics.name, self.subtask, text)
-            made.recoverable = error.recoverable
+            made.recoverable, made.fenced = error.recoverable, error.fenced
             return made
         return OperatorError(self.metrics.name, self.subtask, with_place(error), traced(error))
 

@@ -399,9 +399,10 @@ class Task:
             raise error
         d = self.deployment
         self._end(TaskState.FAILED)
-        recoverable = not isinstance(error, StromError) or error.recoverable
-        symptom = isinstance(error, TransportError)
-        self._report(TaskFailed(d.task, d.attempt, self._failure(error), recoverable, symptom))
+        known = error if isinstance(error, StromError) else StromError()
+        symptom, text = isinstance(error, TransportError), self._failure(error)
+        failed = TaskFailed(d.task, d.attempt, text, known.recoverable, symptom, known.fenced)
+        self._report(failed)
 
     def _failure(self, error: BaseException) -> str:
         """What is reported: of whatever length the error is, it is a message."""

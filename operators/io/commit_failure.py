@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...core.errors import OperatorError, StromError
 from ...core.failure_text import described, traced, users_place, with_place
-from .commit_tries import Verdict, verdict
+from .commit_tries import Verdict, is_fenced, verdict
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def commit_failed(
         f"{_advice(state, found)}"
     )
     made = OperatorError(operator, subtask, said, "" if own else traced(error))
-    made.recoverable = found is Verdict.UNKNOWN
+    made.recoverable, made.fenced = found is Verdict.UNKNOWN, is_fenced(error)
     return made
 
 

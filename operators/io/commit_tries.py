@@ -47,6 +47,11 @@ def verdict(error: BaseException) -> Verdict:
     return Verdict.UNKNOWN
 
 
+def is_fenced(error: BaseException) -> bool:
+    """Whether it says that another has taken over."""
+    return any(isinstance(one, StromError) and one.fenced for one in _causes(error))
+
+
 def _causes(error: BaseException) -> Iterator[BaseException]:
     found: BaseException | None = error
     for _ in range(_MOST_CAUSES):

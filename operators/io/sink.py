@@ -80,6 +80,7 @@ class Prepared:
                     )
                     if isinstance(error, StromError):
                         self._failure.recoverable = error.recoverable
+                        self._failure.fenced = error.fenced
                     raise self._failure from error
                 finally:
                     self._make = None

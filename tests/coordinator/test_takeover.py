@@ -184,6 +184,37 @@ def test_failures_before_count_for_the_restart_strategy(
     assert master.failed == (2,)
 
 
+@pytest.mark.parametrize("when", ["before", "meanwhile", "later"])
+def test_what_tasks_of_the_coordinator_before_are_refused_is_not_the_end_of_the_job(
+    left: Left, when: str
+) -> None:
+    """Another had what they write to, or the sink counts this coordinator for one. That is no
+    failure: tasks of its own are started, whatever the restart strategy. What these are refused is
+    final."""
+    refused = TaskFailed(A, 3, "FencedError: another", recoverable=False, fenced=True)
+    if when == "before":
+        left.change(A, stage=Stage.OVER, failure=refused)
+        master, actions = left.found(failed=(2,))
+    elif when == "meanwhile":
+        master, _ = left.found(failed=(2,))
+        assert master.on_report(refused, 1003) == ()
+        actions = master.on_sources_ready(3, 1004)
+    else:
+        master, _ = left.going(failed=(2,))
+        actions = master.on_report(refused, 1004)
+    assert act.CancelAll(3) in actions
+    assert master.status().status is JobStatus.RESTARTING
+    assert "FencedError: another" in str(master.status().last_failure)
+    loading = [*master.on_all_stopped(3, 1010), *master.on_tick(1100)]
+    assert act.LoadLatest(0) in loading
+    master.on_loaded(Latest(left.manifest, (), (4,)), 1101)
+    assert any(isinstance(one, act.DeployAll) for one in master.on_sources_ready(4, 1102))
+    master.validate()
+    assert act.CancelAll(4) in master.on_report(replace(refused, attempt=4), 1103)
+    assert master.status().status is JobStatus.FAILING
+    master.validate()
+
+
 def test_none_goes_on(left: Left) -> None:
     """All are stopped, and begin again with a number that nobody had."""
     for task in EVERY:

@@ -239,6 +239,17 @@ def test_what_cannot_be_done_says_what_was_published() -> None:
     assert harness.metrics.counts["failedCommittables"] == 2
 
 
+def test_who_is_fenced_says_so_also_behind_an_error_of_the_sink() -> None:
+    wrapped = ConnectorError("cannot publish")
+    wrapped.__cause__ = FencedError("another")
+    for error, fenced in ((FencedError("another"), True), (wrapped, True), (CommitError(), False)):
+        harness = run(Failing(error))
+        checkpoint(harness, "a")
+        with pytest.raises(OperatorError) as failed:
+            complete(harness, 1)
+        assert (failed.value.fenced, failed.value.recoverable) == (fenced, False), error
+
+
 def _place(error: OperatorError) -> str:
     """Where the test's own line raised it."""
     text = str(error)
