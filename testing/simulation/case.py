@@ -29,8 +29,9 @@ End = Literal["checkpoint", "savepoint", "itself"]
 from the savepoint that stops it, or the job itself does, with its storage."""
 
 
-Sink = Literal["collect", "staged"]
-"""collect: records travel in committables. staged: they lie aside until they are committed."""
+Sink = Literal["collect", "staged", "counted"]
+"""collect: records travel in committables. staged: they lie aside until they are committed.
+counted: so, and who takes it over refuses all writers before, also those that it goes on with."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import get_args
 
 from ...core.errors import ConfigurationError
-from .case import Backend, Case, End, Mode, Storage
+from .case import Backend, Case, End, Mode, Sink, Storage
 from .records import VARIANTS
 from .topologies import TOPOLOGIES
 
@@ -95,10 +95,15 @@ def drawn(seed: int) -> Case:
         case,
         job=job,
         variant=rng.randrange(VARIANTS),
-        sink="staged" if rng.random() < 0.3 else "collect",
+        sink=_staged(seed) if rng.random() < 0.3 else "collect",
         refused=refused,
         limit=rng.choice(("none", "exact", "short")) if refused else "none",
     )
+
+
+def _staged(seed: int) -> Sink:
+    kinds: tuple[Sink, ...] = ("staged", "counted")
+    return random.Random(f"sink {seed}").choice(kinds)
 
 
 def _rescaled(case: Case) -> Case:

@@ -16,7 +16,8 @@ from ...checkpoint.barrier_alignment import BarrierAligner
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.shared_files import SharedFiles
 from ...core.errors import StromError
-from ...core.ids import EVEN, CheckpointId
+from ...core.ids import EVEN, CheckpointId, TaskId
+from ...engine.coordinator.attempt_numbers import AttemptNumbers
 from ...engine.coordinator.job_master import JobMaster
 from ...engine.coordinator.regions import Region
 from ...engine.coordinator.rescaled_part import Part
@@ -209,6 +210,15 @@ def _always_as_before(original: Any) -> Any:
     return _as_before
 
 
+def _never_left(original: Any) -> Any:
+    """What a task of the coordinator before is refused is this one's end."""
+
+    def is_left(self: AttemptNumbers, task: TaskId) -> bool:
+        return False
+
+    return is_left
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "alignment dropped": (BarrierAligner, "__init__", _no_alignment),
     "a credit doubled": (SenderLedger, "on_credit", _credit_doubled),
@@ -228,6 +238,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "a part torn from its region": (Rescales, "separable", _torn),
     "sent as if dealt evenly": (_ByKey, "__init__", _dealt_evenly),
     "channel state by parallelism": (_Sharing, "_as_before", _always_as_before),
+    "refused for another's sake": (AttemptNumbers, "is_left", _never_left),
 }
 
 
@@ -292,6 +303,9 @@ KNOWN: Final[dict[str, str]] = {
     "channel state by parallelism": (
         "seed=59 job=pairs variant=9 records=2 batch=8 cramped=1 mode=unaligned interval=4 "
         "window=60 figures=0 choices=0 live=3 deals=100"
+    ),
+    "refused for another's sake": (
+        "seed=4 job=tumbling parallelism=2 interval=2 coordinators=2 figures=0 sink=counted"
     ),
     "a stop forgotten": (
         "seed=7064 job=sessions variant=8 parallelism=2,3 batch=8 cramped=1 interval=4 at_once=3 "

@@ -18,7 +18,7 @@ from .invariants import Violation
 from .reading import LETTERS, Reading, expected_letters
 from .records import Limit, data_of, refused_of
 from .running import Ran, run
-from .sinks import StagedSink
+from .sinks import CountedSink, StagedSink
 from .topologies import TOPOLOGIES, AtLeast
 
 
@@ -34,8 +34,9 @@ def _built(
         if read.letters:
             first, *more = read.letters
             streams[LETTERS] = first.union(*more) if more else first
-        if sink == "staged":
-            streams = {name: stream.sink_to(StagedSink()) for name, stream in streams.items()}
+        if sink != "collect":
+            staged = CountedSink if sink == "counted" else StagedSink
+            streams = {name: stream.sink_to(staged()) for name, stream in streams.items()}
         return streams
 
     probe = CollectProbe(build)

@@ -98,4 +98,11 @@ REGRESSIONS: Final[dict[str, str]] = {
         "stop=2 crashes=3 after=1 window=150 savepoints=1 slow_work=10 partitions=2 sink=staged "
         "own=3 looks=2 short=2"
     ),
+    "tasks whose sink was another's before their next coordinator came": (
+        "seed=604875 job=diamond variant=1 parallelism=1,2 interval=4 crashes=1 coordinators=1 "
+        "slow_work=5 cut_offs=2 away=100 commits=100 figures=0 sink=staged"
+    ),
+    "a coordinator that counts as another one for the sinks of the tasks that it takes over": (
+        "seed=4 job=tumbling parallelism=2 interval=2 coordinators=2 figures=0 sink=counted"
+    ),
 }

@@ -227,14 +227,19 @@ def _at_once(seconds: float) -> None:
 def run(case: Case, probe: CollectProbe, graph_of: Callable[[JobConfig], JobGraph]) -> Ran:
     """The lives of a case; raises what went wrong. `graph_of`: the graph of the probe's pipeline
     with a configuration."""
-    asked = (*([TOO_MANY] if case.limit == "short" else []), *(SUPERSEDED if case.cut_offs else ()))
-    invariants, outside = Invariants(asked), Outside(case.seed, case.commits)
+    invariants, outside = Invariants(_asked(case)), Outside(case.seed, case.commits)
     with (
         _storages(case) as (where, make),
         watching(invariants, outside, case),
         entered(outside),
     ):
         return _Lives(case, where, make, invariants, outside, graph_of).run(probe)
+
+
+def _asked(case: Case) -> tuple[str, ...]:
+    """What the case may have go wrong, of what the simulation does not raise itself."""
+    too_many = (TOO_MANY,) if case.limit == "short" else ()
+    return too_many + (SUPERSEDED if case.cut_offs or case.sink == "counted" else ())
 
 
 class _Lives:

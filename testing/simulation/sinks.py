@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...api.connectors.base import OutputClaim, PreparedCommit, Sink, SinkWriter, WriterContext
@@ -153,6 +153,17 @@ class StagedSink(Sink):
     def take_over(self, claim: OutputClaim) -> Sequence[str]:
         _OUTSIDE.get().take_over(claim)
         return ()
+
+
+class CountedSink(StagedSink):
+    """In the manner of Kafka and Delta, which only count who takes over: tasks that a coordinator
+    goes on with are refused once it has, and begin again."""
+
+    def take_over(self, claim: OutputClaim) -> Sequence[str]:
+        return super().take_over(replace(claim, token=self.writers_token(claim)))
+
+    def writers_token(self, claim: OutputClaim) -> str:
+        return f"{claim.token}.{claim.epoch}"
 
 
 class StagedWriter(SinkWriter):
