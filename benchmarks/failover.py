@@ -245,8 +245,9 @@ def _kill_coordinator(client: Any) -> float:
 def coordinator_pid(job_id: str) -> int:
     """Of the process that a job's coordinator has now."""
     from ray._private.state import actors
+    from strom.engine.hosts.coordinator_names import find_coordinator
 
-    for actor in actors().values():
-        if actor["Name"] == f"strom-job-{job_id}" and actor["State"] == "ALIVE":
-            return int(actor["Pid"])
-    raise LookupError(f"job {job_id} has no coordinator")
+    found = actors(find_coordinator(job_id)._actor_id.hex())
+    if found["State"] != "ALIVE":
+        raise LookupError(f"the coordinator of job {job_id} has no process")
+    return int(found["Pid"])
