@@ -138,7 +138,9 @@ class AnsweringTasks:
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
         self._deployed += deployments
 
-    def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
+    def deploy_beside(
+        self, deployments: Sequence[TaskDeployment], stays: Sequence[TaskDeployment] = ()
+    ) -> None:
         self._deployed += deployments
 
     def make_room(self, request: int, job: JobGraph) -> None:

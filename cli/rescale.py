@@ -71,6 +71,7 @@ def rescale(
                     "after": dict(made.after),
                     "silence_ms": made.silence_ms,
                     "stopped_tasks": made.stopped_tasks,
+                    "held_tasks": made.held_tasks,
                     "kept_tasks": made.kept_tasks,
                     **({"balance": dict(made.balance)} if balance else {}),
                 }
@@ -81,8 +82,9 @@ def rescale(
         else:
             said = [f"{name}: {made.before[name]} to {n}" for name, n in made.after.items()]
             more = f"; {', '.join(said)}" if said else ""
+            held = f", while {made.held_tasks} tasks stood still" if made.held_tasks else ""
             rest = f", while {made.kept_tasks} tasks went on" if made.kept_tasks else ""
-            answers.say(f"job {job} goes on after {made.silence_ms} ms{more}{rest}")
+            answers.say(f"job {job} goes on after {made.silence_ms} ms{more}{held}{rest}")
         if not as_json:
             for line in _balance_lines(made.balance):
                 answers.say(line)

@@ -60,6 +60,11 @@ class CheckpointBarrier:
     overtakes: bool = False
     passed: bool = field(default=False, compare=False)
 
+    @property
+    def holds(self) -> bool:
+        """Whether it is of a rescale, behind which tasks stand still until they are told more."""
+        return self.halt and self.savepoint is None and not self.terminal
+
 
 @dataclass(frozen=True, slots=True)
 class EndOfData:

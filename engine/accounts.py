@@ -22,6 +22,7 @@ from .messages import (
     EndSources,
     Mail,
     NoMoreSplits,
+    Rewire,
     SplitsAssigned,
     SplitsRequested,
     TaskCancelled,
@@ -65,7 +66,8 @@ class TaskAccount:
     `completed`: the newest it knows to be complete. `ending`: it was told to end its sources.
     `published`: what it published behind its part in that checkpoint; all before, the coordinator
     that completed it has written down (`hosts.result_log`).
-    `shape`, `own_share`: as of `TaskDeployment`.
+    `shape`, `own_share`: as of `TaskDeployment`, the former, if it was rewired, as of `Rewire`.
+    Whether a checkpoint holds it, it does not say: who takes over tells it to go on.
     """
 
     task: TaskId
@@ -184,6 +186,8 @@ class Ledger:
                 self._on_completed(n)
             case EndSources():
                 self._ending = True
+            case Rewire(shape=shape):
+                self._shape = shape
             case CancelTask() if self._stage not in (Stage.FINISHED, Stage.OVER):
                 self._stage = Stage.STOPPING
 

@@ -8,11 +8,12 @@ attempt it belongs to; the coordinator ignores those of former attempts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..checkpoint.handles import SubtaskSnapshot
-from ..core.ids import NO_CHECKPOINT, Attempt, CheckpointId, OperatorId, TaskId
+from ..core.ids import NO_CHECKPOINT, Attempt, CheckpointId, Deal, OperatorId, TaskId
 
 # --- coordinator to task -------------------------------------------------------------------
 
@@ -44,6 +45,25 @@ class CheckpointCompleted:
 @dataclass(frozen=True)
 class CheckpointAborted:
     checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True)
+class GoOn:
+    """No checkpoint up to this one holds the task (`CheckpointBarrier.holds`), whether its barrier
+    has come or not: it goes on as it was."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True)
+class Rewire:
+    """To a task that a checkpoint holds: go on with other channels, those of the graph that the job
+    has now; answer with TaskRunning. `wiring`: an `exchange.endpoint.Wiring`, with an attempt that
+    only the channels have: the task keeps its own. `deals`, `shape`: as of a deployment."""
+
+    wiring: Any
+    deals: Mapping[int, Deal] = field(default_factory=dict)
+    shape: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,6 +99,8 @@ Mail = (
     | EndSources
     | CheckpointCompleted
     | CheckpointAborted
+    | GoOn
+    | Rewire
     | SplitsAssigned
     | NoMoreSplits
     | AlignWatermarks
@@ -97,7 +119,7 @@ class Report:
 
 @dataclass(frozen=True)
 class TaskRunning(Report):
-    """Open, restored and wired; data may flow."""
+    """Open, restored and wired; data may flow. Said again when it is wired anew."""
 
 
 @dataclass(frozen=True)

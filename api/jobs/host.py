@@ -84,9 +84,10 @@ class RescaleResult(Answered):
     """What a rescale of a running job came to. `before`, `after`: the parallelism of each chain of
     operators, by its name; of those that changed, so empty where the job had what was asked for.
     `checkpoint_id`: where it went on from; None: nothing had to stop. `stopped_tasks`: how many
-    stopped for it; `silence`: how long not all of these ran. `kept_tasks`: how many went on
-    meanwhile, without a stop. `balance`: of operators whose key groups were to be dealt by load, by
-    name: what part of the records the busiest subtask had, and is to have."""
+    stopped for it; `held_tasks`: how many stood still for it, and went on with all that they had;
+    `silence`: how long not all of these ran. `kept_tasks`: how many went on meanwhile, without a
+    pause. `balance`: of operators whose key groups were to be dealt by load, by name: what part of
+    the records the busiest subtask had, and is to have."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
@@ -95,6 +96,7 @@ class RescaleResult(Answered):
     stopped_tasks: int = 0
     kept_tasks: int = 0
     balance: Mapping[str, Balance] = field(default_factory=dict)
+    held_tasks: int = 0
 
 
 @runtime_checkable

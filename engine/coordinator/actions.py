@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...checkpoint.manifest import Manifest
-from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
+from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId, VertexId
 from ...core.job_status import JobStatus
 from ..graph.model import ExecutionGraph
 from ..messages import Mail, SplitsAssigned
@@ -137,13 +137,16 @@ class DeployAll:
 @dataclass(frozen=True)
 class DeployTasks:
     """Start these tasks for an attempt of their own, beside others that run; as DeployAll, but that
-    the answer may come any time later, or none if all went well. `own_share`: as of a
-    deployment."""
+    the answer may come any time later, or none if all went well. `own_share`: of these vertices
+    each gets what was its own, as of a deployment. `stays`: tasks that run already and are held;
+    once the others can be reached, these are told to go on with the channels that the job's graph
+    has now (`Rewire`), which have this attempt."""
 
     attempt: Attempt
     tasks: tuple[TaskId, ...]
     restore: Manifest | None
-    own_share: bool
+    own_share: frozenset[VertexId] = frozenset()
+    stays: tuple[TaskId, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,10 @@ class AttemptNumbers:
         """Whether a master before this has begun it."""
         return self.of(task) <= self._left
 
+    def newest_in(self, tasks: Iterable[TaskId]) -> Attempt:
+        """The greatest that one of these has: in a region that was rescaled some have gone on."""
+        return max(self.of(task) for task in tasks)
+
     def newest_of_tasks(self) -> Attempt:
         """The greatest that a task has. Once they have begun."""
         return self._newest

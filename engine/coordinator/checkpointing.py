@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...checkpoint import coordinator_types as protocol
@@ -118,10 +118,15 @@ class CheckpointTranslator:
                     result.actions.append(Warn(message))
         return result
 
-    def on_snapshot(self, n: CheckpointId, states: Mapping[OperatorId, bytes]) -> list[Send]:
+    def on_snapshot(
+        self,
+        n: CheckpointId,
+        states: Mapping[OperatorId, bytes],
+        holds: Collection[TaskId] = (),
+    ) -> list[Send]:
         """The enumerators' part is taken: tell the sources, if checkpoint `n` is still wanted. All
         splits given away before are ahead of the trigger on their way to the readers, all others
-        behind it."""
+        behind it. `holds`: tasks that it holds."""
         pending = self._pending.get(n)
         if pending is None:
             return []
@@ -133,7 +138,8 @@ class CheckpointTranslator:
         if (savepoint := trigger.savepoint) is not None:
             halt = savepoint.stop is not None
             mail = replace(mail, savepoint=savepoint.location, halt=halt)
-        return [Send(task, mail) for task in self._plan.sources]
+        held = replace(mail, halt=True)
+        return [Send(task, held if task in holds else mail) for task in self._plan.sources]
 
     def validate(self, pending: tuple[CheckpointId, ...]) -> None:
         """Assert that states are held for the pending checkpoints and no others."""

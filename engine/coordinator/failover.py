@@ -77,7 +77,7 @@ class Failover:
             region = None
         at_ms = None
         if regions is not None and region is not None:
-            at_ms = regions.restarts.shared_delay(self._numbers.of(region.tasks[0]))
+            at_ms = regions.restarts.shared_delay(self._numbers.newest_in(region.tasks))
         news: Actions = ()
         if at_ms is None:
             status = self.failures.on_failure(failure, now_ms)
@@ -125,7 +125,7 @@ class Failover:
         """For the history. `region`: what begins again, None: everything, or nothing."""
         task, numbers = failure.task, self._numbers
         if region is not None:
-            attempt = numbers.of(region.tasks[0])
+            attempt = numbers.newest_in(region.tasks)
         elif task is not None:
             attempt = numbers.of(task)
         else:

@@ -185,8 +185,7 @@ class JobMaster:
         self._life.record(f"snapshot {checkpoint_id} of the sources")
         if attempt != self._numbers.began or self._job.running is None:
             return self._answer()
-        outcome = self._job.running.on_sources_snapshot(checkpoint_id, states)
-        return self._answer(self._job.after(outcome, now_ms))
+        return self._answer(self._job.on_sources_snapshot(checkpoint_id, states, now_ms))
 
     def on_source_failed(
         self, attempt: Attempt, cause: str, now_ms: int, recoverable: bool = True
@@ -268,7 +267,7 @@ class JobMaster:
         outcome = self._job.running.on_readers_ready(attempt, repeated, now_ms)
         restart = self._job.running.restarts.find(attempt, Stage.STARTING)
         if restart is not None:
-            self._job.figures.forget(restart.region.tasks)
+            self._job.figures.forget(restart.begins.tasks)
         return self._answer(self._job.after(outcome, now_ms))
 
     def on_task_lost(self, task: TaskId, attempt: Attempt, reason: str, now_ms: int) -> Actions:

@@ -26,6 +26,12 @@ and between its stop and its start the job gets its other graph:
     MOVING     adopt                                     WAITING
 
 Of a rescale that another coordinator has begun, and of one that goes back, it is STOPPING at once.
+
+Some of its tasks may *stay*: they stand still from before HELD until they are told, with the start
+of the others, to go on with other channels. They are of the region in all that, and heard and told
+things meanwhile; of what is said above, only the last line of the first table is for them: it runs
+once they have said that they are wired anew. If one of them fails before the job gets its other
+graph, all others are stopped, too, and nobody stays.
 """
 
 from __future__ import annotations
@@ -35,7 +41,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ...checkpoint.manifest import Manifest
-from ...core.ids import Attempt, TaskId
+from ...core.ids import Attempt, TaskId, VertexId
 from .actions import CancelTasks, LoadForRegion
 from .regions import Reader, Region
 from .split_requests import Answer
@@ -57,19 +63,33 @@ class Stage(Enum):
 class RegionRestart:
     """`attempt`: of the tasks that are stopped; from LOADING on, of those that come. `at_ms`: not
     before that. `newest`: the last attempt of any task when it began. `manifest`, `own_share`: as
-    of a deployment. `repeated`: what readers are told when the region runs. `asked`: what they ask
-    for until then. `moves`: the job gets another graph before they begin again."""
+    of a deployment, the latter by vertices. `repeated`: what readers are told when the region runs.
+    `asked`: what they ask for until then. `moves`: the job gets another graph before they begin
+    again. `stays`: those of the region that do not begin again; `anew`: what does, once it has its
+    other graph, None: all."""
 
     region: Region
     attempt: Attempt
     at_ms: int
     newest: Attempt
     stage: Stage = Stage.STOPPING
-    own_share: bool = False
+    own_share: frozenset[VertexId] = frozenset()
     manifest: Manifest | None = None
     repeated: Sequence[tuple[TaskId, Answer]] = ()
     asked: list[Reader] = field(default_factory=list)
     moves: bool = False
+    stays: tuple[TaskId, ...] = ()
+    anew: Region | None = None
+
+    @property
+    def begins(self) -> Region:
+        """What begins again."""
+        return self.anew or self.region
+
+    @property
+    def ends(self) -> tuple[TaskId, ...]:
+        """What is to be stopped."""
+        return tuple(task for task in self.region.tasks if task not in self.stays)
 
 
 class RegionRestarts:
@@ -104,7 +124,14 @@ class RegionRestarts:
     def is_ending(self, task: TaskId) -> bool:
         """Whether the task is one that is being stopped, or gone: not yet one that comes."""
         restart = self._of.get(task)
-        return restart is not None and restart.stage is not Stage.STARTING
+        if restart is None or restart.stage is Stage.STARTING:
+            return False
+        return task not in restart.stays
+
+    def hears(self, task: TaskId) -> bool:
+        """Whether it is told what becomes of checkpoints."""
+        restart = self._of.get(task)
+        return restart is None or task in restart.stays
 
     def shared_delay(self, attempt: Attempt) -> int | None:
         """When what waits for its delay now will begin: what fails meanwhile, as with the loss of a
@@ -145,6 +172,8 @@ class RegionRestarts:
         restart = self._of.get(tasks[0])
         if restart is None or restart.stage is not Stage.STOPPING or restart.attempt != attempt:
             return None
+        if set(tasks) != set(restart.ends):
+            return None
         if restart.moves:
             restart.stage = Stage.MOVING
         else:
@@ -154,34 +183,47 @@ class RegionRestarts:
 
     # --- for a rescale -------------------------------------------------------------------------
 
-    def hold(self, tasks: tuple[TaskId, ...], attempt: Attempt) -> None:
-        """These are about to be stopped (`move`), and are not heard any more. None of them is part
-        of a restart, unless all of them are. `attempt`: the newest of any."""
+    def hold(
+        self, tasks: tuple[TaskId, ...], attempt: Attempt, stays: tuple[TaskId, ...] = ()
+    ) -> None:
+        """These are about to be stopped (`move`), and are not heard any more, but for those that
+        stay. None of them is part of a restart, unless all of them are. `attempt`: the newest of
+        any."""
         region = Region(tasks)
         # No delay that others could share: what fails meanwhile is a failure of its own.
-        self._put(RegionRestart(region, attempt, 0, Attempt(-1), Stage.HELD, moves=True))
+        none = Attempt(-1)
+        self._put(RegionRestart(region, attempt, 0, none, Stage.HELD, moves=True, stays=stays))
 
     def move(self, first: TaskId) -> CancelTasks:
-        """Those that are held are to stop. `first`: of them."""
+        """Those that are held are to stop, but for those that stay. `first`: of them."""
         restart = self._of[first]
         restart.stage = Stage.STOPPING
-        return CancelTasks(restart.attempt, restart.region.tasks)
+        return CancelTasks(restart.attempt, restart.ends)
+
+    def stay_no_more(self, first: TaskId) -> CancelTasks | None:
+        """All that are held are to stop; None: once they are told to (`move`). Before `adopt`."""
+        restart = self._of[first]
+        restart.stays = ()
+        restart.asked.clear()
+        return None if restart.stage is Stage.HELD else self.move(first)
 
     def is_moving(self, first: TaskId) -> bool:
         """Whether those that begin with this task have stopped, and wait for the other graph."""
         restart = self._of.get(first)
         return restart is not None and restart.stage is Stage.MOVING
 
-    def adopt(self, regions: Iterable[Region], starts: Region) -> None:
-        """The job has these regions from now on; those that are not in `starts` it has had."""
+    def adopt(self, regions: Iterable[Region], then: Region, starts: Region) -> None:
+        """The job has these regions from now on; those that are not in `then` it has had. `starts`:
+        what of `then` does not stay."""
         restart = self._of[starts.tasks[0]]
         self._take(restart)
-        restart.region, restart.stage, restart.moves = starts, Stage.WAITING, False
+        restart.region, restart.stage, restart.moves = then, Stage.WAITING, False
+        restart.anew = starts
         self._put(restart)
-        self._waiting[starts.tasks[0]] = restart
+        self._waiting[then.tasks[0]] = restart
         self._region_of = {task: region for region in regions for task in region.tasks}
-        self._own = {task: self._region_of[task] for task in starts.tasks}
-        self._region_of.update(dict.fromkeys(starts.tasks, starts))
+        self._own = {task: self._region_of[task] for task in then.tasks}
+        self._region_of.update(dict.fromkeys(then.tasks, then))
 
     # --- from its stop to its start --------------------------------------------------------------
 
@@ -213,6 +255,7 @@ class RegionRestarts:
         assert {id(one) for one in self._waiting.values()} == {id(one) for one in waiting}
         for restart in self.all:
             assert all(self._of[task] is restart for task in restart.region.tasks)
-            assert restart.stage is Stage.STARTING or not restart.asked
+            assert restart.stage is Stage.STARTING or restart.stays or not restart.asked
+            assert set(restart.stays) <= set(restart.region.tasks)
             assert restart.moves or restart.stage not in (Stage.HELD, Stage.MOVING)
         assert all(task in self._of for task in self._own)

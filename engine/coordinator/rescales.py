@@ -23,6 +23,22 @@ that they are about to:
 What goes wrong with the others has nothing to do with it, unless the whole job has to begin again:
 then the rescale goes on as one of the whole job.
 
+Of the part itself, or of a job that is one, vertices that do not change may *stay*
+(`rescaled_part`): only where checkpoints are aligned, so that nothing is on its way behind one.
+
+    CHECKPOINTING  its checkpoint holds all that are concerned: each takes its part and stands still
+      dropped      GoOn: they go on as they were
+    KEEPING        the same; channels are as they were until it is written down
+    STOPPING       those that change stop
+      fails        one of those that stay has: all that are concerned stop, and begin again
+    STARTING       those that change start, the others are wired anew and go on at once
+      fails        all that are concerned return, from the checkpoint
+
+So a task that is held is told to go on, to stop, or to rewire, whatever happens: by an abort of the
+checkpoint or GoOn up to KEEPING, then by the restart that it is part of. A coordinator that takes
+over says GoOn to all tasks, for up to KEEPING nothing has happened to them; behind that those that
+are not wired anew have the shape of the former graph, and are not gone on with.
+
 A job for which there is too little room (`adaptive`) goes from its deployment to RETURNING, to what
 there is room for, and grows by rescales of its own. What it is `wanted` to be is what it was
 planned as, or what somebody or its load made of it.
@@ -54,7 +70,8 @@ from ...checkpoint.coordinator import CheckpointCoordinator
 from ...core.ids import NO_CHECKPOINT, CheckpointId, TaskId
 from ...state.key_group_deals import Balance
 from ..graph.model import ExecutionGraph, JobGraph
-from .actions import Actions, AnswerRescale, KeepGraph, LeaveRoom, MakeRoom
+from ..messages import GoOn
+from .actions import Actions, AnswerRescale, KeepGraph, LeaveRoom, MakeRoom, Send
 from .askers import Asker
 from .lifecycle import Lifecycle, Step
 from .rescale_figures import RescaleFigures
@@ -82,7 +99,8 @@ class Stage(Enum):
 class Rescale:
     """`request`: who is answered; None: nobody any more. `stage` is changed by `Rescales` only.
     `why`: what was wrong with the new one, once the job returns. `part`: what stops, or starts now;
-    None: all tasks. `balance`: as of `RescaleFigures`."""
+    None: all tasks. `holds`: what stands still behind the checkpoint `held_at`, told so at
+    `held_ms`; None: nothing. `balance`: as of `RescaleFigures`."""
 
     request: int | None
     former: ExecutionGraph
@@ -95,6 +113,9 @@ class Rescale:
     asker: Asker = Asker.SOMEBODY
     part: Part | None = None
     balance: Mapping[str, Balance] = field(default_factory=dict)
+    holds: Part | None = None
+    held_at: CheckpointId = NO_CHECKPOINT
+    held_ms: int = 0
 
 
 class Rescales:
@@ -174,9 +195,21 @@ class Rescales:
             return None
         if checkpoints.newest_complete < asked:
             return f"{checkpoints.statistics().last_failure or 'its checkpoint failed'}"
-        one.stage, one.stopped_ms = Stage.STOPPING, now_ms
+        one.stage, one.stopped_ms = Stage.STOPPING, one.held_ms or now_ms
         one.checkpoint_id = checkpoints.newest_complete
         return None
+
+    def hold(self, part: Part, checkpoint_id: CheckpointId, now_ms: int) -> None:
+        """All that it concerns will stand still behind its checkpoint."""
+        one = self._one
+        assert one.stage is Stage.CHECKPOINTING, one.stage
+        one.holds, one.held_at, one.held_ms = part, checkpoint_id, now_ms
+
+    def held(self) -> Part | None:
+        """What stands still, now that the checkpoint is complete; None: nothing, or not all, as a
+        later one is complete."""
+        one = self._one
+        return one.holds if one.held_at == one.checkpoint_id else None
 
     @property
     def stops(self) -> bool:
@@ -244,7 +277,7 @@ class Rescales:
         """What is to stop, if the others can go on."""
         return part_of(self._one.former, self._one.graph)
 
-    def hold(self, part: Part) -> Actions:
+    def keep_part(self, part: Part) -> Actions:
         """Its checkpoint is complete, and only this is about to stop."""
         one = self._one
         assert one.stage is Stage.STOPPING, one.stage
@@ -256,8 +289,14 @@ class Rescales:
         one = self.now
         if one is None or one.part is None or one.stage is not Stage.KEEPING:
             return None
-        one.stage, one.stopped_ms = Stage.STOPPING, now_ms
+        one.stage, one.stopped_ms = Stage.STOPPING, one.held_ms or now_ms
         return one.part.stops[0]
+
+    def stay_no_more(self) -> None:
+        """All that it concerns begins again."""
+        one = self._one
+        assert one.part is not None, "no part"
+        one.part = one.part.without_stays()
 
     def resume(self) -> Part | None:
         """Of one that a coordinator before has begun: what comes up, with what was to stop for
@@ -338,6 +377,7 @@ class Rescales:
         before, after = _changes(one.former, one.graph)
         stopped_ms = one.stopped_ms or now_ms
         stopped = one.former.tasks if one.part is None else one.part.stops
+        held = () if one.part is None else one.part.stays
         figures = RescaleFigures(
             before,
             after,
@@ -346,8 +386,9 @@ class Rescales:
             stopped_ms,
             now_ms,
             len(stopped),
-            len(one.former.tasks) - len(stopped),
+            len(one.former.tasks) - len(stopped) - len(held),
             one.balance,
+            held_tasks=len(held),
         )
         self.last = figures
         answer = () if one.request is None else (AnswerRescale(one.request, figures),)
@@ -358,10 +399,13 @@ class Rescales:
         one, self.now = self.now, None
         if one is None:
             return ()
-        room = () if one.stage in (Stage.STARTING, Stage.RETURNING) else (LeaveRoom(),)
+        told: Actions = () if one.stage in (Stage.STARTING, Stage.RETURNING) else (LeaveRoom(),)
+        if one.holds is not None and one.stage is Stage.CHECKPOINTING:
+            free = GoOn(one.held_at)
+            told = (*told, *(Send(task, free) for task in one.holds.former))
         if one.request is None:
-            return room
-        return (*room, AnswerRescale(one.request, error=f"not rescaled: {why}"))
+            return told
+        return (*told, AnswerRescale(one.request, error=f"not rescaled: {why}"))
 
     def validate(self, step: Step) -> None:
         """Assert that its stage fits the step of the job. For use between events."""

@@ -28,6 +28,7 @@ from ..messages import (
     CheckpointAcknowledged,
     CheckpointCompleted,
     CheckpointDeclined,
+    GoOn,
     Mail,
     SplitsRequested,
     TaskCancelled,
@@ -38,7 +39,7 @@ from ..messages import (
     TaskRunning,
     WatermarkReported,
 )
-from .actions import Action, Actions, DeployTasks, RestartReaders, Send
+from .actions import Action, Actions, CancelTasks, DeployTasks, RestartReaders, Send
 from .attempt_numbers import AttemptNumbers
 from .checkpointing import CheckpointTranslator
 from .failures import Failure
@@ -47,6 +48,7 @@ from .job_state import Progress
 from .plan import JobPlan
 from .region_restarts import RegionRestart, RegionRestarts, Stage
 from .regions import Reader, Region
+from .rescaled_part import Part
 from .split_requests import Answer, SplitRequests
 from .starting_point import Start
 from .takeover import TakeOver, fenced_before
@@ -142,11 +144,15 @@ class RunningAttempt:
         return _do(self._requests.on_answer(operator, task, answer, now_ms))
 
     def on_sources_snapshot(
-        self, checkpoint_id: CheckpointId, states: Mapping[OperatorId, bytes]
+        self,
+        checkpoint_id: CheckpointId,
+        states: Mapping[OperatorId, bytes],
+        holds: Collection[TaskId] = (),
     ) -> Outcome:
-        """The answer to a SnapshotSources of this attempt."""
+        """The answer to a SnapshotSources of this attempt. `holds`: tasks that are to stand still
+        behind it."""
         self._checkpoints.on_told(checkpoint_id)
-        return _do(self._translator.on_snapshot(checkpoint_id, states))
+        return _do(self._translator.on_snapshot(checkpoint_id, states, holds))
 
     def on_tick(self, now_ms: int) -> Outcome:
         """Time passed."""
@@ -177,6 +183,8 @@ class RunningAttempt:
         told: list[Mail] = [CheckpointAborted(n) for n in left.aborted]
         if left.newest:
             told.append(CheckpointCompleted(left.newest, left.terminal))
+        if not left.terminal:
+            told.append(GoOn(left.seen))
         mail = [Send(task, one) for task in self._plan.tasks for one in told]
         if left.terminal:
             swept = self.carry_out(self._checkpoints.sweep(), now_ms)
@@ -203,16 +211,20 @@ class RunningAttempt:
         self._history.on_stopping(now_ms, region.tasks)
         numbers = self._numbers
         cancel = self.restarts.begin(
-            region, numbers.of(region.tasks[0]), at_ms, numbers.newest_of_tasks()
+            region, numbers.newest_in(region.tasks), at_ms, numbers.newest_of_tasks()
         )
         return Outcome((cancel, *self._leave(region.tasks, why, now_ms)))
 
     def _leave(self, tasks: Collection[TaskId], why: str, now_ms: int) -> Actions:
         """They begin again, and are not heard until they do."""
         self.progress.restart(tasks)
+        self._forget(tasks)
+        return self.carry_out(self._checkpoints.on_job_restart(why), now_ms).actions
+
+    def _forget(self, tasks: Collection[TaskId]) -> None:
+        """What they have asked for and told."""
         self._requests.forget(tasks)
         self._alignment.restart(tasks)
-        return self.carry_out(self._checkpoints.on_job_restart(why), now_ms).actions
 
     def on_tasks_stopped(self, attempt: Attempt, tasks: tuple[TaskId, ...], now_ms: int) -> Outcome:
         """The answer to a CancelTasks."""
@@ -236,10 +248,10 @@ class RunningAttempt:
         found = 0 if manifest is None else manifest.checkpoint_id
         if found != (newest if newest > self._floor else 0):
             return Outcome(go_back=f"checkpoint {newest} is to be restored, and is not usable")
-        region = restart.region
-        dealt = self._dealt[region.tasks[0].vertex]
-        restart.stage, restart.own_share = Stage.PREPARING, found != dealt
-        restart.manifest = manifest
+        region = restart.begins
+        vertices = {task.vertex for task in region.tasks}
+        restart.own_share = frozenset(v for v in vertices if found != self._dealt[v])
+        restart.stage, restart.manifest = Stage.PREPARING, manifest
         stored = {} if manifest is None else manifest.enumerators
         states = {o: stored[o] for o in region.sources if o in stored}
         began = self._attempt
@@ -253,10 +265,10 @@ class RunningAttempt:
         if restart is None:
             return NOTHING
         restart.stage, restart.repeated = Stage.STARTING, tuple(repeated)
-        tasks = restart.region.tasks
+        tasks, share = restart.begins.tasks, restart.own_share
         self._numbers.begin_region(tasks, attempt)
         self._history.on_deploying(attempt, now_ms, tasks)
-        return _do([DeployTasks(attempt, tasks, restart.manifest, restart.own_share)])
+        return _do([DeployTasks(attempt, tasks, restart.manifest, share, restart.stays)])
 
     def _runs_again(self, restart: RegionRestart, now_ms: int) -> Outcome:
         """All tasks of the region have come up."""
@@ -271,16 +283,28 @@ class RunningAttempt:
 
     # --- a part at another parallelism -----------------------------------------------------------
 
-    def hold(self, tasks: tuple[TaskId, ...], now_ms: int) -> Outcome:
-        """These are about to be stopped for a rescale, and not heard any more. No checkpoint is
-        taken until they run again. Some of them may be none of the job's."""
-        self.restarts.hold(tasks, self._numbers.last)
+    def hold(
+        self, tasks: tuple[TaskId, ...], now_ms: int, stays: tuple[TaskId, ...] = ()
+    ) -> Outcome:
+        """These are about to be stopped for a rescale, and not heard any more; those of `stays` are
+        neither, but stand still. No checkpoint is taken until all of them run again. Some may be
+        none of the job's."""
+        self.restarts.hold((*tasks, *stays), self._numbers.last, stays)
+        self.progress.restart(stays)
         why = "a part of the job is being rescaled: ask again when it runs"
         return _do(self._leave(tasks, why, now_ms))
 
+    def stay_no_more(self, part: Part, now_ms: int) -> Outcome:
+        """One of those that stay has failed before the job had its other graph: all begin again."""
+        self._forget(part.stays)
+        cancel = self.restarts.stay_no_more(part.stops[0])
+        return NOTHING if cancel is None else self._stopping(cancel, now_ms)
+
     def move(self, first: TaskId, now_ms: int) -> Outcome:
         """They are to stop. `first`: of them."""
-        cancel = self.restarts.move(first)
+        return self._stopping(self.restarts.move(first), now_ms)
+
+    def _stopping(self, cancel: CancelTasks, now_ms: int) -> Outcome:
         known = [task for task in cancel.tasks if task in self.progress.tasks]
         self._history.on_stopping(now_ms, known)
         return _do([cancel])
@@ -294,14 +318,15 @@ class RunningAttempt:
         """Whether they have stopped, and no checkpoint is being stored."""
         return self.restarts.is_moving(first) and not self._checkpoints.storing
 
-    def adopt(self, plan: JobPlan, starts: Region, now_ms: int) -> Outcome:
-        """The job's from now on: these begin, and the other tasks are those that run."""
+    def adopt(self, plan: JobPlan, part: Part, now_ms: int) -> Outcome:
+        """The job's from now on: what starts of the part begins, and the other tasks are those that
+        run, or stay."""
         self._plan = plan
         self.progress.adopt(frozenset(plan.tasks))
-        self.restarts.adopt(plan.regions, starts)
-        self._alignment.adopt(plan.aligned, starts.tasks)
+        self.restarts.adopt(plan.regions, part.then, part.starts)
+        self._alignment.adopt(plan.aligned, part.starts.tasks)
         newest = self._checkpoints.newest_complete
-        self._dealt.update({task.vertex: newest for task in starts.tasks})
+        self._dealt.update({task.vertex: newest for task in part.starts.tasks})
         return _do(self.proceed(now_ms))
 
     # --- both ------------------------------------------------------------------------------------
@@ -328,7 +353,7 @@ class RunningAttempt:
     def _hearing(self) -> list[TaskId]:
         """Those that are told what becomes of checkpoints."""
         tasks = self._plan.tasks if self.begun else ()
-        return [task for task in tasks if self.restarts.of(task) is None]
+        return [task for task in tasks if self.restarts.hears(task)]
 
     def validate(self) -> None:
         """Assert the invariants of the fields. For use between events."""

@@ -11,6 +11,8 @@ from dataclasses import replace
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.storage import Latest
+from ...core.checkpointing_mode import CheckpointingMode
+from ...core.ids import CheckpointId, OperatorId
 from ...core.job_status import JobStatus
 from ...state.key_group_deals import Balance
 from ..accounts import TaskAccount
@@ -37,7 +39,7 @@ from .history import JobHistory
 from .lifecycle import Lifecycle, Step
 from .plan import JobPlan, make_plan
 from .regions import Region
-from .rescaled_part import Part
+from .rescaled_part import Part, staying_part_of
 from .rescales import Rescales, Stage, exceeds, shortage_of, why_no_rescale
 from .restart import RestartPolicy
 from .running_attempt import NOTHING, Outcome, RunningAttempt
@@ -187,13 +189,43 @@ class Transitions:
             return self.rescales.drop(why)
         if not self.rescales.stops:
             return ()
-        splits = self.failover.parts_restart(self.running, self.life.step)
-        part = self.rescales.separable() if splits else None
+        part = self.rescales.held()
+        if part is None or not self._may_stay:
+            splits = self.failover.parts_restart(self.running, self.life.step)
+            part = self.rescales.separable() if splits else None
         if part is None:
             self.failures.on_rescale(now_ms)
             return self.stop(JobStatus.RESTARTING, now_ms)
-        kept = self.rescales.hold(part)
-        return (*kept, *self.after(self.running.hold(part.stops, now_ms), now_ms))
+        kept = self.rescales.keep_part(part)
+        held = self.running.hold(part.stops, now_ms, part.stays)
+        return (*kept, *self.after(held, now_ms))
+
+    def on_sources_snapshot(
+        self, n: CheckpointId, states: Mapping[OperatorId, bytes], now_ms: int
+    ) -> Actions:
+        """The enumerators' part of a checkpoint is taken: the tasks take theirs."""
+        assert self.running is not None
+        one, part = self.rescales.now, None
+        if one is not None and one.stage is Stage.CHECKPOINTING and n == self.checkpoints.asked:
+            part = staying_part_of(one.former, one.graph)
+        if part is None or not self._may_stay:
+            return self.after(self.running.on_sources_snapshot(n, states), now_ms)
+        self.rescales.hold(part, n, now_ms)
+        held = self.running.on_sources_snapshot(n, states, part.former)
+        return self.after(held, now_ms)
+
+    @property
+    def _may_stay(self) -> bool:
+        """Whether some of what a rescale concerns can stand still behind its checkpoint, and go on
+        then."""
+        running, config = self.running, self.plan.config.checkpoint
+        aligned = config.mode is CheckpointingMode.EXACTLY_ONCE and not config.overtakes
+        return (
+            aligned
+            and running is not None
+            and self.life.step is Step.RUNNING
+            and not self.checkpoints.ending
+        )
 
     def _part_on(self, part: Part, running: RunningAttempt, now_ms: int) -> Actions:
         """It may have stopped, or come up."""
@@ -203,7 +235,7 @@ class Transitions:
         if not (self.rescales.kept and running.may_adopt(first)):
             return ()
         self._adopt(self.rescales.adopt(), part)
-        return self.after(running.adopt(self.plan, part.starts, now_ms), now_ms)
+        return self.after(running.adopt(self.plan, part, now_ms), now_ms)
 
     def on_graph_kept(self, now_ms: int) -> Actions:
         """It is written down: the job has another graph, or a part of it stops for that."""
@@ -244,12 +276,38 @@ class Transitions:
                 return None
             self.failures.on_rescale(now_ms)
             return (Warn(why), *self.stop(JobStatus.RESTARTING, now_ms))
-        if one is None or one.stage is not Stage.STARTING or not part.concerns(failed):
+        if one is None or not part.concerns(failed):
             return None
         assert self.running is not None
-        kept = self.rescales.turn_back(failure.cause)
-        stopped = self.running.stop(part.starts.tasks, now_ms)
-        return (Warn(why), *kept, *self.after(stopped, now_ms))
+        if one.stage is Stage.STARTING and self._is_part(part):
+            kept = self.rescales.turn_back(failure.cause)
+            stopped = self.running.stop(part.then.tasks, now_ms)
+            return (Warn(why), *kept, *self.after(stopped, now_ms))
+        if one.stage is Stage.STARTING:
+            self.rescales.returns(self.life.step, failure.cause)
+            self.failures.on_rescale(now_ms)
+            return (Warn(why), *self.stop(JobStatus.RESTARTING, now_ms))
+        if failed in part.stays and failure.recoverable:
+            return self._stay_no_more(part, failure.cause, now_ms)
+        return None
+
+    def _is_part(self, part: Part) -> bool:
+        """Whether all that it concerns can begin again while others go on."""
+        return self.failover.by_regions and len(part.then.tasks) < len(self.graph.tasks)
+
+    def _stay_no_more(self, part: Part, cause: str, now_ms: int) -> Actions:
+        """A task that stays failed, and the job has its former graph: from the checkpoint, which is
+        complete, all that is concerned begins again with the other one."""
+        assert self.running is not None
+        news = Warn(
+            f"all tasks that the rescale concerns begin again, as one of them failed: {cause}"
+        )
+        former = len(part.former) < len(self.graph.tasks)
+        if not (self.failover.by_regions and former):
+            self.failures.on_rescale(now_ms)
+            return (news, *self.stop(JobStatus.RESTARTING, now_ms))
+        self.rescales.stay_no_more()
+        return (news, *self.after(self.running.stay_no_more(part, now_ms), now_ms))
 
     # --- tasks that run already --------------------------------------------------------------
 
@@ -311,7 +369,9 @@ class Transitions:
     @property
     def _goes_on_in_part(self) -> bool:
         """Whether a rescale that another coordinator has begun may be one of a part."""
-        return self.rescales.now is not None and self.failover.by_regions
+        if self.rescales.now is None or not self.failover.by_regions:
+            return False
+        return self.rescales.separable() is not None
 
     def _come_up(
         self, left: TakeOver, running: RunningAttempt, now_ms: int

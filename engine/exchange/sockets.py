@@ -108,9 +108,12 @@ class SocketEndpoint:
         self._selector.register(listening, READ, self._admission.on_listening(listening))
 
     def move(self, site: Site) -> None:
-        """Listen there from now on, and have another address. Between two attempts, while no thread
-        pumps. TransportError if it cannot listen there."""
-        if site != self._listener.site:
+        """Listen there from now on, and have another address; who is connected stays so. On any
+        thread, while nobody connects. TransportError if it cannot listen there."""
+        if site == self._listener.site:
+            return
+        self._waker.wake()
+        with self._pumping:
             before = self._listener.tcp
             self._selector.unregister(before)
             try:

@@ -34,9 +34,12 @@ class Cluster(Protocol):
         an adaptive job LittleRoomError, here and below."""
         ...
 
-    def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
+    def deploy_beside(
+        self, deployments: Sequence[TaskDeployment], stays: Sequence[TaskDeployment] = ()
+    ) -> None:
         """Begin to start tasks beside others that run. Raises what went wrong at once, or the host
-        calls `on_not_deployed` later."""
+        calls `on_not_deployed` later. `stays`: of tasks that run on, with the channels that they
+        get: they are told (`mail.rewired`) once all these can be reached."""
         ...
 
     def make_room(self, request: int, job: JobGraph) -> None:

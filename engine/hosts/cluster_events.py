@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...core.ids import Attempt, TaskId
-from ..messages import TaskFailed
+from ..messages import Mail, TaskFailed
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,14 @@ class NotDeployed:
 
 
 @dataclass(frozen=True)
+class Reached:
+    """Tasks that start beside others can be reached: what those that stay are to be told, in the
+    attempt of each."""
+
+    mails: tuple[tuple[TaskId, Attempt, Mail], ...]
+
+
+@dataclass(frozen=True)
 class RoomMade:
     """What was asked for with `make_room` is there; or why not."""
 
@@ -48,4 +56,4 @@ class RoomMade:
     why: str | None
 
 
-ClusterEvent = TaskLost | AllStopped | TasksStopped | NotDeployed | RoomMade | TaskFailed
+ClusterEvent = TaskLost | AllStopped | TasksStopped | NotDeployed | Reached | RoomMade | TaskFailed

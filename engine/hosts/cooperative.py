@@ -27,7 +27,7 @@ from ..task.background import Background
 from ..task.deployment import TaskDeployment
 from ..task.task import Task
 from .driver import JobDriver
-from .mail import sealed
+from .mail import rewired, sealed
 
 MakeBackground = Callable[[str], Background]
 
@@ -121,17 +121,23 @@ class CooperativeCluster:
         return [self._ledgers[task].account() for task in self.tasks]
 
     def deploy(self, deployments: Sequence[TaskDeployment]) -> None:
+        self.deploy_beside(deployments)
+
+    def deploy_beside(
+        self, deployments: Sequence[TaskDeployment], stays: Sequence[TaskDeployment] = ()
+    ) -> None:
         self.check_room()
         endpoints = {d.task: self._network.endpoint(d.task, self._config) for d in deployments}
-        addresses = {task: endpoint.address for task, endpoint in endpoints.items()}
+        reached = {**endpoints, **{d.task: self.tasks[d.task].endpoint for d in stays}}
+        addresses = {task: endpoint.address for task, endpoint in reached.items()}
         for d in deployments:
             wiring = Wiring(d.attempt, d.inputs, d.outputs, addresses)
             endpoints[d.task].connect(wiring)
         for d in deployments:
             self._start(d, endpoints[d.task])
-
-    def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
-        self.deploy(deployments)
+        for d in stays:
+            attempt = self.tasks[d.task].task.deployment.attempt
+            self.send(d.task, attempt, rewired(d, addresses))
 
     def _start(self, d: TaskDeployment, endpoint: InProcessEndpoint) -> None:
         background = self._make_background(d.label)

@@ -12,7 +12,7 @@ from ...checkpoint.savepoints import Stop
 from ..coordinator.askers import Asker
 from .asked_rescales import RescaleAnswer, Wanted
 from .asked_savepoints import SavepointAnswer
-from .cluster_events import AllStopped, NotDeployed, RoomMade, TaskLost, TasksStopped
+from .cluster_events import AllStopped, NotDeployed, Reached, RoomMade, TaskLost, TasksStopped
 from .driver import JobDriver
 
 
@@ -59,6 +59,8 @@ def hand_over(event: Any, driver: JobDriver) -> None:
             driver.on_tasks_stopped(tasks, attempt)
         case NotDeployed(attempt, error):
             driver.on_not_deployed(attempt, error)
+        case Reached(mails):
+            driver.on_reached(mails)
         case RoomMade(request, why):
             driver.on_room(request, why)
         case RescaleWanted(wanted, told, asker):

@@ -12,7 +12,7 @@ import logging
 import random
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -52,7 +52,7 @@ from ..coordinator.traces import TraceRecorder
 from ..graph.execution import build_execution_graph
 from ..graph.model import ExecutionGraph, JobGraph
 from ..graph.rescaling import Widths, widths_of, with_widths
-from ..messages import TaskReport
+from ..messages import Mail, TaskReport
 from ..task.deployment import TaskDeployment, deployments_of
 from .asked_rescales import AskedRescales, RescaleAnswer, Wanted
 from .asked_savepoints import AskedSavepoints, SavepointAnswer
@@ -209,6 +209,12 @@ class JobDriver(JobPicture):
 
     def on_tasks_stopped(self, tasks: tuple[TaskId, ...], attempt: Attempt) -> None:
         self._run(self._master.on_tasks_stopped, attempt, tasks)
+
+    def on_reached(self, mails: Iterable[tuple[TaskId, Attempt, Mail]]) -> None:
+        """Tasks that start can be reached: what those that stay are told then."""
+        for task, attempt, mail in mails:
+            if self._attempts.get(task) == attempt:  # else it has begun again
+                self._cluster.send(task, attempt, mail)
 
     def on_not_deployed(self, attempt: Attempt, error: Exception) -> None:
         self._run(not_deployed, self._master, attempt, error)
@@ -516,14 +522,15 @@ class JobDriver(JobPicture):
         deployments = self._deployments(
             action.tasks, attempt, action.restore, own_share=action.own_share
         )
+        stays = self._deployments(action.stays, attempt, None)
         try:
-            self._cluster.deploy_beside(deployments)
+            self._cluster.deploy_beside(deployments, stays)
         except Exception as error:
             return self._event(not_deployed, self._master, attempt, error)
         return ()
 
     def _deployments(
-        self, tasks: Sequence[TaskId], attempt: Attempt, restore: Manifest | None, **how: bool
+        self, tasks: Sequence[TaskId], attempt: Attempt, restore: Manifest | None, **how: Any
     ) -> list[TaskDeployment]:
         """`how`: as of `deployments_of`."""
         return deployments_of(

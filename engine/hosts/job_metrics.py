@@ -3,8 +3,8 @@
     state, attempt, restarts, runtime_ms, last_failure, rescales
     shortage      None, or why it runs with fewer subtasks than it is to have
     last_rescale  None, or before, after (parallelisms by chain), checkpoint_id, silence_ms,
-                  stopped_tasks, kept_tasks; balance, by chain whose key groups were dealt by
-                  load: before, after, limit
+                  stopped_tasks, held_tasks, kept_tasks; balance, by chain whose key groups were
+                  dealt by load: before, after, limit
     checkpoints   completed, failed, in_progress, last_id, last_duration_ms, last_size,
                   restored_from, and what the tasks of the attempt read: restored_bytes,
                   restored_local_bytes of copies on their machines
@@ -117,6 +117,7 @@ def _rescale(figures: RescaleFigures | None) -> dict[str, Any] | None:
         "checkpoint_id": figures.checkpoint_id,
         "silence_ms": figures.silence_ms,
         "stopped_tasks": figures.stopped_tasks,
+        "held_tasks": figures.held_tasks,
         "kept_tasks": figures.kept_tasks,
         "balance": {name: asdict(one) for name, one in figures.balance.items()},
     }

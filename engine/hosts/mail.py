@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ...core.errors import OperatorError, SerializationError
 from ...core.failure_text import described
 from ...core.ids import Attempt, TaskId
+from ..exchange.endpoint import Address, Wiring
 from ..exchange.pickling import parcel
 from ..graph.model import JobVertex
-from ..messages import Mail, SplitsAssigned, TaskFailed
+from ..messages import Mail, Rewire, SplitsAssigned, TaskFailed
+from ..task.deployment import TaskDeployment
 
 
 def sealed(mail: Mail, task: TaskId, attempt: Attempt, vertex: JobVertex) -> Mail | TaskFailed:
@@ -22,3 +25,9 @@ def sealed(mail: Mail, task: TaskId, attempt: Attempt, vertex: JobVertex) -> Mai
     except SerializationError as error:
         name = vertex.operators[0].name
         return TaskFailed(task, attempt, str(OperatorError(name, task.subtask, described(error))))
+
+
+def rewired(d: TaskDeployment, addresses: Mapping[TaskId, Address]) -> Rewire:
+    """What a task that runs is told when it gets the channels of `d`."""
+    peers = {channel.target: addresses[channel.target] for channel in d.outputs}
+    return Rewire(Wiring(d.attempt, d.inputs, d.outputs, peers), d.deals, d.shape)

@@ -28,13 +28,20 @@ from ..graph.model import JobGraph
 from ..messages import Mail, TaskFailed
 from ..task.deployment import TaskDeployment
 from .adaptive_slots import slots_for
-from .cluster_events import AllStopped, ClusterEvent, NotDeployed, TaskLost, TasksStopped
+from .cluster_events import (
+    AllStopped,
+    ClusterEvent,
+    NotDeployed,
+    Reached,
+    TaskLost,
+    TasksStopped,
+)
 from .control_service import patiently
 from .job_record import JobRecord
 from .kept_slots import KeptSlots
 from .last_words import Whereabouts, how_it_died
 from .left_tasks import ask_all, attempt_of, tasks_of
-from .mail import sealed
+from .mail import rewired, sealed
 from .node_deaths import death_of
 from .ray_task import Admittance, Found
 from .ready_tasks import Taker, fits
@@ -52,11 +59,13 @@ LEAVE_S = 5.0
 
 @dataclass(frozen=True)
 class _Begun:
-    """A task that is being started; `prepared`: the reference to how it is reached."""
+    """A task that is being started, or that `stays` and gets other channels; `prepared`: the
+    reference to how it is reached."""
 
     deployment: TaskDeployment
     actor: Any
     prepared: Any
+    stays: bool = False
 
 
 class _Superseded(Exception):
@@ -195,17 +204,20 @@ class RayCluster:
         self._announce(deployments)
         self._start(deployments, self._prepare(deployments))
 
-    def deploy_beside(self, deployments: Sequence[TaskDeployment]) -> None:
+    def deploy_beside(
+        self, deployments: Sequence[TaskDeployment], stays: Sequence[TaskDeployment] = ()
+    ) -> None:
         """The same on a thread of its own: a process may take long to start, and the driver has
-        others to hear. Of a failure it hears by NotDeployed."""
+        others to hear. Of a failure it hears by NotDeployed, and by Reached of what is to be told
+        to those that stay."""
         self._announce(deployments)
         there = not self._slots.lost(self._down)
-        begun = self._prepare(deployments) if there else None
+        begun = self._prepare(deployments, stays) if there else None
         attempt = deployments[0].attempt
 
         def start() -> None:
             try:
-                self._start(deployments, begun)
+                self._start(deployments, begun, stays)
             except _Superseded:
                 pass
             except Exception as error:
@@ -244,14 +256,19 @@ class RayCluster:
         self._attempts.update({d.task: d.attempt for d in deployments})
         self._numbers = {of: n for of, n in self._numbers.items() if of[0] not in tasks}
 
-    def _start(self, deployments: Sequence[TaskDeployment], begun: list[_Begun] | None) -> None:
+    def _start(
+        self,
+        deployments: Sequence[TaskDeployment],
+        begun: list[_Begun] | None,
+        stays: Sequence[TaskDeployment] = (),
+    ) -> None:
         """From where the tasks are prepared (None: wait for their slots first) to where they run.
         On any thread. _Superseded if they are not to start any more."""
         answers: list[Any] | None = None
         while answers is None:
             if begun is None:
                 self._slots.reserve(self._cancelled, self._down)
-                begun = self._prepare(deployments)
+                begun = self._prepare(deployments, stays)
             try:
                 answers = self._maker.wait([one.prepared for one in begun])
             except ray.exceptions.RayError as error:
@@ -264,7 +281,9 @@ class RayCluster:
         except ray.exceptions.RayError as error:
             raise self._start_error(error) from None
 
-    def _prepare(self, deployments: Sequence[TaskDeployment]) -> list[_Begun]:
+    def _prepare(
+        self, deployments: Sequence[TaskDeployment], stays: Sequence[TaskDeployment] = ()
+    ) -> list[_Begun]:
         """Begin to start what is missing."""
         # One that dies meanwhile leaves `_actors`: whoever calls it is told of that by Ray.
         several, nodes = self._slots.on_several_machines(), self._slots.nodes()
@@ -277,13 +296,15 @@ class RayCluster:
                 for d in deployments
             }
             self._starting.update(actor._actor_id.hex() for actor in actors.values())
-        prepared = [
-            self._maker.prepare(d.task, actors[d.task], several, replace(d.log_scope, attempt=None))
-            for d in deployments
-        ]
-        return [
-            _Begun(d, actors[d.task], one) for d, one in zip(deployments, prepared, strict=True)
-        ]
+            if any(d.task not in self._actors for d in stays):
+                raise _Superseded  # the driver hears that it is lost
+            actors.update({d.task: self._actors[d.task] for d in stays})
+
+        def begun(d: TaskDeployment, stays: bool) -> _Begun:
+            actor, scope = actors[d.task], replace(d.log_scope, attempt=None)
+            return _Begun(d, actor, self._maker.prepare(d.task, actor, several, scope), stays)
+
+        return [*(begun(d, False) for d in deployments), *(begun(d, True) for d in stays)]
 
     def _is_wanted(self, d: TaskDeployment) -> bool:
         abandoned = self._abandoned.get(d.task, Attempt(-1))
@@ -301,8 +322,14 @@ class RayCluster:
             d = one.deployment
             peers = {c.target: by_task[c.target] for c in d.outputs}
             call = one.actor.deploy
-            started.append(call.remote(code_pickles.dumps(d), peers, self._coordinator, self._term))
+            if not one.stays:
+                data = code_pickles.dumps(d)
+                started.append(call.remote(data, peers, self._coordinator, self._term))
         self._maker.wait(started)
+        stays = [one.deployment for one in begun if one.stays]
+        mails = tuple((d.task, self._attempts[d.task], rewired(d, by_task)) for d in stays)
+        if mails:
+            self._inbox(Reached(mails))
 
     def _lost_with_node(self, error: Exception) -> bool:
         """Whether a process that was being started is gone because its node is, with all that was

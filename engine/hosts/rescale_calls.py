@@ -61,5 +61,6 @@ def answer_rescale(
             figures.stopped_tasks,
             figures.kept_tasks,
             dict(figures.balance),
+            figures.held_tasks,
         )
     )

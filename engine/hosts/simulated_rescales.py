@@ -166,6 +166,7 @@ class SimulatedRescales:
         if last is not None and last is not self._last:
             self._last = last
             self._result.rescaled_in_part += last.kept_tasks > 0
+            self._result.rescaled_holding += last.held_tasks > 0
 
 
 class Whims:

@@ -106,6 +106,8 @@ class SimulationResult:
     not_rescaled: list[str] = field(default_factory=list)
     rescaled_in_part: int = 0
     """So often others went on meanwhile, whoever was told of it."""
+    rescaled_holding: int = 0
+    """So often some stood still meanwhile, and went on with what they had."""
     dealt: int = 0
     """So often key groups were dealt unevenly."""
     rescaled_itself: int = 0

@@ -6,6 +6,17 @@ Behind the savepoint of a stop the task *halts*: it takes no input, resumes noth
 time, so that nothing comes behind the savepoint but the terminal barrier. If the savepoint is given
 up, it goes on as if nothing had been.
 
+The checkpoint of a rescale *holds* the task in the same way, until one of these
+
+    CheckpointAborted   it goes on as it was
+    GoOn                the same; or that checkpoint will not hold it, if its barrier comes later
+    Rewire              it goes on with other channels: others have sent and got all up to the
+                        barrier, so the former ones are empty
+    CancelTask          as ever
+
+Meanwhile its peers may be gone: with what is to come by Rewire it has nothing to do with them any
+more, and else somebody has failed, and who told it to go on hears of that.
+
 An operator may stand in the middle of something that only it knows of, such as the results of one
 record: then the snapshot waits until it is done (`take_waiting`).
 """
@@ -28,7 +39,7 @@ from ...checkpoint.uploads import FilesTo
 from ...core.clock import Clock
 from ...core.elements import CheckpointBarrier
 from ...core.failure_text import described
-from ...core.ids import CheckpointId
+from ...core.ids import NO_CHECKPOINT, CheckpointId
 from ...operators.base import OperatorContext
 from ...state.backend import NoSnapshot
 from ...state.increments import Since
@@ -97,16 +108,13 @@ class TaskCheckpoints:
         """Of a task without inputs: those that overtake nothing, and so come behind what was on its
         way when the task was restored."""
         self._wake_at = wakeups.register(self._on_due)
-        self._barriers: Barriers | None = None
-        if inputs := deployment.inputs:
-            ordered = {edge.id for edge in deployment.input_edges if is_in_order(edge)}
-            in_order = [c.target_index for c in inputs if c.edge in ordered]
-            config = deployment.config.checkpoint
-            self._barriers = Barriers(
-                len(inputs), in_order, gate, clock, config, self._wake_at, self
-            )
+        self._barriers = self._make_barriers()
         self.halted_at: CheckpointId | None = None
         """The savepoint behind which the task halts."""
+        self.held_at: CheckpointId | None = None
+        """The checkpoint of a rescale that holds it; of several the last."""
+        self._free = NO_CHECKPOINT
+        """No checkpoint up to this one holds it; only grows."""
         self._increments = Increments()
         self.local = LocalRecovery(deployment, background)
         self._taking: dict[CheckpointId, Taking] = {}
@@ -120,6 +128,28 @@ class TaskCheckpoints:
         self._waiting: deque[_Snapshot] = deque()
         """Snapshots to take, all records before them handed to the chain; it was not settled
         yet."""
+
+    def _make_barriers(self) -> Barriers | None:
+        d, inputs = self._deployment, self._deployment.inputs
+        if not inputs:
+            return None
+        ordered = {edge.id for edge in d.input_edges if is_in_order(edge)}
+        in_order = [c.target_index for c in inputs if c.edge in ordered]
+        config = d.config.checkpoint
+        return Barriers(len(inputs), in_order, self._gate, self._clock, config, self._wake_at, self)
+
+    def rewire(self, deployment: TaskDeployment, gate: InputGate) -> None:
+        """Barriers come by other channels from now on, those of `deployment`, and nothing holds the
+        task. All checkpoints that were on are complete, or given up."""
+        self._deployment, self._gate = deployment, gate
+        self._barriers = self._make_barriers()
+        self.held_at = None
+
+    def go_on(self, checkpoint_id: CheckpointId) -> None:
+        """None up to this one holds the task, whether its barrier has come or not."""
+        self._free = max(self._free, checkpoint_id)
+        if self.held_at is not None and self.held_at <= checkpoint_id:
+            self.held_at = None
 
     @property
     def _transfers(self) -> Transfers:
@@ -244,6 +274,8 @@ class TaskCheckpoints:
         """The coordinator gave it up."""
         if self.halted_at == checkpoint_id:
             self.halted_at = None
+        if self.held_at == checkpoint_id:
+            self.held_at = None
         self._drop(checkpoint_id)
         self._increments.aborted(checkpoint_id)
         if self._barriers is not None:
@@ -280,7 +312,9 @@ class TaskCheckpoints:
             for node, c in zip(self._chain.nodes, self._chain.contexts, strict=True)
         ]
         self._chain.frozen()
-        if barrier.halt and self.halted_at is None:
+        if barrier.holds:
+            self.held_at = checkpoint_id if checkpoint_id > self._free else self.held_at
+        elif barrier.halt and self.halted_at is None:
             self.halted_at = checkpoint_id
         taking.sync_ms = (self._clock.monotonic() - started) * 1000.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...checkpoint.manifest import Manifest
@@ -91,9 +91,10 @@ def deployments_of(
     revoke: bool = False,
     halted: bool = False,
     tokens: Mapping[str, str] | None = None,
-    own_share: bool = False,
+    own_share: Collection[VertexId] = (),
 ) -> list[TaskDeployment]:
-    """Cut the parts of these tasks out of the execution graph, in their order."""
+    """Cut the parts of these tasks out of the execution graph, in their order. `own_share`: as of
+    the deployments, by vertex."""
     job = graph.job
     vertices = {vertex.id: vertex for vertex in job.vertices}
     names, shapes = edge_names(job), shapes_of(job)
@@ -125,7 +126,7 @@ def deployments_of(
             revoke=revoke,
             halted=halted,
             tokens=tokens or {},
-            own_share=own_share,
+            own_share=vertex.id in own_share,
             shape=shapes[vertex.id],
             deals={e.id: deal for e in edges if (deal := vertices[e.target].deal) != EVEN},
         )

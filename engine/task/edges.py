@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.batch import Batch
-from ...core.elements import CheckpointBarrier, Control, Element
+from ...core.elements import (
+    CheckpointBarrier,
+    Control,
+    Element,
+    EndOfData,
+    StreamStatus,
+    Watermark,
+)
 from ...core.ids import EVEN, ChannelId, CheckpointId
 from ...state.copies import own_batch
 from ..exchange.endpoint import OutputChannel
@@ -37,25 +44,45 @@ class EdgeWriter:
         self.in_order = is_in_order(edge)
         self.pressed = False
         """Whether it takes more than it should, so that a snapshot can be taken soon."""
+        self._to_all = isinstance(edge.partitioner, Broadcast) and not d.config.object_reuse
+        """Whether each channel gets records of its own, equal to the others'."""
+        self.key_load: KeyLoad | None = None
+        """Of an edge on which keys choose between channels."""
+        self._watermark: Watermark | None = None
+        self._status = StreamStatus(True)
+        self._end: EndOfData | None = None
+        """The last of each that was sent to all."""
+        self._wire(channels, d)
+
+    def _wire(self, channels: Sequence[OutputChannel], d: TaskDeployment) -> None:
         self._channels = list(channels)
         self._next = d.task.subtask
         """The channel that got the last element of `send_to_one`."""
-        self._to_all = isinstance(edge.partitioner, Broadcast) and not d.config.object_reuse
-        """Whether each channel gets records of its own, equal to the others'."""
-        key_groups, several = d.key_groups[edge.id], len(self._channels) > 1
-        by_key = isinstance(edge.partitioner, KeyGroups) and several
-        self.key_load = (
-            KeyLoad(key_groups, d.config.metrics.hot_keys, d.task.subtask) if by_key else None
-        )
-        """Of an edge on which keys choose between channels."""
+        key_groups = d.key_groups[self.edge.id]
+        if isinstance(self.edge.partitioner, KeyGroups) and len(self._channels) > 1:
+            named = d.config.metrics.hot_keys
+            self.key_load = self.key_load or KeyLoad(key_groups, named, d.task.subtask)
+        else:
+            self.key_load = None
         self._selector = make_selector(
-            edge.partitioner,
+            self.edge.partitioner,
             len(self._channels),
             subtask=d.task.subtask,
             max_parallelism=key_groups,
-            deal=d.deals.get(edge.id, EVEN),
+            deal=d.deals.get(self.edge.id, EVEN),
             load=self.key_load,
         )
+
+    def rewire(self, channels: Sequence[OutputChannel], d: TaskDeployment) -> None:
+        """It has these channels from now on, as new as at the start of a task: where its event time
+        is, and whether it has ended, they are told first."""
+        self._wire(channels, d)
+        if self._watermark is not None:
+            self.broadcast(self._watermark)
+        if not self._status.active:
+            self.broadcast(self._status)
+        if self._end is not None:
+            self.broadcast(self._end)
 
     def emit(self, batch: Batch) -> None:
         if self._to_all:
@@ -67,6 +94,13 @@ class EdgeWriter:
                 self._channels[position].write(part)
 
     def broadcast(self, element: Control) -> None:
+        match element:
+            case Watermark():
+                self._watermark = element
+            case StreamStatus():
+                self._status = element
+            case EndOfData():
+                self._end = element
         for channel in self._channels:
             channel.write_control(element)
 
@@ -113,10 +147,24 @@ def edge_writers(
     deployment: TaskDeployment, channels: Mapping[ChannelId, OutputChannel]
 ) -> dict[int, EdgeWriter]:
     """A writer per job edge the task feeds, by edge id."""
-    writers: dict[int, EdgeWriter] = {}
-    for edge in deployment.edges:
-        mine = sorted(
-            (c for c in deployment.outputs if c.edge == edge.id), key=lambda c: c.source_index
-        )
-        writers[edge.id] = EdgeWriter(edge, [channels[c.id] for c in mine], deployment)
-    return writers
+    return {
+        edge.id: EdgeWriter(edge, _channels_of(edge, deployment, channels), deployment)
+        for edge in deployment.edges
+    }
+
+
+def rewire(
+    writers: Mapping[int, EdgeWriter],
+    deployment: TaskDeployment,
+    channels: Mapping[ChannelId, OutputChannel],
+) -> None:
+    """The task has other channels from now on."""
+    for writer in writers.values():
+        writer.rewire(_channels_of(writer.edge, deployment, channels), deployment)
+
+
+def _channels_of(
+    edge: JobEdge, deployment: TaskDeployment, channels: Mapping[ChannelId, OutputChannel]
+) -> list[OutputChannel]:
+    mine = (channel for channel in deployment.outputs if channel.edge == edge.id)
+    return [channels[c.id] for c in sorted(mine, key=lambda channel: channel.source_index)]

@@ -86,6 +86,11 @@ class Intake(Protocol):
         """What comes before all that waits in the gate; for a checkpoint that overtakes."""
         ...
 
+    def rewire(self, inputs: tuple[Channel, ...], gate: InputGate) -> None:
+        """Records come by these channels from now on. All of what the former ones brought is
+        handled; those that had ended do so again."""
+        ...
+
 
 class SourceIntake:
     """Polls the source at the head of the chain."""
@@ -128,6 +133,9 @@ class SourceIntake:
         subtask = self._chain.deployment.task.subtask
         return InputState(self._replay.waiting(subtask, None), [], not self._replay.over)
 
+    def rewire(self, inputs: tuple[Channel, ...], gate: InputGate) -> None:
+        """A source has none."""
+
     def _take_replayed(self) -> None:
         item = self._replay.poll()
         if item is not None and isinstance(item[1], (ColumnBatch, ObjectBatch)):
@@ -152,21 +160,33 @@ class GateIntake:
         """`inputs` in order of `target_index`. `halted`: whether a barrier was one behind which
         nothing is to be taken."""
         self._halted = halted
-        self._inputs = inputs
         self._chain = chain
-        self._gate = gate
         self._clock = clock
         self._on_barrier = on_barrier
-        self._ports = [channel.port for channel in inputs]
-        self._valve = WatermarkValve(len(inputs))
+        self._wire(inputs, gate, WatermarkValve(len(inputs)))
         self._portions = Portions(batch_size)
         self._rest: tuple[int, Batch, int] | None = None
         """Input channel, batch, and how many of its records were handled: comes before anything
         else. While a restored checkpoint is replayed, one of its lanes."""
         self._replay = Replay()
         """What comes before the gate."""
+        self._told: set[int] = set()
+        """Ports of which the head has been told that they have ended."""
+
+    def _wire(self, inputs: tuple[Channel, ...], gate: InputGate, valve: WatermarkValve) -> None:
+        self._inputs = inputs
+        self._gate = gate
+        self._ports = [channel.port for channel in inputs]
+        self._valve = valve
         self._open_ports = Counter(self._ports)
         """Channels by port that have not delivered EndOfData."""
+
+    def rewire(self, inputs: tuple[Channel, ...], gate: InputGate) -> None:
+        """Event time goes on where it was; whoever was idle says so again."""
+        before = self._valve
+        self._wire(inputs, gate, WatermarkValve(len(inputs), before.watermark))
+        if not before.active:
+            self._chain.head.process_status(True)
 
     @property
     def ended(self) -> bool:
@@ -295,4 +315,6 @@ class GateIntake:
         self._open_ports[port] -= 1
         if not self._open_ports[port]:
             del self._open_ports[port]
-            self._chain.head.end_input(port)
+            if port not in self._told:
+                self._told.add(port)
+                self._chain.head.end_input(port)

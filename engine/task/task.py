@@ -16,6 +16,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -23,9 +24,9 @@ from ...core.clock import Clock
 from ...core.elements import CheckpointBarrier, LatencyMarker
 from ...core.errors import OperatorError, SerializationError, StromError, TransportError
 from ...core.failure_text import SUMMARY_LIMIT, TRACE_LIMIT, cut, described, is_for_the_program
-from ...core.ids import OperatorId
+from ...core.ids import Attempt, OperatorId
 from ...logs.scope import tells_scope
-from ..exchange.endpoint import Endpoint
+from ..exchange.endpoint import Endpoint, Wiring
 from ..exchange.pickling import opened, parcel
 from ..messages import (
     AlignWatermarks,
@@ -33,9 +34,11 @@ from ..messages import (
     CheckpointAborted,
     CheckpointCompleted,
     EndSources,
+    GoOn,
     Mail,
     MetricsReported,
     NoMoreSplits,
+    Rewire,
     SplitsAssigned,
     SplitsRequested,
     TaskCancelled,
@@ -53,7 +56,7 @@ from .chain import OperatorChain
 from .chain_node import ChainNode
 from .checkpointing import TaskCheckpoints
 from .deployment import TaskDeployment
-from .edges import edge_writers, key_loads
+from .edges import edge_writers, key_loads, rewire
 from .intake import GateIntake, Intake, SourceIntake
 from .metrics import process_figures
 from .times import TaskTimes
@@ -127,6 +130,10 @@ class Task:
         self._intake = self._build_intake()
         self._woken: list[Callable[[], None]] = []
         """Wake-ups of operators that came while the task was halted."""
+        self._wired_in = deployment.attempt
+        """The attempt of its channels."""
+        self._severed: TransportError | None = None
+        """Why it has no channels: they broke while a checkpoint held it."""
 
     def _build_chain(self) -> OperatorChain:
         d = self.deployment
@@ -215,11 +222,11 @@ class Task:
         wait = limit if due is None else min(limit, due)
         try:
             if wait > IDLE_FLUSH_S and self._endpoint.next_flush() is not None:
-                if not self._endpoint.pump(IDLE_FLUSH_S):
+                if not self._pump(IDLE_FLUSH_S):
                     self._endpoint.flush()
-                    self._endpoint.pump(0)
+                    self._pump(0)
             else:
-                self._endpoint.pump(wait)
+                self._pump(wait)
         except BaseException as error:
             self._fail(error)
 
@@ -260,23 +267,38 @@ class Task:
         if self._wakeups.fire(self._clock.now_ms()):
             busy = True
             self._intake.wake()
-        busy |= self._endpoint.pump(0)
+        busy |= self._pump(0)
         return self._work() or busy
 
     @property
     def _halted(self) -> bool:
         """Whether it is to emit nothing any more: see `checkpointing`."""
-        return self.deployment.halted or self._checkpoints.halted_at is not None
+        checkpoints = self._checkpoints
+        held = checkpoints.held_at is not None
+        return held or self.deployment.halted or checkpoints.halted_at is not None
+
+    def _pump(self, timeout: float) -> bool:
+        """As of the endpoint; channels that break while the task is held are let go of."""
+        try:
+            return self._endpoint.pump(timeout)
+        except TransportError as error:
+            if self._checkpoints.held_at is None:
+                raise
+            self._severed = error
+            self._endpoint.connect(Wiring(self._wired_in, (), (), {}))
+            return True
 
     def _stand_still(self) -> bool:
         """Barriers, and what sinks have still to commit; whether anything was done."""
-        busy = self._endpoint.pump(0)
+        busy = self._pump(0)
         busy |= self._chain.resume_sinks()
         busy |= self._checkpoints.take_waiting()
         return self._intake.take_barriers() or busy
 
     def _go_on(self) -> None:
-        """The savepoint behind which it was to halt is given up."""
+        """The savepoint behind which it was to halt is given up, or nothing holds it any more."""
+        if self._severed is not None:
+            raise self._severed
         woken, self._woken = self._woken, []
         for wake in woken:
             wake()
@@ -326,7 +348,7 @@ class Task:
             case TriggerCheckpoint(checkpoint_id, timestamp_ms, terminal, base):
                 place, halt = mail.savepoint, mail.halt
                 overtakes = self.deployment.config.checkpoint.overtakes
-                overtakes = overtakes and not terminal and place is None
+                overtakes = overtakes and place is None and not (terminal or halt)
                 barrier = CheckpointBarrier(
                     checkpoint_id, timestamp_ms, terminal, base, place, halt, overtakes
                 )
@@ -345,6 +367,13 @@ class Task:
                 self._checkpoints.on_aborted(checkpoint_id)
                 if halted and not self._halted:
                     self._go_on()
+            case GoOn(checkpoint_id):
+                halted = self._halted
+                self._checkpoints.go_on(checkpoint_id)
+                if halted and not self._halted:
+                    self._go_on()
+            case Rewire():
+                self._rewire(mail)
             case SplitsAssigned(operator, splits):
                 source, head = self._source_for(operator), self._chain.head
                 head.guard(source.add_splits, list(head.guard(opened, splits, "splits")))
@@ -358,6 +387,27 @@ class Task:
             case CancelTask():
                 self._end(TaskState.CANCELED)
                 self._report(TaskCancelled(self.deployment.task, self.deployment.attempt))
+
+    def _rewire(self, mail: Rewire) -> None:
+        """Go on with other channels. What comes by the former ones is nothing but barriers of
+        checkpoints that are given up."""
+        if self._checkpoints.held_at is None:
+            raise StromError(f"task {self.deployment.label} was wired anew while it ran")
+        wiring: Wiring = mail.wiring
+        self._endpoint.connect(wiring)
+        self._wired_in, self._severed = Attempt(wiring.attempt), None
+        inputs, outputs = tuple(wiring.inputs), tuple(wiring.outputs)
+        self.deployment = d = replace(
+            self.deployment, inputs=inputs, outputs=outputs, deals=mail.deals, shape=mail.shape
+        )
+        self._chain.deployment = d
+        rewire(self._chain.writers, d, self._endpoint.outputs)
+        self._intake.rewire(d.inputs, self._endpoint.gate)
+        self._checkpoints.rewire(d, self._endpoint.gate)
+        self._go_on()
+        self._report(TaskRunning(d.task, d.attempt))
+        if self.state is TaskState.DRAINED:
+            self._report(TaskDrained(d.task, d.attempt))
 
     def _source_for(self, operator: OperatorId) -> Any:
         if self._source is None or self._source.ctx.operator_id != operator:

@@ -92,8 +92,9 @@ class Balanced(TypedDict):
 @dataclass(frozen=True)
 class Rescaled:
     """A job that goes on at other parallelisms, as the same job: of each chain that changed, by its
-    name. `stopped_tasks`: how many stopped for it; `silence_ms`: how long not all of these ran;
-    `kept_tasks`: how many went on. `balance`: of those that were dealt by load."""
+    name. `stopped_tasks`: how many stopped for it; `held_tasks`: how many stood still for it;
+    `silence_ms`: how long not all of these ran; `kept_tasks`: how many went on. `balance`: of those
+    that were dealt by load."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
@@ -101,6 +102,7 @@ class Rescaled:
     stopped_tasks: int = 0
     kept_tasks: int = 0
     balance: Mapping[str, Balanced] = field(default_factory=dict)
+    held_tasks: int = 0
 
 
 def told(balance: Mapping[str, Any]) -> dict[str, Balanced]:

@@ -164,10 +164,15 @@ class OneJob:
         except StromError as error:
             raise Refused(str(error)) from None
         self._views.forget(job_id)
-        silence_ms = round(made.silence.total_seconds() * 1000)
-        stopped, kept = made.stopped_tasks, made.kept_tasks
-        spread = told(made.balance)
-        return Rescaled(made.before, made.after, silence_ms, stopped, kept, spread)
+        return Rescaled(
+            made.before,
+            made.after,
+            round(made.silence.total_seconds() * 1000),
+            made.stopped_tasks,
+            made.kept_tasks,
+            told(made.balance),
+            made.held_tasks,
+        )
 
     def _view(self) -> JobView:
         if self._last is not None:

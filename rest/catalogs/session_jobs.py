@@ -189,9 +189,15 @@ class SessionJobs:
         self._changed(job_id)
         if error is not None:
             raise Refused(f"job '{job_id}' was {error}")
-        stopped, kept = figures.stopped_tasks, figures.kept_tasks
-        spread, silence_ms = told(figures.balance), figures.silence_ms
-        return LiveRescaled(figures.before, figures.after, silence_ms, stopped, kept, spread)
+        return LiveRescaled(
+            figures.before,
+            figures.after,
+            figures.silence_ms,
+            figures.stopped_tasks,
+            figures.kept_tasks,
+            told(figures.balance),
+            figures.held_tasks,
+        )
 
     def _moved(self, new: JobRecord, submission: bytes, directory: str | None) -> str:
         """Once the dispatcher has the savepoint, which may take its time; the dispatcher may die

@@ -62,6 +62,7 @@ Done = TypedDict(
         "jobid": NotRequired[str],
         "silence-ms": NotRequired[int],
         "stopped-tasks": NotRequired[int],
+        "held-tasks": NotRequired[int],
         "kept-tasks": NotRequired[int],
         "balance": NotRequired[dict[str, Balanced]],
         "failure-cause": NotRequired[FailureCause],
@@ -141,6 +142,7 @@ def rescale_job(
                 "jobid": job,
                 "silence-ms": made.silence_ms,
                 "stopped-tasks": made.stopped_tasks,
+                "held-tasks": made.held_tasks,
                 "kept-tasks": made.kept_tasks,
                 **spread,
             }

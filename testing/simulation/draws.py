@@ -90,6 +90,8 @@ def drawn(seed: int) -> Case:
     case = draw(seed, EVERYTHING, rng, at_least_once=TOPOLOGIES[job].at_least is not None)
     if TOPOLOGIES[job].parts and not case.live:
         case = _rescaled(case)
+    if TOPOLOGIES[job].stages and seed % 4:
+        case = replace(case, mode="aligned")  # where they may stand still meanwhile
     refused = rng.choice((10, 30)) if case.mode != "at_least_once" and rng.random() < 0.2 else 0
     return replace(
         case,

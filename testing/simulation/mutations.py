@@ -17,6 +17,7 @@ from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.shared_files import SharedFiles
 from ...core.errors import StromError
 from ...core.ids import EVEN, CheckpointId, TaskId
+from ...engine.coordinator.actions import Send
 from ...engine.coordinator.attempt_numbers import AttemptNumbers
 from ...engine.coordinator.job_master import JobMaster
 from ...engine.coordinator.regions import Region
@@ -26,10 +27,14 @@ from ...engine.exchange.credits import SenderLedger
 from ...engine.exchange.partitioners import _ByKey
 from ...engine.hosts.result_log import ResultLog
 from ...engine.hosts.tenure import Tenure
+from ...engine.task.checkpointing import TaskCheckpoints
+from ...engine.task.edges import EdgeWriter
+from ...engine.task.intake import GateIntake
 from ...engine.task.replay import _Sharing
 from ...engine.task.taking import Taking
 from ...operators.io.sink import SinkOperator
 from ...operators.letters import Letters
+from ...operators.time.valve import WatermarkValve
 from ...state.timers import MemoryTimerQueue
 from .case import Case
 from .random_jobs import run_random
@@ -192,6 +197,44 @@ def _torn(original: Any) -> Any:
     return separable
 
 
+def _goes_on_early(original: Any) -> Any:
+    """A task that a rescale holds goes on as soon as its checkpoint is complete."""
+
+    def on_completed(self: TaskCheckpoints, checkpoint_id: CheckpointId) -> None:
+        original(self, checkpoint_id)
+        self.held_at = None
+
+    return on_completed
+
+
+def _old_channels(original: Any) -> Any:
+    """Who is wired anew sends to where it sent before."""
+
+    def rewire(self: EdgeWriter, channels: Any, d: Any) -> None:
+        """Nothing."""
+
+    return rewire
+
+
+def _time_anew(original: Any) -> Any:
+    """For who is wired anew event time begins again."""
+
+    def rewire(self: GateIntake, inputs: Any, gate: Any) -> None:
+        self._valve = WatermarkValve(len(inputs))
+        original(self, inputs, gate)
+
+    return rewire
+
+
+def _held_for_ever(original: Any) -> Any:
+    """Nobody tells tasks to go on that stand still for a rescale that is dropped."""
+
+    def drop(self: Rescales, why: str) -> Any:
+        return tuple(one for one in original(self, why) if not isinstance(one, Send))
+
+    return drop
+
+
 def _dealt_evenly(original: Any) -> Any:
     """Who sends by key takes each subtask to have as many key groups as the others."""
 
@@ -236,6 +279,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "a stop forgotten": (CheckpointCoordinator, "on_stopped_before", _not_known),
     "a rescale taken for done": (Steering, "on_failed", _always_done),
     "a part torn from its region": (Rescales, "separable", _torn),
+    "a held task goes on early": (TaskCheckpoints, "on_completed", _goes_on_early),
+    "a former channel kept": (EdgeWriter, "rewire", _old_channels),
+    "event time begun again": (GateIntake, "rewire", _time_anew),
+    "a held task left alone": (Rescales, "drop", _held_for_ever),
     "sent as if dealt evenly": (_ByKey, "__init__", _dealt_evenly),
     "channel state by parallelism": (_Sharing, "_as_before", _always_as_before),
     "refused for another's sake": (AttemptNumbers, "is_left", _never_left),

@@ -84,6 +84,7 @@ class Ran:
     partitions: int = 0
     rescaled: int = 0
     rescaled_in_part: int = 0
+    rescaled_holding: int = 0
     dealt: int = 0
     rescaled_itself: int = 0
     shrunk: int = 0
@@ -314,6 +315,7 @@ class _Lives:
         ran.partitions += partitions.made
         ran.rescaled += result.rescaled
         ran.rescaled_in_part += result.rescaled_in_part
+        ran.rescaled_holding += result.rescaled_holding
         ran.dealt += result.dealt
         ran.rescaled_itself += result.rescaled_itself
         ran.shrunk += result.shrunk

@@ -45,6 +45,7 @@ class Totals:
     partitions: int = 0
     rescaled: int = 0
     rescaled_in_part: int = 0
+    rescaled_holding: int = 0
     dealt: int = 0
     rescaled_itself: int = 0
     shrunk: int = 0
@@ -74,6 +75,7 @@ class Totals:
         self.partitions += ran.partitions
         self.rescaled += ran.rescaled
         self.rescaled_in_part += ran.rescaled_in_part
+        self.rescaled_holding += ran.rescaled_holding
         self.dealt += ran.dealt
         self.rescaled_itself += ran.rescaled_itself
         self.shrunk += ran.shrunk
@@ -102,6 +104,7 @@ class Totals:
             "tasks_cut_off": self.partitions,
             "rescaled_while_running": self.rescaled,
             "rescaled_while_others_ran": self.rescaled_in_part,
+            "rescaled_while_others_stood_still": self.rescaled_holding,
             "dealt_unevenly": self.dealt,
             "rescaled_by_themselves": self.rescaled_itself,
             "went_on_smaller": self.shrunk,

@@ -47,13 +47,14 @@ once. numbers: the last field of a record may be larger, and what has it smaller
 class Topology:
     """`at_least`: what holds with at-least-once checkpoints; None: nothing that could be checked.
     `sources`: the names of those whose records may be refused. `parts`: whether some of it can be
-    rescaled while the rest goes on."""
+    rescaled while the rest goes on. `stages`: whether vertices can be rescaled one by one."""
 
     build: Callable[[Reading, Data], Streams]
     expect: Callable[[Data], Expected]
     at_least: AtLeast | None = "numbers"
     sources: str = "a"
     parts: bool = False
+    stages: bool = False
 
 
 def _key(record: Record) -> int:
@@ -270,6 +271,23 @@ def expect_islands(data: Data) -> Expected:
     return [*first, *second, *_named("third", third)]
 
 
+def stages(read: Reading, data: Data) -> Streams:
+    """One behind the other, by different exchanges, that take their time: of those around the one
+    that is rescaled some only read, some only keep state, and some only write."""
+    both = read.tuples(_slowly(data.first), "a").union(read.tuples(_slowly(data.second), "b"))
+    sums = both.key_by(_key).process(Spans())
+    thirds = sums.rebalance().map(lambda r: (r[0], r[1], 3 * r[2]))
+    alone = [[r for r in lane if not isinstance(r, tuple) or r[1] >= 0] for lane in data.first]
+    chains = read.tuples(_slowly(alone), "c").key_by(_key).process(Chains())
+    return {"sums": thirds, "chains": chains}
+
+
+def expect_stages(data: Data) -> Expected:
+    sums = [(k, end, 3 * total) for k, end, total in _sums([*data.records, *data.others])]
+    chains = [row for _, row in expect_running(data)]
+    return [*_named("sums", sums), *_named("chains", chains)]
+
+
 def _slowly(lanes: list[list[Any]]) -> list[list[Any]]:
     """With a pause behind each third record."""
     return [
@@ -293,4 +311,5 @@ TOPOLOGIES: Final[dict[str, Topology]] = {
     "broadcast": Topology(broadcast, expect_broadcast, "set"),
     "regions": Topology(regions, expect_regions, sources="ab", parts=True),
     "islands": Topology(islands, expect_islands, sources="ab", parts=True),
+    "stages": Topology(stages, expect_stages, None, "ab", parts=True, stages=True),
 }

@@ -118,7 +118,13 @@ def test_rescaling_a_job_that_goes_on(jobs: PlayedJobs) -> None:
     assert said("rescale", JOB, "3") == told
     found = json.loads(said("rescale", JOB, "4", "--operator", "a", "--operator", "b", "--json"))
     widths = {"job_id": JOB, "before": {"Map": 2}, "after": {"Map": 3}}
-    assert found == {**widths, "silence_ms": 340, "stopped_tasks": 4, "kept_tasks": 6}
+    assert found == {
+        **widths,
+        "silence_ms": 340,
+        "stopped_tasks": 4,
+        "held_tasks": 0,
+        "kept_tasks": 6,
+    }
     assert "already" in said("rescale", JOB, "2")
     assert jobs.asked[-2] == ("rescale_live", JOB, {"a": 4, "b": 4})
     assert said("rescale", JOB, "101", code=2) == "strom: it has 100 key groups\n"

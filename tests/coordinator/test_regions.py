@@ -114,7 +114,7 @@ def test_one_task_begins_again_and_the_others_hear_of_its_checkpoint(job: Parts)
     assert asked == act.RestartReaders(1, 0, (), {}, (("solo", A),))
     again = SplitsAssigned("solo", ("again",))
     actions = master.on_readers_ready(1, [(A, again)], 300)
-    assert act.DeployTasks(1, (A,), manifest, own_share=True) in actions
+    assert act.DeployTasks(1, (A,), manifest, own_share=frozenset({"solo"})) in actions
     # It asks before it is known to run: what it had comes first.
     assert master.on_report(SplitsRequested(A, 1, "solo"), 301) == ()
     actions = job.say(TaskRunning, (A,), 1, 302)
@@ -149,7 +149,7 @@ def test_what_the_job_started_from_is_dealt_out_as_it_was_then(job: Parts) -> No
     asked = job.restart((A,), 0, 1, 20)
     assert asked.states == {}
     actions = job.master.on_readers_ready(1, [], 80)
-    assert act.DeployTasks(1, (A,), None, own_share=False) in actions
+    assert act.DeployTasks(1, (A,), None, own_share=frozenset()) in actions
 
 
 def test_regions_that_fail_together_count_once(parts: Callable[..., ExecutionGraph]) -> None:

@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from regions_kit import EVERY, FOUR, SOLO, A, B, Parts
+from regions_kit import EVERY, FOUR, SOLO, A, B, Parts, at
 from scripted_job import TWICE, of
 from strom.checkpoint.handles import SubtaskSnapshot
 from strom.checkpoint.manifest import Manifest
 from strom.checkpoint.savepoints import Savepoint
 from strom.checkpoint.storage import Latest
 from strom.core.config import NoRestart
-from strom.core.ids import ChannelId, TaskId
+from strom.core.ids import TaskId
 from strom.core.job_status import JobStatus
 from strom.engine.accounts import Stage, TaskAccount
 from strom.engine.coordinator import actions as act
@@ -27,7 +27,7 @@ from strom.engine.coordinator.askers import Asker
 from strom.engine.coordinator.job_master import JobMaster
 from strom.engine.coordinator.regions import Region
 from strom.engine.coordinator.rescaled_part import Part, part_of
-from strom.engine.graph.model import Channel, ExecutionGraph, JobEdge, Rebalance
+from strom.engine.graph.model import ExecutionGraph
 from strom.engine.graph.rescaling import shapes_of
 from strom.engine.messages import (
     CheckpointAcknowledged,
@@ -42,26 +42,6 @@ from strom.engine.messages import (
 Graphs = Callable[..., ExecutionGraph]
 
 THREE = (A, B, TaskId("solo", 2))
-
-
-def at(graph: ExecutionGraph, **widths: int) -> ExecutionGraph:
-    """The job of `parts` with so many subtasks of these vertices."""
-    vertices = tuple(
-        replace(
-            v,
-            parallelism=widths.get(v.id, v.parallelism),
-            operators=tuple(replace(o, outer=(0,) * (v.id == "source")) for o in v.operators),
-        )
-        for v in graph.job.vertices
-    )
-    tasks = tuple(TaskId(v.id, i) for v in vertices for i in range(v.parallelism))
-    pairs = [(a, b) for a in tasks for b in tasks if (a.vertex, b.vertex) == ("source", "sink")]
-    channels = tuple(
-        Channel(ChannelId(i), 0, a, b, b.subtask, a.subtask) for i, (a, b) in enumerate(pairs)
-    )
-    edges = (JobEdge(0, "source", "sink", Rebalance()),)
-    job = replace(graph.job, vertices=vertices, edges=edges)
-    return replace(graph, job=job, tasks=tasks, channels=channels)
 
 
 # --- which tasks ---------------------------------------------------------------------------------
@@ -165,7 +145,7 @@ def test_only_what_is_concerned_stops(moving: Moving) -> None:
     assert master.graph is m.after
     assert of(act.LoadForRegion, actions) == [act.LoadForRegion(1, 0)]
     assert m.loaded()[:1] == (act.RestartReaders(1, 0, ("solo",), {"solo": b"o"}, ()),)
-    assert m.ready() == (act.DeployTasks(1, THREE, m.manifest, own_share=False),)
+    assert m.ready() == (act.DeployTasks(1, THREE, m.manifest, own_share=frozenset()),)
     state = master.status()
     assert (state.status, state.running_tasks, state.total_tasks) == (JobStatus.RUNNING, 4, 7)
     actions = m.say(TaskRunning, THREE, 1, 150)
@@ -229,7 +209,7 @@ def test_another_part_may_fail_meanwhile(moving: Moving, stage: str) -> None:
     (load,) = of(act.LoadForRegion, master.on_tick(300))
     m.loaded(load.attempt)
     (deployed,) = of(act.DeployTasks, m.ready(load.attempt))
-    assert (deployed.tasks, deployed.own_share) == (FOUR, True)
+    assert (deployed.tasks, deployed.own_share) == (FOUR, {"source", "sink"})
     m.say(TaskRunning, FOUR, load.attempt, 310)
     assert master.status().running_tasks == 7
 
@@ -254,7 +234,7 @@ def test_what_is_rescaled_deals_the_same_checkpoint_out_again(moving: Moving) ->
         (load,) = of(act.LoadForRegion, master.on_tick(500))
         m.loaded(load.attempt, 501)
         (deployed,) = of(act.DeployTasks, m.ready(load.attempt, 502))
-        assert (deployed.tasks, deployed.own_share) == ((A,), share)
+        assert (deployed.tasks, deployed.own_share) == ((A,), {"solo"} if share else set())
         numbers[A] = load.attempt
         m.say(TaskRunning, (A,), load.attempt, 503)
 
@@ -282,7 +262,7 @@ def test_what_keeps_the_new_tasks_from_running_takes_only_them_back(
     assert master.graph is m.before
     m.loaded(load.attempt, 180)
     deployed = m.ready(load.attempt, 190)
-    assert deployed == (act.DeployTasks(load.attempt, SOLO, m.manifest, own_share=False),)
+    assert deployed == (act.DeployTasks(load.attempt, SOLO, m.manifest, own_share=frozenset()),)
     actions = m.say(TaskRunning, SOLO, load.attempt, 200)
     assert of(act.KeepGraph, actions) == [act.KeepGraph(m.before, None)]
     assert "the job is as it was" in error_of(actions)
@@ -307,7 +287,7 @@ def test_who_fails_on_the_way_back_fails_as_ever(moving: Moving) -> None:
     (load,) = of(act.LoadForRegion, master.on_tick(400))
     m.loaded(load.attempt, 410)
     (deployed,) = of(act.DeployTasks, m.ready(load.attempt, 420))
-    assert (deployed.tasks, deployed.own_share) == (SOLO, False)
+    assert (deployed.tasks, deployed.own_share) == (SOLO, set())
     assert "as it was" in error_of(m.say(TaskRunning, SOLO, load.attempt, 430))
 
 
@@ -465,7 +445,7 @@ class Left:
         (load,) = of(act.LoadForRegion, self.master.on_tasks_stopped(4, stops, 1010))
         self.master.on_region_loaded(load.attempt, self.latest, 1020)
         actions = self.master.on_readers_ready(load.attempt, [], 1030)
-        assert actions[:1] == (act.DeployTasks(load.attempt, tasks, self.manifest, False),)
+        assert actions[:1] == (act.DeployTasks(load.attempt, tasks, self.manifest, frozenset()),)
         said = [self.master.on_report(TaskRunning(t, load.attempt), 1040) for t in tasks]
         self.master.validate()
         state = self.master.status()

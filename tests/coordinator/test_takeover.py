@@ -26,7 +26,9 @@ from strom.engine.messages import (
     CheckpointAcknowledged,
     CheckpointCompleted,
     EndSources,
+    GoOn,
     NoMoreSplits,
+    Rewire,
     SplitsAssigned,
     SplitsRequested,
     TaskCancelled,
@@ -87,12 +89,13 @@ def mail_of(actions: Any, task: TaskId) -> list[Any]:
 
 
 def test_it_runs_on_and_nobody_is_deployed_or_stopped(left: Left) -> None:
-    """What was on is aborted; what is complete is said again; the next number is a new one."""
+    """What was on is aborted; what is complete is said again, and none of that holds anybody; the
+    next number is a new one."""
     left.change(S0, seen=6)
     master, actions = left.going()
     for task in EVERY:
-        told = [CheckpointAborted(5), CheckpointAborted(6), CheckpointCompleted(4)]
-        assert mail_of(actions, task) == told
+        aborted = [CheckpointAborted(5), CheckpointAborted(6)]
+        assert mail_of(actions, task) == [*aborted, CheckpointCompleted(4), GoOn(6)]
     assert not [a for a in actions if isinstance(a, (act.DeployAll, act.CancelAll))]
     assert master.status().status is JobStatus.RUNNING
     assert (master.status().running_tasks, master.status().attempt) == (len(EVERY), 3)
@@ -168,7 +171,8 @@ def test_a_task_gets_what_was_its_own_unless_it_was_dealt_out_anew(
     master.on_tick(1100)
     master.on_region_loaded(4, Latest(left.manifest, (), (4,)), 1101)
     deployed = master.on_readers_ready(4, [], 1102)
-    assert act.DeployTasks(4, (A,), left.manifest, own_share=own) in deployed
+    share = frozenset({A.vertex} if own else ())
+    assert act.DeployTasks(4, (A,), left.manifest, own_share=share) in deployed
     master.validate()
 
 
@@ -347,6 +351,16 @@ def test_a_ledger_sums_up_both_ways() -> None:
     ledger.validate()
     left = [value.key for value in ledger.account().published]
     assert left == ["3-1"], "who completed it had heard what came before the part in it"
+
+
+def test_whoever_is_wired_anew_is_of_the_other_graph() -> None:
+    ledger = Ledger(A, 3, shape="2,2")
+    ledger.on_report(TaskRunning(A, 3))
+    ledger.on_mail(TriggerCheckpoint(1, 0, halt=True))
+    ledger.on_mail(CheckpointCompleted(1))
+    assert ledger.account().shape == "2,2"
+    ledger.on_mail(Rewire(None, shape="2,3"))
+    assert (ledger.account().shape, ledger.account().stage) == ("2,3", Stage.RUNNING)
 
 
 def test_whoever_was_told_to_stop_does_not_go_on() -> None:

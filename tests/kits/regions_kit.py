@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from scripted_job import K0, K1, NONE, S0, S1, TASKS
 from strom.checkpoint.handles import SubtaskSnapshot
 from strom.checkpoint.manifest import Manifest
 from strom.checkpoint.storage import Latest
-from strom.core.ids import TaskId
+from strom.core.ids import ChannelId, TaskId
 from strom.engine.coordinator import actions as act
 from strom.engine.coordinator.job_master import JobMaster
-from strom.engine.graph.model import ExecutionGraph
+from strom.engine.graph.model import Channel, ExecutionGraph, JobEdge, Rebalance
 from strom.engine.messages import CheckpointAcknowledged, TaskRunning
 
 A, B = SOLO = TaskId("solo", 0), TaskId("solo", 1)
 SOURCES, SINKS = (S0, S1), (K0, K1)
 FOUR = TASKS
 EVERY = TASKS + SOLO
+
+
+def at(graph: ExecutionGraph, **widths: int) -> ExecutionGraph:
+    """The job of `parts` with so many subtasks of these vertices."""
+    vertices = tuple(
+        replace(
+            v,
+            parallelism=widths.get(v.id, v.parallelism),
+            operators=tuple(replace(o, outer=(0,) * (v.id == "source")) for o in v.operators),
+        )
+        for v in graph.job.vertices
+    )
+    tasks = tuple(TaskId(v.id, i) for v in vertices for i in range(v.parallelism))
+    pairs = [(a, b) for a in tasks for b in tasks if (a.vertex, b.vertex) == ("source", "sink")]
+    channels = tuple(
+        Channel(ChannelId(i), 0, a, b, b.subtask, a.subtask) for i, (a, b) in enumerate(pairs)
+    )
+    edges = (JobEdge(0, "source", "sink", Rebalance()),)
+    job = replace(graph.job, vertices=vertices, edges=edges)
+    return replace(graph, job=job, tasks=tasks, channels=channels)
 
 
 class Parts:

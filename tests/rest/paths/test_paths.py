@@ -300,7 +300,7 @@ def test_rescaling(client: TestClient, catalog: PlayedJobs) -> None:
     assert done["failure-cause"]["stack-trace"] == "it has 100 key groups"
     asked = client.patch(f"{AT}/rescaling?parallelism=4&mode=live").json()
     done = wait_for(client, f"{AT}/rescaling/{asked['request-id']}")
-    told = {"jobid": JOB, "silence-ms": 340, "stopped-tasks": 4, "kept-tasks": 6}
+    told = {"jobid": JOB, "silence-ms": 340, "stopped-tasks": 4, "held-tasks": 0, "kept-tasks": 6}
     assert done == told
     asked = client.patch(f"{AT}/rescaling?parallelism=4&mode=live&balance=true").json()
     done = wait_for(client, f"{AT}/rescaling/{asked['request-id']}")

@@ -1,0 +1,220 @@
+"""A task that the checkpoint of a rescale holds: what lets it go on, and what it tells then."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from strom.core.clock import VirtualClock
+from strom.core.config import JobConfig
+from strom.core.elements import CheckpointBarrier, EndOfData, StreamStatus, Watermark
+from strom.core.ids import ChannelId, CheckpointId, TaskId
+from strom.engine.graph.model import Channel, JobEdge, Rebalance
+from strom.engine.task.checkpointing import TaskCheckpoints
+from strom.engine.task.edges import EdgeWriter
+from strom.engine.task.intake import GateIntake
+from strom.engine.task.wakeups import Wakeups
+
+SOURCE, SINK = TaskId("source", 1), TaskId("sink", 0)
+
+
+class Source(TaskCheckpoints):
+    """The checkpoints of a source task without operators, of which nothing is written."""
+
+    def __init__(self) -> None:
+        chain: Any = SimpleNamespace(
+            settled=True,
+            nodes=[],
+            contexts=[],
+            writers={},
+            notify_aborted=lambda n: None,
+            press=lambda pressed: None,
+            prepare_snapshot=lambda n, only_commits: None,
+            frozen=lambda: None,
+            send_barrier=lambda barrier, ahead: [],
+            holding=lambda n: [],
+        )
+        deployment: Any = SimpleNamespace(
+            task=SOURCE,
+            inputs=(),
+            config=JobConfig(),
+            label="a source",
+            local_folders=(),
+            restore=None,
+            restore_storage=None,
+            storage=SimpleNamespace(shares=False, copies=False),
+            edge_names={},
+        )
+        background: Any = SimpleNamespace(submit=lambda work, done: None, threads=False)
+        nothing: Any = None
+        super().__init__(
+            deployment,
+            chain,
+            nothing,
+            VirtualClock(),
+            background,
+            *[nothing] * 2,
+            Wakeups(),
+            nothing,
+            lambda: False,
+        )
+
+    def take(self, n: int, **fields: Any) -> None:  # type: ignore[override]
+        self.trigger(CheckpointBarrier(CheckpointId(n), 0, **fields))
+
+
+def test_which_checkpoints_hold() -> None:
+    source = Source()
+    source.take(1)
+    source.take(2, halt=True, savepoint="/s")
+    assert source.held_at is None
+    source.take(3, halt=True)
+    assert (source.held_at, source.halted_at) == (3, 2)
+    source.take(4, halt=True, terminal=True)
+    assert source.held_at == 3
+
+
+def test_what_lets_it_go_on() -> None:
+    for go_on in (Source.on_aborted, Source.go_on):
+        source = Source()
+        source.take(2, halt=True)
+        source.on_completed(CheckpointId(2))
+        assert source.held_at == 2, "not that it is complete"
+        go_on(source, CheckpointId(1))
+        assert source.held_at == 2, "not another one"
+        go_on(source, CheckpointId(2))
+        assert source.held_at is None
+
+
+def test_one_that_it_was_told_of_before_does_not_hold() -> None:
+    source = Source()
+    source.go_on(CheckpointId(3))
+    source.take(3, halt=True)
+    assert source.held_at is None
+    source.take(4, halt=True)
+    assert source.held_at == 4
+
+
+def test_a_stop_that_comes_while_it_is_held_holds_behind_that() -> None:
+    source = Source()
+    source.take(1, halt=True)
+    source.take(2, halt=True, savepoint="/s")
+    source.go_on(CheckpointId(1))
+    assert (source.held_at, source.halted_at) == (None, 2)
+
+
+# --- wired anew ----------------------------------------------------------------------------------
+
+
+class Sent:
+    """The sending end of a channel."""
+
+    def __init__(self) -> None:
+        self.elements: list[Any] = []
+
+    def write_control(self, element: Any) -> None:
+        self.elements.append(element)
+
+
+def writer_of(channels: list[Sent]) -> tuple[EdgeWriter, Any]:
+    deployment: Any = SimpleNamespace(task=SOURCE, config=JobConfig(), key_groups={0: 16}, deals={})
+    found: Any = channels
+    return EdgeWriter(JobEdge(0, "source", "sink", Rebalance()), found, deployment), deployment
+
+
+def test_new_channels_hear_first_where_its_event_time_is() -> None:
+    former, new = [Sent(), Sent()], [Sent(), Sent(), Sent()]
+    writer, deployment = writer_of(former)
+    told = [Watermark(3), StreamStatus(True), Watermark(5), StreamStatus(False)]
+    for element in told:
+        writer.broadcast(element)
+    writer.rewire(new, deployment)  # type: ignore[arg-type]
+    assert [one.elements for one in new] == [[Watermark(5), StreamStatus(False)]] * 3
+    writer.broadcast(StreamStatus(True))
+    writer.broadcast(EndOfData())
+    assert [one.elements for one in former] == [told] * 2
+    again = [Sent()]
+    writer.rewire(again, deployment)  # type: ignore[arg-type]
+    assert again[0].elements == [Watermark(5), EndOfData()]
+
+
+def test_channels_of_one_that_has_told_nothing_hear_nothing() -> None:
+    writer, deployment = writer_of([Sent()])
+    new = [Sent()]
+    writer.rewire(new, deployment)  # type: ignore[arg-type]
+    assert new[0].elements == []
+
+
+class Head:
+    """What the head of a chain hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def process_watermark(self, timestamp: int) -> None:
+        self.heard.append(timestamp)
+
+    def process_status(self, active: bool) -> None:
+        self.heard.append(active)
+
+    def end_input(self, port: int) -> None:
+        self.heard.append(f"end {port}")
+
+
+class Played:
+    """A gate from which these come."""
+
+    def __init__(self, *items: Any) -> None:
+        self.items = list(items)
+
+    def poll(self) -> Any:
+        return self.items.pop(0) if self.items else None
+
+
+def inputs(count: int) -> tuple[Channel, ...]:
+    return tuple(Channel(ChannelId(i), 0, TaskId("source", i), SINK, 0, i) for i in range(count))
+
+
+def take_all(intake: GateIntake, head: Head) -> list[Any]:
+    while intake.take():
+        pass
+    heard, head.heard = head.heard, []
+    return heard
+
+
+def intake_of(gate: Any) -> tuple[GateIntake, Head]:
+    head = Head()
+    chain: Any = SimpleNamespace(head=head, busy=False, available=True)
+    nothing: Any = None
+    intake = GateIntake(inputs(2), chain, gate, VirtualClock(), 10, nothing, lambda: False)
+    return intake, head
+
+
+def test_event_time_goes_on_where_it_was() -> None:
+    intake, head = intake_of(Played((0, Watermark(5)), (1, Watermark(7))))
+    assert take_all(intake, head) == [5]
+    gate: Any = Played(*[(i, Watermark(4)) for i in range(3)], *[(i, Watermark(6)) for i in (0, 1)])
+    intake.rewire(inputs(3), gate)
+    assert take_all(intake, head) == []
+    gate.items = [(2, Watermark(9))]
+    assert take_all(intake, head) == [6]
+
+
+def test_whoever_was_idle_says_so_again() -> None:
+    intake, head = intake_of(Played((0, StreamStatus(False)), (1, StreamStatus(False))))
+    assert take_all(intake, head) == [False]
+    gate: Any = Played((0, StreamStatus(False)))
+    intake.rewire(inputs(1), gate)
+    assert take_all(intake, head) == [True, False]
+
+
+def test_an_input_that_has_ended_ends_once() -> None:
+    intake, head = intake_of(Played((0, EndOfData()), (1, EndOfData())))
+    end = take_all(intake, head)
+    assert end[-1] == "end 0"
+    assert intake.ended
+    gate: Any = Played((0, EndOfData()))
+    intake.rewire(inputs(1), gate)
+    assert not intake.ended
+    assert take_all(intake, head) == []
+    assert intake.ended
