@@ -17,7 +17,6 @@ from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.shared_files import SharedFiles
 from ...core.errors import StromError
 from ...core.ids import EVEN, CheckpointId, TaskId
-from ...engine.coordinator.actions import Send
 from ...engine.coordinator.attempt_numbers import AttemptNumbers
 from ...engine.coordinator.job_master import JobMaster
 from ...engine.coordinator.regions import Region
@@ -29,12 +28,10 @@ from ...engine.hosts.result_log import ResultLog
 from ...engine.hosts.tenure import Tenure
 from ...engine.task.checkpointing import TaskCheckpoints
 from ...engine.task.edges import EdgeWriter
-from ...engine.task.intake import GateIntake
 from ...engine.task.replay import _Sharing
 from ...engine.task.taking import Taking
 from ...operators.io.sink import SinkOperator
 from ...operators.letters import Letters
-from ...operators.time.valve import WatermarkValve
 from ...state.timers import MemoryTimerQueue
 from .case import Case
 from .random_jobs import run_random
@@ -207,32 +204,24 @@ def _goes_on_early(original: Any) -> Any:
     return on_completed
 
 
-def _old_channels(original: Any) -> Any:
-    """Who is wired anew sends to where it sent before."""
+def _former_shares(original: Any) -> Any:
+    """Who is wired anew sends to as many subtasks as before."""
 
     def rewire(self: EdgeWriter, channels: Any, d: Any) -> None:
+        selector = self._selector
+        original(self, channels, d)
+        self._selector = selector
+
+    return rewire
+
+
+def _not_let_go(original: Any) -> Any:
+    """A task that a rescale holds does not hear that it is to go on."""
+
+    def go_on(self: TaskCheckpoints, checkpoint_id: CheckpointId) -> None:
         """Nothing."""
 
-    return rewire
-
-
-def _time_anew(original: Any) -> Any:
-    """For who is wired anew event time begins again."""
-
-    def rewire(self: GateIntake, inputs: Any, gate: Any) -> None:
-        self._valve = WatermarkValve(len(inputs))
-        original(self, inputs, gate)
-
-    return rewire
-
-
-def _held_for_ever(original: Any) -> Any:
-    """Nobody tells tasks to go on that stand still for a rescale that is dropped."""
-
-    def drop(self: Rescales, why: str) -> Any:
-        return tuple(one for one in original(self, why) if not isinstance(one, Send))
-
-    return drop
+    return go_on
 
 
 def _dealt_evenly(original: Any) -> Any:
@@ -280,9 +269,8 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "a rescale taken for done": (Steering, "on_failed", _always_done),
     "a part torn from its region": (Rescales, "separable", _torn),
     "a held task goes on early": (TaskCheckpoints, "on_completed", _goes_on_early),
-    "a former channel kept": (EdgeWriter, "rewire", _old_channels),
-    "event time begun again": (GateIntake, "rewire", _time_anew),
-    "a held task left alone": (Rescales, "drop", _held_for_ever),
+    "sent as before it was wired": (EdgeWriter, "rewire", _former_shares),
+    "a held task left alone": (TaskCheckpoints, "go_on", _not_let_go),
     "sent as if dealt evenly": (_ByKey, "__init__", _dealt_evenly),
     "channel state by parallelism": (_Sharing, "_as_before", _always_as_before),
     "refused for another's sake": (AttemptNumbers, "is_left", _never_left),
@@ -339,8 +327,17 @@ KNOWN: Final[dict[str, str]] = {
         "figures=0"
     ),
     "a part torn from its region": (
-        "seed=6 job=islands variant=6 records=2 batch=1 interval=1 window=60 figures=0 choices=30 "
-        "live=2"
+        "seed=6 job=islands variant=6 records=2 batch=1 mode=unaligned interval=1 window=60 "
+        "figures=0 choices=30 live=2"
+    ),
+    "a held task goes on early": (
+        "seed=5 job=stages variant=3 batch=1 interval=4 window=150 figures=0 live=3"
+    ),
+    "a held task left alone": (
+        "seed=5 job=stages variant=3 batch=1 interval=4 window=150 figures=0 live=3 amid=3"
+    ),
+    "sent as before it was wired": (
+        "seed=18 job=stages variant=7 batch=5 interval=4 window=150 figures=0 live=3"
     ),
     "a rescale taken for done": "seed=0 job=stateless crashes=3 after=2 window=150 own=4",
     "sent as if dealt evenly": (

@@ -91,6 +91,17 @@ def test_jobs_that_rescale_themselves_and_find_too_little_room() -> None:
         assert sum(getattr(one, name) for one in ran) > 0, name
 
 
+def test_what_does_not_change_stands_still_and_goes_on() -> None:
+    """And begins again where a task or the coordinator dies meanwhile."""
+    case = Case(job="stages", interval=4, window=150, live=3, figures=False)
+    with undisturbed():
+        calm = [run_random(replace(case, seed=seed, batch=1 + seed % 3)) for seed in range(8)]
+        amid = [run_random(replace(case, seed=seed, amid=2)) for seed in range(16)]
+    assert sum(one.rescaled_holding for one in calm) > 1
+    assert sum(one.coordinators for one in amid) > 0
+    assert sum(one.crashed for one in amid) > 0
+
+
 @pytest.mark.parametrize("job", TOPOLOGIES)
 def test_each_job_undisturbed_and_disturbed(job: str) -> None:
     with undisturbed():
