@@ -494,6 +494,8 @@ class JobMaster:
         if self._job.left is not None:
             self._job.early.append(partial(self.on_report, report))
             return ()
+        if isinstance(report, CheckpointAcknowledged) and report.snapshot.in_flight is not None:
+            self._job.rescales.on_overtaken(report.checkpoint_id)
         self._life.record(type(report).__name__, "of", report.task)
         self._history.on_report(report, now_ms)
         if self._job.running is None:

@@ -24,7 +24,8 @@ What goes wrong with the others has nothing to do with it, unless the whole job 
 then the rescale goes on as one of the whole job.
 
 Of the part itself, or of a job that is one, vertices that do not change may *stay*
-(`rescaled_part`): only where checkpoints are aligned, so that nothing is on its way behind one.
+(`rescaled_part`): only if nothing is on its way behind the checkpoint, as it was aligned or there
+was nothing for it to overtake.
 
     CHECKPOINTING  its checkpoint holds all that are concerned: each takes its part and stands still
       dropped      GoOn: they go on as they were
@@ -100,7 +101,8 @@ class Rescale:
     """`request`: who is answered; None: nobody any more. `stage` is changed by `Rescales` only.
     `why`: what was wrong with the new one, once the job returns. `part`: what stops, or starts now;
     None: all tasks. `holds`: what stands still behind the checkpoint `held_at`, told so at
-    `held_ms`; None: nothing. `balance`: as of `RescaleFigures`."""
+    `held_ms`; None: nothing. `overtakes`: whether that has overtaken any records. `balance`: as of
+    `RescaleFigures`."""
 
     request: int | None
     former: ExecutionGraph
@@ -116,6 +118,7 @@ class Rescale:
     holds: Part | None = None
     held_at: CheckpointId = NO_CHECKPOINT
     held_ms: int = 0
+    overtakes: bool = False
 
 
 class Rescales:
@@ -206,10 +209,15 @@ class Rescales:
         one.holds, one.held_at, one.held_ms = part, checkpoint_id, now_ms
 
     def held(self) -> Part | None:
-        """What stands still, now that the checkpoint is complete; None: nothing, or not all, as a
-        later one is complete."""
+        """What stands still, now that the checkpoint is complete, with nothing on its way to it.
+        None: nothing, or not all, as a later one is complete."""
         one = self._one
-        return one.holds if one.held_at == one.checkpoint_id else None
+        return one.holds if one.held_at == one.checkpoint_id and not one.overtakes else None
+
+    def on_overtaken(self, checkpoint_id: CheckpointId) -> None:
+        """A barrier of this one has overtaken records, which no task has in its state."""
+        if self.now is not None and self.now.held_at == checkpoint_id:
+            self.now.overtakes = True
 
     @property
     def stops(self) -> bool:

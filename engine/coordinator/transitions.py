@@ -218,10 +218,9 @@ class Transitions:
     def _may_stay(self) -> bool:
         """Whether some of what a rescale concerns can stand still behind its checkpoint, and go on
         then."""
-        running, config = self.running, self.plan.config.checkpoint
-        aligned = config.mode is CheckpointingMode.EXACTLY_ONCE and not config.overtakes
+        mode, running = self.plan.config.checkpoint.mode, self.running
         return (
-            aligned
+            mode is CheckpointingMode.EXACTLY_ONCE
             and running is not None
             and self.life.step is Step.RUNNING
             and not self.checkpoints.ending

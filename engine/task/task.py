@@ -103,7 +103,7 @@ class Task:
         self._mailbox: deque[Mail | Callable[[], None]] = deque()
         self._wakeups = Wakeups()
         self._commits = Wakeups()
-        """Of sinks, which commit also when nothing may be emitted any more."""
+        """Of sinks and checkpoints, which go on also when nothing may be emitted any more."""
         self._wake_metrics = self._wakeups.register(self._on_metrics_due)
         self._wake_marker = self._wakeups.register(self._on_marker_due)
         self._marker_due = False
@@ -123,7 +123,7 @@ class Task:
             background,
             report,
             self.post,
-            self._wakeups,
+            self._commits,
             lambda: self._intake.before(),
             lambda: self._intake.replaying,
         )
@@ -292,6 +292,8 @@ class Task:
         """Barriers, and what sinks have still to commit; whether anything was done."""
         busy = self._pump(0)
         busy |= self._chain.resume_sinks()
+        if self._checkpoints.held_at is not None:
+            busy |= self._checkpoints.look_ahead()
         busy |= self._checkpoints.take_waiting()
         return self._intake.take_barriers() or busy
 
@@ -348,7 +350,7 @@ class Task:
             case TriggerCheckpoint(checkpoint_id, timestamp_ms, terminal, base):
                 place, halt = mail.savepoint, mail.halt
                 overtakes = self.deployment.config.checkpoint.overtakes
-                overtakes = overtakes and place is None and not (terminal or halt)
+                overtakes = overtakes and not terminal and place is None
                 barrier = CheckpointBarrier(
                     checkpoint_id, timestamp_ms, terminal, base, place, halt, overtakes
                 )

@@ -57,10 +57,11 @@ def test_readers_and_writers_stay_open(tmp_path: Path) -> None:
     assert job.finish().restarts == 0
 
 
-def test_they_stop_where_records_may_be_on_their_way(tmp_path: Path) -> None:
+def test_they_stop_if_the_checkpoint_has_overtaken_records(tmp_path: Path) -> None:
+    """Which depends on how fast these are."""
     job = Stages(tmp_path, "local", unaligned=True)
     job.checkpoint()
     made = job.client.rescale({"sums": 3}).result(30)
-    assert (made.stopped_tasks, made.held_tasks) == (6, 0)
-    assert job.opened("reader") == 4
+    assert (made.stopped_tasks, made.held_tasks) in ((2, 4), (6, 0))
+    assert job.opened("reader") == (2 if made.held_tasks else 4)
     job.finish()
