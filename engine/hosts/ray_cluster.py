@@ -212,7 +212,10 @@ class RayCluster:
         to those that stay."""
         self._announce(deployments)
         there = not self._slots.lost(self._down)
-        begun = self._prepare(deployments, stays) if there else None
+        try:
+            begun = self._prepare(deployments, stays) if there else None
+        except _Superseded:
+            return
         attempt = deployments[0].attempt
 
         def start() -> None:
@@ -291,14 +294,15 @@ class RayCluster:
         with self._changing:
             if self._closed or any(not self._is_wanted(d) for d in deployments):
                 raise _Superseded
+            staying = {d.task: self._actors.get(d.task) for d in stays}
+            if None in staying.values():
+                raise _Superseded  # the driver hears that it is lost
             actors: dict[TaskId, Any] = {
                 d.task: self._actors.get(d.task) or self._create(d.task, nodes[d.task], taker)
                 for d in deployments
             }
             self._starting.update(actor._actor_id.hex() for actor in actors.values())
-            if any(d.task not in self._actors for d in stays):
-                raise _Superseded  # the driver hears that it is lost
-            actors.update({d.task: self._actors[d.task] for d in stays})
+            actors.update(staying)
 
         def begun(d: TaskDeployment, stays: bool) -> _Begun:
             actor, scope = actors[d.task], replace(d.log_scope, attempt=None)
