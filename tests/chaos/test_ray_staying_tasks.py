@@ -3,11 +3,15 @@ keep their processes and what these hold."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ray_chaos_kit import ends_with_nothing
+from chaos_kit import until
+from ray_chaos_kit import coordinator_pid, ends_with_nothing
 from shared_ray import ray_of
 from stages_kit import Stages
 
@@ -33,4 +37,43 @@ def test_readers_and_writers_stay_open(tmp_path: Path) -> None:
         assert (job.opened("reader"), job.opened("writer")) == (2, 2)
         job.checkpoint()
     assert job.finish().restarts == 0
+    ends_with_nothing()
+
+
+def test_when_the_coordinator_dies_meanwhile_all_begin_again(tmp_path: Path) -> None:
+    """Right behind the moment when three are written down."""
+    job = Stages(tmp_path, "ray")
+    job.checkpoint()
+    job_id = str(job.client.get_job_id())
+    former = coordinator_pid(job_id)
+    record = tmp_path / "state" / ".coordinators" / job_id / "term.json"
+
+    def written() -> bool:
+        return bool(json.loads(record.read_bytes())["former"])
+
+    for width in (3, 2, 3, 2, 3):  # it may be over before anybody looks
+        asked = job.client.rescale({"sums": width})
+        until(lambda asked=asked: asked.done() or written(), "the new parallelism", 60.0)
+        if not asked.done():
+            break
+    os.kill(former, signal.SIGKILL)
+    asked.result(120)
+    job.checkpoint()
+    assert len(job.tasks("sums")) == width
+    job.finish()
+    ends_with_nothing()
+
+
+def test_one_that_stays_may_be_killed_behind_it(tmp_path: Path) -> None:
+    """All of its region begin again, from a later checkpoint."""
+    job = Stages(tmp_path, "ray")
+    job.checkpoint()
+    job.client.rescale({"sums": 3}).result(60)
+    _, _, pid = job.tasks("paced")[0]
+    attempt = job.client.metrics()["attempt"]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: job.client.metrics()["attempt"] > attempt, "the next attempt", 60.0)
+    job.checkpoint()
+    assert job.opened("reader") == 4
+    assert job.finish().restarts == 1
     ends_with_nothing()

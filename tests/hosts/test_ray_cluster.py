@@ -84,6 +84,7 @@ class World:
         monkeypatch.setattr(ray_cluster.ray, "kill", lambda actor, no_restart: actor.die())
         slots = SimpleNamespace(
             reserve=lambda cancelled, down: None,
+            lost=lambda down: False,
             nodes=lambda: self.nodes,
             options=lambda task: {},
             add_for=lambda job, cancelled: None,
@@ -106,18 +107,33 @@ class World:
         self.actors.append(Actor(len(self.actors)))
         return self.actors[-1]
 
+    def deployment(self, subtask: int, attempt: int, *sends_to: int) -> Any:
+        targets = [TaskId(self.vertex.id, other) for other in sends_to]
+        return SimpleNamespace(
+            task=TaskId(self.vertex.id, subtask),
+            attempt=Attempt(attempt),
+            log_scope=LogScope("a1", "two"),
+            inputs=(),
+            outputs=tuple(SimpleNamespace(target=target) for target in targets),
+            deals={},
+            shape="1,2",
+            storage=None,
+        )
+
+    def deployed(self) -> None:
+        """Both run, in attempt 0."""
+        came = self.deploy(0)
+        until(lambda: len(self.actors) == 2 and "prepare" in self.actors[1].calls, "its calls")
+        for actor in self.actors:
+            actor.started()
+        until(lambda: all("deploy" in one.calls for one in self.actors), "its deployment")
+        for actor in self.actors:
+            actor.calls["deploy"].answer.set_result(None)
+        came.result(60)
+
     def deploy(self, attempt: int) -> Future[None]:
         """On a thread of its own."""
-        deployments: Any = [
-            SimpleNamespace(
-                task=TaskId(self.vertex.id, subtask),
-                attempt=Attempt(attempt),
-                log_scope=LogScope("a1", "two"),
-                outputs=(),
-                storage=None,
-            )
-            for subtask in range(2)
-        ]
+        deployments = [self.deployment(subtask, attempt) for subtask in range(2)]
         came: Future[None] = Future()
 
         def run() -> None:
@@ -297,20 +313,44 @@ def test_a_loss_tells_of_all_tasks_of_a_node_that_is_dead(world: World) -> None:
     """Those of which Ray does not say it yet, too: their processes may hang."""
     for task in world.nodes:
         world.nodes[task] = "node 0"
-    came = world.deploy(0)
-    until(lambda: len(world.actors) == 2 and "prepare" in world.actors[1].calls, "its calls")
-    for actor in world.actors:
-        actor.started()
-    until(lambda: all("deploy" in one.calls for one in world.actors), "its deployment")
-    for actor in world.actors:
-        actor.calls["deploy"].answer.set_result(None)
-    came.result(60)
+    world.deployed()
     world.dead.add("node 0")
     world.actors[0].die()
     until(lambda: len(world.heard) == 2, "both losses")
     assert {lost.task.subtask for lost in world.heard} == {0, 1}
     assert {lost.reason for lost in world.heard} == {"its node died (node 0)"}
     assert world.actors[1].dead
+
+
+def test_those_that_stay_are_told_once_the_others_have_begun(world: World) -> None:
+    """In the attempt that they have: by the driver, in the order of what else they are told."""
+    world.deployed()
+    first, second = world.actors
+    former = first.calls["deploy"]
+    world.cluster.deploy_beside([world.deployment(1, 1)], [world.deployment(0, 1, 1)])
+    for actor in world.actors:
+        actor.started()
+    until(lambda: not second.calls["deploy"].answer.done(), "its deployment")
+    assert world.heard == []
+    second.calls["deploy"].answer.set_result(None)
+    until(lambda: world.heard, "what they are told")
+    (reached,) = world.heard
+    ((task, attempt, mail),) = reached.mails
+    assert (task.subtask, attempt, mail.shape) == (0, 0, "1,2")
+    assert (mail.wiring.attempt, list(mail.wiring.peers.values())) == (1, ["here:1"])
+    assert first.calls["deploy"] is former
+
+
+def test_where_one_that_was_to_stay_is_gone_nothing_begins(world: World) -> None:
+    """The driver hears of the loss."""
+    world.deployed()
+    first, second = world.actors
+    first.die()
+    until(lambda: world.heard, "the loss")
+    prepared = second.calls["prepare"]
+    world.cluster.deploy_beside([world.deployment(1, 1)], [world.deployment(0, 1, 1)])
+    assert second.calls["prepare"] is prepared
+    assert [type(one) for one in world.heard] == [TaskLost]
 
 
 def test_who_is_not_wanted_any_more_does_not_start_elsewhere(world: World) -> None:
