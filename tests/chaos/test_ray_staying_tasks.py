@@ -3,7 +3,6 @@ keep their processes and what these hold."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -46,14 +45,10 @@ def test_when_the_coordinator_dies_meanwhile_all_begin_again(tmp_path: Path) -> 
     job.checkpoint()
     job_id = str(job.client.get_job_id())
     former = coordinator_pid(job_id)
-    record = tmp_path / "state" / ".coordinators" / job_id / "term.json"
-
-    def written() -> bool:
-        return bool(json.loads(record.read_bytes())["former"])
 
     for width in (3, 2, 3, 2, 3):  # it may be over before anybody looks
         asked = job.client.rescale({"sums": width})
-        until(lambda asked=asked: asked.done() or written(), "the new parallelism", 60.0)
+        until(lambda asked=asked: asked.done() or job.kept()["former"], "the new parallelism", 60.0)
         if not asked.done():
             break
     os.kill(former, signal.SIGKILL)

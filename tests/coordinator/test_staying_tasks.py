@@ -48,6 +48,8 @@ Graphs = Callable[..., ExecutionGraph]
 
 NEW = (*SINKS, TaskId("sink", 2))
 
+STAGES = ["asked", "taken", "keeping", "stopping", "loading", "preparing", "starting"]
+
 
 def alone(graph: ExecutionGraph) -> ExecutionGraph:
     """Without A and B."""
@@ -144,6 +146,12 @@ class Holding(Parts):
         return self.did(self.master.on_readers_ready(attempt, [], now))
 
     def to(self, stage: str) -> None:
+        early = {"asked": self.asked, "taken": self.taken}
+        for name, begin in early.items():
+            if stage in early:
+                begin()
+            if stage == name:
+                return
         steps = {"keeping": self.held, "stopping": self.kept, "loading": self.stopped}
         steps |= {"preparing": self.loaded, "starting": self.ready}
         for name, step in steps.items():
@@ -302,6 +310,31 @@ def test_a_region_that_fails_drops_it(holding: Holding) -> None:
     assert set(m.told(actions, GoOn)) == set(FOUR)
 
 
+@pytest.mark.parametrize("stage", ["asked", "taken"])
+@pytest.mark.parametrize("who", [SOURCES[0], SINKS[0]])
+def test_one_that_it_holds_may_fail_meanwhile(holding: Holding, stage: str, who: TaskId) -> None:
+    """Its region begins again, as it was."""
+    m, master = holding, holding.master
+    m.to(stage)
+    actions = m.did(master.on_report(TaskFailed(who, 0, "no disk"), 106))
+    assert "failed meanwhile" in error_of(actions)
+    assert set(m.told(actions, GoOn)) == set(FOUR)
+    (cancel,) = of(act.CancelTasks, actions)
+    assert set(cancel.tasks) == set(FOUR)
+    assert (master.graph, master.status().restarts) == (m.before, 1)
+
+
+@pytest.mark.parametrize("stage", ["asked", "taken"])
+def test_where_it_concerns_all_that_is_a_failure_of_the_job(whole: Holding, stage: str) -> None:
+    m, master = whole, whole.master
+    m.to(stage)
+    actions = m.did(master.on_task_lost(SOURCES[0], 0, "killed", 106))
+    assert "RESTARTING" in error_of(actions)
+    assert set(m.told(actions, GoOn)) == set(FOUR)
+    assert of(act.CancelAll, actions)
+    assert (master.graph, master.status().restarts) == (m.before, 1)
+
+
 def test_nobody_stands_still_where_records_may_count_twice(parts: Graphs) -> None:
     m = Holding(at(parts(TWICE, mode=CheckpointingMode.AT_LEAST_ONCE)))
     assert held(m.asked()) == []
@@ -419,14 +452,49 @@ def test_where_it_concerns_all_the_whole_job_begins_again(whole: Holding, stage:
     assert (master.status().status, master.status().restarts) == (JobStatus.RUNNING, 0)
 
 
-@pytest.mark.parametrize("stage", ["keeping", "stopping", "loading", "preparing", "starting"])
-def test_the_job_may_be_cancelled_at_every_step(holding: Holding, stage: str) -> None:
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stop", [None, "drain", "halt"])
+def test_a_savepoint_is_refused_at_every_step_and_disturbs_nothing(
+    holding: Holding, stage: str, stop: Any
+) -> None:
+    """Also one that is to stop the job: whoever wants it asks again."""
     m = holding
+    m.to(stage)
+    actions = m.did(m.master.on_savepoint(Savepoint(7, "/s", stop), 155))
+    (answer,) = of(act.AnswerSavepoint, actions)
+    assert "ask again when" in str(answer.error)
+    assert len(actions) == 1
+    if stage == "asked":
+        m.taken()
+    if stage in ("asked", "taken"):
+        m.did(m.master.on_stored(1, 156))
+    after = STAGES.index(stage)
+    for name, step in {
+        "keeping": m.kept,
+        "stopping": m.stopped,
+        "loading": m.loaded,
+        "preparing": m.ready,
+    }.items():
+        if STAGES.index(name) >= after:
+            step()
+    (made,) = of(act.AnswerRescale, m.run())
+    assert made.figures.held_tasks == 2
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("job", ["holding", "whole"])
+def test_the_job_may_be_cancelled_at_every_step(
+    job: str, stage: str, request: pytest.FixtureRequest
+) -> None:
+    m: Holding = request.getfixturevalue(job)
     m.to(stage)
     actions = m.did(m.master.on_cancel(155))
     assert "CANCELLING" in error_of(actions)
     (cancel,) = of(act.CancelAll, actions)
-    assert act.JobEnded(JobStatus.CANCELED) in m.master.on_all_stopped(cancel.attempt, 160)
+    actions = m.master.on_all_stopped(cancel.attempt, 160)
+    if stage == "taken":
+        actions = m.master.on_stored(1, 161)
+    assert act.JobEnded(JobStatus.CANCELED) in actions
 
 
 def test_another_part_may_fail_meanwhile(holding: Holding) -> None:
@@ -458,10 +526,11 @@ def test_later_each_has_its_own_share_and_before_that_the_new_ones_a_new_one(
 
 
 def left(
-    parts: Graphs, kept: bool, wired: Any, running: Any = (), solo: bool = True
+    parts: Graphs, kept: bool, wired: Any, running: Any = (), solo: bool = True, back: bool = False
 ) -> tuple[JobMaster, Any]:
     """The next one, and what it does: `kept`: the new graph is written down; `wired`: those of the
-    sources that are wired anew; `running`: of the new sinks."""
+    sources that are wired anew; `running`: of the new sinks; None: those of before are gone, and
+    none is there; `back`: it is written down that the job goes back."""
     shape = (lambda graph: graph) if solo else alone
     before, after = shape(at(parts(TWICE))), shape(at(parts(TWICE), sink=3))
     master = JobMaster(
@@ -470,8 +539,9 @@ def left(
         random.Random(0),
         first_attempt=5,
         takes_over=True,
-        former=before if kept else None,
+        former=before if kept else after if back else None,
         wanted=before,
+        returns=back,
     )
     states = {v.id: b"s" for v in before.job.vertices if v.is_source}
     latest = Latest(Manifest("job", "demo", 1, 5, (), (), states, terminal=False), (), (1, 1))
@@ -482,8 +552,8 @@ def left(
 
     accounts = [account(after if t in wired else before, t) for t in SOURCES]
     accounts += [account(before, t) for t in SOLO if solo]
-    accounts += [account(after, t, 4) for t in running]
-    accounts += [account(before, t) for t in SINKS if not running]
+    accounts += [account(after, t, 4) for t in running or ()]
+    accounts += [account(before, t) for t in SINKS if running == ()]
     master.start(1000)
     master.on_loaded(latest, 1001)
     actions = master.on_tasks_found(accounts, 1002)
@@ -500,7 +570,7 @@ def test_who_takes_over_lets_all_go_on_that_are_as_they_were(parts: Graphs) -> N
     assert master.status().running_tasks == 6
 
 
-@pytest.mark.parametrize("running", [(), NEW])
+@pytest.mark.parametrize("running", [(), None, NEW])
 @pytest.mark.parametrize("wired", [(), SOURCES[:1]])
 def test_and_begins_all_again_that_are_not_all_wired(
     parts: Graphs, wired: Any, running: Any
@@ -512,13 +582,26 @@ def test_and_begins_all_again_that_are_not_all_wired(
     assert master.status().running_tasks == 2
 
 
+@pytest.mark.parametrize("running", [None, NEW])
+@pytest.mark.parametrize("wired", [(), SOURCES[:1], SOURCES])
+def test_who_finds_that_it_goes_back_begins_all_again_that_it_concerns(
+    parts: Graphs, wired: Any, running: Any
+) -> None:
+    master, actions = left(parts, False, wired, running, back=True)
+    assert not of(act.CancelAll, actions)
+    (cancel,) = of(act.CancelTasks, actions)
+    assert set(cancel.tasks) == {*FOUR, *(running or ())}
+    assert master.status().running_tasks == 2
+    assert master.graph.job.vertex("sink").parallelism == 2
+
+
 def test_where_all_are_it_is_over(parts: Graphs) -> None:
     master, actions = left(parts, kept=True, wired=SOURCES, running=NEW)
     assert not of(act.CancelTasks, actions)
     assert master.status().rescales == 1
 
 
-@pytest.mark.parametrize("running", [(), NEW])
+@pytest.mark.parametrize("running", [(), None, NEW])
 @pytest.mark.parametrize("wired", [(), SOURCES[:1]])
 def test_a_job_of_one_region_begins_again_then(parts: Graphs, wired: Any, running: Any) -> None:
     _, actions = left(parts, kept=True, wired=wired, running=running, solo=False)

@@ -315,6 +315,21 @@ def test_an_endpoint_moves_between_attempts_and_is_reached_where_it_is(pair: Any
     still_works(a, b)
 
 
+def test_an_endpoint_moves_while_its_thread_waits_and_who_is_connected_stays_so(pair: Any) -> None:
+    """As that of a task that a rescale holds, when the job gets its first slot on another
+    machine."""
+    a, b, _ = pair
+    waits = threading.Thread(target=b.pump, args=(600.0,))
+    waits.start()
+    b.move(Site("0.0.0.0", "localhost"))
+    waits.join()
+    still_works(a, b)
+    a.connect(Wiring(2, [], [LINK], {B: replace(b.address, unix_path=None)}))
+    b.connect(Wiring(2, [LINK], [], {}))
+    settle(a, b)
+    still_works(a, b)
+
+
 @pytest.mark.parametrize("rows", [10, 3000, 200_000])
 def test_two_threads_exchange_everything_within_bounds(rows: int) -> None:
     config = ExchangeConfig(buffer_bytes=64 << 10, min_buffer_bytes=4 << 10)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,17 +47,20 @@ class Actor:
         self.death = RayActorError(actor_id=f"{number:04x}", error_msg="a fake died")
         self.dead = False
         self.calls: dict[str, Ref] = {}
+        self.told: dict[str, tuple[Any, ...]] = {}
+        """What each was called with last."""
         for name in ("prepare", "hold", "deploy", "cancel"):
-            setattr(self, name, SimpleNamespace(remote=lambda *_, name=name: self._called(name)))
+            setattr(self, name, SimpleNamespace(remote=partial(self._called, name)))
 
-    def _called(self, name: str) -> Ref:
+    def _called(self, name: str, *told: Any) -> Ref:
+        self.told[name] = told
         ref = self.calls[name] = Ref()
         if self.dead:
             ref.answer.set_exception(self.death)
         return ref
 
-    def started(self) -> None:
-        self.calls["prepare"].answer.set_result(("here:1", Whereabouts("here", 17, None)))
+    def started(self, address: str = "here:1") -> None:
+        self.calls["prepare"].answer.set_result((address, Whereabouts("here", 17, None)))
 
     def die(self) -> None:
         self.dead = True
@@ -339,6 +343,50 @@ def test_those_that_stay_are_told_once_the_others_have_begun(world: World) -> No
     assert (task.subtask, attempt, mail.shape) == (0, 0, "1,2")
     assert (mail.wiring.attempt, list(mail.wiring.peers.values())) == (1, ["here:1"])
     assert first.calls["deploy"] is former
+
+
+def test_whoever_stays_may_listen_elsewhere_from_then_on(world: World) -> None:
+    """As with the first slot of the job on another machine: both sides get the new address."""
+    world.deployed()
+    first, second = world.actors
+    world.cluster.deploy_beside([world.deployment(1, 1, 0)], [world.deployment(0, 1, 0, 1)])
+    first.started("there:2")
+    second.started("here:3")
+    until(lambda: not second.calls["deploy"].answer.done(), "its deployment")
+    stays, starts = (TaskId(world.vertex.id, subtask) for subtask in range(2))
+    assert second.told["deploy"][1] == {stays: "there:2"}
+    second.calls["deploy"].answer.set_result(None)
+    until(lambda: world.heard, "what it is told")
+    ((_, _, mail),) = world.heard[0].mails
+    assert mail.wiring.peers == {stays: "there:2", starts: "here:3"}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_machine_may_go_away_with_one_that_stays_while_others_start(
+    world: World, whole: bool
+) -> None:
+    """It is lost, and starts nowhere else; nor do others begin. `whole`: all are on that machine;
+    of those that were to start there nobody hears, for they have not."""
+    if whole:
+        world.nodes.update(dict.fromkeys(world.nodes, "node 0"))
+    world.deployed()
+    first, second = world.actors
+    begun = second.calls["deploy"]
+    world.cluster.deploy_beside([world.deployment(1, 1)], [world.deployment(0, 1, 1)])
+    if not whole:
+        second.started()
+    world.dead.add("node 0")
+    first.die()
+    until(lambda: world.heard, "the loss")
+    until(lambda: not deploying(), "the end of the deployment")
+    ((task, attempt, reason),) = [(one.task, one.attempt, one.reason) for one in world.heard]
+    assert (task.subtask, attempt, reason) == (0, 0, "its node died (node 0)")
+    assert second.calls["deploy"] is begun
+
+
+def deploying() -> list[str]:
+    """Threads that deploy tasks beside others."""
+    return [one.name for one in threading.enumerate() if one.name.startswith("strom-deploy-")]
 
 
 def test_where_one_that_was_to_stay_is_gone_nothing_begins(world: World) -> None:

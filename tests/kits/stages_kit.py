@@ -3,6 +3,7 @@ are opened."""
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +79,11 @@ class Stages:
 
         before = completed()
         until(lambda: completed() > before, "another checkpoint", 60.0)
+
+    def kept(self) -> Any:
+        """What its coordinator on Ray has written down for the next one."""
+        record = self.folder / "state" / ".coordinators" / str(self.client.get_job_id())
+        return json.loads((record / "term.json").read_bytes())
 
     def finish(self) -> Any:
         """To its end, which has to be right."""

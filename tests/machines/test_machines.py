@@ -31,7 +31,7 @@ PROGRAM = """
     from strom.connectors.datagen import DataGenSource
     from strom.connectors.files import FileSink
 
-    folder, keys, block, splits = sys.argv[1], *map(int, sys.argv[2:5])
+    folder, keys, block, splits, parallelism = sys.argv[1], *map(int, sys.argv[2:6])
 
     def numbers(start, size):
         return [(n % keys, n) for n in range(start, start + size)]
@@ -51,19 +51,23 @@ PROGRAM = """
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": "100",
         "restart-strategy.fixed-delay.delay": "200 ms",
-        **dict(word.split("=") for word in sys.argv[5:]),
+        **dict(word.split("=") for word in sys.argv[6:]),
     })
     env = strom.StreamExecutionEnvironment.get_execution_environment(conf, host="ray")
-    env.set_parallelism(splits)
-    source = DataGenSource(numbers, rate=600.0, block=block)
+    env.set_parallelism(parallelism)
+    source = DataGenSource(numbers, rate=600.0, block=block, splits=splits)
     schema = strom.Types.ROW_NAMED(["key", "n", "nth"], [strom.Types.LONG()] * 3)
     stream = env.from_source(source, source_name="numbers").key_by(lambda value: value[0])
-    stream.process(Nth()).sink_to(FileSink(folder + "/out", schema=schema))
+    counted = stream.process(Nth()).name("counted")
+    counted.sink_to(FileSink(folder + "/out", schema=schema))
     job = env.execute_async("over machines")
     print("told submitted", flush=True)
     for line in sys.stdin:
         if line == "restarts\\n":
             print("told", job.metrics()["restarts"], flush=True)
+        elif line.startswith("rescale"):
+            made = job.rescale({"counted": int(line.split()[1])}).result()
+            print("told", made.stopped_tasks, made.held_tasks, flush=True)
         else:
             job.stop_with_savepoint(True, folder + "/savepoint").result()
             print("told", job.get_job_status().value, flush=True)
@@ -71,13 +75,16 @@ PROGRAM = """
 
 
 class Job:
-    """An endless one, of a program on the first machine: one slot on each of three."""
+    """An endless one, of a program on the first machine."""
 
-    def __init__(self, cluster: RayMachines, folder: Path, *options: str) -> None:
+    def __init__(
+        self, cluster: RayMachines, folder: Path, *options: str, parallelism: int = SPLITS
+    ) -> None:
         self.folder = folder
         script = folder / "program.py"
         script.write_text(textwrap.dedent(PROGRAM))
-        words = [str(folder), str(KEYS), str(BLOCK), str(SPLITS), *options]
+        numbers = (KEYS, BLOCK, SPLITS, parallelism)
+        words = [str(folder), *map(str, numbers), *options]
         self.process = cluster.program(
             cluster.network.machines[0],
             [str(script), *words],
@@ -104,6 +111,11 @@ class Job:
 
     def restarts(self) -> int:
         return int(self._ask("restarts"))
+
+    def rescale(self, parallelism: int) -> tuple[int, int]:
+        """Of what counts; how many tasks stopped for it, and how many stood still."""
+        stopped, held = self._ask(f"rescale {parallelism}").split()
+        return int(stopped), int(held)
 
     def newest(self) -> int:
         """The number of the newest complete checkpoint."""
@@ -163,6 +175,20 @@ def test_a_cut_is_waited_out_or_found_and_the_output_is_exact(folder: Path) -> N
         network.mend(2)
         job.goes_on()
         assert job.restarts() >= 1
+        job.stop()
+    job.check()
+
+
+def test_readers_stay_where_they_are_when_the_job_gets_a_second_machine(folder: Path) -> None:
+    """Which they listened to nobody outside for before; and when it has one again."""
+    with Network(2) as network, RayMachines(network, [2, 1]) as cluster:
+        job = Job(cluster, folder, parallelism=2)
+        job.goes_on()
+        assert job.rescale(3) == (2, 2)
+        job.goes_on()
+        assert job.rescale(2) == (3, 2)
+        job.goes_on()
+        assert job.restarts() == 0
         job.stop()
     job.check()
 

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from chaos_kit import config, environment
+from strom import DiscardSink
+from strom.checkpoint.storage import open_storage
 from strom.core.clock import VirtualClock
 from strom.core.config import JobConfig
 from strom.core.elements import CheckpointBarrier, EndOfData, StreamStatus, Watermark
-from strom.core.ids import ChannelId, CheckpointId, TaskId
+from strom.core.ids import Attempt, ChannelId, CheckpointId, TaskId
+from strom.engine.graph.execution import build_execution_graph
 from strom.engine.graph.model import Channel, JobEdge, Rebalance
+from strom.engine.hosts.cooperative import CooperativeCluster, RunningTask
+from strom.engine.messages import (
+    CancelTask,
+    CheckpointAcknowledged,
+    GoOn,
+    MetricsReported,
+    NoMoreSplits,
+    SplitsRequested,
+    TaskCancelled,
+    TaskDrained,
+    TaskFailed,
+    TaskRunning,
+    TriggerCheckpoint,
+)
+from strom.engine.task.background import SteppedBackground
 from strom.engine.task.checkpointing import TaskCheckpoints
+from strom.engine.task.deployment import deployments_of
 from strom.engine.task.edges import EdgeWriter
 from strom.engine.task.intake import GateIntake
 from strom.engine.task.wakeups import Wakeups
@@ -218,3 +239,79 @@ def test_an_input_that_has_ended_ends_once() -> None:
     assert not intake.ended
     assert take_all(intake, head) == []
     assert intake.ended
+
+
+# --- whose peers are gone ------------------------------------------------------------------------
+
+
+class Pair:
+    """A source and a sink on a cluster without a coordinator, held by checkpoint 1; then the sink's
+    process is gone, or its machine."""
+
+    def __init__(self) -> None:
+        env = environment(config(parallelism=1, chaining=False))
+        env.from_collection([1, 2]).sink_to(DiscardSink())
+        self.graph = build_execution_graph(env.get_job_graph("pair"))
+        self.source, self.sink = self.graph.tasks
+        self.operator = self.graph.job.vertex(self.source.vertex).operators[0].operator_id
+        clock = VirtualClock()
+        storage = open_storage("memory://held", "a1")
+        self.deployments = partial(
+            deployments_of,
+            graph=self.graph,
+            job_id="a1",
+            storage=storage,
+            restore=None,
+            restore_storage=storage,
+        )
+        self.cluster = CooperativeCluster(
+            self.graph.job.config.exchange, clock, lambda name: SteppedBackground()
+        )
+        self.cluster.deploy(self.deployments(self.graph.tasks, attempt=Attempt(0)))
+        assert {type(one) for one in self.heard()} == {TaskRunning, SplitsRequested}
+        self.cluster.send(self.source, Attempt(0), TriggerCheckpoint(CheckpointId(1), 0, halt=True))
+        assert {type(one) for one in self.heard()} == {CheckpointAcknowledged}
+        self.cluster.crash(self.sink)
+        assert self.heard() == []
+
+    def heard(self) -> list[Any]:
+        """What tasks say, but for figures, until none has anything to do."""
+        while any(works(one) for one in self.cluster.tasks.values()):
+            pass
+        said = [one for one in self.cluster.reports if not isinstance(one, MetricsReported)]
+        self.cluster.reports.clear()
+        return said
+
+
+def works(one: RunningTask) -> bool:
+    """A step of it; whether it did anything."""
+    assert isinstance(one.background, SteppedBackground)
+    return one.task.step() or one.background.step()
+
+
+def test_peers_may_be_gone_and_others_come() -> None:
+    pair = Pair()
+    starts, stays = (pair.deployments([one], attempt=1) for one in (pair.sink, pair.source))
+    pair.cluster.deploy_beside(starts, stays)
+    said = {(type(one), one.task, one.attempt) for one in pair.heard()}
+    assert said == {(TaskRunning, pair.source, 0), (TaskRunning, pair.sink, 1)}
+    pair.cluster.send(pair.source, Attempt(0), NoMoreSplits(pair.operator))
+    assert [(type(one), one.task) for one in pair.heard()] == [
+        (TaskDrained, pair.source),
+        (TaskDrained, pair.sink),
+    ]
+
+
+def test_who_is_to_go_on_as_it_was_hears_that_they_are_gone() -> None:
+    pair = Pair()
+    pair.cluster.send(pair.source, Attempt(0), GoOn(CheckpointId(1)))
+    (failed,) = pair.heard()
+    assert isinstance(failed, TaskFailed)
+    assert failed.symptom
+    assert str(pair.sink) in failed.error
+
+
+def test_it_may_be_stopped_as_ever() -> None:
+    pair = Pair()
+    pair.cluster.send(pair.source, Attempt(0), CancelTask())
+    assert [type(one) for one in pair.heard()] == [TaskCancelled]
