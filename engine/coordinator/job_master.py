@@ -56,6 +56,7 @@ from .actions import Actions, AnswerSavepoint, Publish, Warn
 from .announced_ticks import AnnouncedTicks
 from .askers import Asker
 from .failures import Failure
+from .handover import Handover
 from .job_state import JobState
 from .lifecycle import Step
 from .plan import JobPlan, make_plan
@@ -84,21 +85,18 @@ class JobMaster:
         allow_unmatched: bool = False,
         first_attempt: int = 0,
         takes_over: bool = False,
-        former: ExecutionGraph | None = None,
-        wanted: ExecutionGraph | None = None,
-        returns: bool = False,
-        failed: Failed = (),
+        left: Handover[ExecutionGraph] | None = None,
     ) -> None:
         """`resume`: start from the newest checkpoint in the job's storage, if there is one; else
         checkpoints that were there before are neither used nor touched. `allow_unmatched`: state
         of operators that the job lacks may be dropped at a restore. `rng` draws restart jitter.
         `first_attempt`: greater than any of the masters that the job had before. `takes_over`: the
-        job may run, as the last of these has left it (`takeover`). `former`: the graph that the job
-        goes back to if it does not come up with this one (`rescales`), or that it `returns` from.
-        `wanted`: what it is to be when there is room; None: this. `failed`: as of `make_policy`."""
+        job may run, as the last of these has left it (`takeover`). `left`: what that has decided,
+        of which `now` is this graph; None: there was none."""
+        left = left or Handover()
         plan = make_plan(job_id, graph)
         starting_point = StartingPoint(plan, resume, allow_unmatched)
-        policy = make_policy(plan.config.effective_restart, rng, failed)
+        policy = make_policy(plan.config.effective_restart, rng, left.failed)
         self._job = job = Transitions(
             plan,
             graph,
@@ -106,7 +104,7 @@ class JobMaster:
             policy,
             first_attempt,
             takes_over,
-            Rescales(graph, former, wanted, returns),
+            Rescales(graph, left),
         )
         self._life, self._history = job.life, job.history
         self._checkpoints, self._numbers = job.checkpoints, job.numbers

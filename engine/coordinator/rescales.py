@@ -74,6 +74,7 @@ from ..graph.model import ExecutionGraph, JobGraph
 from ..messages import GoOn
 from .actions import Actions, AnswerRescale, KeepGraph, LeaveRoom, MakeRoom, Send
 from .askers import Asker
+from .handover import Handover
 from .lifecycle import Lifecycle, Step
 from .rescale_figures import RescaleFigures
 from .rescaled_part import Part, part_of
@@ -127,16 +128,15 @@ class Rescales:
     def __init__(
         self,
         graph: ExecutionGraph,
-        former: ExecutionGraph | None = None,
-        wanted: ExecutionGraph | None = None,
-        returns: bool = False,
+        left: Handover[ExecutionGraph] | None = None,
     ) -> None:
-        """`former`: another coordinator has died while the job was to come up with `graph`; if it
-        `returns`, from `former`. `wanted`: what it was to be when there is room (`settled`); None:
-        `graph`."""
+        """`graph`: what the job is. `left`: what another coordinator has told, which may have died
+        while the job was to come up as that."""
         self.now: Rescale | None = None
-        self._wanted = wanted or graph
-        if former is not None and returns:
+        left = left or Handover()
+        former = left.former
+        self._wanted = left.wanted or graph
+        if former is not None and left.returns:
             self.now = Rescale(None, graph, former, Stage.RETURNING)
         elif former is not None:
             grows = not exceeds(graph.job, self._wanted.job) and not exceeds(former.job, graph.job)

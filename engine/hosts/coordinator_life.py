@@ -35,9 +35,10 @@ from ...core.ids import Attempt, OperatorId
 from ...core.job_status import JobStatus
 from ...logs.process import close_log, open_log
 from ...logs.scope import LogScope
+from ..coordinator.handover import Handover
 from ..exchange.pickling import Parcel
 from ..graph.model import JobGraph
-from ..graph.rescaling import Widths, widths_of, with_widths
+from ..graph.rescaling import Widths, with_widths
 from ..graph.shipping import unreadable
 from ..task.background import ThreadBackground
 from .coordinator_answers import Farewell, coordinator_name
@@ -239,11 +240,11 @@ class CoordinatorLife:
             graph = replace(graph, config=config)
         secret, name = secrets.token_bytes(32), coordinator_name(self._job_id)
         files = SentFiles.of(self._job_id, graph.config.job_files, begun.contents)
-        number, widths, former = self._term.number, self._term.widths, self._term.former
+        number, left = self._term.number, self._term.left
         of = begun.first_attempt + number
         self._published = PublishedValues(of)
         self._cluster = RayCluster(
-            with_widths(graph, widths or {}),
+            with_widths(graph, left.now or {}),
             secret,
             loop,
             self._inbox.put,
@@ -277,11 +278,7 @@ class CoordinatorLife:
             before_end=lambda outcome: self._records.end(outcome, results),
             results=results,
             keep=self._keep_graph,
-            widths=widths,
-            former=former,
-            wanted=self._term.wanted,
-            returns=self._term.returns,
-            failed=self._term.failed or (),
+            left=left,
         )
         if graph.config.adaptive.enabled:
             self._growth = GrowthLooks(graph, self._driver, self._inbox.put)
@@ -312,15 +309,13 @@ class CoordinatorLife:
 
     def _note_attempt(self, attempt: Attempt) -> None:
         """Before it begins; on the driver's thread. There is one behind each failure."""
-        failed = None if self._driver is None else self._driver.failed or None
-        self._change_term(attempt=max(self._term.attempt, attempt), failed=failed)
-
-    def _keep_graph(self, widths: Widths, former: Widths | None, returns: bool) -> None:
-        """On the driver's thread, which goes on when it is written, or cannot be."""
         assert self._driver is not None
-        wanted = widths_of(self._driver.settled)
-        fields = {"widths": widths, "former": former, "wanted": wanted, "returns": returns}
-        written = self._change_term(**fields)
+        left = replace(self._term.left, failed=self._driver.failed)
+        self._change_term(attempt=max(self._term.attempt, attempt), left=left)
+
+    def _keep_graph(self, left: Handover[Widths]) -> None:
+        """On the driver's thread, which goes on when it is written, or cannot be."""
+        written = self._change_term(left=left)
         written.add_done_callback(lambda _: self._inbox.put(GraphKept()))
 
     def _change_term(self, **fields: Any) -> Future[None]:

@@ -45,6 +45,7 @@ from ..coordinator.actions import (
     Warn,
 )
 from ..coordinator.askers import Asker
+from ..coordinator.handover import Handover
 from ..coordinator.job_master import JobMaster
 from ..coordinator.rescale_figures import RescaleFigures
 from ..coordinator.restart import Failed
@@ -80,10 +81,8 @@ WIND_UP_S: Final = 2.0
 """How long a job that failed or was cancelled waits for what its workers still do (files being
 deleted, enumerators being closed) before it is over."""
 
-Keep = Callable[[Widths, Widths | None, bool], None]
-"""Writes down at which parallelisms the job is from now on, and which it goes back to if it does
-not come up at these, or returns from if that is true; the host calls `on_graph_kept` when that is
-done."""
+Keep = Callable[[Handover[Widths]], None]
+"""Writes it down for the driver that comes; the host calls `on_graph_kept` when that is done."""
 
 FINISH_S: Final = 60.0
 """The same for a job that finished: nobody wanted it to end sooner."""
@@ -114,12 +113,8 @@ class JobDriver(JobPicture):
         before_end: Callable[[JobOutcome], None] = lambda outcome: None,
         results: ResultLog | None = None,
         keep: Keep | None = None,
-        widths: Widths | None = None,
-        former: Widths | None = None,
-        wanted: Widths | None = None,
-        returns: bool = False,
+        left: Handover[Widths] | None = None,
         make_scaler: MakeScaler | None = None,
-        failed: Failed = (),
     ) -> None:
         """`make_background`: the workers that do what may take long. `storage`: where checkpoints
         go, when not where the configuration says. `first_attempt`, `takes_over`: as of `JobMaster`.
@@ -127,14 +122,19 @@ class JobDriver(JobPicture):
         `before_end`: called on the driver's thread when it is settled how the job ends, before
         anything is removed that it could go on from. `results`: where what is published is written
         down for the drivers that come; None: there will be none. `keep`: None: nobody takes over
-        from this driver. `widths`, `former`, `wanted`, `returns`: what was kept last; None: the job
-        is as it was planned, has come up, and is to be as it is. `make_scaler`: as of
-        `OwnRescales`. `failed`: as of `JobMaster`."""
+        from this driver. `left`: what was kept last; None: nothing was. `make_scaler`: as of
+        `OwnRescales`."""
         self._before_end = before_end
         self._keep = keep
         self._rescales = AskedRescales(graph)
-        planned, graph = graph, with_widths(graph, widths or {})
-        self.graph = build_execution_graph(graph)
+        planned = graph
+
+        def made(widths: Widths) -> ExecutionGraph:
+            return build_execution_graph(with_widths(planned, widths))
+
+        handed = (left or Handover[Widths]()).told_as(made)
+        self.graph = handed.now or build_execution_graph(planned)
+        graph = self.graph.job
         self.job_id = job_id
         self._cluster = cluster
         self._publish = publish
@@ -149,10 +149,7 @@ class JobDriver(JobPicture):
             allow_unmatched=graph.config.allow_unmatched_state,
             first_attempt=first_attempt,
             takes_over=takes_over,
-            former=None if former is None else build_execution_graph(with_widths(planned, former)),
-            wanted=None if wanted is None else build_execution_graph(with_widths(planned, wanted)),
-            returns=returns,
-            failed=failed,
+            left=handed,
         )
         own = OwnRescales(
             job_id,
@@ -332,11 +329,6 @@ class JobDriver(JobPicture):
         return self._master.wanted.job
 
     @property
-    def settled(self) -> JobGraph:
-        """The same, to be kept for another driver."""
-        return self._master.settled.job
-
-    @property
     def last_rescale(self) -> RescaleFigures | None:
         """The last under this driver that went well."""
         return self._shown[0].last_rescale
@@ -479,8 +471,9 @@ class JobDriver(JobPicture):
     def _keep_graph(self, action: KeepGraph) -> Actions:
         if self._keep is None:
             return self._event(self._master.on_graph_kept)
-        former = None if action.former is None else widths_of(action.former.job)
-        self._keep(widths_of(action.graph.job), former, action.returns)
+        master = self._master
+        left = Handover(action.graph, action.former, master.settled, action.returns, master.failed)
+        self._keep(left.told_as(lambda graph: widths_of(graph.job)))
         return ()
 
     def _find(self) -> Actions:

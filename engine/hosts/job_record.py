@@ -39,6 +39,8 @@ from ...core.errors import (
     MissingCheckpointError,
 )
 from ...core.ids import CheckpointId
+from ..coordinator.handover import Handover
+from ..graph.rescaling import Widths
 from .job_outcome import JobOutcome
 from .placed_files import Content
 from .result_files import named
@@ -85,11 +87,8 @@ class Term:
     """Of a coordinator. `number`: 0, 1, ...; `attached`: whether the job ends with its program;
     `attempt`: the last that was begun; `since_ms`: when this and the ones before began, the last
     few; `cancelled`: whether somebody was told that it ends. `run`: as `Begun.first_attempt`, which
-    tells it from those that the job had before it was begun once more. `widths`: the parallelisms
-    to which the job was rescaled; None: those it began with. `former`: what it goes back to if it
-    does not come up at these, or `returns` from; None: it has (`coordinator.rescales`). `wanted`:
-    what it is to be when there is room for it; None: what it is. `failed`: as of `JobMaster`; None:
-    never."""
+    tells it from those that the job had before it was begun once more. `left`: what the next one
+    goes on from."""
 
     number: int = 0
     attached: bool = True
@@ -97,11 +96,7 @@ class Term:
     since_ms: Sequence[int] = ()
     cancelled: bool = False
     run: int = 0
-    widths: Mapping[str, int] | None = None
-    former: Mapping[str, int] | None = None
-    wanted: Mapping[str, int] | None = None
-    returns: bool = False
-    failed: Sequence[float] | None = None
+    left: Handover[Widths] = field(default_factory=Handover)
 
     def next(self, now_ms: int) -> Term:
         """That of the one that comes after it."""
@@ -152,10 +147,10 @@ class JobRecord:
         """The newest; the first where there is none."""
         try:
             known: dict[str, Any] = json.loads(self._get(TERM))
-            return Term(**known)
+            return Term(**known | {"left": Handover(**known["left"])})
         except MissingCheckpointError:
             return Term()
-        except (ValueError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise CorruptCheckpointError(f"{self._folder.folder}/{TERM}: {error}") from error
 
     def write(self, term: Term) -> None:

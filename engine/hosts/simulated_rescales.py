@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,9 +18,10 @@ from ...core.ids import Deal, VertexId
 from ...core.job_status import JobStatus
 from ...state.key_group_deals import as_deal, deal
 from ..coordinator.askers import Asker
+from ..coordinator.handover import Handover
 from ..coordinator.rescale_figures import RescaleFigures
 from ..graph.model import JobGraph
-from ..graph.rescaling import Widths, dealt, limited, moved, together, widest, widths_of
+from ..graph.rescaling import Widths, dealt, limited, moved, together, widest
 from .cluster import LittleRoomError
 from .driver import JobDriver, Keep
 from .own_rescales import MakeScaler
@@ -48,18 +50,18 @@ class SimulatedRescales:
         self._by_whim = self.left > 0
         self._active = plan.rescales > 0 or plan.shortages > 0 or self._by_whim
         self._result = result
-        self.widths: Widths | None = None
-        self.former: Widths | None = None
-        self.wanted: Widths | None = None
-        self.returns = False
-        """What a coordinator begins with that comes now."""
+        self._kept: Handover[Widths] = Handover()
+        """What was written down last."""
         self._last: RescaleFigures | None = None
         """The last that went well."""
 
     def forget(self) -> None:
         """It is another job from now on."""
-        self.widths = self.former = self.wanted = None
-        self.returns = False
+        self._kept = Handover()
+
+    def left_by(self, driver: JobDriver | None) -> Handover[Widths]:
+        """What a coordinator begins with that comes now, behind this one."""
+        return replace(self._kept, failed=() if driver is None else driver.failed)
 
     def keeper(self, hire: Callable[[str], Worker], driver: Callable[[], JobDriver]) -> Keep | None:
         """Of one coordinator: it takes its time, as its other workers do."""
@@ -67,12 +69,9 @@ class SimulatedRescales:
             return None
         worker = hire("record")
 
-        def keep(widths: Widths, former: Widths | None, returns: bool) -> None:
-            wanted = widths_of(driver().settled)
-
+        def keep(left: Handover[Widths]) -> None:
             def write() -> None:
-                self.widths, self.former, self.wanted = widths, former, wanted
-                self.returns = returns
+                self._kept = left
 
             worker.submit(write, lambda _, error: driver().on_graph_kept())
 

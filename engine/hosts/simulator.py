@@ -118,12 +118,8 @@ class Simulation:
             before_end=desk.end,
             results=desk.log,
             keep=self._rescales.keeper(partial(self._hire, workers), lambda: driver),
-            widths=self._rescales.widths,
-            former=self._rescales.former,
-            wanted=self._rescales.wanted,
-            returns=self._rescales.returns,
+            left=self._rescales.left_by(None if former is None else former.driver),
             make_scaler=self._rescales.make_scaler(lambda: driver),
-            failed=() if former is None else former.driver.failed,
         )
         cluster.check_room = lambda: self._rescales.check_room(driver)
         desk.driver = driver

@@ -121,7 +121,7 @@ def test_the_other_one_goes_on_when_the_coordinator_dies_meanwhile(tmp_path: Pat
     former = coordinator_pid(job_id)
     record = tmp_path / "state" / ".coordinators" / job_id / "term.json"
     asked = job.client.rescale({"first": 3, "first notes": 3})
-    until(lambda: json.loads(record.read_bytes())["former"], "the new parallelism", 60.0)
+    until(lambda: json.loads(record.read_bytes())["left"]["former"], "the new parallelism", 60.0)
     os.kill(former, signal.SIGKILL)
     asked.result(120)
     moved, still = job.tasks()

@@ -24,6 +24,7 @@ from strom.core.job_status import JobStatus
 from strom.engine.accounts import Stage, TaskAccount
 from strom.engine.coordinator import actions as act
 from strom.engine.coordinator.askers import Asker
+from strom.engine.coordinator.handover import Handover
 from strom.engine.coordinator.job_master import JobMaster
 from strom.engine.coordinator.regions import Region
 from strom.engine.coordinator.rescaled_part import Part, part_of
@@ -413,9 +414,7 @@ class Left:
             random.Random(0),
             first_attempt=5,
             takes_over=True,
-            former=former,
-            wanted=self.before,
-            returns=returns,
+            left=Handover(now, former, self.before, returns),
         )
         states = {"source": b"s", "solo": b"o"}
         self.manifest = Manifest("job", "demo", 1, 5, (), (), states, terminal=False)

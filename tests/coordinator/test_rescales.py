@@ -19,6 +19,7 @@ from strom.core.job_status import JobStatus
 from strom.engine.accounts import Stage, TaskAccount
 from strom.engine.coordinator import actions as act
 from strom.engine.coordinator.askers import Asker
+from strom.engine.coordinator.handover import Handover
 from strom.engine.coordinator.job_master import JobMaster
 from strom.engine.graph.model import Channel, ExecutionGraph
 from strom.engine.graph.rescaling import shapes_of
@@ -50,7 +51,8 @@ class Rescaling:
     def __init__(self, graph: Graphs, wanted: int | None = None, **options: Any) -> None:
         self.before = graph(TWICE, interval_ms=None, **options)
         self.after = at(self.before, 3)
-        self.job = Job(self.before, wanted=None if wanted is None else at(self.before, wanted))
+        more = None if wanted is None else at(self.before, wanted)
+        self.job = Job(self.before, left=Handover(wanted=more))
         self.master: Any = self.job.master
         self.job.run()
 
@@ -484,7 +486,7 @@ def test_growth_leaves_what_a_job_is_to_be(graph: Graphs) -> None:
 def test_a_coordinator_knows_what_a_job_is_to_be_that_another_left_smaller(graph: Graphs) -> None:
     whole = graph(TWICE)
     small = at(whole, 1)
-    master = JobMaster("job", small, random.Random(0), takes_over=True, wanted=whole)
+    master = JobMaster("job", small, random.Random(0), takes_over=True, left=Handover(wanted=whole))
     assert master.wanted is whole
     assert master.status().shortage == "runs with 1 of 2"
 
@@ -500,8 +502,7 @@ def another(graph: ExecutionGraph, former: ExecutionGraph | None, accounts: Any)
         random.Random(0),
         first_attempt=5,
         takes_over=True,
-        former=former,
-        wanted=former,
+        left=Handover(graph, former, former),
     )
     master.start(1000)
     states = {"source": b"s"}
@@ -570,8 +571,7 @@ def test_the_next_coordinator_goes_on_with_growth(graph: Graphs) -> None:
         random.Random(0),
         first_attempt=5,
         takes_over=True,
-        former=before,
-        wanted=whole,
+        left=Handover(after, before, whole),
     )
     assert master.wanted is whole
     assert master.status().shortage == "runs with 3 of 4"

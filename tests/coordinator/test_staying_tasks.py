@@ -26,6 +26,7 @@ from strom.core.job_status import JobStatus
 from strom.engine.accounts import Stage, TaskAccount
 from strom.engine.coordinator import actions as act
 from strom.engine.coordinator.askers import Asker
+from strom.engine.coordinator.handover import Handover
 from strom.engine.coordinator.job_master import JobMaster
 from strom.engine.coordinator.rescaled_part import part_of, staying_part_of
 from strom.engine.graph.model import ExecutionGraph
@@ -539,9 +540,7 @@ def left(
         random.Random(0),
         first_attempt=5,
         takes_over=True,
-        former=before if kept else after if back else None,
-        wanted=before,
-        returns=back,
+        left=Handover(None, before if kept else after if back else None, before, back),
     )
     states = {v.id: b"s" for v in before.job.vertices if v.is_source}
     latest = Latest(Manifest("job", "demo", 1, 5, (), (), states, terminal=False), (), (1, 1))

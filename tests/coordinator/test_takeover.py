@@ -17,6 +17,7 @@ from strom.core.job_status import JobStatus
 from strom.engine.accounts import Ledger, Stage, TaskAccount
 from strom.engine.coordinator import actions as act
 from strom.engine.coordinator.attempt_numbers import AttemptNumbers
+from strom.engine.coordinator.handover import Handover
 from strom.engine.coordinator.job_master import JobMaster
 from strom.engine.graph.model import ExecutionGraph
 from strom.engine.messages import (
@@ -181,7 +182,7 @@ def test_failures_before_count_for_the_restart_strategy(
     left: Left, before: tuple[int, ...], status: str
 ) -> None:
     """Which allows two restarts in the life of the job."""
-    master, _ = left.going(failed=before)
+    master, _ = left.going(left=Handover(failed=before))
     actions = master.on_source_failed(3, "odd", 1004)
     assert act.CancelAll(3) in actions
     assert master.status().status is JobStatus[status]
@@ -198,13 +199,13 @@ def test_what_tasks_of_the_coordinator_before_are_refused_is_not_the_end_of_the_
     refused = TaskFailed(A, 3, "FencedError: another", recoverable=False, fenced=True)
     if when == "before":
         left.change(A, stage=Stage.OVER, failure=refused)
-        master, actions = left.found(failed=(2,))
+        master, actions = left.found(left=Handover(failed=(2,)))
     elif when == "meanwhile":
-        master, _ = left.found(failed=(2,))
+        master, _ = left.found(left=Handover(failed=(2,)))
         assert master.on_report(refused, 1003) == ()
         actions = master.on_sources_ready(3, 1004)
     else:
-        master, _ = left.going(failed=(2,))
+        master, _ = left.going(left=Handover(failed=(2,)))
         actions = master.on_report(refused, 1004)
     assert act.CancelAll(3) in actions
     assert master.status().status is JobStatus.RESTARTING

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from strom.core.errors import CheckpointError, ConfigurationError, MissingCheckpointError
 from strom.core.job_status import JobStatus
+from strom.engine.coordinator.handover import Handover
 from strom.engine.hosts import job_record, record_keeper
 from strom.engine.hosts.job_outcome import JobOutcome
 from strom.engine.hosts.job_record import DEATHS_MS, MOST_DEATHS, Begun, JobRecord, Term
@@ -29,11 +30,12 @@ def test_what_is_written_is_read_until_it_is_removed(
         record.read()
     record.begin(BEGUN)
     assert JobRecord(root, "a1").read() == (BEGUN, Term())
-    term = Term(2, False, 9, (5, 6, 7), failed=[2])
+    left = Handover({"sums": 3}, {"sums": 2}, failed=[2])
+    term = Term(2, False, 9, (5, 6, 7), left=left)
     record.write(term.next(8))
     assert JobRecord(root, "a1").read() == (
         BEGUN,
-        Term(3, False, 9, [5, 6, 7, 8], failed=[2]),
+        Term(3, False, 9, [5, 6, 7, 8], left=left),
     )
     assert record.outcome() is None
     record.end(OUTCOME, 3)
@@ -111,12 +113,12 @@ def test_what_a_storage_did_not_take_is_written_when_it_is_back(
 
     async def ask() -> None:
         written = keeper.begin(BEGUN, Term())
-        changed = keeper.write(Term(1, widths={"sums": 3}))
+        changed = keeper.write(Term(1, left=Handover({"sums": 3})))
         await asyncio.wrap_future(written)
         await asyncio.wrap_future(changed)
         left = await keeper.read()
         assert left is not None
-        assert (left.term.number, left.term.widths) == (1, {"sums": 3})
+        assert (left.term.number, left.term.left.now) == (1, {"sums": 3})
         record.left = 2
         keeper.end(OUTCOME)
         assert record.outcome() == (OUTCOME, None)

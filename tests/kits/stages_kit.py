@@ -83,7 +83,7 @@ class Stages:
     def kept(self) -> Any:
         """What its coordinator on Ray has written down for the next one."""
         record = self.folder / "state" / ".coordinators" / str(self.client.get_job_id())
-        return json.loads((record / "term.json").read_bytes())
+        return json.loads((record / "term.json").read_bytes())["left"]
 
     def finish(self) -> Any:
         """To its end, which has to be right."""
