@@ -43,7 +43,6 @@ from types import MappingProxyType
 from typing import Final
 
 from ...checkpoint import coordinator_types as protocol
-from ...checkpoint.manifest import Manifest
 from ...checkpoint.savepoints import Savepoint
 from ...checkpoint.storage import Latest
 from ...core.ids import Attempt, CheckpointId, OperatorId, TaskId
@@ -57,13 +56,13 @@ from .announced_ticks import AnnouncedTicks
 from .askers import Asker
 from .failures import Failure
 from .handover import Handover
-from .job_state import JobState
 from .lifecycle import Step
-from .plan import JobPlan, make_plan
+from .plan import make_plan
 from .region_restarts import Stage
 from .rescales import Rescales
-from .restart import Failed, make_policy
+from .restart import make_policy
 from .savepoint_rules import why_no_savepoint
+from .shown_master import ShownMaster
 from .split_requests import Answer
 from .starting_point import StartingPoint
 from .takeover import TakeOver
@@ -72,7 +71,7 @@ from .transitions import Transitions
 NO_BALANCE: Final[Mapping[str, Balance]] = MappingProxyType({})
 
 
-class JobMaster:
+class JobMaster(ShownMaster):
     """Decides everything about one job, over all its attempts."""
 
     def __init__(
@@ -97,7 +96,7 @@ class JobMaster:
         plan = make_plan(job_id, graph)
         starting_point = StartingPoint(plan, resume, allow_unmatched)
         policy = make_policy(plan.config.effective_restart, rng, left.failed)
-        self._job = job = Transitions(
+        job = Transitions(
             plan,
             graph,
             starting_point,
@@ -106,8 +105,7 @@ class JobMaster:
             takes_over,
             Rescales(graph, left),
         )
-        self._life, self._history = job.life, job.history
-        self._checkpoints, self._numbers = job.checkpoints, job.numbers
+        super().__init__(job)
         self._ticks = AnnouncedTicks()
         self._published: set[tuple[OperatorId, str]] = set()
 
@@ -400,80 +398,6 @@ class JobMaster:
         if not actions and isinstance(report, MetricsReported | CheckpointAcknowledged):
             return ()  # neither changes when there is something to do
         return self._answer(actions)
-
-    def why_not(self, manifest: Manifest) -> str | None:
-        """Why the job must not start from a checkpoint, if so. From any thread."""
-        return self._job.starting_point.why_not(manifest)
-
-    def why_no_rescale(self, asker: Asker) -> str | None:
-        """Why `on_rescale` would be refused now; None: it would not."""
-        return self._job.why_no_rescale(asker)
-
-    @property
-    def graph(self) -> ExecutionGraph:
-        """What the job is now."""
-        return self._job.graph
-
-    @property
-    def wanted(self) -> ExecutionGraph:
-        """What the job is to be when there is room for it."""
-        return self._job.rescales.wanted
-
-    @property
-    def settled(self) -> ExecutionGraph:
-        """The same, to be kept for another coordinator: as of `Rescales`."""
-        return self._job.rescales.settled
-
-    @property
-    def failed(self) -> Failed:
-        """What another coordinator has to know of the failures so far."""
-        return self._job.failures.so_far
-
-    @property
-    def rescaling(self) -> bool:
-        """Whether tasks have stopped for a rescale, or are about to."""
-        now = self._job.rescales.now
-        return now is not None and not now.stage.runs
-
-    @property
-    def _plan(self) -> JobPlan:
-        return self._job.plan
-
-    @property
-    def labels(self) -> Mapping[TaskId, str]:
-        """What the tasks are called, as in `Map (1/2)`."""
-        return self._plan.labels
-
-    @property
-    def shared_sources(self) -> frozenset[OperatorId]:
-        """Sources of which single readers may begin again."""
-        return self._plan.shared_sources
-
-    def status(self) -> JobState:
-        """The job at this moment."""
-        running = self._job.running
-        return JobState(
-            job_id=self._plan.job_id,
-            name=self._plan.job_name,
-            status=self._life.status,
-            attempt=self._numbers.newest,
-            restarts=self._job.failures.restarts,
-            running_tasks=0 if running is None else len(running.progress.running),
-            total_tasks=len(self._plan.tasks),
-            checkpoints=self._checkpoints.statistics(),
-            last_failure=self._job.failures.last_cause,
-            metrics=self._job.figures.all(),
-            history=self._history.picture,
-            rescales=self._job.rescales.done,
-            last_rescale=self._job.rescales.last,
-            shortage=self._job.shortage,
-        )
-
-    @property
-    def stopped_with(self) -> str | None:
-        """Where the savepoint is with which the job was stopped, once it has finished by that."""
-        finished = self._life.status is JobStatus.FINISHED
-        return self._checkpoints.stopped_with if finished else None
 
     def validate(self) -> None:
         """Assert the invariants of the fields. For use between events."""

@@ -12,12 +12,11 @@ import logging
 import random
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ...checkpoint.manifest import Manifest
 from ...checkpoint.savepoints import Stop
 from ...checkpoint.storage import CheckpointStorage, located, open_storage
 from ...core.clock import Clock
@@ -47,29 +46,27 @@ from ..coordinator.actions import (
 from ..coordinator.askers import Asker
 from ..coordinator.handover import Handover
 from ..coordinator.job_master import JobMaster
-from ..coordinator.rescale_figures import RescaleFigures
-from ..coordinator.restart import Failed
-from ..coordinator.traces import TraceRecorder
 from ..graph.execution import build_execution_graph
 from ..graph.model import ExecutionGraph, JobGraph
 from ..graph.rescaling import Widths, widths_of, with_widths
 from ..messages import Mail, TaskReport
-from ..task.deployment import TaskDeployment, deployments_of
 from .asked_rescales import AskedRescales, RescaleAnswer, Wanted
 from .asked_savepoints import AskedSavepoints, SavepointAnswer
 from .cluster import Cluster
+from .deployed_tasks import DeployedTasks
 from .errand_events import MakeBackground
 from .errands import Errands
 from .job_outcome import JobOutcome
 from .job_picture import JobPicture
+from .job_traces import JobTraces
 from .not_deployed import not_deployed
 from .outputs import Outputs
 from .own_rescales import MakeScaler, OwnRescales
+from .publishing import Publishing
 from .result_log import ResultLog
 from .source_errands import SourceAction
 from .storage_errands import StorageAction
 from .tenure import Tenure
-from .traces import open_traces
 
 log = logging.getLogger("strom")
 
@@ -137,7 +134,6 @@ class JobDriver(JobPicture):
         graph = self.graph.job
         self.job_id = job_id
         self._cluster = cluster
-        self._publish = publish
         location = graph.config.checkpoint.storage
         self._storage = storage or open_storage(location, job_id)
         if graph.config.record.path is not None:
@@ -159,7 +155,7 @@ class JobDriver(JobPicture):
             lambda: self._master.why_no_rescale(Asker.LOAD),
             make_scaler,
         )
-        super().__init__(clock, self._master.status(), graph, own)
+        super().__init__(clock, self._master, graph, own)
         self.token = token or uuid.uuid4().hex
         """No other job's."""
         tenure = Tenure(self._storage, graph.name, uuid.uuid4().hex, clock.now_ms())
@@ -173,18 +169,13 @@ class JobDriver(JobPicture):
             Outputs(graph, job_id, self.token, self._storage.home),
             results,
         )
-        self._results = results
-        self._attempts: dict[TaskId, Attempt] = {}
-        """In which each task was deployed last."""
+        self._tasks = DeployedTasks(job_id, cluster, self._storage, self.errands)
+        self._results = Publishing(publish, results)
         self._tick_at: int | None = None
         self._restarts = 0
         """Those that have been logged."""
-        self._traces = open_traces(graph.config.traces, job_id, graph.name)
-        self._recorder = None if self._traces is None else TraceRecorder(self._master.labels)
-        self._began_with: int | None = None
-        self._early: list[Action] = []
-        """What tasks of a driver before this published before it was known what the job begins
-        with; empty from then on."""
+        traces = graph.config.traces
+        self._traces = JobTraces(traces, job_id, graph.name, self._master.labels)
         self._held: list[Callable[[], None]] | None = [] if takes_over else None
         """What was wanted before it was known whether the job runs; None: it is."""
         self._asked = AskedSavepoints(job_id, graph.config.savepoint_directory)
@@ -208,10 +199,8 @@ class JobDriver(JobPicture):
         self._run(self._master.on_tasks_stopped, attempt, tasks)
 
     def on_reached(self, mails: Iterable[tuple[TaskId, Attempt, Mail]]) -> None:
-        """Tasks that start can be reached: what those that stay are told then."""
-        for task, attempt, mail in mails:
-            if self._attempts.get(task) == attempt:  # else it has begun again
-                self._cluster.send(task, attempt, mail)
+        """As of `DeployedTasks`."""
+        self._tasks.on_reached(mails)
 
     def on_not_deployed(self, attempt: Attempt, error: Exception) -> None:
         self._run(not_deployed, self._master, attempt, error)
@@ -311,11 +300,7 @@ class JobDriver(JobPicture):
         """Let go of the workers; what they still do is dropped. The last call."""
         self.errands.close()
         self._refuse_savepoints()
-        if self._recorder is not None and self._traces is not None:
-            why = f"the job is {self.state.value}"
-            self._traces.export(self._recorder.close(self._clock.now_ms(), why))
-            self._traces.close()
-            self._traces = None
+        self._traces.close(self._clock.now_ms(), f"the job is {self.state.value}")
 
     def _refuse_savepoints(self) -> None:
         self._asked.refuse_all(f"the job is {self.state.value}", self._master.stopped_with)
@@ -324,30 +309,9 @@ class JobDriver(JobPicture):
     # --- for anybody, from any thread ------------------------------------------------------
 
     @property
-    def wanted(self) -> JobGraph:
-        """What the job is to be when there is room for it."""
-        return self._master.wanted.job
-
-    @property
-    def last_rescale(self) -> RescaleFigures | None:
-        """The last under this driver that went well."""
-        return self._shown[0].last_rescale
-
-    @property
-    def failed(self) -> Failed:
-        """What a driver after this one has to know of the job's failures."""
-        return self._master.failed
-
-    @property
-    def rescaling(self) -> bool:
-        """As of `JobMaster`."""
-        return self._master.rescaling
-
-    @property
     def began_with(self) -> int | None:
-        """The checkpoint or savepoint that the job began with under this driver, 0: with none;
-        None: it has not begun."""
-        return self._began_with
+        """As of `Publishing`."""
+        return self._results.began_with
 
     def next_tick_s(self, looks: bool = True) -> float | None:
         """Seconds until `tick` has something to do. Without `looks`: those of the autoscaler, of
@@ -357,22 +321,6 @@ class JobDriver(JobPicture):
             due.append(self._own.due_ms)
         first = min((ms for ms in due if ms is not None), default=None)
         return None if first is None else max(0.0, (first - self._clock.now_ms()) / 1000.0)
-
-    def outcome(self) -> JobOutcome:
-        """Only when `ended`."""
-        state = self._picture
-        return JobOutcome(
-            job_id=self.job_id,
-            name=self.graph.job.name,
-            status=self.state,
-            error=self._error,
-            net_runtime_ms=self._runtime_ms,
-            checkpoints=state.checkpoints.completed,
-            restarts=state.restarts,
-            metrics=self.metrics(),
-            accumulators=self.accumulators(),
-            stopped_with=self._master.stopped_with,
-        )
 
     # --- carrying out ----------------------------------------------------------------------
 
@@ -396,10 +344,8 @@ class JobDriver(JobPicture):
         state = self._master.status()
         self._shown = state, self.graph.job
         self._own.seen(state, now_ms)
-        if self._recorder is not None and self._traces is not None:
-            name = getattr(event, "__name__", "")
-            ended = self._recorder.observe(name, args, earlier, state, actions, now_ms)
-            self._traces.export(ended)
+        name = getattr(event, "__name__", "")
+        self._traces.observe(name, args, earlier, state, actions, now_ms)
         if self._running_since is None and state.status is JobStatus.RUNNING:
             self._running_since = self._clock.monotonic()
         if state.status is JobStatus.RUNNING and state.running_tasks == state.total_tasks:
@@ -419,33 +365,29 @@ class JobDriver(JobPicture):
         self.graph = graph
         self.errands.adopt(graph.job)
         self._cluster.adopt(graph.job)
-        if self._recorder is not None:
-            self._recorder.adopt(self._master.labels)
+        self._traces.adopt(self._master.labels)
 
     def _carry_out(self, action: Action) -> Actions:
         if isinstance(action, Send):  # by far the most
-            self._cluster.send(action.task, self._attempts[action.task], action.mail)
+            self._tasks.send(action.task, action.mail)
             return ()
         if isinstance(action, StorageAction):
             self.errands.in_storage(action)
             return ()
         if isinstance(action, TakeOverSources):
-            self._begin_with(int(action.checkpoint_id), ran_on=True)
+            self._results.begin(int(action.checkpoint_id), ran_on=True)
         if isinstance(action, SourceAction):
             self.errands.in_sources(action)
             return ()
         match action:
             case TickAt(time_ms):
                 self._tick_at = time_ms
-            case Publish() if self._began_with is None:
-                self._early.append(action)
-            case Publish(operator, key, value):
-                if self._results is None or self._results.hear(operator, key, value):
-                    self._publish(operator, key, value)
+            case Publish():
+                self._results.publish(action)
             case AnswerSavepoint(request, path, error):
                 self._asked.answer(request, path, error)
             case FindTasks():
-                return self._find()
+                return self._event(self._master.on_tasks_found, self._tasks.find(self.graph))
             case MakeRoom(request, graph):
                 self._cluster.make_room(request, graph.job)
             case LeaveRoom():
@@ -471,72 +413,25 @@ class JobDriver(JobPicture):
     def _keep_graph(self, action: KeepGraph) -> Actions:
         if self._keep is None:
             return self._event(self._master.on_graph_kept)
-        master = self._master
-        left = Handover(action.graph, action.former, master.settled, action.returns, master.failed)
+        left = self._master.handover(action)
         self._keep(left.told_as(lambda graph: widths_of(graph.job)))
         return ()
 
-    def _find(self) -> Actions:
-        accounts = self._cluster.take_over()
-        newest = max((one.attempt for one in accounts), default=Attempt(0))
-        self._attempts = {
-            **dict.fromkeys(self.graph.tasks, newest),
-            **{one.task: one.attempt for one in accounts},
-        }
-        return self._event(self._master.on_tasks_found, accounts)
-
     def _deploy(self, action: DeployAll) -> Actions:
-        attempt = action.attempt
-        self._attempts = dict.fromkeys(self.graph.tasks, attempt)
-        if self._began_with is None:
-            self._begin_with(0 if action.restore is None else int(action.restore.checkpoint_id))
-        deployments = self._deployments(
-            self.graph.tasks, attempt, action.restore, revoke=action.revoke, halted=action.halted
-        )
+        if self._results.began_with is None:
+            self._results.begin(0 if action.restore is None else int(action.restore.checkpoint_id))
         try:
-            self._cluster.deploy(deployments)
+            self._tasks.deploy(self.graph, action)
         except Exception as error:
-            return self._event(not_deployed, self._master, attempt, error)
-        return self._event(self._master.on_deployed, attempt)
-
-    def _begin_with(self, checkpoint: int, ran_on: bool = False) -> None:
-        """Ahead of all that is published, what was published before it."""
-        before = [] if self._results is None else self._results.begin(checkpoint, ran_on)
-        self._began_with = checkpoint
-        for result in before:
-            self._publish(*result)
-        early, self._early = self._early, []
-        for action in early:
-            self._carry_out(action)
+            return self._event(not_deployed, self._master, action.attempt, error)
+        return self._event(self._master.on_deployed, action.attempt)
 
     def _deploy_beside(self, action: DeployTasks) -> Actions:
-        attempt = action.attempt
-        self._attempts.update(dict.fromkeys(action.tasks, attempt))
-        deployments = self._deployments(
-            action.tasks, attempt, action.restore, own_share=action.own_share
-        )
-        stays = self._deployments(action.stays, attempt, None)
         try:
-            self._cluster.deploy_beside(deployments, stays)
+            self._tasks.deploy_beside(self.graph, action)
         except Exception as error:
-            return self._event(not_deployed, self._master, attempt, error)
+            return self._event(not_deployed, self._master, action.attempt, error)
         return ()
-
-    def _deployments(
-        self, tasks: Sequence[TaskId], attempt: Attempt, restore: Manifest | None, **how: Any
-    ) -> list[TaskDeployment]:
-        """`how`: as of `deployments_of`."""
-        return deployments_of(
-            tasks,
-            self.graph,
-            attempt,
-            self.job_id,
-            self._storage,
-            restore,
-            self.errands.restored,
-            tokens=self.errands.tokens,
-            **how,
-        )
 
     def _end(self, status: JobStatus, error: str | None) -> None:
         self._runtime_ms = self._runtime_now_ms()

@@ -11,8 +11,12 @@ from ...core.clock import Clock
 from ...core.ids import Attempt
 from ...core.job_status import JobStatus
 from ..coordinator.job_state import JobState
+from ..coordinator.rescale_figures import RescaleFigures
+from ..coordinator.restart import Failed
+from ..coordinator.shown_master import ShownMaster
 from ..graph.model import JobGraph
 from .job_metrics import accumulators_of, summarise
+from .job_outcome import JobOutcome
 from .job_view import JobView, view_of
 from .metric_samples import Sample, samples_of
 from .own_rescales import OwnRescales
@@ -21,10 +25,11 @@ from .own_rescales import OwnRescales
 class JobPicture:
     """The job after the last event of its driver, which changes the fields."""
 
-    def __init__(self, clock: Clock, state: JobState, job: JobGraph, own: OwnRescales) -> None:
+    def __init__(self, clock: Clock, told: ShownMaster, job: JobGraph, own: OwnRescales) -> None:
         self._clock = clock
+        self._told = told
         self._own = own
-        self._shown = state, job
+        self._shown = told.status(), job
         """Replaced, never changed."""
         self._error: str | None = None
         self._over_at: int | None = None
@@ -54,6 +59,26 @@ class JobPicture:
         picture = self._picture
         last = "" if picture.last_failure is None else f", the last time: {picture.last_failure}"
         return f"{picture.restarts} restarts{last}"
+
+    @property
+    def wanted(self) -> JobGraph:
+        """What the job is to be when there is room for it."""
+        return self._told.wanted.job
+
+    @property
+    def last_rescale(self) -> RescaleFigures | None:
+        """The last under this driver that went well."""
+        return self._shown[0].last_rescale
+
+    @property
+    def failed(self) -> Failed:
+        """What a driver after this one has to know of the job's failures."""
+        return self._told.failed
+
+    @property
+    def rescaling(self) -> bool:
+        """As of `JobMaster`."""
+        return self._told.rescaling
 
     def checkpoints(self) -> CheckpointStatistics:
         """Figures of the job's checkpoints."""
@@ -96,6 +121,22 @@ class JobPicture:
     def accumulators(self) -> list[Part]:
         """What the tasks of the current attempt said of their accumulators, still sealed."""
         return accumulators_of(self._picture)
+
+    def outcome(self) -> JobOutcome:
+        """Only when `ended`."""
+        state, job = self._shown
+        return JobOutcome(
+            job_id=state.job_id,
+            name=job.name,
+            status=self.state,
+            error=self._error,
+            net_runtime_ms=self._runtime_ms,
+            checkpoints=state.checkpoints.completed,
+            restarts=state.restarts,
+            metrics=self.metrics(),
+            accumulators=self.accumulators(),
+            stopped_with=self._told.stopped_with,
+        )
 
     def _runtime_now_ms(self) -> float:
         if self.ended or self._over_at is not None:

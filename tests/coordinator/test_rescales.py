@@ -542,7 +542,7 @@ def test_the_next_coordinator_goes_on_with_a_rescale(graph: Graphs, to: int) -> 
     assert of(act.KeepGraph, actions) == [act.KeepGraph(after, None)]
     state = master.status()
     assert (state.status, state.rescales, state.shortage) == (JobStatus.RUNNING, 1, None)
-    assert master.wanted is master.settled is after
+    assert master.wanted is master.handover(act.KeepGraph(after, None)).wanted is after
 
 
 @pytest.mark.parametrize("to", [1, 3])

@@ -18,7 +18,7 @@ from strom.connectors.datagen import DataGenSource
 from strom.core.config import CheckpointConfig, FixedDelayRestart
 from strom.core.errors import ConfigurationError
 from strom.core.traces_config import TracesConfig
-from strom.engine.hosts import driver
+from strom.engine.hosts import job_traces
 from strom.engine.hosts.traces import TraceExporter, open_traces
 
 DELAY_MS = 20
@@ -57,7 +57,7 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     def opened(config: Any, job_id: str, name: str) -> TraceExporter:
         return TraceExporter(job_id, name, spans, batched=False)
 
-    monkeypatch.setattr(driver, "open_traces", opened)
+    monkeypatch.setattr(job_traces, "open_traces", opened)
     return spans
 
 
