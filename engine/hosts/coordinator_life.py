@@ -18,9 +18,6 @@ import queue
 import secrets
 import threading
 import time
-import warnings
-from collections.abc import Mapping
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -42,6 +39,7 @@ from ..graph.rescaling import Widths, with_widths
 from ..graph.shipping import unreadable
 from ..task.background import ThreadBackground
 from .coordinator_answers import Farewell, coordinator_name
+from .coordinator_ends import LEFT_NOTHING, failed, given_up
 from .coordinator_inbox import (
     Answered,
     Cancel,
@@ -50,11 +48,13 @@ from .coordinator_inbox import (
     SavepointWanted,
     hand_over,
 )
+from .coordinator_names import came_back
 from .driver import JobDriver
 from .growth_looks import GrowthLooks
 from .job_outcome import JobOutcome
 from .job_record import Begun, JobRecord, Term
 from .kept_slots import KeptSlots, leave_kept
+from .kept_term import PROMISE_S, KeptTerm
 from .lease import Lease
 from .left_tasks import end_tasks
 from .loop_signal import LoopSignal, wait_until
@@ -67,6 +67,7 @@ from .reporters import serve_metrics
 from .result_files import END
 from .result_log import ResultLog
 from .sent_files import SentFiles
+from .session_news import SessionNews
 from .shipped_code import unpack
 from .task_reports import TaskReports
 
@@ -82,22 +83,8 @@ process per job that ended lately is what this costs: of many short jobs, quite 
 SUBMISSION_S = 45.0
 """Within this a coordinator's client must have started it, however busy the machine is."""
 
-NONE_YET = -1
-"""The number of no term: of a coordinator that has not begun, or does not know yet which it is.
-What tasks say then is for one that is dead."""
-
-PROMISE_S = 10.0
-"""How long an answer is held back that holds for the next coordinator once it is written down."""
-
 FAREWELL_S = 10.0
 """How long the end of a job is held back until it is kept."""
-
-LEFT_NOTHING = (
-    "the job's coordinator died with its node, or before the job began, and has left nothing to go "
-    "on from: a job without a checkpoint storage keeps that on the node of its coordinator. Start "
-    "it again from the beginning; with a storage that all nodes reach "
-    "(execution.checkpointing.dir) it would have gone on"
-)
 
 
 class CoordinatorLife:
@@ -122,8 +109,7 @@ class CoordinatorLife:
         self._record = JobRecord(records, job_id) if farewell is None else None
         """For whoever finds that no coordinator of the job comes back; None: a session may begin
         the job once more, and sees to it."""
-        self._term = Term(NONE_YET)
-        self._changing_term = threading.Lock()
+        self._term = KeptTerm(self._records)
         self._driver: JobDriver | None = None
         self._cluster: RayCluster | None = None
         self._growth: GrowthLooks | None = None
@@ -138,13 +124,9 @@ class CoordinatorLife:
         nobody knows."""
         self._reports = TaskReports()
         self._outcome: JobOutcome | None = None
-        self._savepoints: list[tuple[str, int]] = []
-        """Where each complete one is, and since when (ms); only grows."""
+        self._for_session = SessionNews()
         self._news = LoopSignal()
         """Rung for what is published, for each checkpoint and when the job has ended."""
-        self._added: Mapping[str, float] = {}
-        self._lacks = False
-        """What the job's slots take beside those it began with; while it runs."""
         self._attached = True
         self._lease = Lease(SystemClock())
         self._tie_changed = asyncio.Event()
@@ -172,9 +154,7 @@ class CoordinatorLife:
             raise JobFailedError(f"job {self._job_id}: {LEFT_NOTHING}")
         begun = replace(begun, token=secrets.token_hex(16))
         graph = _unpickled(begun)
-        first, now_ms = begun.first_attempt, SystemClock().now_ms()
-        self._term = Term(0, self._attached, first, (now_ms,), run=first)
-        written = self._records.begin(begun, self._term)
+        written = self._term.begin(begun, self._attached, SystemClock().now_ms())
         await self._begin(begun, graph, takes_over=False)
         await asyncio.wait([asyncio.wrap_future(written)], timeout=PROMISE_S)
 
@@ -185,12 +165,12 @@ class CoordinatorLife:
             await self._end_without_record()
             return
         begun, before, outcome, self._count = left.begun, left.term, left.outcome, left.published
-        now_ms = SystemClock().now_ms()
         self._attached, self._heard_by_session = before.attached, outcome is not None
-        self._term = term = before.next(now_ms)
+        written = self._term.follow(before, SystemClock().now_ms())
+        term = self._term.now
         self._published = PublishedValues(begun.first_attempt + term.number)
         # No other may have this number: tasks would hear what both say.
-        await asyncio.wrap_future(self._records.write(term))
+        await asyncio.wrap_future(written)
         log.warning(
             "job %s: its coordinator died, and is back for the %s. time", self._job_id, term.number
         )
@@ -208,7 +188,7 @@ class CoordinatorLife:
 
     async def _give_up(self, term: Term, why: str | None = None) -> JobOutcome:
         """The job is over, for all that come after this, too."""
-        outcome = _given_up(self._job_id, term, why)
+        outcome = given_up(self._job_id, term, why)
         await asyncio.to_thread(self._records.end, outcome)
         return outcome
 
@@ -219,7 +199,7 @@ class CoordinatorLife:
             return
         log.error("job %s: %s", self._job_id, LEFT_NOTHING)
         await asyncio.to_thread(end_tasks, coordinator_name(self._job_id))
-        await self._end_with(_failed(self._job_id, LEFT_NOTHING))
+        await self._end_with(failed(self._job_id, LEFT_NOTHING))
 
     async def _begin(
         self,
@@ -240,11 +220,11 @@ class CoordinatorLife:
             graph = replace(graph, config=config)
         secret, name = secrets.token_bytes(32), coordinator_name(self._job_id)
         files = SentFiles.of(self._job_id, graph.config.job_files, begun.contents)
-        number, left = self._term.number, self._term.left
-        of = begun.first_attempt + number
+        term = self._term.now
+        of = begun.first_attempt + term.number
         self._published = PublishedValues(of)
         self._cluster = RayCluster(
-            with_widths(graph, left.now or {}),
+            with_widths(graph, term.left.now or {}),
             secret,
             loop,
             self._inbox.put,
@@ -253,7 +233,7 @@ class CoordinatorLife:
             begun.code,
             files,
             self._slots,
-            term=number,
+            term=term.number,
             note=self._note_attempt,
             planned=graph,
             record=self._record,
@@ -272,13 +252,13 @@ class CoordinatorLife:
             self._cluster,
             self._publish,
             lambda name: ThreadBackground(name, lambda: self._inbox.put(Answered())),
-            first_attempt=self._term.attempt + takes_over,
+            first_attempt=term.attempt + takes_over,
             token=begun.token,
             takes_over=takes_over,
             before_end=lambda outcome: self._records.end(outcome, results),
             results=results,
             keep=self._keep_graph,
-            left=left,
+            left=term.left,
         )
         if graph.config.adaptive.enabled:
             self._growth = GrowthLooks(graph, self._driver, self._inbox.put)
@@ -308,28 +288,14 @@ class CoordinatorLife:
         self._news.ring()
 
     def _note_attempt(self, attempt: Attempt) -> None:
-        """Before it begins; on the driver's thread. There is one behind each failure."""
+        """Before it begins; on the driver's thread."""
         assert self._driver is not None
-        left = replace(self._term.left, failed=self._driver.failed)
-        self._change_term(attempt=max(self._term.attempt, attempt), left=left)
+        self._term.note_attempt(attempt, self._driver.failed)
 
     def _keep_graph(self, left: Handover[Widths]) -> None:
         """On the driver's thread, which goes on when it is written, or cannot be."""
-        written = self._change_term(left=left)
+        written = self._term.change(left=left)
         written.add_done_callback(lambda _: self._inbox.put(GraphKept()))
-
-    def _change_term(self, **fields: Any) -> Future[None]:
-        """Done when it is written, or cannot be. Thread-safe."""
-        with self._changing_term:
-            self._term = replace(self._term, **fields)
-            return self._records.write(self._term)
-
-    async def _promise(self, **fields: Any) -> None:
-        """Whoever asks for this is told so when it holds for the next coordinator, too, or when
-        the storage takes too long."""
-        if self._term.number != NONE_YET and self._outcome is None:
-            written = asyncio.wrap_future(self._change_term(**fields))
-            await asyncio.wait([written], timeout=PROMISE_S)
 
     def _leave_unless_started(self) -> None:
         """The client died during the submission."""
@@ -382,15 +348,7 @@ class CoordinatorLife:
         news, complete = self._note_beginning(driver), driver.newest_complete
         if complete is not None and self._published.complete(complete):
             news = True
-        saved = driver.newest_savepoint
-        if saved is not None and saved not in self._savepoints[-1:]:
-            self._savepoints.append(saved)
-            news = True
-        cluster = self._cluster
-        if cluster is not None and driver.state is JobStatus.RUNNING:
-            lacks = cluster.seeks or (self._growth is not None and self._growth.lacks)
-            news |= (cluster.added, lacks) != (self._added, self._lacks)
-            self._added, self._lacks = cluster.added, lacks
+        news |= self._for_session.look(driver, self._cluster, self._growth)
         if news:
             self._news.ring()
 
@@ -457,7 +415,8 @@ class CoordinatorLife:
         if self._cluster is not None:
             self._cluster.on_cancelled()
         self._inbox.put(Cancel())
-        await self._promise(cancelled=True)
+        if self._outcome is None:
+            await self._term.promise(cancelled=True)
 
     @property
     def _state(self) -> JobStatus:
@@ -477,15 +436,6 @@ class CoordinatorLife:
                     event.told(None, f"not rescaled: the job is {self._state.value}")
 
 
-def came_back() -> bool:
-    """Whether this process has been started by Ray for an actor that had one before."""
-    if not ray.is_initialized():
-        return False
-    with warnings.catch_warnings():  # Ray asks itself for what it has deprecated
-        warnings.simplefilter("ignore")
-        return bool(ray.get_runtime_context().was_current_actor_reconstructed)
-
-
 def _unpickled(begun: Begun) -> JobGraph:
     """The job's graph, with what it imports from in reach."""
     unpack(begun.code)
@@ -494,13 +444,3 @@ def _unpickled(begun: Begun) -> JobGraph:
     except BaseException as error:
         raise unreadable(error) from None
     return graph
-
-
-def _given_up(job_id: str, term: Term, why: str | None = None) -> JobOutcome:
-    """How a job ends whose coordinator cannot go on."""
-    why = why or f"it died {len(term.since_ms)} times within a few minutes"
-    return _failed(job_id, f"the job's coordinator cannot go on: {why}")
-
-
-def _failed(job_id: str, error: str) -> JobOutcome:
-    return JobOutcome(job_id, job_id, JobStatus.FAILED, error, 0.0, 0, 0, {})

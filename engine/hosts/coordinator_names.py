@@ -16,11 +16,13 @@ as there is an actor of that name, and is removed by `withdraw`, or by the sessi
 Whatever its actor is named, slots and tasks of a job, and what its coordinator has taken, are
 called after `coordinator_name`.
 
-All functions ask Ray's control service and nobody else, and may be called again (`patiently`).
+All functions but `came_back` ask Ray's control service and nobody else, and may be called again
+(`patiently`).
 """
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -112,3 +114,12 @@ def forget_lost() -> None:
     for one in appointed:
         if one.actor not in there:
             forget(one)
+
+
+def came_back() -> bool:
+    """Whether this process has been started by Ray for an actor that had one before."""
+    if not ray.is_initialized():
+        return False
+    with warnings.catch_warnings():  # Ray asks itself for what it has deprecated
+        warnings.simplefilter("ignore")
+        return bool(ray.get_runtime_context().was_current_actor_reconstructed)

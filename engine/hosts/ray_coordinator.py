@@ -64,7 +64,8 @@ class JobCoordinator(CoordinatorLife):
         """The job outlives its program from now on."""
         self._attached = False
         self._tie_changed.set()
-        await self._promise(attached=False)
+        if self._outcome is None:
+            await self._term.promise(attached=False)
 
     # --- tasks -----------------------------------------------------------------------------
 
@@ -73,7 +74,7 @@ class JobCoordinator(CoordinatorLife):
     ) -> None:
         """From a task. What was for the coordinator before this (its `term`) is in the task's
         account."""
-        if term != self._term.number:
+        if term != self._term.now.number:
             return
         for ready in self._reports.accept(task, attempt, number, data):
             self._inbox.put(ready)
@@ -114,15 +115,16 @@ class JobCoordinator(CoordinatorLife):
             news = self._news.ticket()
             left = deadline - time.monotonic()
             outcome = self._outcome
-            savepoints = [] if known is None else self._savepoints[known:]
-            grown = added is not None and self._added != added
-            grown |= lacks is not None and self._lacks != lacks
+            savepoints = [] if known is None else self._for_session.savepoints[known:]
+            grown = added is not None and self._for_session.added != added
+            grown |= lacks is not None and self._for_session.lacks != lacks
             if outcome is not None or savepoints or grown or left <= 0:
                 break
             await wait_until(news, left)
         view = None if outcome is None else self._last_view()
-        number = self._term.number
-        return Followed(savepoints, outcome, view, number, self._added, self._lacks)
+        number = self._term.now.number
+        told = self._for_session
+        return Followed(savepoints, outcome, view, number, told.added, told.lacks)
 
     async def end_is_heard(self) -> None:
         """The session knows that the job is over, and lends its slots to others from now on."""

@@ -35,12 +35,12 @@ from ...core.errors import JobFailedError
 from ...core.failure_text import described
 from .control_service import patiently
 from .coordinator_answers import Farewell
-from .coordinator_life import came_back
 from .coordinator_names import (
     Appointment,
     appoint,
     appointments,
     arguments_of,
+    came_back,
     forget,
     forget_lost,
     named_actors,

@@ -106,7 +106,7 @@ def next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Next]:
 def test_what_was_promised_holds_for_the_next(next_one: Next) -> None:
     """Whoever was told that the job is cancelled waits for its end; who let it go is gone."""
     first = next_one.make()
-    first._term = Term()
+    first._term.now = Term()
     first._started.set()
     asyncio.run(first.cancel())
     assert next_one.record.read()[1].cancelled

@@ -24,7 +24,7 @@ class Unreadable:
 def begun() -> JobCoordinator:
     """In its first term."""
     coordinator = JobCoordinator("job")
-    coordinator._term = Term()
+    coordinator._term.now = Term()
     return coordinator
 
 
@@ -62,7 +62,7 @@ def test_only_the_newest_attempt_is_heard_and_remembered() -> None:
 
 def test_what_was_for_a_coordinator_before_is_not_heard() -> None:
     coordinator = JobCoordinator("job")
-    coordinator._term = Term(number=2)
+    coordinator._term.now = Term(number=2)
     data = pickle.dumps(TaskRunning(TASK, ATTEMPT))
     for term in (0, 1, 3, 2):
         asyncio.run(coordinator.report(TASK, ATTEMPT, term, 0, data))
@@ -75,7 +75,7 @@ def test_one_that_does_not_know_its_term_yet_hears_nobody() -> None:
     coordinator = JobCoordinator("job")
     late, ours = TaskRunning(TASK, ATTEMPT), MetricsReported(TASK, ATTEMPT, {"n": 1})
     asyncio.run(coordinator.report(TASK, ATTEMPT, 0, 1, pickle.dumps(late)))
-    coordinator._term = Term(number=1)
+    coordinator._term.now = Term(number=1)
     for number in range(2):
         asyncio.run(coordinator.report(TASK, ATTEMPT, 1, number, pickle.dumps(ours)))
     assert [coordinator._inbox.get_nowait() for _ in range(coordinator._inbox.qsize())] == [
