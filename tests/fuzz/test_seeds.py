@@ -107,7 +107,7 @@ def test_a_wrong_result_is_noticed(
 
     right = Extreme.result
     monkeypatch.setattr(Extreme, "result", wrong)
-    assert main(["--seeds", "60", "--jobs-every", "0", "--fail-fast"]) == 1
+    assert main(["--start", "8", "--seeds", "60", "--jobs-every", "0", "--fail-fast"]) == 1
     output = capsys.readouterr().out
     seed = int(output.rpartition("failed: [")[2].rstrip("]\n"))
     assert f"seed {seed}: " in output
