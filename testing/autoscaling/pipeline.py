@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ...autoscaling.loads import Flow
 from ...autoscaling.samples import Sample, Totals
-from ...autoscaling.shape import Shape
+from ...autoscaling.shape import Edge, Shape
 from ...core.ids import VertexId
 from ...state.key_groups import subtask_table
 
@@ -36,23 +37,29 @@ class Work:
 
 @dataclass
 class Station:
-    """One vertex as it runs. `queue`: records that wait before it."""
+    """One vertex as it runs. `waiting`: records before it."""
 
     work: Work
     shares: Numbers
-    """Of each subtask; together 1."""
-    queue: float = 0.0
+    """Of each subtask, of records that go to one of them; together 1."""
+    waiting: Flow = field(default_factory=Flow)
     taken: float = 0.0
+    """By all subtasks."""
     held_ms: float = 0.0
     busy_ms: Numbers = field(init=False)
     subtask_rate: float = field(init=False)
-    capacity: float = field(init=False)
-    """Records/s, limited by its busiest subtask."""
 
     def __post_init__(self) -> None:
         self.busy_ms = np.zeros(len(self.shares))
         self.subtask_rate = self.work.rate / (1 + self.work.contention * (len(self.shares) - 1))
-        self.capacity = self.subtask_rate / float(self.shares.max())
+
+    @property
+    def queue(self) -> float:
+        return self.waiting.taken(len(self.shares))
+
+    def seconds(self, flow: Flow) -> float:
+        """That its busiest subtask takes for so many records."""
+        return (float(self.shares.max()) * flow.spread + flow.whole) / self.subtask_rate
 
 
 class Pipeline:
@@ -74,14 +81,15 @@ class Pipeline:
             for vertex in shape.vertices
         }
         self._noise, self._noisy, self._tells_loads = noise, noisy, tells_loads
+        self.parallelism: dict[VertexId, int] = {}
         self.backlog = 0.0
         self.attempt = 0
         self.start(parallelism)
 
     def start(self, parallelism: Mapping[VertexId, int]) -> None:
         """A new attempt: counters begin anew, and what was in flight is read again."""
-        self.parallelism = dict(parallelism)
         self.backlog += self._unread() if self.attempt else 0.0
+        self.parallelism = dict(parallelism)
         self.stations = {
             vertex.id: self._station(vertex.id, self.parallelism[vertex.id])
             for vertex in self.shape.vertices
@@ -94,24 +102,27 @@ class Pipeline:
         source read."""
         source = self.shape.vertices[0].id
         self.backlog += arriving
-        self.stations[source].queue = self.backlog
+        self.stations[source].waiting = Flow(self.backlog)
         for vertex in reversed(self.shape.vertices):
             station = self.stations[vertex.id]
-            can = station.capacity * speed
-            taken = min(can, station.queue, self._room(vertex.id))
-            station.queue -= taken
+            before, queue = station.waiting, station.queue
+            least_s = station.seconds(before) / speed
+            can = queue / least_s if least_s else 0.0
+            taken = min(can, queue, self._room(vertex.id))
+            part = taken / queue if queue else 0.0
+            station.waiting = before.times(1.0 - part)
             station.taken += taken
             wrong = 1.0 + self._noisy * self._noise.standard_normal(len(station.shares))
-            spent = (1000 * taken / (station.subtask_rate * speed)) * station.shares * wrong
+            each = part * (station.shares * before.spread + before.whole)
+            spent = 1000 * each / (station.subtask_rate * speed) * wrong
             station.busy_ms += np.minimum(np.maximum(spent, 0.0), 1000.0)
-            wanted = min(can, station.queue + taken)
-            if taken < wanted * 0.999:  # held up
+            if taken < min(can, queue) * 0.999:  # held up
                 station.held_ms += 1000 * len(station.shares) * (1 - taken / can)
+            made = taken * station.work.makes
             for edge in self._outputs[vertex.id]:
-                self._edges[edge.id] += taken * station.work.makes
+                self._edges[edge.id] += made
                 target = self.stations[edge.target]
-                copies = len(target.shares) if edge.ship == "broadcast" else 1
-                target.queue += taken * station.work.makes * copies
+                target.waiting = target.waiting.plus(_flow(edge, made))
         read = self.backlog - self.stations[source].queue
         self.backlog = self.stations[source].queue
         return read
@@ -140,44 +151,39 @@ class Pipeline:
         room = float("inf")
         for edge in self._outputs[vertex] if makes else ():
             target = self.stations[edge.target]
-            copies = len(target.shares) if edge.ship == "broadcast" else 1
-            left = max(0.0, target.capacity - target.queue) / copies
-            room = min(room, left / makes)
+            left_s = max(0.0, 1.0 - target.seconds(target.waiting))
+            room = min(room, left_s / target.seconds(_flow(edge, makes)))
         return room
 
     def _unread(self) -> float:
         """What is queued inside, in records of the source."""
-        source = self.shape.vertices[0].id
-        made = {source: 1.0}
-        for edge in self.shape.edges:
-            made.setdefault(edge.target, made[edge.source] * self._works[edge.source].makes)
+        source, made = self.shape.vertices[0].id, self.flows(1.0)
         queued = [
-            station.queue / made[vertex]
+            station.queue / each
             for vertex, station in self.stations.items()
-            if vertex != source and made[vertex]
+            if vertex != source and (each := made[vertex].taken(self.parallelism[vertex]))
         ]
         return max(queued, default=0.0)
 
-    def capacity_at(self, vertex: VertexId, parallelism: int) -> float:
-        """Records/s that a vertex can take with so many subtasks."""
-        return self._station(vertex, parallelism).capacity
+    def seconds_at(self, vertex: VertexId, parallelism: int, flow: Flow) -> float:
+        """That the busiest of so many subtasks takes for that."""
+        return self._station(vertex, parallelism).seconds(flow)
 
-    def flows(self, rate: float) -> dict[VertexId, float]:
-        """Records/s that each vertex gets, if `rate` comes to the source; of broadcasts all
-        copies."""
-        found = dict.fromkeys(self.parallelism, 0.0)
-        found[self.shape.vertices[0].id] = rate
+    def flows(self, rate: float) -> dict[VertexId, Flow]:
+        """Records/s that each vertex gets, if `rate` comes to the source."""
+        found = dict.fromkeys(self.parallelism, Flow())
+        found[self.shape.vertices[0].id] = Flow(rate)
         for vertex in self.shape.vertices:
             for edge in self.shape.inputs[vertex.id]:
-                copies = self.parallelism[vertex.id] if edge.ship == "broadcast" else 1
-                found[vertex.id] += found[edge.source] * self._works[edge.source].makes * copies
+                taken = found[edge.source].taken(self.parallelism[edge.source])
+                come = _flow(edge, taken * self._works[edge.source].makes)
+                found[vertex.id] = found[vertex.id].plus(come)
         return found
 
     def handles(self, rate: float) -> bool:
         """Whether it keeps up with that, as it is."""
-        return all(
-            self.stations[vertex].capacity >= flow for vertex, flow in self.flows(rate).items()
-        )
+        flows = self.flows(rate)
+        return all(self.stations[vertex].seconds(flow) <= 1.0 for vertex, flow in flows.items())
 
     def _station(self, vertex: VertexId, parallelism: int) -> Station:
         return Station(self._works[vertex], self._shares(vertex, parallelism))
@@ -200,3 +206,8 @@ class Pipeline:
         if not self.shape.by_id[vertex].keyed or weights is None:
             return None
         return tuple(round(weight * 1000) for weight in weights)
+
+
+def _flow(edge: Edge, records: float) -> Flow:
+    """So many that were sent, as they come."""
+    return Flow(whole=records) if edge.ship == "broadcast" else Flow(records)

@@ -124,15 +124,12 @@ def enough(setting: Setting, rate: float, most: int = 200) -> dict[VertexId, int
         if any(vertex.fixed for vertex in group):
             chosen = setting.start[group[0].id]
         else:
-            capacities = {
-                p: min(
-                    pipeline.capacity_at(vertex.id, p) / max(flows[vertex.id], 1e-9)
-                    for vertex in group
-                )
+            busy = {
+                p: max(pipeline.seconds_at(vertex.id, p, flows[vertex.id]) for vertex in group)
                 for p in range(1, min(most, *(vertex.most for vertex in group)) + 1)
             }
-            best = max(capacities, key=lambda p: (capacities[p], -p))
-            chosen = next((p for p in capacities if capacities[p] >= 1.0), best)
+            best = min(busy, key=lambda p: (busy[p], p))
+            chosen = next((p for p in busy if busy[p] <= 1.0), best)
         found |= {vertex.id: chosen for vertex in group}
     return found
 

@@ -18,7 +18,7 @@ from strom.autoscaling.verdicts import Reason
 from strom.core.autoscaler_config import AutoscalerConfig
 from strom.core.ids import VertexId
 from strom.testing.autoscaling.curves import CURVES, drawn
-from strom.testing.autoscaling.pipeline import Work
+from strom.testing.autoscaling.pipeline import Pipeline, Work
 from strom.testing.autoscaling.promises import broken
 from strom.testing.autoscaling.running import Setting, enough, oracle_seconds, simulate
 
@@ -103,6 +103,27 @@ def test_a_day_costs_less_than_its_peak_and_lags_little() -> None:
     assert followed.subtask_seconds < simulate(peak, curve, None).subtask_seconds
     least = oracle_seconds(PLAIN, curve)
     assert least < followed.subtask_seconds < 2 * least
+
+
+def test_copies_of_a_broadcast_are_not_by_key() -> None:
+    """All subtasks get all of them, whatever keys the other records have, and what waits of them
+    before a start is read once more, and not once for each copy."""
+    weights = tuple(1.0 / (1 + group % 17) for group in range(128))
+    shape = shape_of(None)
+    shape = Shape(shape.vertices, (*shape.edges, Edge(2, S, W, "broadcast")))
+    works = {S: Work(20_000), M: Work(10_000, 0.1), W: Work(60_000, 0.01, weights=weights)}
+    setting = Setting(shape, works, {S: 3, M: 5, W: 128}, pause_s=1, seed=70_715, noisy=0.0)
+    pipeline = Pipeline(shape, works, setting.start, np.random.default_rng(0))
+    assert pipeline.handles(50_000)
+    assert not pipeline.handles(60_001)  # of which everybody gets each
+    pipeline.second(20_000)
+    pipeline.start(setting.start)
+    assert pipeline.backlog == pytest.approx(20_000)
+    for start in (setting.start, {S: 1, M: 1, W: 1}):
+        run = simulate(
+            replace(setting, start=start), drawn("spikes", 1_800, 23_227, 70_715), CONFIG
+        )
+        assert broken(run, CONFIG) == []
 
 
 def test_a_hot_key_does_not_take_subtasks_without_end() -> None:
