@@ -25,6 +25,13 @@ KEYS = 50
 BLOCK = 7
 SPLITS = 3
 
+PATIENT_RAY = {
+    "RAY_health_check_failure_threshold": "100",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "600",
+}
+"""A machine that is cut off stays Ray's: it has none in its place. By itself Ray gives one up after
+about a minute, and here the job may take that long to notice."""
+
 PROGRAM = """
     import sys
     import strom
@@ -159,7 +166,10 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_cut_is_waited_out_or_found_and_the_output_is_exact(folder: Path) -> None:
     """20 ms from each machine to another, encrypted, with addresses that nobody has set."""
-    with Network(3, late_s=0.02) as network, RayMachines(network, [1, 1, 1]) as cluster:
+    with (
+        Network(3, late_s=0.02) as network,
+        RayMachines(network, [1, 1, 1], PATIENT_RAY) as cluster,
+    ):
         encrypted = "security.ssl.internal.enabled=true"
         job = Job(cluster, folder, encrypted, "heartbeat.interval=2s", "heartbeat.timeout=15s")
         job.goes_on()
