@@ -66,8 +66,8 @@ class TaskAccount:
     `completed`: the newest it knows to be complete. `ending`: it was told to end its sources.
     `published`: what it published behind its part in that checkpoint; all before, the coordinator
     that completed it has written down (`hosts.result_log`).
-    `shape`, `own_share`: as of `TaskDeployment`, the former, if it was rewired, as of `Rewire`.
-    Whether a checkpoint holds it, it does not say: who takes over tells it to go on.
+    `shape`, `own_share`, `tokens`: as of `TaskDeployment`, the first, if it was rewired, as of
+    `Rewire`. Whether a checkpoint holds it, it does not say: who takes over tells it to go on.
     """
 
     task: TaskId
@@ -85,6 +85,7 @@ class TaskAccount:
     published: tuple[ValuePublished, ...] = ()
     shape: str = ""
     own_share: bool = False
+    tokens: Mapping[str, str] = field(default_factory=dict)
 
     def given_since(self, checkpoint_id: CheckpointId) -> tuple[SplitsAssigned, ...]:
         """What it was given behind the trigger of this checkpoint; all, if it has not heard of it:
@@ -94,7 +95,7 @@ class TaskAccount:
 
 class Ledger:
     """Of one task in one attempt. `begins_with`: the checkpoint that it is restored from. `shape`,
-    `own_share`: as of `TaskAccount`.
+    `own_share`, `tokens`: as of `TaskAccount`.
 
     Invariant: `_marks` and `_heard` are of checkpoints above `_completed`, and ascend with their
     ids.
@@ -120,9 +121,11 @@ class Ledger:
         begins_with: CheckpointId = NO_CHECKPOINT,
         shape: str = "",
         own_share: bool = False,
+        tokens: Mapping[str, str] | None = None,
     ) -> None:
         self._shape = shape
         self._own_share = own_share
+        self._tokens = tokens or {}
         self._task = task
         self._attempt = attempt
         self._stage = Stage.STARTING
@@ -209,6 +212,7 @@ class Ledger:
             tuple(self._published),
             self._shape,
             self._own_share,
+            self._tokens,
         )
 
     def validate(self) -> None:

@@ -316,7 +316,9 @@ class SinkWriter(ABC):
 class OutputClaim:
     """What the coordinator of a job says to a sink when the job begins, and when it is over.
 
-    `token`: of this coordinator alone; another one of the same job has another. `origin`: the job
+    `token`: of the coordinators of one run of the job: one that comes back has that of the one
+    before; of another run it is another. `shown`: what the writers show that it has found, as of
+    `Sink.writers_token`: some may go on, all are of coordinators with its token. `origin`: the job
     and checkpoint (or savepoint) of another job that this one continues; None: it begins anew, or
     goes on from a checkpoint of its own. `place`: host and process of the coordinator. `epoch`,
     `origin_epoch`: which of the coordinators of this job it is, and which of those who started
@@ -334,6 +336,7 @@ class OutputClaim:
     epoch: int = 0
     origin_epoch: int = 0
     home: str | None = None
+    shown: frozenset[str] = frozenset()
 
 
 class Sink(ABC):
@@ -361,7 +364,8 @@ class Sink(ABC):
         """Called once by a coordinator, before its first attempt: from now on nobody else commits
         here, and what was published behind the job's origin is taken back. What is worth a
         warning. OutputRefusedError if that must not be; other errors: it could not be done, and
-        the job goes on without."""
+        the job goes on without. Writers go on that show one of `claim.shown`: they are not to be
+        refused if it is that of who has taken over last."""
         return ()
 
     def writers_token(self, claim: OutputClaim) -> str:

@@ -5,6 +5,9 @@
                                      an older epoch commit nothing more
     <prefix>-from-<origin>-<job>     likewise: that a job started from a checkpoint of another one
 
+A coordinator that goes on with writers registers nothing where one of these shows the newest epoch:
+they would be refused, and nobody else has taken over since.
+
 Each commit asks for the owner's epoch first; a commit and a take-over in the same instant may both
 come through. What was published before stays: Kafka takes nothing back. The cluster forgets ids
 that nothing happened to for `transactional.id.expiration.ms`, 7 days; then a prefix is nobody's.
@@ -13,7 +16,7 @@ that nothing happened to for `transactional.id.expiration.ms`, 7 days; then a pr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack
 from typing import Final
 
@@ -29,7 +32,9 @@ Connect = Callable[[Callable[[], bool]], AbstractContextManager[TransactionClust
 
 def take(cluster: TransactionCluster, prefix: str, claim: OutputClaim) -> tuple[str, list[str]]:
     """What writers are told, and what is worth a warning."""
-    owner = "{}:{}".format(*cluster.fence(owner_id(prefix)))
+    owner = _kept(cluster, prefix, claim.shown)
+    if owner is None:
+        owner = "{}:{}".format(*cluster.fence(owner_id(prefix)))
     if claim.origin is None:
         return owner, []
     job_id, n = claim.origin
@@ -50,13 +55,28 @@ def owner_id(prefix: str) -> str:
     return f"{prefix}-owner"
 
 
+def _kept(cluster: TransactionCluster, prefix: str, shown: Collection[str]) -> str | None:
+    """What writers were told that need not be refused; None: somebody else has taken over, or there
+    are none."""
+    last = _last(cluster, prefix) if shown else None
+    if last is None:
+        return min(shown, default=None)
+    return last if last in shown else None
+
+
+def _last(cluster: TransactionCluster, prefix: str) -> str | None:
+    """What the last owner's writers were told; None: the prefix is nobody's."""
+    one = owner_id(prefix)
+    found = cluster.describe([one]).get(one)
+    return None if found is None else f"{found.producer_id}:{found.epoch}"
+
+
 class OwnerWatch:
     """A writer's look at whose the prefix is; from one thread at a time."""
 
     def __init__(self, connect: Connect, prefix: str, job_id: str, told: str) -> None:
         """`told`: what `take` gave."""
         self._connect = connect
-        self._id = owner_id(prefix)
         self._prefix = prefix
         self._job_id = job_id
         self._told = told
@@ -70,13 +90,13 @@ class OwnerWatch:
         try:
             if self._cluster is None:
                 self._cluster = self._held.enter_context(self._connect(lambda: not self._closed))
-            found = self._cluster.describe([self._id]).get(self._id)
+            last = _last(self._cluster, self._prefix)
         except ConfigurationError:
             raise
         except ConnectorError as error:
             self._drop()
             raise RetryableCommitError(f"nothing is committed now: {error}") from None
-        if found is not None and f"{found.producer_id}:{found.epoch}" != self._told:
+        if last is not None and last != self._told:
             raise FencedError(
                 f"nothing is committed any more by job {self._job_id}: another job, or another "
                 f"coordinator of this one, has taken over transactional_id_prefix="

@@ -9,13 +9,14 @@ Each commit reads the owner's number in the transaction that adds the files, so 
 where somebody takes over at the same time. What was added behind the checkpoint that a job starts
 from, by whoever, is taken back when it does (`delta_revoke`): its files are in older versions only.
 
-A job that begins anew, for the first time, asks nothing: nobody else can have its work.
+A job that begins anew, for the first time, asks nothing: nobody else can have its work. A
+coordinator that goes on with writers adds nothing where one of these shows the newest number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...api.connectors.base import OutputClaim
@@ -78,7 +79,10 @@ def take(spark: Any, path: str, claim: OutputClaim) -> tuple[str, list[str]]:
         history[:] = known(apps, claim)
         root = [claim.job_id, *line_of(history, claim.job_id)][-1]
         app = _owner(root, claim.operator_id)
-        owner = DeltaOwner(app, max(0, int(txn.txnVersion(app))) + 1)
+        owner = DeltaOwner(app, max(0, int(txn.txnVersion(app))))
+        if str(owner) in claim.shown:
+            return None
+        owner = replace(owner, number=owner.number + 1)
         lines = [committed(owner.app, owner.number)]
         if claim.origin is not None:
             lines.append(committed(_line(claim.job_id, *claim.origin), 1))

@@ -46,12 +46,14 @@ class FindTasks:
 class TakeOverSources:
     """Make the enumerators of tasks that run: from their states in this checkpoint (0: anew), and
     ask each for what its readers say they have been given since, in the order of then. Then answer
-    on_sources_ready, or on_source_failed, also if one answers otherwise than then."""
+    on_sources_ready, or on_source_failed, also if one answers otherwise than then. `shown`: what
+    the writers show, by operator."""
 
     attempt: Attempt
     checkpoint_id: CheckpointId
     states: Mapping[OperatorId, bytes]
     given: Mapping[OperatorId, tuple[tuple[int, SplitsAssigned], ...]]
+    shown: Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True)

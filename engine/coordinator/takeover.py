@@ -58,6 +58,9 @@ class TakeOver:
     asked: tuple[Reader, ...]
     given: Given
     watermarks: tuple[tuple[OperatorId, TaskId, int | None], ...]
+    shown: Mapping[str, frozenset[str]]
+    """By operator, what writers show of who has taken over what they write to, whatever state they
+    are in."""
     published: tuple[ValuePublished, ...]
     """All that was published behind `newest`, but for tasks that are gone, which begin with it and
     publish that once more; and maybe some of before."""
@@ -116,6 +119,7 @@ def take_over(
             for task, one in alive.items()
             for operator, watermark in one.watermarks.items()
         ),
+        shown=_shown(known),
         fenced=next(
             (fenced_before(f.error) for one in found.values() if (f := one.failure) and f.fenced),
             None,
@@ -130,6 +134,14 @@ def fenced_before(error: str) -> str:
     """Why the tasks that another coordinator has started do not go on. What they write to was taken
     over by somebody else, or is by this coordinator only: its own tasks find out."""
     return f"what the tasks of the coordinator before write to was taken over: {error}"
+
+
+def _shown(found: Iterable[TaskAccount]) -> dict[str, frozenset[str]]:
+    shown: dict[str, frozenset[str]] = {}
+    for one in found:
+        for operator, token in one.tokens.items():
+            shown[operator] = shown.get(operator, frozenset()) | {token}
+    return shown
 
 
 def _knows(source: TaskAccount, n: CheckpointId) -> bool:

@@ -342,7 +342,7 @@ class Transitions:
                 self.left = left
                 self.life.go(Step.TAKING)
                 attempt = self.numbers.began
-                return (TakeOverSources(attempt, left.newest, states, left.given),)
+                return (TakeOverSources(attempt, left.newest, states, left.given, left.shown),)
 
     def go_on(self, left: TakeOver, now_ms: int) -> Actions:
         """The enumerators are where they were: what runs is the current attempt."""

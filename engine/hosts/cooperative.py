@@ -142,7 +142,7 @@ class CooperativeCluster:
     def _start(self, d: TaskDeployment, endpoint: InProcessEndpoint) -> None:
         background = self._make_background(d.label)
         restored = NO_CHECKPOINT if d.restore is None else d.restore.checkpoint_id
-        ledger = Ledger(d.task, d.attempt, restored, d.shape, d.own_share)
+        ledger = Ledger(d.task, d.attempt, restored, d.shape, d.own_share, d.tokens)
         self._ledgers[d.task] = ledger
 
         def report(said: TaskReport) -> None:

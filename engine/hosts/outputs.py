@@ -4,6 +4,8 @@ worker only, which does so before and behind all that the job does."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from ...api.connectors.base import OutputClaim, Sink
 from ...core.errors import OutputRefusedError
@@ -35,10 +37,15 @@ class Outputs:
         self.tokens: dict[str, str] = {}
         """What tasks show, by operator; of sinks that could be taken over."""
 
-    def take(self, origin: tuple[str, int] | None, epochs: tuple[int, int] = (0, 0)) -> None:
+    def take(
+        self,
+        origin: tuple[str, int] | None,
+        epochs: tuple[int, int] = (0, 0),
+        shown: Mapping[str, frozenset[str]] = MappingProxyType({}),
+    ) -> None:
         """Before each attempt; what was taken over is not again, unless the job starts from
-        something else now. `origin` and, in that order, `epochs`: as of `OutputClaim`.
-        OutputRefusedError."""
+        something else now. `origin`, in that order `epochs`, and by operator `shown`: as of
+        `OutputClaim`. OutputRefusedError."""
         if origin is not None and origin != self._origin:
             self._origin, self.tokens = origin, {}
         for name, operator_id, sink in self._sinks:
@@ -54,11 +61,12 @@ class Outputs:
                 origin,
                 *epochs,
                 home=self._home,
+                shown=shown.get(operator_id, frozenset()),
             )
             try:
                 for news in sink.take_over(claim):
                     log.warning("job %s: %s", self._job_id, news)
-                shown = sink.writers_token(claim)
+                token = sink.writers_token(claim)
             except OutputRefusedError as error:
                 raise OutputRefusedError(f"operator '{name}': {error}") from error
             except Exception as error:
@@ -72,7 +80,7 @@ class Outputs:
             else:
                 self._claims = [c for c in self._claims if c[1].operator_id != operator_id]
                 self._claims.append((sink, claim))
-                self.tokens = {**self.tokens, operator_id: shown}
+                self.tokens = {**self.tokens, operator_id: token}
 
     def release(self, status: str) -> None:
         """The job is over. What cannot be said to a sink is only worth a log line."""

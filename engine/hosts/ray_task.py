@@ -117,6 +117,7 @@ class TaskRunner:
             begins_with,
             deployment.shape,
             deployment.own_share,
+            deployment.tokens,
         )
         self._speaking = threading.Lock()
         """Held while a message is sent or taken, and noted."""

@@ -108,10 +108,10 @@ class SourceErrands:
                     partial(self._prepare, states, loaded),
                     lambda _, now: master.on_sources_ready(attempt, now),
                 )
-            case TakeOverSources(_, _, states, given):
+            case TakeOverSources(_, _, states, given, shown):
                 self._ask(
                     attempt,
-                    partial(self._take_over, states, given, loaded),
+                    partial(self._take_over, states, given, shown, loaded),
                     lambda _, now: master.on_sources_ready(attempt, now),
                 )
             case AskForSplits(_, operator, task):
@@ -160,9 +160,10 @@ class SourceErrands:
         self,
         states: Mapping[OperatorId, bytes],
         given: Mapping[OperatorId, tuple[tuple[int, SplitsAssigned], ...]],
+        shown: Mapping[str, frozenset[str]],
         loaded: Loaded,
     ) -> None:
-        self.outputs.take(loaded.origin, loaded.epochs)
+        self.outputs.take(loaded.origin, loaded.epochs, shown)
         self._enumerators.take_over(states, given)
 
     def _closed(self, problems: list[str], error: BaseException | None) -> Event:

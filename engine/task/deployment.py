@@ -26,8 +26,9 @@ class TaskDeployment:
     files are in `restore_storage`, new checkpoints go to `storage`. `revoke`: later checkpoints
     than `restore` have been published and are lost, so sinks must take them back. `halted`: the job
     was stopped at `restore`; the task only commits what that holds, and ends. `tokens`: what shows
-    that the coordinator has taken over what sinks write to, if it has. `own_share`: only some
-    subtasks of its operators begin again, each with what it had itself at `restore`.
+    that the coordinator has taken over what its sinks write to, by operator, if it has.
+    `own_share`: only some subtasks of its operators begin again, each with what it had itself at
+    `restore`.
     `local_folders`: where the job keeps copies of what tasks write on this machine, said by the
     host; none: nowhere. `shape`: of its vertex (`graph.rescaling.shapes_of`).
     """
@@ -125,7 +126,7 @@ def deployments_of(
             restore_storage=restore_storage,
             revoke=revoke,
             halted=halted,
-            tokens=tokens or {},
+            tokens=_of(vertex, tokens or {}),
             own_share=vertex.id in own_share,
             shape=shapes[vertex.id],
             deals={e.id: deal for e in edges if (deal := vertices[e.target].deal) != EVEN},
@@ -141,3 +142,9 @@ def deployments_of(
         one = replace(common[task.vertex], task=task, inputs=tuple(inputs), outputs=tuple(outputs))
         found.append(one)
     return found
+
+
+def _of(vertex: JobVertex, tokens: Mapping[str, str]) -> dict[str, str]:
+    """Those of its operators."""
+    known = (str(operator.operator_id) for operator in vertex.operators)
+    return {operator: tokens[operator] for operator in known if operator in tokens}

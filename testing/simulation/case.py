@@ -29,9 +29,10 @@ End = Literal["checkpoint", "savepoint", "itself"]
 from the savepoint that stops it, or the job itself does, with its storage."""
 
 
-Sink = Literal["collect", "staged", "counted"]
+Sink = Literal["collect", "staged", "counted", "blind"]
 """collect: records travel in committables. staged: they lie aside until they are committed.
-counted: so, and who takes it over refuses all writers before, also those that it goes on with."""
+counted: so, and who takes it over refuses all writers before but those that it goes on with; blind:
+these, too."""
 
 
 @dataclass(frozen=True)

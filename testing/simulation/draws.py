@@ -104,7 +104,7 @@ def drawn(seed: int) -> Case:
 
 
 def _staged(seed: int) -> Sink:
-    kinds: tuple[Sink, ...] = ("staged", "counted")
+    kinds: tuple[Sink, ...] = ("staged", "counted", "blind")
     return random.Random(f"sink {seed}").choice(kinds)
 
 

@@ -24,6 +24,7 @@ from ...engine.coordinator.rescaled_part import Part
 from ...engine.coordinator.rescales import Rescales
 from ...engine.exchange.credits import SenderLedger
 from ...engine.exchange.partitioners import _ByKey
+from ...engine.hosts.outputs import Outputs
 from ...engine.hosts.result_log import ResultLog
 from ...engine.hosts.tenure import Tenure
 from ...engine.task.checkpointing import TaskCheckpoints
@@ -251,6 +252,15 @@ def _never_left(original: Any) -> Any:
     return is_left
 
 
+def _nothing_shown(original: Any) -> Any:
+    """Who goes on with writers takes over what they write to as if it did not."""
+
+    def take(self: Outputs, origin: Any, epochs: Any, shown: Any = None) -> None:
+        original(self, origin, epochs)
+
+    return take
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "alignment dropped": (BarrierAligner, "__init__", _no_alignment),
     "a credit doubled": (SenderLedger, "on_credit", _credit_doubled),
@@ -274,6 +284,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "sent as if dealt evenly": (_ByKey, "__init__", _dealt_evenly),
     "channel state by parallelism": (_Sharing, "_as_before", _always_as_before),
     "refused for another's sake": (AttemptNumbers, "is_left", _never_left),
+    "nothing shown to a sink": (Outputs, "take", _nothing_shown),
 }
 
 
@@ -349,6 +360,9 @@ KNOWN: Final[dict[str, str]] = {
         "window=60 figures=0 choices=0 live=3 deals=100"
     ),
     "refused for another's sake": (
+        "seed=4 job=tumbling parallelism=2 interval=2 coordinators=2 figures=0 sink=blind"
+    ),
+    "nothing shown to a sink": (
         "seed=4 job=tumbling parallelism=2 interval=2 coordinators=2 figures=0 sink=counted"
     ),
     "a stop forgotten": (

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from ...api.streams.data_stream import StreamExecutionEnvironment
 from ...core.config import JobConfig
@@ -18,8 +18,14 @@ from .invariants import Violation
 from .reading import LETTERS, Reading, expected_letters
 from .records import Limit, data_of, refused_of
 from .running import Ran, run
-from .sinks import CountedSink, StagedSink
+from .sinks import BlindSink, CountedSink, StagedSink
 from .topologies import TOPOLOGIES, AtLeast
+
+_STAGED: Final[dict[Sink, type[StagedSink]]] = {
+    "staged": StagedSink,
+    "counted": CountedSink,
+    "blind": BlindSink,
+}
 
 
 @lru_cache(maxsize=3000)
@@ -35,8 +41,8 @@ def _built(
             first, *more = read.letters
             streams[LETTERS] = first.union(*more) if more else first
         if sink != "collect":
-            staged = CountedSink if sink == "counted" else StagedSink
-            streams = {name: stream.sink_to(staged()) for name, stream in streams.items()}
+            made = _STAGED[sink]
+            streams = {name: stream.sink_to(made()) for name, stream in streams.items()}
         return streams
 
     probe = CollectProbe(build)

@@ -240,7 +240,7 @@ def run(case: Case, probe: CollectProbe, graph_of: Callable[[JobConfig], JobGrap
 def _asked(case: Case) -> tuple[str, ...]:
     """What the case may have go wrong, of what the simulation does not raise itself."""
     too_many = (TOO_MANY,) if case.limit == "short" else ()
-    return too_many + (SUPERSEDED if case.cut_offs or case.sink == "counted" else ())
+    return too_many + (SUPERSEDED if case.cut_offs or case.sink == "blind" else ())
 
 
 class _Lives:

@@ -99,6 +99,11 @@ class Outside:
                 if behind and aside.operator == claim.operator_id and name.startswith(f"{job_id}/"):
                     del self._published[name]
 
+    def last_token(self, operator_id: str) -> str:
+        """Of who has taken over last; empty: nobody has."""
+        owner = self._owners.get(operator_id)
+        return "" if owner is None else owner.token
+
     def check_owner(self, context: WriterContext) -> None:
         owner = self._owners[context.operator_id]
         if owner.token != context.token:
@@ -156,14 +161,30 @@ class StagedSink(Sink):
 
 
 class CountedSink(StagedSink):
-    """In the manner of Kafka and Delta, which only count who takes over: tasks that a coordinator
-    goes on with are refused once it has, and begin again."""
+    """In the manner of Kafka and Delta, which only count who takes over, but for a coordinator that
+    goes on with the writers of the one that did so last."""
+
+    def __init__(self) -> None:
+        self._told = ""
 
     def take_over(self, claim: OutputClaim) -> Sequence[str]:
-        return super().take_over(replace(claim, token=self.writers_token(claim)))
+        last = _OUTSIDE.get().last_token(claim.operator_id)
+        self._told = last if self._knows(last, claim) else f"{claim.token}.{claim.epoch}"
+        return super().take_over(replace(claim, token=self._told))
+
+    def _knows(self, last: str, claim: OutputClaim) -> bool:
+        return last in claim.shown
 
     def writers_token(self, claim: OutputClaim) -> str:
-        return f"{claim.token}.{claim.epoch}"
+        return self._told
+
+
+class BlindSink(CountedSink):
+    """It counts all that take over: tasks that a coordinator goes on with are refused once it has,
+    and begin again."""
+
+    def _knows(self, last: str, claim: OutputClaim) -> bool:
+        return False
 
 
 class StagedWriter(SinkWriter):

@@ -189,6 +189,16 @@ def test_failures_before_count_for_the_restart_strategy(
     assert master.failed == (2,)
 
 
+def test_sinks_hear_what_writers_show_whether_they_go_on_or_not(left: Left) -> None:
+    """So they know them again. Who is only being started commits, too, before it is stopped."""
+    left.change(A, tokens={"one": "x", "two": "x"})
+    left.change(B, tokens={"one": "x", "two": "y"})
+    left.change(S0, tokens={"one": "z"}, stage=Stage.STARTING)
+    _, actions = left.found()
+    (sources,) = [a for a in actions if isinstance(a, act.TakeOverSources)]
+    assert sources.shown == {"one": {"x", "z"}, "two": {"x", "y"}}
+
+
 @pytest.mark.parametrize("when", ["before", "meanwhile", "later"])
 def test_what_tasks_of_the_coordinator_before_are_refused_is_not_the_end_of_the_job(
     left: Left, when: str
@@ -323,9 +333,9 @@ def test_values_that_may_not_have_arrived_are_published_again(left: Left) -> Non
 
 
 def test_a_ledger_sums_up_both_ways() -> None:
-    ledger = Ledger(A, 3, begins_with=2, own_share=True)
+    ledger = Ledger(A, 3, begins_with=2, own_share=True, tokens={"k": "mine"})
     assert ledger.account() == TaskAccount(
-        A, 3, Stage.STARTING, 2, seen=2, completed=2, own_share=True
+        A, 3, Stage.STARTING, 2, seen=2, completed=2, own_share=True, tokens={"k": "mine"}
     )
     ledger.on_report(TaskRunning(A, 3))
     ledger.on_report(SplitsRequested(A, 3, "solo"))

@@ -41,7 +41,8 @@ class Job:
     def __init__(self, sink: KafkaSink, claim: OutputClaim, restored: Any = None) -> None:
         self.said = list(sink.take_over(claim))
         told = context(attempt=claim.epoch, job=claim.job_id)
-        made = replace(told, token=sink.writers_token(claim))
+        self.token = sink.writers_token(claim)
+        made = replace(told, token=self.token)
         self.writer = sink.create_writer(made)
         if restored is not None:
             run_to_end(self.writer.recover(restored))
@@ -89,6 +90,25 @@ def test_the_last_one_publishes_and_a_point_restored_twice_is_warned_of(jobs: An
     assert jobs.seen() == ["one", "three", "two"]
 
 
+def test_a_coordinator_that_comes_back_goes_on_with_the_writers_that_run(jobs: Any) -> None:
+    """It registers nothing anew, as long as nobody else has done so."""
+    first = jobs(claim("b", ("a", 2)))
+    first.publishes(3, "three")
+    shown = frozenset({first.token, "0:0"})
+    again = jobs(replace(claim("b", ("a", 2)), epoch=1, shown=shown))
+    assert (again.said, again.token) == ([], first.token)
+    first.publishes(4, "four")
+    other = jobs(claim("c", ("b", 4)))
+    last = jobs(replace(claim("b"), epoch=2, shown=shown))
+    assert last.token not in (first.token, other.token)
+    for fenced in (first, other):
+        with pytest.raises(FencedError):
+            fenced.publishes(5, "five")
+    last.publishes(5, "five")
+    expected = ["five", "four", "three"]
+    assert eventually(lambda: len(found := jobs.seen()) > 2 and found) == expected
+
+
 def test_a_coordinator_that_comes_back_goes_on_under_its_job(jobs: Any) -> None:
     """It fences the one before, and is warned of nothing."""
     first = jobs(claim("b", ("a", 2)))
@@ -124,5 +144,9 @@ def test_a_cluster_that_does_not_say_is_asked_again() -> None:
     with pytest.raises(FencedError):
         watch.check()
     watch.close()
+    again = replace(claim("a"), shown=frozenset({token}))
+    assert take(scripted, "p", again)[0] != token
     scripted.ids.clear()
     OwnerWatch(connect, "p", "a", token).check()  # the cluster has forgotten whose it was
+    assert take(scripted, "p", again) == (token, [])
+    assert scripted.ids == {}

@@ -4,6 +4,7 @@ there once."""
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ class Job:
 
     def __init__(self, sink: Any, claim: OutputClaim) -> None:
         self.said = list(sink.take_over(claim))
+        self.token = sink.writers_token(claim)
         context = WriterContext(
             "out",
             "op-1",
@@ -42,7 +44,7 @@ class Job:
             SystemClock(),
             lambda key, value: None,
             True,
-            token=sink.writers_token(claim),
+            token=self.token,
         )
         self.writer = sink.create_writer(context)
 
@@ -67,6 +69,11 @@ def test_a_delta_tables_work_is_taken_over_and_taken_back(gateway: Any, tmp_path
     first.publishes(1, 1)
     held, late = first.prepared(2, 2), first.prepared(3, 3)
     stranger.publishes(1, 100)
+    # A coordinator that comes back goes on with the writers that run, as long as it is theirs.
+    assert (
+        Job(sink(), replace(claim("a", epoch=2), shown=frozenset({first.token}))).token
+        == first.token
+    )
     second = Job(sink(), claim("b", ("a", 2)))
     assert second.said == []
     with pytest.raises(FencedError, match="nothing is added to the Delta table"):
@@ -82,8 +89,10 @@ def test_a_delta_tables_work_is_taken_over_and_taken_back(gateway: Any, tmp_path
     third.writer.recover(held)
     third.publishes(1, 3)
     stranger.publishes(2, 101)
-    # Another coordinator of the same job, which begins a later epoch, fences the one before.
-    again = Job(sink(), claim("c", epoch=2))
+    back = Job(sink(), replace(claim("c", epoch=2), shown=frozenset({third.token})))
+    assert back.token == third.token
+    # Another one of the same job, which goes on with nobody, fences the one before.
+    again = Job(sink(), replace(claim("c", epoch=2), shown=frozenset({second.token})))
     with pytest.raises(FencedError):
         third.publishes(2, 4)
     again.publishes(2, 4)
